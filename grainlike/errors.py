@@ -1,0 +1,112 @@
+"""Every exception that grainlike raises on purpose, and what each one means.
+
+Each derives from `GrainlikeError` and from the built-in that a caller would already catch::
+
+    GrainlikeError
+    ├── ResourceError(RuntimeError)               slots misused: released twice, foreign, over capacity
+    │   └── UnsatisfiableError(RuntimeError)      no worker can ever give what was asked for
+    ├── ResourceSpecError(ValueError)             a request that is not one
+    ├── GraphError(ValueError)                    a cycle, a foreign placeholder, an unknown name
+    ├── SerializationError(TypeError)             an object that cannot travel
+    ├── JobTimeoutError(TimeoutError)             a job ran past its limit
+    ├── JobMemoryError(MemoryError)               a job took more memory than it asked for
+    ├── JobCancelledError(CancelledError)         a job that was cancelled is asked for its value
+    ├── WorkerLostError(RuntimeError)             a job's worker or runner died too many times
+    ├── HeadLostError(ConnectionError)            the head is gone
+    ├── VersionMismatchError(RuntimeError)        the two ends cannot speak to each other
+    ├── AuthenticationError(PermissionError)      the other end is not who it must be
+    ├── ProtocolError(RuntimeError)               the other end sent what the protocol does not allow
+    └── RemoteError(RuntimeError)                 a job's own exception that could not be pickled
+
+`CancelledError` above is `concurrent.futures.CancelledError`, an ordinary exception: it never poses as the
+event loop's own cancellation. A job's own exception is none of these: it comes back as its own type.
+"""
+
+from concurrent.futures import CancelledError
+
+__all__ = [
+    "AuthenticationError",
+    "GrainlikeError",
+    "GraphError",
+    "HeadLostError",
+    "JobCancelledError",
+    "JobMemoryError",
+    "JobTimeoutError",
+    "ProtocolError",
+    "RemoteError",
+    "ResourceError",
+    "ResourceSpecError",
+    "SerializationError",
+    "UnsatisfiableError",
+    "VersionMismatchError",
+    "WorkerLostError",
+]
+
+
+class GrainlikeError(Exception):
+    """The root of every exception that grainlike raises on purpose."""
+
+
+class ResourceError(GrainlikeError, RuntimeError):
+    """Slots were misused: released twice, released to another pool, or taken over capacity."""
+
+
+class UnsatisfiableError(ResourceError):
+    """No worker, present or launchable, can ever give what the request asks for."""
+
+
+class ResourceSpecError(GrainlikeError, ValueError):
+    """A request, offer or quantity is malformed; the message names the bad part."""
+
+
+class GraphError(GrainlikeError, ValueError):
+    """The graph is wrong: a placeholder of another executor, a cycle, an unknown name."""
+
+
+class SerializationError(GrainlikeError, TypeError):
+    """An object cannot travel; the message names the argument and the object inside it."""
+
+
+class JobTimeoutError(GrainlikeError, TimeoutError):
+    """A job ran past its `timeout`; its slots are free again."""
+
+
+class JobMemoryError(GrainlikeError, MemoryError):
+    """A job took more memory than it asked for."""
+
+
+class JobCancelledError(GrainlikeError, CancelledError):
+    """A placeholder whose job was cancelled has no value."""
+
+
+class WorkerLostError(GrainlikeError, RuntimeError):
+    """The worker or runner of a job died, and the job may not be tried again."""
+
+
+class HeadLostError(GrainlikeError, ConnectionError):
+    """The head is gone, or cannot be reached."""
+
+
+class VersionMismatchError(GrainlikeError, RuntimeError):
+    """Protocol, Python or serializer versions of the two ends do not go together."""
+
+
+class AuthenticationError(GrainlikeError, PermissionError):
+    """The other end did not prove that it belongs to this cluster."""
+
+
+class ProtocolError(GrainlikeError, RuntimeError):
+    """The other end sent what the protocol does not allow."""
+
+
+class RemoteError(GrainlikeError, RuntimeError):
+    """Stands in for a job's exception that could not be pickled: its type name, message and traceback."""
+
+    def __init__(self, type_name: str, message: str, remote_traceback: str = "") -> None:
+        super().__init__(type_name, message, remote_traceback)
+        self.type_name = type_name
+        self.message = message
+        self.remote_traceback = remote_traceback
+
+    def __str__(self) -> str:
+        return f"{self.type_name}: {self.message}"
