@@ -1,0 +1,180 @@
+"""Frames: a length-prefixed header and opaque buffers, with limits checked before anything is allocated.
+
+Layout, all integers little-endian::
+
+    u32 header length | u32 number of buffers | u64 length of each buffer | header (msgpack) | buffers
+
+The decoder is fed whatever a socket gives and returns whole frames. Small frames are cut out of one joined piece; a
+large buffer gets memory of its own, once, and is filled as bytes arrive.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from grainlike.errors import ProtocolError
+from grainlike.wire._messages import Message
+
+__all__ = ["AUTHENTICATED", "UNAUTHENTICATED", "Buffer", "Frame", "FrameDecoder", "FrameLimits", "encode_frame"]
+
+Buffer = bytes | bytearray | memoryview
+
+_PREFIX = struct.Struct("<II")
+_LENGTH_SIZE = 8
+_LARGE = 64 * 1024
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
+
+
+class Frame(NamedTuple):
+    """One message and the buffers that came with it."""
+
+    message: Message
+    buffers: Sequence[Buffer] = ()
+
+
+class FrameLimits(NamedTuple):
+    """The most that a peer may declare: bytes of header, number of buffers, bytes of all buffers together."""
+
+    header: int
+    buffers: int
+    total: int
+
+
+UNAUTHENTICATED = FrameLimits(header=4 * 1024, buffers=0, total=0)
+"""For a peer that has proved nothing yet: a handshake message and not a byte more."""
+
+AUTHENTICATED = FrameLimits(header=16 * 1024 * 1024, buffers=65_536, total=4 * 1024**3)
+"""For a peer of this cluster. Batches are cut well below the header's limit by those who make them."""
+
+
+def encode_frame(message: Message, buffers: Sequence[Buffer] = ()) -> list[Buffer]:
+    """Return the pieces to write, in order. Large buffers are passed on, never joined or copied."""
+    header = _encoder.encode(message)
+    if not buffers:
+        return [_PREFIX.pack(len(header), 0) + header]
+    views = [memoryview(buffer).cast("B") for buffer in buffers]
+    lengths = struct.pack(f"<{len(views)}Q", *(view.nbytes for view in views))
+    pieces: list[Buffer] = [_PREFIX.pack(len(header), len(views)) + lengths + header]
+    pieces.extend(views)
+    return pieces
+
+
+class FrameDecoder:
+    """Turns a stream of bytes into frames. After a `ProtocolError` the stream is beyond repair.
+
+    Example::
+
+        decoder = FrameDecoder(AUTHENTICATED)
+        for frame in decoder.feed(chunk):
+            handle(frame.message, frame.buffers)
+    """
+
+    __slots__ = ("_done", "_filled", "_filling", "_lengths", "_limits", "_message", "_pending")
+
+    def __init__(self, limits: FrameLimits = UNAUTHENTICATED) -> None:
+        self._limits = limits
+        self._pending = bytearray()
+        self._message: Message | None = None
+        self._lengths: list[int] = []
+        self._done: list[Buffer] = []
+        self._filling: bytearray | None = None
+        self._filled = 0
+
+    @property
+    def limits(self) -> FrameLimits:
+        """What the peer may declare; raised once the peer has authenticated."""
+        return self._limits
+
+    @limits.setter
+    def limits(self, limits: FrameLimits) -> None:
+        self._limits = limits
+
+    @property
+    def idle(self) -> bool:
+        """True between frames: an end of stream here loses nothing."""
+        return not self._pending and self._message is None
+
+    def feed(self, data: Buffer) -> list[Frame]:
+        """Take what the socket gave; return the frames that are now whole."""
+        frames: list[Frame] = []
+        view = memoryview(data)
+        while True:
+            if self._filling is not None:
+                view = self._fill(view)
+                if self._filling is not None:
+                    return frames
+            self._pending += view
+            view = memoryview(b"")
+            while self._cut(frames):
+                pass
+            if self._filling is None:
+                return frames
+            view, self._pending = memoryview(bytes(self._pending)), bytearray()
+
+    def _fill(self, view: memoryview) -> memoryview:
+        """Copy into the large buffer under way; return what is left of `view`."""
+        target = self._filling
+        assert target is not None
+        count = min(len(view), len(target) - self._filled)
+        target[self._filled : self._filled + count] = view[:count]
+        self._filled += count
+        if self._filled == len(target):
+            self._done.append(target)
+            self._filling = None
+        return view[count:]
+
+    def _cut(self, frames: list[Frame]) -> bool:
+        """Cut one header or one frame's small buffers out of what is pending; False when more bytes are needed."""
+        if self._message is None and not self._cut_header():
+            return False
+        while len(self._done) < len(self._lengths):
+            length = self._lengths[len(self._done)]
+            if length <= len(self._pending):
+                self._done.append(bytes(self._pending[:length]))
+                del self._pending[:length]
+            elif length < _LARGE:
+                return False
+            else:
+                self._filling = bytearray(length)
+                self._filled = 0
+                return False
+        assert self._message is not None
+        frames.append(Frame(self._message, self._done))
+        self._message, self._lengths, self._done = None, [], []
+        return bool(self._pending)
+
+    def _cut_header(self) -> bool:
+        pending = self._pending
+        if len(pending) < _PREFIX.size:
+            return False
+        header, count = _PREFIX.unpack_from(pending)
+        if header > self._limits.header:
+            raise ProtocolError(f"a header of {header} bytes is over the limit of {self._limits.header}")
+        if count > self._limits.buffers:
+            raise ProtocolError(f"{count} buffers are over the limit of {self._limits.buffers}")
+        start = _PREFIX.size + _LENGTH_SIZE * count
+        if len(pending) < start:
+            return False
+        lengths = list(struct.unpack_from(f"<{count}Q", pending, _PREFIX.size))
+        if sum(lengths) > self._limits.total:
+            raise ProtocolError(f"buffers of {sum(lengths)} bytes are over the limit of {self._limits.total}")
+        end = start + header
+        if len(pending) < end:
+            return False
+        self._message = _decode(bytes(pending[start:end]))
+        self._lengths = lengths
+        del pending[:end]
+        return True
+
+
+def _decode(header: bytes) -> Message:
+    try:
+        return _decoder.decode(header)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ProtocolError(f"a header that is not a message: {error}") from None

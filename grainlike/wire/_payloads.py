@@ -1,0 +1,58 @@
+"""Many small payloads in one header, large ones beside it.
+
+A parcel is an opaque payload on its way: the in-band bytes and the out-of-band buffers. Small in-band bytes travel in
+the header's `data` column; large ones join the frame's buffers, where no decoder copies them twice. `counts` says how
+many of the frame's buffers belong to each parcel; it is empty when none does, which is the common case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from grainlike.errors import ProtocolError
+from grainlike.wire._frames import Buffer
+
+__all__ = ["Parcel", "pack_parcels", "unpack_parcels"]
+
+Parcel = tuple[bytes, Sequence[Buffer]]
+
+_INLINE_LIMIT = 16 * 1024
+
+
+def pack_parcels(parcels: Iterable[Parcel]) -> tuple[list[bytes], list[int], list[Buffer]]:
+    """Return the `data` and `counts` columns and the frame's buffers."""
+    data: list[bytes] = []
+    counts: list[int] = []
+    buffers: list[Buffer] = []
+    for inband, outband in parcels:
+        if len(inband) > _INLINE_LIMIT:
+            data.append(b"")
+            counts.append(len(outband) + 1)
+            buffers.append(inband)
+        else:
+            data.append(inband)
+            counts.append(len(outband))
+        buffers.extend(outband)
+    if not buffers:
+        counts.clear()
+    return data, counts, buffers
+
+
+def unpack_parcels(data: Sequence[bytes], counts: Sequence[int], buffers: Sequence[Buffer]) -> list[Parcel]:
+    """Undo `pack_parcels`; a `ProtocolError` when columns and buffers do not go together."""
+    if not counts:
+        if buffers:
+            raise ProtocolError(f"{len(buffers)} buffers belong to no payload")
+        return [(inband, ()) for inband in data]
+    if len(counts) != len(data) or sum(counts) != len(buffers) or min(counts) < 0:
+        raise ProtocolError(f"{len(data)} payloads declare {sum(counts)} buffers, the frame has {len(buffers)}")
+    parcels: list[Parcel] = []
+    at = 0
+    for inband, count in zip(data, counts, strict=True):
+        own = buffers[at : at + count]
+        at += count
+        if not inband and count:
+            parcels.append((bytes(own[0]), own[1:]))
+        else:
+            parcels.append((inband, own))
+    return parcels

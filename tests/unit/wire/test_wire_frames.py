@@ -1,0 +1,108 @@
+"""The framing: whatever the chunks, the same frames; over the limit, nothing is allocated."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grainlike.errors import ProtocolError
+from grainlike.wire import (
+    AUTHENTICATED,
+    UNAUTHENTICATED,
+    Assign,
+    Beat,
+    FrameDecoder,
+    FrameLimits,
+    encode_frame,
+    pack_parcels,
+    unpack_parcels,
+)
+
+LARGE = bytes(range(256)) * 1024
+
+
+def flat(message, buffers=()):
+    return b"".join(bytes(piece) for piece in encode_frame(message, buffers))
+
+
+STREAM = [
+    (Beat(1), ()),
+    (Assign(1, False, [1, 2], [1, 1], [7, 7], [b"a", b"b"], []), ()),
+    (Assign(1, True, [3], [1], [7], [b"a"], [2]), (b"small", LARGE)),
+    (Beat(2), (b"", b"x")),
+    (Beat(3), ()),
+]
+
+
+@given(cuts=st.lists(st.integers(0, 300_000), max_size=12))
+def test_frames_do_not_depend_on_how_the_stream_is_cut(cuts):
+    stream = b"".join(flat(message, buffers) for message, buffers in STREAM)
+    decoder = FrameDecoder(AUTHENTICATED)
+    edges = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
+    frames = [frame for a, b in zip(edges, edges[1:], strict=False) for frame in decoder.feed(stream[a:b])]
+    assert [frame.message for frame in frames] == [message for message, _ in STREAM]
+    assert [[bytes(b) for b in frame.buffers] for frame in frames] == [list(buffers) for _, buffers in STREAM]
+    assert decoder.idle
+
+
+def test_one_byte_at_a_time():
+    decoder = FrameDecoder(AUTHENTICATED)
+    stream = flat(Beat(5), (b"abc",))
+    frames = [frame for i in range(len(stream)) for frame in decoder.feed(stream[i : i + 1])]
+    assert [(frame.message, [bytes(b) for b in frame.buffers]) for frame in frames] == [(Beat(5), [b"abc"])]
+
+
+def test_idle_tells_a_clean_end_from_a_torn_frame():
+    decoder = FrameDecoder(AUTHENTICATED)
+    stream = flat(Beat(5), (LARGE,))
+    decoder.feed(stream[:-1])
+    assert not decoder.idle
+    decoder.feed(stream[-1:])
+    assert decoder.idle
+
+
+@pytest.mark.parametrize(
+    ("garbage", "words"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "over the limit"),
+        (struct.pack("<II", 5000, 0), "header of 5000 bytes"),
+        (struct.pack("<II", 10, 1), "1 buffers are over the limit"),
+        (struct.pack("<II", 3, 0) + b"\x93\xc1\x00", "not a message"),
+        (struct.pack("<II", 2, 0) + b"\x91\x63", "not a message"),
+    ],
+)
+def test_garbage_is_refused(garbage, words):
+    with pytest.raises(ProtocolError, match=words):
+        FrameDecoder(UNAUTHENTICATED).feed(garbage)
+
+
+def test_declared_totals_are_checked_before_allocation():
+    decoder = FrameDecoder(FrameLimits(header=100, buffers=4, total=1000))
+    with pytest.raises(ProtocolError, match="buffers of 4398046511104 bytes"):
+        decoder.feed(struct.pack("<IIQ", 10, 1, 1 << 42))
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.binary(min_size=1, max_size=40) | st.just(b"z" * 20_000), st.lists(st.binary(max_size=9), max_size=3)
+        )
+    )
+)
+def test_parcels_round_trip(parcels):
+    data, counts, buffers = pack_parcels(parcels)
+    back = unpack_parcels(data, counts, buffers)
+    assert [(inband, [bytes(b) for b in out]) for inband, out in back] == parcels
+
+
+def test_small_parcels_cost_no_counts():
+    assert pack_parcels([(b"a", ()), (b"b", ())]) == ([b"a", b"b"], [], [])
+
+
+@pytest.mark.parametrize("counts", [[], [1], [1, 0, 0], [2, -1]])
+def test_columns_that_do_not_go_with_the_buffers_are_refused(counts):
+    with pytest.raises(ProtocolError):
+        unpack_parcels([b"a", b"b"], counts, [b"one", b"two"])
