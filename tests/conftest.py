@@ -1,0 +1,11 @@
+"""What every test may ask for: the two event loops that grainlike promises to run on."""
+
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
+    """The backend of a test marked `anyio`: each such test runs once on asyncio and once on trio."""
+    return (request.param, {"use_uvloop": False} if request.param == "asyncio" else {})
