@@ -1,0 +1,46 @@
+"""Requests, offers and allocations: what a job asks for, what a node has, and what a job was given.
+
+It answers whether a request fits, which ids it gets, and why nobody can give it; everything in it makes
+sense with two requests and no cluster. Amounts are exact: integers of 1e-9 inside, never floats. It never
+waits, looks at the machine or decides who goes first. Below it are only the errors; `scheduler` orders
+requests, and the worker's ledger turns them into ids.
+"""
+
+from grainlike.resources._ledger import Grant, Ledger
+from grainlike.resources._missing import Missing, Short, missing
+from grainlike.resources._offer import logical_cores, offer_of
+from grainlike.resources._parse import parse, parse_allocation
+from grainlike.resources._quantity import UNIT, Amount, number, plain, quantity
+from grainlike.resources._records import Receipt, Usage
+from grainlike.resources._request import EMPTY, NO_ALLOCATION, Allocation, Request, as_allocation, as_request
+from grainlike.resources._words import Cores, GPUs, Memory, Node, Resource
+
+__all__ = [
+    "EMPTY",
+    "NO_ALLOCATION",
+    "UNIT",
+    "Allocation",
+    "Amount",
+    "Cores",
+    "GPUs",
+    "Grant",
+    "Ledger",
+    "Memory",
+    "Missing",
+    "Node",
+    "Receipt",
+    "Request",
+    "Resource",
+    "Short",
+    "Usage",
+    "as_allocation",
+    "as_request",
+    "logical_cores",
+    "missing",
+    "number",
+    "offer_of",
+    "parse",
+    "parse_allocation",
+    "plain",
+    "quantity",
+]

@@ -1,0 +1,68 @@
+"""Kinds of resources by name: which names are allowed, and which amounts of a kind make sense."""
+
+import re
+from collections.abc import Iterable
+
+from grainlike.errors import ResourceSpecError
+from grainlike.resources._quantity import UNIT, Amount, is_binary, plain, quantity
+
+CORES = "cores"
+GPUS = "gpus"
+MEMORY = "memory"
+
+INDEXED = frozenset({CORES, GPUS})  # kinds whose pieces have ids, so that a job is told which ones it has
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]*")
+_WHOLE = {CORES: "cores are whole", MEMORY: "memory is in whole bytes"}
+_RESERVED = frozenset({"nodes", "token", "walltime"})  # words of the language of requests that are no amounts
+_HIGHEST_ID = 2**16 - 1
+
+
+def checked_name(name: object) -> str:
+    """Give `name` back if a resource may be called so, else raise `ResourceSpecError`."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ResourceSpecError(f"{name!r} is not a resource name: letters, digits and _ . / - only")
+    if name in _RESERVED:
+        raise ResourceSpecError(f"{name!r} is a reserved word, not a named amount")
+    return name
+
+
+def amount(name: str, value: Amount) -> int:
+    """Give `value` of the kind `name` in nano-units: positive, and in a unit that suits the kind."""
+    try:
+        units = quantity(value)
+    except ResourceSpecError as error:
+        raise ResourceSpecError(f"{name}: {error}") from None
+    if units <= 0:
+        raise ResourceSpecError(f"{name}={plain(units)}: an amount must be greater than zero")
+    if name in INDEXED and is_binary(value):
+        raise ResourceSpecError(f"{name}={value}: {name} are counted, and Ki … Ei are units of memory")
+    if name in _WHOLE and units % UNIT:
+        raise ResourceSpecError(f"{name}={plain(units)}: {_WHOLE[name]}")
+    return units
+
+
+def is_grantable(name: str, units: int) -> bool:
+    """Tell whether a job could be given so much: one and a half devices may stand in a sum, never in a grant."""
+    return name != GPUS or units < UNIT or units % UNIT == 0
+
+
+def check_grantable(name: str, units: int) -> None:
+    """Refuse what is not grantable."""
+    if not is_grantable(name, units):
+        raise ResourceSpecError(f"gpus={plain(units)}: ask for whole devices, or for a fraction of one device")
+
+
+def checked_ids(name: str, ids: Iterable[object]) -> tuple[int, ...]:
+    """Give the ids sorted; they must be distinct integers from zero on, and at least one."""
+    found: list[int] = []
+    for item in ids:
+        if not isinstance(item, int) or isinstance(item, bool) or not 0 <= item <= _HIGHEST_ID:
+            raise ResourceSpecError(f"{name}: {item!r} is not an id; ids are integers from 0 to {_HIGHEST_ID}")
+        found.append(item)
+    if not found:
+        raise ResourceSpecError(f"{name}=[]: at least one id is needed")
+    if len(set(found)) != len(found):
+        twice = min(item for item in found if found.count(item) > 1)
+        raise ResourceSpecError(f"{name}: the id {twice} is there twice")
+    return tuple(sorted(found))
