@@ -127,9 +127,7 @@ class Request:
         twice = next((name for name in self.units if name in other.units), None)
         if twice is not None:
             mine, theirs = plain(self.units[twice]), plain(other.units[twice])
-            raise ResourceSpecError(
-                f"{twice} is there twice, as {twice}={mine} and {twice}={theirs}; write it once"
-            )
+            raise ResourceSpecError(f"{twice} is there twice, as {twice}={mine} and {twice}={theirs}; write it once")
         kind = Allocation if isinstance(self, Allocation) or isinstance(other, Allocation) else Request
         return build(kind, _sorted({**self.units, **other.units}), _sorted({**self.ids, **other.ids}))
 
