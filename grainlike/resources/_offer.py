@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, count, islice
 
 from grainlike.errors import ResourceSpecError
-from grainlike.resources._kinds import CORES, GPUS, checked_ids
+from grainlike.resources._kinds import CORES, GPUS, MOST_IDS, checked_ids
 from grainlike.resources._quantity import UNIT, plain
 from grainlike.resources._request import Allocation, Request, as_allocation
 
@@ -42,4 +42,6 @@ def _own_and_beyond(own_cores: Sequence[int]) -> Iterator[int]:
 def _whole(name: str, units: int) -> int:
     if units % UNIT:
         raise ResourceSpecError(f"{name}={plain(units)}: an offer has whole devices, or says which: GPUs([0], 0.5)")
+    if units > MOST_IDS * UNIT:
+        raise ResourceSpecError(f"{name}={plain(units)}: one worker offers at most {MOST_IDS}")
     return units // UNIT
