@@ -14,6 +14,7 @@ from grainlike.resources import (
     as_allocation,
     parse,
 )
+from grainlike.resources._pools import DevicePool
 
 
 def given(ledger: Ledger, request: Request) -> Allocation:
@@ -125,6 +126,10 @@ def test_an_offered_share_of_a_device_is_never_given_as_a_whole_one():
     assert grant.allocation == GPUs([3], 0.5)
     ledger.release(grant)
     assert dict(ledger.free) == {"gpus": UNIT // 2}
+
+
+def test_a_share_alone_holds_no_whole_device():
+    assert not DevicePool((3,), UNIT // 2).holds(UNIT)
 
 
 def test_r3_fits_ever_looks_at_capacity_not_at_use():

@@ -101,6 +101,11 @@ def test_the_nearest_worker_lacks_fewest_names_then_least_of_them():
     assert missing(Cores(9), [WORKERS[0], ("n3", WORKERS[0][1])]).nearest == "n1"
 
 
+def test_one_name_wholly_lacking_is_nearer_than_two_almost_there():
+    almost, half = Cores(range(9)) & Memory(9), Cores(range(10)) & Resource("foo", 1)
+    assert missing(Cores(10) & Memory(10), [("almost", almost), ("half", half)]).nearest == "half"
+
+
 def test_no_single_worker_may_have_it_all_though_each_name_is_somewhere():
     why = missing(Memory(10) & Resource("foo", 7) & Cores(3), WORKERS)
     assert (why.absent, why.short, why.nearest, why.lacking) == ((), (), "n2", ("memory",))

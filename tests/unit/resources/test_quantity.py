@@ -122,7 +122,9 @@ def test_what_is_finer_than_the_grain_is_refused_not_rounded(fine):
         quantity(fine)
 
 
-@pytest.mark.parametrize("large", [10**21, "1e21", "1000E", 1e300, Fraction(10**22), Decimal("1e22"), np.float64(1e30)])
+@pytest.mark.parametrize(
+    "large", [10**21, -(10**21), "1e21", "1000E", 1e300, Fraction(10**22), Decimal("1e22"), np.float64(1e30)]
+)
 def test_what_is_too_large_is_refused(large):
     with pytest.raises(ResourceSpecError, match="too large"):
         quantity(large)
@@ -132,6 +134,11 @@ def test_what_is_too_large_is_refused(large):
 def test_a_wild_exponent_is_refused_without_computing_it(wild):
     with pytest.raises(ResourceSpecError, match="out of range"):
         quantity(wild)
+
+
+def test_text_longer_than_any_quantity_is_refused_unread():
+    with pytest.raises(ResourceSpecError, match="is not a quantity"):
+        quantity("1" * 10_000)
 
 
 def test_amounts_are_shown_as_int_or_exact_decimal():
