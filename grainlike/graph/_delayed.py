@@ -8,10 +8,11 @@ from collections.abc import Generator, Iterator
 from typing import Any, Generic, TypeVar, cast, final
 
 from ._function import Function, operation
+from ._html import html_of
 from ._node import Node
 from ._numpy import NumpyProtocols
 from ._operators import Operators, operate
-from ._placeholder import Placeholder, _bind
+from ._placeholder import Placeholder, rebind
 from ._refusals import Refusals
 from ._resolver import current_resolver
 
@@ -57,9 +58,9 @@ class Delayed(Operators, NumpyProtocols, Refusals, Generic[T_co]):
     anywhere. Cancelling the last awaiter cancels the work.
 
     Operators, indexing, attributes, method calls and NumPy functions give further placeholders. `a_[i] = v`,
-    `del a_[i]` and NumPy's `out=a_` make `a_` stand for a shallow copy with the change; what was derived from it
-    earlier is not touched. A placeholder has no public names of its own; ask `info(r_)`. It hashes by identity,
-    and a copy of it stands for the same value.
+    `del a_[i]` and NumPy's `out=a_` make `a_` stand for a shallow copy with the change; what was derived from
+    it earlier is not touched. A placeholder has no public names of its own; ask `info(r_)`. It hashes by
+    identity, and a copy of it stands for the same value.
 
     Raises:
         TypeError: where Python needs the value at once (`if a_:`, `len(a_)` without `nout`, `a_.x = 1`, ...).
@@ -78,12 +79,12 @@ class Delayed(Operators, NumpyProtocols, Refusals, Generic[T_co]):
             return cast("T_co", node.result())
         return cast("T_co", (yield from current_resolver().wait(node).__await__()))
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Delayed[Any]:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Delayed[Any]:
         return Delayed(operate(_CALL, self, *args, **kwargs))
 
     def __getattr__(self, name: str) -> Delayed[Any]:
         if name.startswith("_"):
-            # Private and special names are how tools probe objects: a placeholder as an answer would mislead them.
+            # Such names are how tools probe objects: a placeholder as an answer would mislead them.
             raise AttributeError(f"a placeholder has no {name!r}; write `(await r_).{name}`")
         return Delayed(operate(_GETATTR, self, name))
 
@@ -91,10 +92,10 @@ class Delayed(Operators, NumpyProtocols, Refusals, Generic[T_co]):
         return Delayed(operate(_GETITEM, self, index))
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        _bind(self, operate(self._keeping_nout(_SETITEM), self, index, value))
+        rebind(self, operate(self._keeping_nout(_SETITEM), self, index, value))
 
     def __delitem__(self, index: Any) -> None:
-        _bind(self, operate(_DELITEM, self, index))
+        rebind(self, operate(_DELITEM, self, index))
 
     def _keeping_nout(self, function: Function) -> Function:
         nout = self._node.function.options.nout
@@ -103,7 +104,9 @@ class Delayed(Operators, NumpyProtocols, Refusals, Generic[T_co]):
     def __len__(self) -> int:
         nout = self._node.function.options.nout
         if nout is None:
-            raise TypeError("how many values a placeholder holds is not known: write `len(await r_)`, or @delayed(nout=3)")
+            raise TypeError(
+                "how many values a placeholder holds is not known: write `len(await r_)`, or @delayed(nout=3)"
+            )
         return nout
 
     def __iter__(self) -> Iterator[Delayed[Any]]:
@@ -125,6 +128,9 @@ class Delayed(Operators, NumpyProtocols, Refusals, Generic[T_co]):
         node = self._node
         request = f", {node.request}" if node.request else ""
         return f"<Delayed {_short(node.function.name)}: {node.state.label}{request}>"
+
+    def _repr_html_(self) -> str:
+        return html_of(self._node)
 
 
 def _short(name: str) -> str:

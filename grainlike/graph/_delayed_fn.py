@@ -66,7 +66,7 @@ class DelayedFn(Generic[P, T_co]):
         object.__setattr__(self, "__dict__", _metadata(function) if metadata is None else metadata)
 
     @overload
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Delayed[T_co]: ...
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Delayed[T_co]: ...
     @overload
     def __call__(self, first: Delayed[Any], /, *args: Any, **kwargs: Any) -> Delayed[T_co]: ...
     @overload
@@ -282,7 +282,9 @@ def _delay(fn: Any, options: Options) -> DelayedFn[..., Any]:
     if isinstance(fn, DelayedFn):
         if options == Options():
             return fn
-        raise TypeError("the function is delayed already: give the options where it was, or delay `fn.__wrapped__`")
+        raise TypeError(
+            "the function is delayed already: give the options where it was, or delay `fn.__wrapped__`"
+        )
     _check_function(fn)
     return DelayedFn(Function(fn, options))
 
@@ -291,6 +293,8 @@ def _check_function(fn: Any) -> None:
     if isinstance(fn, staticmethod | classmethod):
         raise TypeError(f"write @{type(fn).__name__} above @delayed, not below")
     if isinstance(fn, Placeholder | Request) or not callable(fn):
-        raise TypeError(f"delayed takes a function, not {type(fn).__name__}; for a ready value write `delayed_value(v)`")
+        raise TypeError(
+            f"delayed takes a function, not {type(fn).__name__}; for a ready value write `delayed_value(v)`"
+        )
     if is_stream(fn):
         raise TypeError("streams are not available yet: return a list instead of `async def` with `yield`")

@@ -93,7 +93,11 @@ class Function:
     options: Options
 
     def __init__(
-        self, callable: Callable[..., Any], options: Options = _NO_OPTIONS, *, name: str | None = None  # noqa: A002
+        self,
+        callable: Callable[..., Any],  # noqa: A002
+        options: Options = _NO_OPTIONS,
+        *,
+        name: str | None = None,
     ) -> None:
         self.callable = callable
         self.options = options
@@ -130,7 +134,7 @@ def operation(callable: Callable[..., Any], name: str, nout: int | None = None) 
 def _gives(callable: Callable[..., Any], test: Callable[[object], bool]) -> bool:  # noqa: A002
     while isinstance(callable, functools.partial):
         callable = callable.func  # noqa: A001
-    return test(callable) or test(getattr(type(callable), "__call__", None))
+    return test(callable) or test(type(callable).__call__)
 
 
 def _name_of(callable: Callable[..., Any]) -> str:  # noqa: A002

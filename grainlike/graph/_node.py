@@ -6,6 +6,7 @@ Users never see nodes; a placeholder points at one. Executors see nothing else.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import getitem
 from typing import TYPE_CHECKING, Any
 
 from grainlike.errors import JobCancelledError
@@ -94,6 +95,15 @@ class Node:
 
     def __repr__(self) -> str:
         return f"<Node {self.function.name} {self.state.label}>"
+
+    def label(self) -> str:
+        """What the node does, in a few letters: the function's name, `.shape`, `[0]`, `+`."""
+        done = self.function.callable
+        if self._args and done is getattr:
+            return f".{self._args[1]}"
+        if self._args and done is getitem and type(self._args[1]) in (int, str):
+            return f"[{self._args[1]!r}]"
+        return self.function.name
 
     @property
     def finished(self) -> bool:
@@ -193,5 +203,3 @@ def _build(template: Template, built: dict[Template, Any]) -> Any:
     if template not in built:
         built[template] = template.make(_filled(template.items, built))
     return built[template]
-
-

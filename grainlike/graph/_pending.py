@@ -1,10 +1,10 @@
 """What is still to be done for some nodes, in an order in which it can be done."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from ._node import Node
 
-__all__ = ["pending_nodes"]
+__all__ = ["ordered", "pending_nodes"]
 
 
 def pending_nodes(roots: Iterable[Node]) -> tuple[list[Node], list[Node]]:
@@ -14,27 +14,31 @@ def pending_nodes(roots: Iterable[Node]) -> tuple[list[Node], list[Node]]:
         The nodes that no executor has yet, each once, dependencies first, otherwise in the order of roots and
         arguments; and the unfinished ones that have an owner, at which the walk stopped.
     """
-    new: list[Node] = []
-    bound: list[Node] = []
+    found = [node for node in ordered(roots, _needs) if not node.finished]
+    bound = [node for node in found if node.owner is not None]
+    return [node for node in found if node.owner is None] if bound else found, bound
+
+
+def _needs(node: Node) -> Sequence[Node]:
+    return node.deps if node.owner is None else ()  # finished nodes have let theirs go
+
+
+def ordered(roots: Iterable[Node], needs: Callable[[Node], Sequence[Node]]) -> list[Node]:
+    """The roots and all that they need, each once, dependencies first."""
+    order: list[Node] = []
     entered: set[Node] = set()
     left: set[Node] = set()
     stack = list(roots)
     stack.reverse()
-    while stack:
+    while stack:  # an explicit stack: graphs are deeper than Python's own
         node = stack[-1]
         if node not in entered:
             entered.add(node)
-            if node.finished:
-                left.add(node)
-            elif node.owner is not None:
-                left.add(node)
-                bound.append(node)
-            elif below := [dep for dep in node.deps if dep not in entered]:
-                # An explicit stack: graphs are deeper than Python's own.
+            if below := [dep for dep in needs(node) if dep not in entered]:
                 stack.extend(reversed(below))
                 continue
         stack.pop()
         if node not in left:
             left.add(node)
-            new.append(node)
-    return new, bound
+            order.append(node)
+    return order

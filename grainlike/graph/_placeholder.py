@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
 from typing import Any
 
 from grainlike.errors import GraphError
 
 from ._node import Node, Template
 
-__all__ = ["LEAVES", "Placeholder", "capture"]
+__all__ = ["LEAVES", "Placeholder", "capture", "rebind"]
 
 
 class Placeholder:
@@ -21,11 +22,11 @@ class Placeholder:
     _node: Node
 
     def __init__(self, node: Node) -> None:
-        _bind(self, node)
+        rebind(self, node)
 
 
 # The descriptor itself, because `Delayed` refuses assignment to attributes.
-_bind: Callable[[Placeholder, Node], None] = Placeholder.__dict__["_node"].__set__
+rebind: Callable[[Placeholder, Node], None] = Placeholder.__dict__["_node"].__set__
 
 LEAVES = frozenset({int, float, str, bytes, bool, complex, type(None), bytearray, memoryview, range})
 """Types whose values cannot hold a placeholder; most arguments, found with one look-up."""
@@ -132,7 +133,7 @@ def _parts(item: Any) -> Sequence[Any] | None:
     if kind is slice:
         return (item.start, item.stop, item.step)
     if hasattr(kind, "__dataclass_fields__"):
-        return [getattr(item, name, None) for name in kind.__dataclass_fields__]
+        return [getattr(item, field.name, None) for field in fields(kind)]
     if _is_namedtuple(kind):
         return item  # type: ignore[no-any-return]
     return None
@@ -170,7 +171,7 @@ class _DataclassMaker:
 
     def __call__(self, values: Iterable[Any]) -> Any:
         made = copy.copy(self._snapshot)
-        for name, value in zip(type(made).__dataclass_fields__, values, strict=True):
-            if hasattr(made, name):
-                object.__setattr__(made, name, value)  # frozen ones too
+        for field, value in zip(fields(made), values, strict=True):
+            if hasattr(made, field.name):
+                object.__setattr__(made, field.name, value)  # frozen ones too
         return made

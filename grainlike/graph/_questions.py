@@ -19,8 +19,9 @@ T = TypeVar("T")
 class Info:
     """What is known of a placeholder at this moment.
 
-    `state` is lazy, pending, running, succeeded, failed or cancelled. `worker`, `allocation`, `attempt` (0 until
-    there is one), `receipt` and `usage` are filled in as the job goes on; calls without resources have none.
+    `state` is lazy, pending, running, succeeded, failed or cancelled. `worker`, `allocation`, `attempt` (0
+    until there is one), `receipt` and `usage` are filled in as the job goes on; calls without resources have
+    none.
     """
 
     name: str
@@ -53,7 +54,9 @@ def info(placeholder: Delayed[object]) -> Info:
 
 
 def start(placeholder: Delayed[T]) -> Delayed[T]:
-    """Begin the work without waiting, and return the placeholder. Started work goes on when awaiters are cancelled.
+    """Begin the work without waiting, and return the placeholder.
+
+    Started work goes on when its awaiters are cancelled.
 
     Raises:
         TypeError: it is not a placeholder.

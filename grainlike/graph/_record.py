@@ -22,6 +22,7 @@ class Record(Protocol):
     @property
     def attempt(self) -> int:
         """1 for the first attempt, 0 before it."""
+        ...
 
     @property
     def receipt(self) -> "Receipt | None":

@@ -20,7 +20,7 @@ class Refusals(Placeholder):
 
     __slots__ = ()
 
-    def __bool__(self) -> NoReturn:
+    def __bool__(self) -> NoReturn:  # noqa: PLE0304
         _refuse("the truth of it (if, while, and, or, not, assert)", "`if await r_:`")
 
     def __contains__(self, item: object) -> NoReturn:
@@ -35,7 +35,7 @@ class Refusals(Placeholder):
     def __complex__(self) -> NoReturn:
         _refuse("complex(r_)", "`complex(await r_)`, or `delayed(complex)(r_)`")
 
-    def __index__(self) -> NoReturn:
+    def __index__(self) -> NoReturn:  # noqa: PLE0305
         _refuse("use as an index or a count", "`items[await r_]`, or `delayed_value(items)[r_]`")
 
     def __format__(self, spec: str) -> str:
