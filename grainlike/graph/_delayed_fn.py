@@ -72,9 +72,7 @@ class DelayedFn(Generic[P, T_co]):
     @overload
     def __call__(self, first: Any, second: Delayed[Any], /, *args: Any, **kwargs: Any) -> Delayed[T_co]: ...
     @overload
-    def __call__(
-        self, first: Any, second: Any, third: Delayed[Any], /, *args: Any, **kwargs: Any
-    ) -> Delayed[T_co]: ...
+    def __call__(self, first: Any, second: Any, third: Delayed[Any], /, *args: Any, **kwargs: Any) -> Delayed[T_co]: ...
     def __call__(self, /, *args: Any, **kwargs: Any) -> Delayed[T_co]:
         """A placeholder for the value of the call. Placeholders in the arguments become dependencies."""
         if self._bound:
@@ -88,7 +86,7 @@ class DelayedFn(Generic[P, T_co]):
             TypeError: it is not a request, or a request that this one already has would be lost.
             ResourceSpecError: it names concrete ids, which only offers do.
         """
-        if not isinstance(request, Request):
+        if type(request) is not Request:
             request = _checked(request)
         if self.request is not None:
             _refuse_loss(self.request, request)
@@ -165,7 +163,7 @@ def _metadata(function: Function) -> dict[str, Any]:
 
 
 def _checked(request: object) -> Request:
-    if isinstance(request, Placeholder | DelayedFn) or callable(request):
+    if not isinstance(request, Request):
         raise TypeError(f"`fn @ request` takes a request such as Cores(4), not {type(request).__name__}")
     return as_request(request)
 
@@ -282,9 +280,7 @@ def _delay(fn: Any, options: Options) -> DelayedFn[..., Any]:
     if isinstance(fn, DelayedFn):
         if options == Options():
             return fn
-        raise TypeError(
-            "the function is delayed already: give the options where it was, or delay `fn.__wrapped__`"
-        )
+        raise TypeError("the function is delayed already: give the options where it was, or delay `fn.__wrapped__`")
     _check_function(fn)
     return DelayedFn(Function(fn, options))
 

@@ -37,9 +37,7 @@ class NumpyProtocols(Placeholder):
         nout = ufunc.nout if ufunc.nout > 1 and method == "__call__" else None
         return type(self)(operate(_named(function, nout), *inputs, **kwargs))
 
-    def __array_function__(
-        self, function: Any, types: object, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> Any:
+    def __array_function__(self, function: Any, types: object, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         if function.__name__ in _WRITERS:
             return _write_first(function, args, kwargs)
         args, rest, out = _without_out(function, args, kwargs)

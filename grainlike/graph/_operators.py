@@ -60,9 +60,7 @@ def _swapped(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     return swapped
 
 
-def _both(
-    function: Callable[[Any, Any], Any], symbol: str, nout: int | None = None
-) -> tuple[Function, Function]:
+def _both(function: Callable[[Any, Any], Any], symbol: str, nout: int | None = None) -> tuple[Function, Function]:
     return operation(function, symbol, nout), operation(_swapped(function), symbol, nout)
 
 

@@ -69,9 +69,7 @@ class Graph:
             ValueError: it has more than 2 000 nodes, too many to be read.
         """
         if len(self.nodes) > _MOST_DRAWN:
-            raise ValueError(
-                f"a picture of {len(self.nodes)} nodes could not be read: draw a part of it, graph(part_)"
-            )
+            raise ValueError(f"a picture of {len(self.nodes)} nodes could not be read: draw a part of it, graph(part_)")
         return draw([_shape(node) for node in self.nodes], self.edges)
 
     def picture(self, path: str | PathLike[str]) -> Path:

@@ -48,9 +48,7 @@ def info(placeholder: Delayed[object]) -> Info:
     known, name, state = node.record, node.function.name, node.state.label
     if known is None:
         return Info(name, state, error=node.error)
-    return Info(
-        name, state, known.worker, known.allocation, known.attempt, node.error, known.receipt, known.usage
-    )
+    return Info(name, state, known.worker, known.allocation, known.attempt, node.error, known.receipt, known.usage)
 
 
 def start(placeholder: Delayed[T]) -> Delayed[T]:

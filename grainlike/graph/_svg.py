@@ -46,9 +46,7 @@ def draw(shapes: Sequence[Shape], edges: Sequence[_Edge]) -> str:
     layout = _Layout(shapes, edges)
     layout.arrange()
     drawn_edges = "".join(_path(layout.points(chain)) for chain in layout.chains)
-    drawn_nodes = "".join(
-        _node(shape, layout.x[number], layout.y(number)) for number, shape in enumerate(shapes)
-    )
+    drawn_nodes = "".join(_node(shape, layout.x[number], layout.y(number)) for number, shape in enumerate(shapes))
     width = max((layout.x[n] + shape.width / 2 for n, shape in enumerate(shapes)), default=0) + _MARGIN
     height = len(layout.layers) * _ROW - (_ROW - _HEIGHT) + 2 * _MARGIN
     return (

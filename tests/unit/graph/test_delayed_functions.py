@@ -79,7 +79,7 @@ def test_at_with_nothing_asks_for_nothing() -> None:
 
 @pytest.mark.parametrize("other", [4, "cores=4", None, double, Cores, delayed_value(3)], ids=repr)
 def test_at_takes_requests_only(other: Any) -> None:
-    with pytest.raises((TypeError, ResourceSpecError), match=r"request"):
+    with pytest.raises(TypeError, match="takes a request such as Cores"):
         double @ other
 
 
@@ -104,7 +104,7 @@ def test_operators_that_bind_looser_than_at_say_where_the_brackets_go() -> None:
 
 
 def test_a_call_binds_tighter_than_at() -> None:
-    with pytest.raises(TypeError, match=r"\(fn @ Cores\(4\)\)\("):
+    with pytest.raises(TypeError, match=r"calls Cores\(4\)"):
         double @ Cores(4)(1)
     with pytest.raises(TypeError, match=r"\(fn @ Cores\(4\)\)\("):
         double(1) @ Cores(4)
