@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
-from types import BuiltinFunctionType, CodeType, FunctionType
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, Literal, NamedTuple
 
 from grainlike.errors import SerializationError
@@ -41,7 +41,6 @@ class FunctionBlob(NamedTuple):
 
 _Known = tuple["weakref.ref[Function]", FunctionBlob, Watch]
 _cache: dict[tuple[int, str], _Known] = {}
-_KEPT = (FunctionType, BuiltinFunctionType, type, partial)
 
 
 def dump_function(function: Function, serializer: Serializer = "dill") -> FunctionBlob:
@@ -58,7 +57,7 @@ def dump_function(function: Function, serializer: Serializer = "dill") -> Functi
     if known is not None and known[0]() is function and (not known[2] or unchanged(known[2])):
         return known[1]
     blob = _dump(function, serializer)
-    if isinstance(function, _KEPT):
+    if _is_constant(function):
         _cache[key] = weakref.ref(function, lambda ref: _forget(key, ref)), blob, watch(function)
     return blob
 
@@ -84,6 +83,13 @@ def _restored(serializer: str, stream: bytes) -> Any:
         return undilled(stream)
     restored = pickle.loads(stream)  # noqa: S301 -- the door this room guards
     return resolve(*restored) if serializer == "name" else restored
+
+
+def _is_constant(function: Function) -> bool:
+    """Whether the callable has no state that could change: a built-in object's method has that object's."""
+    if isinstance(function, BuiltinFunctionType):
+        return isinstance(function.__self__, ModuleType)
+    return isinstance(function, FunctionType | type | partial)
 
 
 def _forget(key: tuple[int, str], ref: "weakref.ref[Function]") -> None:

@@ -1,4 +1,4 @@
-"""Functions, values and exceptions on their way to a fresh interpreter and back, from every kind of `__main__`."""
+"""Functions, values and exceptions to a fresh interpreter and back, from every kind of `__main__`."""
 
 import ast
 import json
@@ -21,7 +21,7 @@ import ast, linecache, sys
 text = open(sys.argv[1]).read()
 for number, node in enumerate(ast.parse(text).body):
     name, cell = f"<cell {number}>", ast.get_source_segment(text, node, padded=True)
-    cell = "\\n".join(ast.unparse(d).join(["@", ""]) for d in getattr(node, "decorator_list", [])) + "\\n" + cell
+    cell = "\\n".join(["@" + ast.unparse(d) for d in getattr(node, "decorator_list", [])] + [cell])
     linecache.cache[name] = (len(cell), None, cell.splitlines(True), name)
     exec(compile(cell, name, "exec"), globals())
 """
@@ -29,8 +29,9 @@ for number, node in enumerate(ast.parse(text).body):
 
 def interpreter(*command: str, stdin: str = "") -> str:
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{HERE}", "PYTHONHASHSEED": "1"}
+    command = (sys.executable, *command)
     done = subprocess.run(
-        [sys.executable, *command], input=stdin, env=environment, capture_output=True, text=True, timeout=60, check=False
+        command, input=stdin, env=environment, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -48,7 +49,7 @@ def outcomes(way: str) -> dict[str, str]:
 
 
 # Python 3.11 keeps no lines of what it reads from `-c` or standard input, so that none can travel.
-WITHOUT_LINES = {("command", "own_exception"), ("stdin", "own_exception")}
+WITHOUT_LINES = {("command", "source_lines_of_an_exception"), ("stdin", "source_lines_of_an_exception")}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -68,7 +69,7 @@ def test_what_needs_only_pickle_imports_neither_dill_nor_cloudpickle() -> None:
     )
     left = interpreter("-c", text + "print(f.call(far.loaded, *names[:1], *names[2:])); f.close()")
     assert left == "[]\n"
-    alone = "import sys, grainlike.payload; print([n for n in ('dill', 'cloudpickle', 'asyncio') if n in sys.modules])"
+    alone = "import far; print(far.loaded('dill', 'cloudpickle', 'asyncio'))"
     assert interpreter("-c", alone) == "[]\n"
 
 

@@ -26,7 +26,10 @@ class Far:
 
     def call(self, function, *args, serializer="dill", **kwargs):
         arguments = dump_arguments(args, kwargs, what="f")
-        message = dump_function(function, serializer).data, (arguments.data, tuple(map(bytes, arguments.buffers)))
+        message = (
+            dump_function(function, serializer).data,
+            (arguments.data, tuple(map(bytes, arguments.buffers))),
+        )
         pickle.dump(message, self.process.stdin)
         self.process.stdin.flush()
         succeeded, data, buffers = pickle.load(self.process.stdout)

@@ -225,6 +225,7 @@ def case_wrapped_functions_of_a_module_go_by_name():
     assert call(decorated.shout.__wrapped__, "hi") == "HI"
     assert call(decorated.shout.__wrapped__.__wrapped__, "hi") == "hi"
     assert call(decorated.Holder.method.__wrapped__, decorated.Holder(), 3) == ("Holder", 3)
+    assert call(decorated.Holder().method, 3) == ("Holder", 3)
 
 
 def case_wrapper_among_globals_and_arguments():
@@ -257,7 +258,7 @@ def case_cloudpickle_by_choice():
 
 
 def case_redefined_helper_is_sent_again():
-    global helper  # noqa: PLW0603
+    global helper
     old = helper
     assert call(uses_helper, 1) == 11
     helper = lambda x: -x  # noqa: E731
@@ -267,28 +268,32 @@ def case_redefined_helper_is_sent_again():
         helper = old
 
 
-def case_own_exception():
+def error_of(function, *args):
     try:
-        call(fails, 7)
-    except Broken as error:
-        assert error.code == 7
-        assert error.args == ("because 7",)
-        assert error.__notes__ == ["note of the worker"]
-        assert 'raise Broken(code, reason="because")' in str(error.__cause__)
-    else:
-        raise AssertionError
+        return call(function, *args)
+    except Exception as error:  # noqa: BLE001
+        return error
+
+
+def case_own_exception():
+    error = error_of(fails, 7)
+    assert type(error) is Broken
+    assert error.code == 7
+    assert error.args == ("because 7",)
+    assert error.__notes__ == ["note of the worker"]
+
+
+def case_source_lines_of_an_exception():
+    assert 'raise Broken(code, reason="because")' in str(error_of(fails, 7).__cause__)
 
 
 def case_exception_of_a_module():
     def fails_there():
         raise decorated.Needy(1, "hm")
 
-    try:
-        call(fails_there)
-    except decorated.Needy as error:
-        assert (error.code, str(error)) == (1, "hm (1)")
-    else:
-        raise AssertionError
+    error = error_of(fails_there)
+    assert type(error) is decorated.Needy
+    assert (error.code, str(error)) == (1, "hm (1)")
 
 
 def case_generator_and_async_functions():
