@@ -134,7 +134,7 @@ def _lives_out_of_reach(function: Function) -> bool:
     inner: object = function
     while isinstance(inner, partial):
         inner = inner.func
-    module: str | None = getattr(inner, "__module__", None)
+    module: str | None = None if isinstance(inner, BuiltinFunctionType) else getattr(inner, "__module__", None)
     if module not in sys.modules or module == "__main__" or importable(module):
         return False
     if module.encode() not in unreachable:

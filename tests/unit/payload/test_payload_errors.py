@@ -167,6 +167,31 @@ class NoText(Exception):
         raise ValueError("no")
 
 
+class FancyText(str):
+    __slots__ = ()
+
+
+class Fancy(Exception):
+    def __str__(self):
+        return FancyText("fancy")
+
+    def __reduce__(self):
+        raise ValueError("no")
+
+
+class HostileMeta(type):
+    __hash__ = None
+
+
+class HostileClass(Exception, metaclass=HostileMeta):
+    pass
+
+
+class HostileAtEveryLook(Exception):
+    def __getattribute__(self, name):
+        raise ValueError(f"no {name}")
+
+
 def bad_state():
     error = BadState("m")
     error.x = 1
@@ -183,6 +208,7 @@ STAND_IN = {
     "becomes no exception": (BecomesNoException("m"), "m"),
     "bad state": (bad_state(), "m"),
     "no text": (NoText(), "<its text cannot be made>"),
+    "fancy text": (Fancy(), "fancy"),
     "exit": (SystemExit(3), "3"),
     "interrupt": (KeyboardInterrupt(), ""),
     "generator exit": (GeneratorExit(), ""),
@@ -200,6 +226,17 @@ def test_stand_in(name: str) -> None:
     assert message in again.message
     assert "Traceback (most recent call last)" in again.remote_traceback
     assert again.__notes__ == ["a note"]
+
+
+@pytest.mark.parametrize("cls", [HostileClass, HostileAtEveryLook])
+def test_an_exception_that_cannot_be_looked_at_still_has_its_name(cls: type[Exception]) -> None:
+    again = load_error(dump_error(cls("m")))
+    assert type(again) is RemoteError
+    assert cls.__name__ in again.type_name
+
+
+def test_the_message_of_a_stand_in_is_an_exact_string() -> None:
+    assert type(back(Fancy()).message) is str
 
 
 def test_one_bad_member_does_not_cost_the_others_their_types() -> None:
