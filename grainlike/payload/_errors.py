@@ -97,8 +97,6 @@ def _unpack(parcel: Parcel) -> Exception:
 
 def _stream(error: BaseException, members: list[Parcel] | None) -> bytes | None:
     """The exception's own bytes, if it comes out of them as it went in."""
-    if not isinstance(error, Exception):
-        return None
     for parts in parts_of(error):
         try:
             stream = pickle.dumps(dump_value(parts).detached(), 5)

@@ -99,6 +99,36 @@ def test_rebound_globals_are_seen_also_behind_helpers_and_wrappers() -> None:
     assert result(f) == [4]
 
 
+def test_a_global_that_is_gone_is_not_taken_for_none() -> None:
+    space = {"N": types.SimpleNamespace(x=1)}
+    f = made_in(space, "def f(): return N")
+    assert result(f) == types.SimpleNamespace(x=1)
+    space["N"] = None
+    gc.collect()
+    assert result(f) is None
+
+
+def test_a_callable_keeps_its_class_where_main_has_another_of_that_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    space: dict = {"__name__": "__main__"}
+    exec("class Odd:\n    def __call__(self): return 'right'\nf = Odd()", space)
+    monkeypatch.setattr(
+        sys.modules["__main__"], "Odd", type("Odd", (), {"__call__": lambda self: "wrong"}), raising=False
+    )
+    assert result(space["f"]) == "right"
+
+
+def test_a_submodule_that_the_receiver_lacks_is_no_trouble_until_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "json.no_such_part"
+    monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    f = made_in({}, "import json\ndef f(): return json.dumps(1) or json.no_such_part")
+    data = dump_function(f).data
+    assert name.encode() in data
+    monkeypatch.undo()
+    assert load_function(data)() == "1"
+
+
 def test_rebound_globals_are_seen_through_a_partial() -> None:
     space = {"N": 1}
     function = partial(made_in(space, "def f(): return N"))

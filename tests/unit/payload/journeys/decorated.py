@@ -12,7 +12,7 @@ class Wrapper:
         functools.update_wrapper(self, function)
 
     def __get__(self, instance, owner=None):
-        return self if instance is None else functools.partial(self.__wrapped__, instance)
+        return functools.partial(self.__wrapped__, *([] if instance is None else [instance]))
 
     def __reduce__(self):
         return Wrapper, (self.__wrapped__,)

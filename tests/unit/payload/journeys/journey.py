@@ -9,6 +9,7 @@ import enum
 import functools
 import json
 import math
+import pickle
 import sys
 import threading
 import traceback
@@ -17,8 +18,10 @@ from dataclasses import dataclass, field, fields
 from typing import NamedTuple
 
 import decorated
-from decorated import Wrapper
+from decorated import Wrapper, state
 from far import Far
+
+from grainlike.payload import dump_function
 
 SCALE = 10
 lock = threading.Lock()
@@ -189,7 +192,7 @@ def case_class_changed_at_home_reaches_the_other_side():
         def say(self):
             return "old"
 
-    assert call(lambda c: c.say(), Changing()) == "old"
+    assert call(lambda c: (c.say(), c), Changing())[0] == "old"
     Changing.say = lambda self: "new"
     assert call(lambda c: c.say(), Changing()) == "new"
 
@@ -224,7 +227,9 @@ def case_wrapped_functions_of_a_module_go_by_name():
     assert call(decorated.state.__wrapped__) is True
     assert call(decorated.shout.__wrapped__, "hi") == "HI"
     assert call(decorated.shout.__wrapped__.__wrapped__, "hi") == "hi"
-    assert call(decorated.Holder.method.__wrapped__, decorated.Holder(), 3) == ("Holder", 3)
+    method = vars(decorated.Holder)["method"].__wrapped__
+    assert call(method, decorated.Holder(), 3) == ("Holder", 3)
+    assert pickle.loads(dump_function(method).data)[0] == "name"
     assert call(decorated.Holder().method, 3) == ("Holder", 3)
 
 
@@ -232,6 +237,8 @@ def case_wrapper_among_globals_and_arguments():
     assert call(lambda: decorated.shout.__wrapped__("x")) == "X"
     assert call(lambda wrapper: wrapper.__wrapped__("x"), decorated.shout) == "X"
     assert call(lambda wrapper: wrapper.__wrapped__(4), factorial) == 24
+    assert call(lambda: state.__wrapped__()) is True
+    assert call(lambda wrapper: wrapper.__wrapped__(), state) is True
 
 
 def case_plain_function_of_a_module():
