@@ -116,7 +116,7 @@ REFUSED = {
     "lock": (threading.Lock, "_thread.lock"),
     "condition": (threading.Condition, "lock"),
     "queue": (queue.Queue, "lock"),
-    "thread": (threading.Thread, "lock"),
+    "thread": (threading.Thread, "_thread."),
     "generator": (generator, "builtins.generator"),
     "generator expression": (lambda: (x for x in "ab"), "builtins.generator"),
     "socket": (socket.socket, "socket.socket"),
@@ -140,7 +140,7 @@ REFUSED = {
     "in a closure": (lambda: keep(threading.Lock()), "at closure variable 'value',"),
     "in a partial": (lambda: partial(print, threading.Lock()), "at .args[0],"),
     "in a bound method": (lambda: slotted(threading.Lock()).__reduce__, "inside,"),
-    "in a ring": (lambda: ring(threading.Lock()), "at [1][1], cannot travel"),
+    "in a ring": (lambda: ring(threading.Lock()), "at [0][1][1], cannot travel"),
     "in an exception": (lambda: ValueError(threading.Lock()), "at .args[0],"),
     "placeholder": (lambda: [Placeholder()], "at [0], cannot travel: a placeholder inside"),
 }
@@ -149,7 +149,7 @@ REFUSED = {
 def ring(content):
     first: list = []
     first += [first, [first, content]]
-    return first
+    return [first]
 
 
 @pytest.mark.parametrize("name", REFUSED)
