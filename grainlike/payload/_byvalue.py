@@ -121,9 +121,7 @@ def _cloudpickle_reducers() -> dict[type, Callable[[Any], Reduction]]:
     """cloudpickle's reducers by type, but for parts of functions and files: those are what dill is for."""
     cell = type((lambda x: lambda: x)(0).__closure__[0])  # type: ignore[index]
     left_to_dill = {CodeType, cell, io.TextIOWrapper, memoryview}
-    return {
-        cls: reducer for cls, reducer in cloudpickle.Pickler.dispatch_table.items() if cls not in left_to_dill
-    }
+    return {cls: reducer for cls, reducer in cloudpickle.Pickler.dispatch_table.items() if cls not in left_to_dill}
 
 
 def _import_dill_quietly() -> None:

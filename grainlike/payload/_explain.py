@@ -24,7 +24,7 @@ def refusal(what: str, obj: object, travels: Test, error: BaseException) -> Seri
     path, culprit, reason = _deepest(obj, travels, error)
     place = f"{what}, at {path.strip()}," if path else what
     if isinstance(reason, SerializationError):
-        return SerializationError(f"{place} cannot travel: {reason}")
+        return SerializationError(f"{place.rstrip(',')}: {reason}")  # it says itself what cannot travel, and why
     return SerializationError(f"{place} cannot travel: {_describe(culprit)} ({describe_error(reason)})")
 
 
@@ -63,9 +63,7 @@ def _parts(obj: object) -> Iterator[Part]:
     elif isinstance(obj, FunctionType):
         yield from _parts_of_function(obj)
     elif isinstance(obj, MethodType | BuiltinMethodType):
-        yield from (
-            (name, getattr(obj, name[1:])) for name in (".__self__", ".__func__") if hasattr(obj, name[1:])
-        )
+        yield from ((name, getattr(obj, name[1:])) for name in (".__self__", ".__func__") if hasattr(obj, name[1:]))
     elif isinstance(obj, partial):
         yield from ((".func", obj.func), (".args", obj.args), (".keywords", obj.keywords))
     if isinstance(obj, BaseException):

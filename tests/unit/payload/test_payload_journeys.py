@@ -48,7 +48,7 @@ def outcomes(way: str) -> dict[str, str]:
     return json.loads(ways[way]())
 
 
-# Python keeps no lines of what it reads from standard input, and those of `-c` only since 3.13: none can travel.
+# Python keeps no lines of what it reads from standard input, and those of `-c` only since 3.13.
 WITHOUT_LINES = {"stdin"} if sys.version_info >= (3, 13) else {"stdin", "command"}
 
 
