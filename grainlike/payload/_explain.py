@@ -1,0 +1,113 @@
+"""Which object inside an object cannot travel: found by trying its parts, only on the way to an error."""
+
+import reprlib
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import islice
+from types import BuiltinMethodType, FunctionType, MethodType
+
+from grainlike.errors import SerializationError
+
+__all__ = ["describe_error", "refusal"]
+
+Test = Callable[[object], BaseException | None]
+Part = tuple[str, object]
+
+_DEEPEST = 32
+_WIDEST = 1000
+_short = reprlib.Repr()
+_short.maxstring = 60
+
+
+def refusal(what: str, obj: object, travels: Test, error: BaseException) -> SerializationError:
+    """The error to raise for `obj`, called `what`, which `error` kept from travelling."""
+    path, culprit, reason = _deepest(obj, travels, error)
+    place = f"{what}, at {path.strip()}," if path else what
+    if isinstance(reason, SerializationError):
+        return SerializationError(f"{place.rstrip(',')}: {reason}")  # it says itself what cannot travel, and why
+    return SerializationError(f"{place} cannot travel: {_describe(culprit)} ({describe_error(reason)})")
+
+
+def _deepest(obj: object, travels: Test, error: BaseException) -> tuple[str, object, BaseException]:
+    path, seen = "", {id(obj)}
+    for _ in range(_DEEPEST):
+        found = _first_bad_part(obj, travels, seen)
+        if found is None:
+            break
+        label, obj, error = found
+        path += label
+        seen.add(id(obj))
+    return path, obj, error
+
+
+def _first_bad_part(obj: object, travels: Test, seen: set[int]) -> tuple[str, object, BaseException] | None:
+    try:
+        for label, part in islice(_parts(obj), _WIDEST):
+            reason = None if id(part) in seen else travels(part)
+            if reason is not None:
+                return label, part, reason
+    except Exception:  # noqa: BLE001 -- a user's object may raise when looked at: then it is itself the answer
+        return None
+    return None
+
+
+def _parts(obj: object) -> Iterator[Part]:
+    if isinstance(obj, Mapping):
+        for key, value in obj.items():
+            yield f" key {_short.repr(key)}", key
+            yield f"[{_short.repr(key)}]", value
+    elif isinstance(obj, list | tuple):
+        yield from ((f"[{index}]", item) for index, item in enumerate(obj))
+    elif isinstance(obj, set | frozenset):
+        yield from ((f" member {_short.repr(item)}", item) for item in obj)
+    elif isinstance(obj, FunctionType):
+        yield from _parts_of_function(obj)
+    elif isinstance(obj, MethodType | BuiltinMethodType):
+        yield from ((name, getattr(obj, name[1:])) for name in (".__self__", ".__func__") if hasattr(obj, name[1:]))
+    elif isinstance(obj, partial):
+        yield from ((".func", obj.func), (".args", obj.args), (".keywords", obj.keywords))
+    if isinstance(obj, BaseException):
+        yield ".args", obj.args
+    if not isinstance(obj, type | FunctionType):
+        yield from _attributes(obj)
+
+
+def _parts_of_function(function: FunctionType) -> Iterator[Part]:
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        yield f" closure variable {name!r}", _content(cell)
+    for name in function.__code__.co_names:
+        if name in function.__globals__:
+            yield f" global {name!r}", function.__globals__[name]
+    yield " default", function.__defaults__
+    yield " keyword default", function.__kwdefaults__
+
+
+def _content(cell: object) -> object:
+    try:
+        return getattr(cell, "cell_contents")  # noqa: B009 -- cells have no public type to annotate with
+    except ValueError:
+        return None  # an empty cell, which travels
+
+
+def _attributes(obj: object) -> Iterator[Part]:
+    for name, value in getattr(obj, "__dict__", {}).items():
+        yield f".{name}", value
+    for cls in type(obj).__mro__:
+        slots = cls.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if hasattr(obj, name):
+                yield f".{name}", getattr(obj, name)
+
+
+def _describe(obj: object) -> str:
+    if issubclass(type(obj), FunctionType | type):  # `isinstance` would ask the object, which may raise
+        return f"{type(obj).__name__} {getattr(obj, '__module__', '?')}.{getattr(obj, '__qualname__', '?')}"
+    return f"an object of type {type(obj).__module__}.{type(obj).__qualname__}"
+
+
+def describe_error(error: BaseException) -> str:
+    """Type and text of an exception whose text may itself raise."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 -- a user's exception whose text raises
+        return type(error).__name__

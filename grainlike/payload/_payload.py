@@ -1,0 +1,43 @@
+"""What travels: one pickle stream, and the large buffers that stay out of it."""
+
+from typing import NamedTuple, TypeAlias
+
+__all__ = ["INLINE_LIMIT", "Buffer", "Payload"]
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+INLINE_LIMIT = 8192
+"""Bytes below which a buffer stays inside the stream: copying it costs less than framing it."""
+
+
+class Payload(NamedTuple):
+    """The bytes of an object: `data`, the pickle stream, and `buffers`, in the order in which it asks for them.
+
+    A freshly dumped payload's buffers are views of the object's own memory, not copies: the object must not
+    change before they are written. `detached` copies them, for a payload that is kept or that stays in the
+    process.
+
+    Whoever receives buffers should read them into writable memory (`bytearray`): arrays are then rebuilt on
+    that very memory. Read-only ones (`bytes`) are copied once on loading, so that a job may write to its
+    arguments.
+    """
+
+    data: Buffer
+    buffers: tuple[Buffer, ...] = ()
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the stream and all buffers, in bytes."""
+        return _size(self.data) + sum(map(_size, self.buffers))
+
+    def detached(self) -> "Payload":
+        """The same payload on writable memory of its own, sharing none with the object it was made from.
+
+        >>> Payload(b"stream", (b"buffer",)).detached()
+        Payload(data=b'stream', buffers=(bytearray(b'buffer'),))
+        """
+        return Payload(self.data, tuple(map(bytearray, self.buffers))) if self.buffers else self
+
+
+def _size(buffer: Buffer) -> int:
+    return buffer.nbytes if isinstance(buffer, memoryview) else len(buffer)
