@@ -1,0 +1,57 @@
+# Everything a developer does. Each target makes what it needs in .venv from any Python >= 3.11 that has pip.
+
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14 python; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check lint format bench clean
+
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.demo  ## run the demonstration (ARGS="--help" for its options)
+	$(BIN)/grainlike demo $(ARGS)
+
+test: check  ## check, then run the tests (ARGS="-k net" for some of them)
+	$(BIN)/python -m pytest $(ARGS)
+
+check: lint  ## style, types, and the walls between the rooms
+	$(BIN)/mypy
+	$(BIN)/pyright --warnings
+	$(BIN)/lint-imports
+
+lint: $(VENV)/.dev  ## style alone
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+format: $(VENV)/.dev  ## mend style where a machine can
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: $(VENV)/.dev  ## run the benchmarks (ARGS are theirs)
+	$(BIN)/python -m benchmarks $(ARGS)
+
+clean:  ## remove what these targets made
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A system Python without ensurepip cannot put pip into a new environment; its own pip can, from outside.
+# Dependency groups need pip 25.1, newer than the one most Pythons bring.
+$(VENV)/.pip:
+	@test -n "$(PYTHON)" || { echo "grainlike needs Python 3.11 or newer; none was found (set PYTHON=...)" >&2; exit 2; }
+	@$(PYTHON) -m venv --clear $(VENV) >/dev/null 2>&1 || { $(PYTHON) -m venv --clear --without-pip $(VENV) \
+		&& $(PYTHON) -m pip --python $(BIN)/python install --quiet --disable-pip-version-check pip; }
+	@$(PIP) --upgrade 'pip>=25.1'
+	@touch $@
+
+$(VENV)/.demo: $(VENV)/.pip pyproject.toml
+	@$(PIP) --editable '.[demo]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.pip pyproject.toml
+	@$(PIP) --editable . --group dev
+	@touch $@

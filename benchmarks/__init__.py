@@ -1,0 +1,1 @@
+"""What the numbers in the documentation come from; `python -m benchmarks` runs them."""

@@ -1,0 +1,112 @@
+"""One shape for every connection, whatever carries it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+import anyio
+
+from grainlike.wire import Buffer, Frame, Message
+
+__all__ = ["Link", "OnFrames"]
+
+OnFrames = Callable[[list[Frame]], None]
+"""Takes the frames of one read, in order. Runs in the event loop: it must neither block nor wait."""
+
+
+class Link(ABC):
+    """An ordered, reliable, two-way way to another process or task.
+
+    The hot path is synchronous: `post` appends to the batch that leaves at the end of this turn of the event loop, and
+    `run` hands each read's frames to a callback. A link lives in one event loop and is not thread-safe.
+
+    Whoever gets a link owns it: run it, or `await link.aclose()`. Cancelling `run` closes the link, because a frame
+    that was half written can never be finished.
+
+    Example::
+
+        link = await connect("unix:///run/user/1000/grainlike/head.sock")
+        link.post(hello)
+        await link.run(lambda frames: print(frames))
+        print(link.reason)
+    """
+
+    def __init__(self, peer: str) -> None:
+        self.peer = peer
+        self.reason: str | None = None
+        self.trusted = False
+        self._failure: Exception | None = None
+        self._ran = False
+        self._emptied: anyio.Event | None = None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} to {self.peer}{'' if self.reason is None else f', {self.reason}'}>"
+
+    @property
+    def closed(self) -> bool:
+        """True once the link has ended, for whatever `reason`."""
+        return self.reason is not None
+
+    @abstractmethod
+    def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
+        """Send `message` with `buffers`; never waits. On a closed link this does nothing: `run` tells of the end.
+
+        The buffers are not copied: do not change them until they have left (`drain`).
+        """
+
+    @abstractmethod
+    async def run(self, on_frames: OnFrames) -> None:
+        """Receive until the link ends; call `on_frames` once for each read. May be called once.
+
+        Returns when the peer closed, when the connection broke, or after `close`; `reason` says which. Raises
+        `ProtocolError` for bytes that are no frames, and whatever `on_frames` raises. Either way the link is closed.
+        """
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Close, and wait until the socket is gone. Not cut short by cancellation; it waits for nothing remote."""
+
+    def close(self, reason: str = "closed here") -> None:
+        """End the link now; the second time does nothing. What has not left is dropped: `drain` first to keep it."""
+        self._end(reason)
+
+    def trust(self) -> None:
+        """Allow frames of any kind: the peer has proved who it is. Until then only a handshake fits through."""
+        self.trusted = True
+
+    async def drain(self, timeout: float | None = None) -> bool:
+        """Wait up to `timeout` seconds until all that was posted has left; False if it has not, or the link ended."""
+        with anyio.move_on_after(timeout):
+            while not self.closed and self._has_unsent():
+                if self._emptied is None:
+                    self._emptied = anyio.Event()
+                await self._emptied.wait()
+        return not self.closed and not self._has_unsent()
+
+    @abstractmethod
+    def _has_unsent(self) -> bool:
+        """Whether something posted is still on this side."""
+
+    @abstractmethod
+    def _drop(self) -> None:
+        """Let go of the connection, without waiting. Called once."""
+
+    def _begin(self) -> None:
+        if self._ran:
+            raise RuntimeError(f"{self!r} can be run only once")
+        self._ran = True
+
+    def _end(self, reason: str, failure: Exception | None = None) -> None:
+        """The one way out: the first reason stays, and `failure` is what `run` raises."""
+        if self.reason is not None:
+            return
+        self.reason = reason
+        self._failure = failure
+        self._drop()
+        self._wake_drainers()
+
+    def _wake_drainers(self) -> None:
+        if self._emptied is not None:
+            self._emptied.set()
+            self._emptied = None

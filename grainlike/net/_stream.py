@@ -1,0 +1,100 @@
+"""A link over any byte stream of anyio's: on trio, and for streams that are no plain sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import anyio
+from anyio.abc import ByteStream
+
+from grainlike.errors import ProtocolError
+from grainlike.net._link import Link, OnFrames
+from grainlike.net._writes import writes
+from grainlike.wire import AUTHENTICATED, Buffer, FrameDecoder, Message, encode_frame
+
+__all__ = ["StreamLink"]
+
+_READ_SIZE = 256 * 1024
+
+
+class StreamLink(Link):
+    """Frames over `stream`, which it owns from now on. Inside `run`, one task reads and one writes."""
+
+    def __init__(self, stream: ByteStream, peer: str) -> None:
+        super().__init__(peer)
+        self._stream = stream
+        self._decoder = FrameDecoder()
+        self._pieces: list[Buffer] = []
+        self._posted = anyio.Event()
+        self._writing = False
+        self._scope = anyio.CancelScope()
+
+    def trust(self) -> None:
+        super().trust()
+        self._decoder.limits = AUTHENTICATED
+
+    def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
+        if self.reason is None:
+            self._pieces += encode_frame(message, buffers)
+            self._posted.set()
+
+    async def run(self, on_frames: OnFrames) -> None:
+        self._begin()
+        try:
+            with self._scope:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._write)
+                    await self._read(on_frames)
+        finally:
+            await self.aclose()
+        if self._failure is not None:
+            raise self._failure
+
+    async def aclose(self) -> None:
+        self.close()
+        with anyio.CancelScope(shield=True):
+            await self._stream.aclose()
+
+    async def _read(self, on_frames: OnFrames) -> None:
+        """Feed the callback until the stream ends. Nothing is raised from here: a task group would wrap it."""
+        try:
+            while not self.closed:
+                frames = self._decoder.feed(await self._stream.receive(_READ_SIZE))
+                if frames:
+                    on_frames(frames)
+        except anyio.EndOfStream:
+            self._end("closed by the peer" if self._decoder.idle else "closed by the peer inside a frame")
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError, ConnectionError) as error:
+            self._end(_why(error))
+        except ProtocolError as error:
+            self._end(f"protocol error: {error}", error)
+        except Exception as error:  # noqa: BLE001 - `run` raises it, outside the task group
+            self._end(f"failed here: {error!r}", error)
+
+    async def _write(self) -> None:
+        try:
+            while True:
+                await self._posted.wait()
+                self._posted = anyio.Event()
+                pieces, self._pieces = self._pieces, []
+                self._writing = True
+                for data in writes(pieces):
+                    await self._stream.send(cast("bytes", data))  # every stream takes views, and says bytes
+                self._writing = False
+                if not self._pieces:
+                    self._wake_drainers()
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError, ConnectionError) as error:
+            self._end(_why(error))
+
+    def _has_unsent(self) -> bool:
+        return self._writing or bool(self._pieces)
+
+    def _drop(self) -> None:
+        self._pieces.clear()
+        self._scope.cancel()
+
+
+def _why(error: Exception) -> str:
+    """The system's own words, where anyio wrapped them."""
+    return f"connection lost: {str(error.__cause__ or error) or type(error).__name__}"

@@ -1,0 +1,51 @@
+"""`import grainlike` is nearly free: it loads requests and errors, and nothing that waits, pickles or draws."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+HEAVY = {
+    "anyio",
+    "asyncio",
+    "cloudpickle",
+    "dill",
+    "multiprocessing",
+    "numpy",
+    "rich",
+    "socket",
+    "ssl",
+    "subprocess",
+    "trio",
+    "typer",
+    "uvloop",
+}
+
+
+def loaded_by(statement: str) -> set[str]:
+    """The modules that `statement` loads in a fresh interpreter, beside those that Python itself brings."""
+    program = f"import sys\nbefore = set(sys.modules)\n{statement}\nprint(*sorted(set(sys.modules) - before))"
+    # -I and -S: no site-packages start-up file of the environment may load modules in our name.
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", f"import sys; sys.path[:0] = {[str(ROOT), *site_packages()]!r}\n{program}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(done.stdout.split())
+
+
+def site_packages() -> list[str]:
+    return [path for path in sys.path if path.endswith("site-packages")]
+
+
+def test_import_grainlike_loads_nothing_heavy() -> None:
+    loaded = loaded_by("import grainlike")
+    assert "grainlike.errors" in loaded
+    assert {module for module in loaded if module.split(".")[0] in HEAVY} == set()
+
+
+def test_import_grainlike_binds_no_other_room() -> None:
+    rooms = {module.split(".")[1] for module in loaded_by("import grainlike") if module.startswith("grainlike.")}
+    assert rooms <= {"_version", "errors", "resources"}

@@ -1,0 +1,38 @@
+"""What `pip install grainlike` puts on a user's machine, and what it must not."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def names(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """The paths inside a wheel built from this checkout by its own build backend, without the network."""
+    folder = tmp_path_factory.mktemp("dist")
+    build = "import sys; from hatchling.build import build_wheel; build_wheel(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", build, str(folder)], cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = folder.glob("grainlike-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        return set(archive.namelist())
+
+
+def test_only_the_two_packages_reach_site_packages(names: set[str]) -> None:
+    tops = {name.split("/")[0] for name in names}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"grainlike", "grainlike_worker"}
+
+
+def test_both_packages_are_typed(names: set[str]) -> None:
+    assert {"grainlike/py.typed", "grainlike_worker/py.typed"} <= names
+
+
+def test_the_licence_travels_along(names: set[str]) -> None:
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
+
+
+def test_no_package_shadows_a_users_own_worker_module() -> None:
+    assert not (ROOT / "worker" / "__init__.py").exists()

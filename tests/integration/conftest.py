@@ -1,0 +1,87 @@
+"""Every integration test leaves the machine as it found it, or fails and says what it left behind."""
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+# How long an honest farewell may take: the kernel reaps processes and closes sockets a moment after we let go.
+GRACE_S = 5.0
+
+
+@pytest.fixture(autouse=True)
+def no_leaks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Fail a test that leaves a process, a thread, a file descriptor or an asyncio task behind."""
+    orphans = _watch_loops(monkeypatch)
+    before = {name: probe() for name, probe in _PROBES.items()}
+    yield
+    left = {name: _left(probe, before[name]) for name, probe in _PROBES.items()}
+    left["task"] = orphans
+    report = [f"{name}: {', '.join(sorted(what))}" for name, what in left.items() if what]
+    if report:
+        pytest.fail("left behind\n  " + "\n  ".join(report), pytrace=False)
+
+
+def _watch_loops(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Collect the tasks still pending when a loop's runner closes it, which would cancel them in silence."""
+    orphans: list[str] = []
+    close = asyncio.Runner.close
+
+    def recording_close(runner: asyncio.Runner) -> None:
+        # A closed runner has no loop to ask for.
+        with contextlib.suppress(RuntimeError):
+            tasks = asyncio.all_tasks(runner.get_loop())
+            # The task in which anyio's own pytest plugin runs the test ends with the loop.
+            orphans.extend(text for text in map(repr, tasks) if "_run_tests_and_fixtures" not in text)
+        close(runner)
+
+    monkeypatch.setattr(asyncio.Runner, "close", recording_close)
+    return orphans
+
+
+def _left(probe: Callable[[], dict[str, str]], before: dict[str, str]) -> list[str]:
+    deadline = time.monotonic() + GRACE_S
+    while True:
+        left = [text for key, text in probe().items() if key not in before]
+        if not left or time.monotonic() > deadline:
+            return left
+        time.sleep(0.01)
+
+
+def _processes() -> dict[str, str]:
+    found = {}
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found[f"{child.pid}@{child.create_time()}"] = f"pid {child.pid} {child.name()} ({child.status()})"
+    return found
+
+
+def _threads() -> dict[str, str]:
+    # A worker thread of anyio or trio idles a while for its next call: it belongs to the library, not to us.
+    return {
+        str(thread.ident): thread.name
+        for thread in threading.enumerate()
+        if not thread.name.startswith(("AnyIO worker thread", "Trio thread"))
+    }
+
+
+def _descriptors() -> dict[str, str]:
+    found = {}
+    for entry in Path("/proc/self/fd").iterdir():
+        # The descriptor that lists the directory is itself in the list, and gone when asked about.
+        with contextlib.suppress(OSError):
+            target = entry.readlink()
+            found[f"{entry.name}:{target}"] = f"fd {entry.name} -> {target}"
+    return found
+
+
+_PROBES: dict[str, Callable[[], dict[str, str]]] = {
+    "process": _processes,
+    "thread": _threads,
+    "descriptor": _descriptors,
+}

@@ -1,0 +1,16 @@
+"""Checked by mypy and pyright, never run: each error is caught as the built-in that a caller would name."""
+
+from concurrent.futures import CancelledError
+
+from grainlike import errors
+
+value: type[ValueError] = errors.ResourceSpecError
+graph: type[ValueError] = errors.GraphError
+serialization: type[TypeError] = errors.SerializationError
+resource: type[RuntimeError] = errors.ResourceError
+unsatisfiable: type[errors.ResourceError] = errors.UnsatisfiableError
+timeout: type[TimeoutError] = errors.JobTimeoutError
+memory: type[MemoryError] = errors.JobMemoryError
+cancelled: type[CancelledError] = errors.JobCancelledError
+head: type[ConnectionError] = errors.HeadLostError
+authentication: type[PermissionError] = errors.AuthenticationError
