@@ -1,14 +1,14 @@
-"""Which object inside an object cannot travel: found by trying its parts, only on the way to an error."""
+"""Which object inside an object cannot travel: found by trying its parts, on the way to an error message only."""
 
 import reprlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import islice
-from types import BuiltinMethodType, FunctionType, MethodType
+from types import FunctionType, MethodType
 
-from grainlike.errors import SerializationError
+from ..errors import SerializationError
 
-__all__ = ["describe_error", "refusal"]
+__all__ = ["refusal"]
 
 Test = Callable[[object], BaseException | None]
 Part = tuple[str, object]
@@ -24,8 +24,8 @@ def refusal(what: str, obj: object, travels: Test, error: BaseException) -> Seri
     path, culprit, reason = _deepest(obj, travels, error)
     place = f"{what}, at {path.strip()}," if path else what
     if isinstance(reason, SerializationError):
-        return SerializationError(f"{place.rstrip(',')}: {reason}")  # it says itself what cannot travel, and why
-    return SerializationError(f"{place} cannot travel: {_describe(culprit)} ({describe_error(reason)})")
+        return SerializationError(f"{place} cannot travel: {reason}")
+    return SerializationError(f"{place} cannot travel: {_describe(culprit)} ({_why(reason)})")
 
 
 def _deepest(obj: object, travels: Test, error: BaseException) -> tuple[str, object, BaseException]:
@@ -46,7 +46,7 @@ def _first_bad_part(obj: object, travels: Test, seen: set[int]) -> tuple[str, ob
             reason = None if id(part) in seen else travels(part)
             if reason is not None:
                 return label, part, reason
-    except Exception:  # noqa: BLE001 -- a user's object may raise when looked at: then it is itself the answer
+    except Exception:  # noqa: BLE001 -- a user's object may raise anything when looked at; then it is itself the answer
         return None
     return None
 
@@ -62,8 +62,8 @@ def _parts(obj: object) -> Iterator[Part]:
         yield from ((f" member {_short.repr(item)}", item) for item in obj)
     elif isinstance(obj, FunctionType):
         yield from _parts_of_function(obj)
-    elif isinstance(obj, MethodType | BuiltinMethodType):
-        yield from ((name, getattr(obj, name[1:])) for name in (".__self__", ".__func__") if hasattr(obj, name[1:]))
+    elif isinstance(obj, MethodType):
+        yield from ((".__self__", obj.__self__), (".__func__", obj.__func__))
     elif isinstance(obj, partial):
         yield from ((".func", obj.func), (".args", obj.args), (".keywords", obj.keywords))
     if isinstance(obj, BaseException):
@@ -100,13 +100,12 @@ def _attributes(obj: object) -> Iterator[Part]:
 
 
 def _describe(obj: object) -> str:
-    if issubclass(type(obj), FunctionType | type):  # `isinstance` would ask the object, which may raise
-        return f"{type(obj).__name__} {getattr(obj, '__module__', '?')}.{getattr(obj, '__qualname__', '?')}"
+    if isinstance(obj, FunctionType | type):
+        return f"{type(obj).__name__} {obj.__module__}.{obj.__qualname__}"
     return f"an object of type {type(obj).__module__}.{type(obj).__qualname__}"
 
 
-def describe_error(error: BaseException) -> str:
-    """Type and text of an exception whose text may itself raise."""
+def _why(error: BaseException) -> str:
     try:
         return f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001 -- a user's exception whose text raises

@@ -1,0 +1,33 @@
+"""How the exception that ended a job becomes its outcome."""
+
+import sys
+
+from grainlike.errors import JobCancelledError
+from grainlike.payload import Payload, dump_error
+
+__all__ = ["NO_VALUE", "failure", "is_cancellation"]
+
+NO_VALUE = Payload(b"")
+
+
+def failure(error: BaseException) -> Payload:
+    """The payload of a job that failed with `error`, whatever it is; never raises.
+
+    A job that raises the event loop's cancellation though nobody cancelled it has failed: sent on as it is, it would
+    pose as a cancellation of whoever awaits the job. It becomes a `JobCancelledError`, caused by what was raised.
+    """
+    if not is_cancellation(error):
+        return dump_error(error)
+    told = JobCancelledError("the job raised the event loop's cancellation, but nobody had cancelled it")
+    told.__cause__ = error
+    return dump_error(told.with_traceback(error.__traceback__))
+
+
+def is_cancellation(error: BaseException) -> bool:
+    """Whether `error` is asyncio's or trio's own cancellation."""
+    # Neither is imported for the question's sake: asyncio alone would double the start of a runner.
+    for module in ("asyncio.exceptions", "trio"):
+        kind = getattr(sys.modules.get(module), "CancelledError" if module[0] == "a" else "Cancelled", None)
+        if kind is not None and isinstance(error, kind):
+            return True
+    return False

@@ -1,0 +1,60 @@
+"""Signals that a runner of plain functions takes, and the moments in which it may take them.
+
+SIGTERM ends the process, but through the job: `SystemExit` is raised in it (a coroutine is cancelled instead), so that
+its `finally` runs. SIGURG asks for the outcomes that wait for the running job to end; nobody else uses that signal,
+and where no handler stands yet the system ignores it.
+
+A handler may run between any two instructions. It acts only while the runner is `exposed`, that is inside a job or
+waiting for one; at all other times it leaves a mark.
+"""
+
+import signal
+from collections.abc import Callable
+from types import FrameType
+
+__all__ = ["FLUSH_SIGNAL", "TERMINATED", "Interrupts"]
+
+FLUSH_SIGNAL = signal.SIGURG
+
+TERMINATED = 128 + signal.SIGTERM
+"""The exit code of a runner that ended because it was told to, as a shell would show it."""
+
+
+class Interrupts:
+    """SIGTERM and SIGURG of this process, from `install` on; for the main thread."""
+
+    __slots__ = ("_flush", "asked", "cancel", "exposed")
+
+    def __init__(self, flush: Callable[[], None]) -> None:
+        self._flush = flush
+        self.asked = False
+        self.exposed = False
+        self.cancel: Callable[[], object] | None = None
+
+    def install(self) -> None:
+        """Take the signals, also back from a job that took them from us. Forked children do not keep them."""
+        if signal.getsignal(signal.SIGTERM) != self._on_sigterm:
+            signal.signal(signal.SIGTERM, self._on_sigterm)
+            signal.signal(FLUSH_SIGNAL, self._on_flush)
+
+    def uninstall(self) -> None:
+        """Give the signals back to the system."""
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(FLUSH_SIGNAL, signal.SIG_DFL)
+
+    def _on_sigterm(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the system's signature
+        if self.asked:
+            return  # once is enough: a second one must not cut the job's clean-up short
+        self.asked = True
+        if self.cancel is not None:
+            self.cancel()
+        elif self.exposed:
+            raise SystemExit(TERMINATED)
+
+    def _on_flush(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the system's signature
+        if self.exposed:
+            self.exposed = False
+            try:
+                self._flush()
+            finally:
+                self.exposed = True

@@ -1,0 +1,81 @@
+"""A `Run` message taken apart: the jobs of one lease, and how far it has come."""
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from grainlike.context import JobInfo
+from grainlike.payload import Payload
+from grainlike.resources import parse_allocation
+from grainlike.wire import Buffer, Code, Parcel, Run, unpack_parcels
+from grainlike_worker._columns import Columns
+
+__all__ = ["Lease"]
+
+_GONE: Parcel = (b"", ())
+
+
+class Lease:
+    """Jobs to run one after another on one allocation: those from `index`, the next or running one, to before `end`."""
+
+    __slots__ = ("_parcels", "_run", "allocation", "columns", "end", "index", "jobs", "stopped")
+
+    def __init__(self, run: Run, buffers: Sequence[Buffer], now: float) -> None:
+        self._run = run
+        self._parcels = unpack_parcels(run.data, run.counts, buffers)
+        self.jobs = run.jobs
+        self.allocation = _allocation(run.allocation)
+        self.columns = Columns(run.lease, now)
+        self.index = 0
+        self.end = len(run.jobs)
+        self.stopped: set[int] = set()
+
+    @property
+    def fn(self) -> int:
+        """The number of the function of the job at `index`."""
+        return self._run.fns[self.index]
+
+    @property
+    def current_is_stopped(self) -> bool:
+        """Whether the job at `index` was cancelled by the worker."""
+        return self.index < self.end and self.jobs[self.index] in self.stopped
+
+    def arguments(self) -> Payload:
+        """The arguments of the job at `index`; given out once, so that they can be freed when the job ends."""
+        data, buffers = self._parcels[self.index]
+        self._parcels[self.index] = _GONE
+        return Payload(data, tuple(buffers))
+
+    def info(self, name: str) -> JobInfo:
+        """What the job at `index` shall see of itself."""
+        run, index = self._run, self.index
+        return JobInfo(run.jobs[index], name, run.attempts[index], run.deadlines[index])
+
+    def stop(self, jobs: Iterable[int]) -> None:
+        """Mark those of `jobs` that are of this lease and have not ended."""
+        self.stopped.update(set(jobs).intersection(self.jobs[self.index : self.end]))
+
+    def ran(self, code: Code, payload: Payload, begun: float, wall: float, cpu: float) -> None:
+        """The job at `index` has ended so; the next one is up."""
+        run, index = self._run, self.index
+        self.columns.ran(run.jobs[index], run.attempts[index], code, payload, begun, wall, cpu)
+        self.index = index + 1
+
+    def skip(self) -> None:
+        """The job at `index` was cancelled before it began; the next one is up."""
+        self._never_ran(self.index, Code.CANCELLED)
+        self.index += 1
+
+    def hand_back(self, first: int) -> None:
+        """None from `first` on will run here: those cancelled are cancelled, the others may run elsewhere."""
+        for position in range(first, self.end):
+            stopped = self.jobs[position] in self.stopped
+            self._never_ran(position, Code.CANCELLED if stopped else Code.RETURNED)
+        self.end = first
+
+    def _never_ran(self, position: int, code: Code) -> None:
+        self._parcels[position] = _GONE
+        self.columns.never_ran(self.jobs[position], self._run.attempts[position], code)
+
+
+# The same few allocations come again and again, and they are immutable.
+_allocation = lru_cache(maxsize=256)(parse_allocation)

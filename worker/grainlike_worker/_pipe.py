@@ -1,0 +1,59 @@
+"""A runner's end of its socket, blocking: for a process that has no event loop and wants none."""
+
+import select
+import socket
+from collections.abc import Sequence
+
+from grainlike.wire import AUTHENTICATED, Buffer, Frame, FrameDecoder, Message, encode_frame
+
+__all__ = ["LinkEndedError", "Pipe"]
+
+_READ_SIZE = 256 * 1024
+_SMALL = 64 * 1024
+
+
+class LinkEndedError(Exception):
+    """The worker is gone, or wants this runner gone: there is nobody left to work for."""
+
+
+class Pipe:
+    """Frames over a blocking socket that came with the process: the other end is its parent, and trusted."""
+
+    __slots__ = ("_decoder", "_poll", "_socket")
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(True)
+        self._socket = sock
+        self._decoder = FrameDecoder(AUTHENTICATED)
+        self._poll = select.poll()
+        self._poll.register(sock, select.POLLIN)
+
+    def close(self) -> None:
+        """Close this process's descriptor; a process that shares the socket keeps its own."""
+        self._socket.close()
+
+    def receive(self) -> list[Frame]:
+        """Wait for bytes; return the frames that they complete. `LinkEndedError` at the end of the stream."""
+        try:
+            data = self._socket.recv(_READ_SIZE)
+        except ConnectionError:
+            data = b""
+        if not data:
+            raise LinkEndedError
+        return self._decoder.feed(data)
+
+    def poll(self) -> list[Frame]:
+        """As `receive`, but an empty list at once where nothing has come."""
+        return self.receive() if self._poll.poll(0) else []
+
+    def send(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
+        """Send a frame, and wait until the system has all of it. `LinkEndedError` if nobody will read it."""
+        pieces = encode_frame(message, buffers)
+        try:
+            if sum(map(len, pieces)) <= _SMALL:
+                self._socket.sendall(b"".join(pieces))
+            else:
+                for piece in pieces:
+                    self._socket.sendall(piece)
+        except ConnectionError:
+            raise LinkEndedError from None

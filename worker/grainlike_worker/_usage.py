@@ -1,0 +1,80 @@
+"""What a job used: CPU seconds with children, and the peak of resident memory."""
+
+import os
+import sys
+from contextlib import suppress
+from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
+
+__all__ = ["PeakMemory", "cpu_seconds"]
+
+_UNIT = 1 if sys.platform == "darwin" else 1024  # macOS counts ru_maxrss in bytes, the others in KiB
+
+
+def cpu_seconds() -> float:
+    """CPU seconds of this process, all its threads, and the children that it has waited for."""
+    own, children = getrusage(RUSAGE_SELF), getrusage(RUSAGE_CHILDREN)
+    return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+
+
+class PeakMemory:
+    """The most resident memory at one time, in bytes: of the process's life, or since the last `restart`.
+
+    The kernel's `ru_maxrss` has a trap: a process is born with its parent's, because the old memory is counted when
+    `exec` replaces it, so a runner of a large program would seem as large. What does not rise above that floor is read
+    from `/proc`, which is right but slower.
+    """
+
+    __slots__ = ("_children", "_floor", "_reset")
+
+    def __init__(self) -> None:
+        own, honest = _own_peak(), _status_peak()
+        self._floor = own if honest < own else 0
+        self._children = 0
+        self._reset: int | None = None
+
+    def restart(self) -> None:
+        """Forget the peaks so far, where the kernel can (Linux). It resets the kernel's own count of this process."""
+        self._children = _children_peak()
+        if self._reset is None:
+            self._reset = _open_reset()
+        if self._reset >= 0:
+            os.write(self._reset, b"5")
+
+    def read(self) -> int:
+        """The peak of this process or of its largest child, whichever is more."""
+        own = _own_peak()
+        if own <= self._floor:
+            own = _status_peak() or own
+        children = _children_peak()
+        return max(own, children) if children > self._children else own
+
+
+def _open_reset() -> int:
+    """The kernel's file to reset a peak, if it can be opened and written; else -1."""
+    try:
+        reset = os.open("/proc/self/clear_refs", os.O_WRONLY | os.O_CLOEXEC)
+    except OSError:
+        return -1
+    try:
+        os.write(reset, b"5")
+    except OSError:
+        os.close(reset)
+        return -1
+    return reset
+
+
+def _own_peak() -> int:
+    return getrusage(RUSAGE_SELF).ru_maxrss * _UNIT
+
+
+def _children_peak() -> int:
+    return getrusage(RUSAGE_CHILDREN).ru_maxrss * _UNIT
+
+
+def _status_peak() -> int:
+    """`VmHWM` of this process; 0 where there is none."""
+    with suppress(OSError), open("/proc/self/status", "rb") as status:  # noqa: PTH123 - pathlib costs more
+        for line in status:
+            if line.startswith(b"VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return 0
