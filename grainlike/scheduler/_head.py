@@ -91,6 +91,10 @@ class HeadMind:
         self._complain(now, out)
         return out
 
+    def running(self, worker: int) -> int:
+        """How many jobs a worker has started and not ended."""
+        return sum(job.state is JobState.LEASED for job in self.workers[worker].held.values())
+
     def class_of(self, request: Request, priority: int, isolate: bool) -> RequestClass:
         """The interned class of a request."""
         key = (request, priority, isolate)

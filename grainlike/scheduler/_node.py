@@ -337,7 +337,12 @@ class NodeMind:
             self._end(lease, out)
 
     def _abandon(self, lease: _Lease, event: RunnerGone, now: float, out: list[NodeAction]) -> None:
-        """Say what became of the jobs of a lease whose runner died. In the shared runner all of them are suspects."""
+        """Say what became of the jobs of a lease whose runner died. In the shared runner all of them are suspects.
+
+        One that died before it claimed anything is the first job's crash: a process that cannot even start must not be
+        tried for ever.
+        """
+        suspect = max(event.started, min(lease.jobs, default=0))
         ended: list[_Job] = []
         codes: list[Code] = []
         back: list[_Job] = []
@@ -345,7 +350,7 @@ class NodeMind:
             if job.stopped is not None:
                 ended.append(job)
                 codes.append(job.stopped)
-            elif lease.runner.kind == "own" and position > event.started:
+            elif lease.runner.kind == "own" and position > suspect:
                 back.append(job)
             else:
                 ended.append(job)
