@@ -1,9 +1,26 @@
 """Async-native delayed objects on exact, enforced resources.
 
-The front door: it re-exports and holds no logic. Importing it binds what costs nothing; the rest loads when first used.
+The front door: requests, errors and `GVAR` are here at once; the rest is loaded when its name is first used,
+so that `import grainlike` stays light::
+
+    from grainlike import Cores, delayed, run
+
+    @delayed
+    def square(x: int) -> int:
+        return x * x
+
+    async def main() -> int:
+        return await (square @ Cores(1))(3)
+
+    print(run(main, local=Cores(2)))
 """
 
-from grainlike._version import __version__
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from grainlike.context import GVAR
 from grainlike.errors import (
     AuthenticationError,
     GrainlikeError,
@@ -21,17 +38,46 @@ from grainlike.errors import (
     VersionMismatchError,
     WorkerLostError,
 )
+from grainlike.resources import Allocation, Cores, GPUs, Memory, Node, Request, Resource, parse
+
+if TYPE_CHECKING:
+    from grainlike.executor import Executor, as_completed, run
+    from grainlike.graph import (
+        Delayed,
+        DelayedFn,
+        cancel,
+        delayed,
+        delayed_value,
+        gather,
+        graph,
+        info,
+        later,
+        start,
+    )
+
+__version__ = "0.1.0"
 
 __all__ = [
+    "GVAR",
+    "Allocation",
     "AuthenticationError",
+    "Cores",
+    "Delayed",
+    "DelayedFn",
+    "Executor",
+    "GPUs",
     "GrainlikeError",
     "GraphError",
     "HeadLostError",
     "JobCancelledError",
     "JobMemoryError",
     "JobTimeoutError",
+    "Memory",
+    "Node",
     "ProtocolError",
     "RemoteError",
+    "Request",
+    "Resource",
     "ResourceError",
     "ResourceSpecError",
     "SerializationError",
@@ -39,4 +85,81 @@ __all__ = [
     "VersionMismatchError",
     "WorkerLostError",
     "__version__",
+    "as_completed",
+    "cancel",
+    "delayed",
+    "delayed_value",
+    "gather",
+    "graph",
+    "info",
+    "later",
+    "parse",
+    "run",
+    "start",
 ]
+
+_GRAPH = "grainlike.graph"
+_EXECUTOR = "grainlike.executor"
+
+_LAZY = {
+    "Delayed": _GRAPH,
+    "DelayedFn": _GRAPH,
+    "Executor": _EXECUTOR,
+    "as_completed": _EXECUTOR,
+    "cancel": _GRAPH,
+    "delayed": _GRAPH,
+    "delayed_value": _GRAPH,
+    "gather": _GRAPH,
+    "graph": _GRAPH,
+    "info": _GRAPH,
+    "later": _GRAPH,
+    "run": _EXECUTOR,
+    "start": _GRAPH,
+}
+
+
+class _Room(ModuleType):
+    """A module that still pickles by name: serializers know the type `module`, but none derived from it."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return import_module, (self.__name__,)
+
+
+class _GraphRoom(_Room):
+    """The room `grainlike.graph`, callable as the function of the same name that it holds."""
+
+    def __call__(self, *args: object, **kwargs: object) -> object:
+        return vars(self)["graph"](*args, **kwargs)
+
+
+class _FrontDoor(_Room):
+    """This package; it makes the graph room callable as soon as the import system binds it here.
+
+    `graph` is a public function and the name of the room that defines it. Binding the function instead of
+    the room would break `import grainlike.graph as room`, and the room is bound again by every first import
+    of it, from anywhere; so the room stays bound, and answers to a call.
+    """
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name == "graph" and type(value) is ModuleType:
+            value.__class__ = _GraphRoom
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _FrontDoor
+
+
+def __getattr__(name: str) -> object:
+    room = _LAZY.get(name)
+    if room is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # The executor is what resolves placeholders: whoever holds one needs it loaded, and it registers itself.
+    import_module(_EXECUTOR)
+    module = import_module(room)
+    value: object = module if name == "graph" else getattr(module, name)
+    setattr(sys.modules[__name__], name, value)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

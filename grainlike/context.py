@@ -36,9 +36,7 @@ class _View:
 
     __slots__ = ("allocation", "context", "instance", "job")
 
-    def __init__(
-        self, allocation: Allocation, instance: str | None, job: JobInfo | None, context: object
-    ) -> None:
+    def __init__(self, allocation: Allocation, instance: str | None, job: JobInfo | None, context: object) -> None:
         self.allocation = allocation
         self.instance = instance
         self.job = job

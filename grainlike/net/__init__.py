@@ -19,6 +19,7 @@ from grainlike.net._access import (
     write_access,
 )
 from grainlike.net._address import Address, TcpAddress, UnixAddress, parse_address
+from grainlike.net._alarm import Alarm
 from grainlike.net._dial import adopt, connect
 from grainlike.net._link import Link, OnFrames
 from grainlike.net._listener import Handler, Listener, listen
@@ -29,6 +30,7 @@ from grainlike.net._stream import StreamLink
 __all__ = [
     "Access",
     "Address",
+    "Alarm",
     "Handler",
     "Link",
     "Listener",

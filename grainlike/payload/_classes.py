@@ -1,12 +1,12 @@
-"""Classes that no module holds (of `__main__`, a notebook, a function's body) keep their identity between processes.
+"""Classes that no module holds (of `__main__`, a notebook, a function's body) keep their identity on journeys.
 
-cloudpickle sends such a class by value with an identifier, and the receiver that knows the identifier takes its own
-class again, so that `except MyError` catches what came back. But cloudpickle then also sets every attribute of that
-class anew from what arrived, which at home would replace the user's methods by copies over other globals. The law here:
-**the process in which a class was written is its authority**; there, nothing that arrives changes it. Elsewhere the
-newest arrival wins, so that a method redefined in a notebook reaches the workers.
+cloudpickle sends such a class by value with an identifier, and a receiver that knows the identifier takes its
+own class again, so that `except MyError` catches what came back. But cloudpickle then sets every attribute of
+that class anew from what arrived, which at home would replace the user's methods by copies over other globals.
+The law here: **the process in which a class was written is its authority**; there, nothing that arrives changes
+it. Elsewhere the newest arrival wins, so that a method redefined in a notebook reaches the workers.
 
-dill has no such identity, therefore its pickler asks here for classes too.
+dill knows no such identity; its pickler asks here for classes too.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ _arrived: "WeakSet[type]" = WeakSet()
 
 
 def guarded(cls: type, reduction: Reduction) -> Reduction:
-    """cloudpickle's reduction of a class by value, with `_fill` in the place of its own setter of attributes."""
+    """cloudpickle's reduction of a class by value, with `_fill` for its own setter of attributes."""
     make, args, state, _, _, setter = reduction
     if cls not in _arrived:
         _written_here.add(cls)

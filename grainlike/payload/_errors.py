@@ -1,20 +1,34 @@
-"""Exceptions of jobs: back as their own type, told where they come from; or as `RemoteError`."""
+"""Exceptions of jobs: back as their own type, telling where they come from; or as `RemoteError`.
+
+An exception's bytes are a pickled tuple `(parcel, noted)`. A parcel is `(stream, members, type name, message,
+traceback)`: the exception's own bytes, or None where it does not survive them, and of a group the parcels of
+its members, so that one bad member does not cost the others their types. All else is text, which always
+arrives.
+"""
 
 import pickle
 import traceback
 from types import TracebackType
+from typing import Any
 
-from ..errors import RemoteError
+from grainlike.errors import RemoteError, SerializationError
+
+from ._explain import describe_error
 from ._payload import Payload
+from ._rebuild import Parts, parts_of, rebuild
 from ._values import HOSTILE, dump_value, load_value
 
 __all__ = ["RemoteTraceback", "dump_error", "load_error"]
 
+Parcel = tuple[bytes | None, list[Any] | None, str, str, str]
+
 _LONGEST = 64 * 1024
 
 
-class RemoteTraceback(Exception):  # noqa: N818 -- it is the cause of an error, not one itself; the field's name for it
-    """The cause of an exception that a job raised elsewhere: the traceback as it stood there, as text."""
+class RemoteTraceback(Exception):  # noqa: N818 -- not an error itself but the cause of one
+    """The cause of an exception that a job raised elsewhere: the traceback as it stood there, in `text`."""
+
+    __module__ = "grainlike.payload"
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -28,52 +42,65 @@ class RemoteTraceback(Exception):  # noqa: N818 -- it is the cause of an error, 
 def dump_error(error: BaseException) -> Payload:
     """The bytes of an exception with its traceback. Never raises.
 
-    Exceptions that no handler of ordinary errors should let through (SystemExit, KeyboardInterrupt, an event loop's
-    cancellation) and those that do not survive the way there and back travel as `RemoteError`.
+    What no handler of ordinary errors should see (SystemExit, KeyboardInterrupt, an event loop's cancellation,
+    or a group with one of them) travels as `RemoteError`, and so does what does not survive the way there and
+    back.
     """
     noted = isinstance(error.__cause__, RemoteTraceback) and error.__cause__.noted
-    envelope = (_stream(error), _type_name(error), _message(error), _traceback(error), noted)
-    return Payload(pickle.dumps(envelope, 5))
+    return Payload(pickle.dumps((_pack(error), noted), 5))
 
 
 def load_error(payload: Payload, note: str | None = None) -> Exception:
     """The exception of `dump_error`'s bytes, to be raised. Never raises itself.
 
-    Its cause is a `RemoteTraceback`. `note` is added once: one that came through several jobs keeps the first's note,
-    since that is where it failed.
+    Its cause is a `RemoteTraceback`. `note` is added once: an exception that comes through several jobs keeps
+    the note of the first, where it happened.
     """
-    stream, type_name, message, text, noted = pickle.loads(payload.data)
-    error = _own(stream)
-    if error is None:
-        error = RemoteError(type_name, message, text)
-    cause = RemoteTraceback(text)
-    cause.noted = noted or note is not None
-    error.__cause__ = cause
+    try:
+        parcel, noted = pickle.loads(payload.data)  # noqa: S301 -- the door this room guards
+        error = _unpack(parcel)
+    except HOSTILE as problem:
+        return SerializationError(f"the job's exception cannot be rebuilt here: {describe_error(problem)}")
+    cause = error.__cause__
+    if isinstance(cause, RemoteTraceback):
+        cause.noted = noted or note is not None
     if note is not None and not noted:
         error.add_note(note)
     return error
 
 
-def _stream(error: BaseException) -> bytes | None:
-    """The exception's own bytes, if they give it back."""
+def _pack(error: BaseException) -> Parcel:
+    members = [_pack(member) for member in error.exceptions] if isinstance(error, ExceptionGroup) else None
+    return _stream(error, members), members, _type_name(error), _message(error), _traceback(error)
+
+
+def _unpack(parcel: Parcel) -> Exception:
+    stream, members, type_name, message, text = parcel
+    error = _opened(stream, members) or RemoteError(type_name, message, text)
+    error.__cause__ = RemoteTraceback(text)
+    return error
+
+
+def _stream(error: BaseException, members: list[Parcel] | None) -> bytes | None:
+    """The exception's own bytes, if it comes out of them as it went in."""
     if not isinstance(error, Exception):
         return None
-    try:
-        from ._rebuild import portable
+    for parts in parts_of(error):
+        try:
+            stream = pickle.dumps(dump_value(parts).detached(), 5)
+        except HOSTILE:
+            continue
+        if type(_opened(stream, members)) is type(error):
+            return stream
+    return None
 
-        payload = dump_value(portable(error)).detached()
-        stream = pickle.dumps(payload, 5)
-        again = _own(stream)
-        return stream if type(again) is type(error) else None
-    except HOSTILE:
-        return None
 
-
-def _own(stream: bytes | None) -> Exception | None:
+def _opened(stream: bytes | None, members: list[Parcel] | None) -> Exception | None:
     if stream is None:
         return None
     try:
-        error = load_value(pickle.loads(stream))()
+        parts: Parts = load_value(pickle.loads(stream))  # noqa: S301 -- the door this room guards
+        error = rebuild(parts, None if members is None else [_unpack(member) for member in members])
     except HOSTILE:
         return None
     return error if isinstance(error, Exception) else None
@@ -81,11 +108,8 @@ def _own(stream: bytes | None) -> Exception | None:
 
 def _type_name(error: BaseException) -> str:
     cls = type(error)
-    return (
-        cls.__qualname__
-        if cls.__module__ in ("builtins", "__main__")
-        else f"{cls.__module__}.{cls.__qualname__}"
-    )
+    known = cls.__module__ in ("builtins", "__main__")
+    return cls.__qualname__ if known else f"{cls.__module__}.{cls.__qualname__}"
 
 
 def _message(error: BaseException) -> str:
@@ -100,16 +124,17 @@ def _traceback(error: BaseException) -> str:
         text = "".join(traceback.format_exception(type(error), error, _users_part(error.__traceback__)))
     except HOSTILE as problem:
         return f"<the traceback cannot be made: {type(problem).__name__}>\n"
-    if len(text) <= _LONGEST:
-        return text
-    return f"{text[: _LONGEST // 2]}\n[... {len(text) - _LONGEST} characters left out ...]\n{text[-_LONGEST // 2 :]}"
+    half = _LONGEST // 2
+    return text if len(text) <= _LONGEST else f"{text[:half]}\n[... left out ...]\n{text[-half:]}"
 
 
 def _users_part(trace: TracebackType | None) -> TracebackType | None:
     """The traceback without the frames of ours that called the user's code."""
     part = trace
-    while part is not None and part.tb_frame.f_globals.get("__name__", "").startswith(
-        ("grainlike.", "grainlike_worker")
-    ):
+    while part is not None and _is_ours(part.tb_frame.f_globals.get("__name__")):
         part = part.tb_next
     return part or trace
+
+
+def _is_ours(module: object) -> bool:
+    return isinstance(module, str) and module.startswith(("grainlike.", "grainlike_worker."))

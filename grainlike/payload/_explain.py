@@ -1,4 +1,4 @@
-"""Which object inside an object cannot travel: found by trying its parts, on the way to an error message only."""
+"""Which object inside an object cannot travel: found by trying its parts, only on the way to an error."""
 
 import reprlib
 from collections.abc import Callable, Iterator, Mapping
@@ -6,9 +6,9 @@ from functools import partial
 from itertools import islice
 from types import FunctionType, MethodType
 
-from ..errors import SerializationError
+from grainlike.errors import SerializationError
 
-__all__ = ["refusal"]
+__all__ = ["describe_error", "refusal"]
 
 Test = Callable[[object], BaseException | None]
 Part = tuple[str, object]
@@ -25,7 +25,7 @@ def refusal(what: str, obj: object, travels: Test, error: BaseException) -> Seri
     place = f"{what}, at {path.strip()}," if path else what
     if isinstance(reason, SerializationError):
         return SerializationError(f"{place} cannot travel: {reason}")
-    return SerializationError(f"{place} cannot travel: {_describe(culprit)} ({_why(reason)})")
+    return SerializationError(f"{place} cannot travel: {_describe(culprit)} ({describe_error(reason)})")
 
 
 def _deepest(obj: object, travels: Test, error: BaseException) -> tuple[str, object, BaseException]:
@@ -46,7 +46,7 @@ def _first_bad_part(obj: object, travels: Test, seen: set[int]) -> tuple[str, ob
             reason = None if id(part) in seen else travels(part)
             if reason is not None:
                 return label, part, reason
-    except Exception:  # noqa: BLE001 -- a user's object may raise anything when looked at; then it is itself the answer
+    except Exception:  # noqa: BLE001 -- a user's object may raise when looked at: then it is itself the answer
         return None
     return None
 
@@ -105,7 +105,8 @@ def _describe(obj: object) -> str:
     return f"an object of type {type(obj).__module__}.{type(obj).__qualname__}"
 
 
-def _why(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
+    """Type and text of an exception whose text may itself raise."""
     try:
         return f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001 -- a user's exception whose text raises

@@ -1,8 +1,8 @@
-"""Functions: by name where a fresh interpreter finds them, by value with dill, then cloudpickle, where it does not.
+"""Functions: by name where a fresh interpreter finds them, else by value with dill, then with cloudpickle.
 
-A function's bytes are a pickled tuple `(serializer, stream, modules, sources)`: `modules` are submodules that its code
-reaches through a package (`import a.b` binds only `a`), `sources` the text of the files its code comes from, so that a
-traceback far away shows lines.
+A function's bytes are a pickled tuple `(serializer, stream, modules, sources)`. `modules` are submodules that
+its code reaches through a package (`import a.b` binds only `a`); `sources` are its lines, so that a traceback
+far away can show them.
 """
 
 import hashlib
@@ -12,18 +12,23 @@ import sys
 import weakref
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from types import BuiltinFunctionType, CodeType, FunctionType
 from typing import Any, Literal, NamedTuple
 
-from ..errors import SerializationError
-from ._explain import refusal
+from grainlike.errors import SerializationError
+
+from ._explain import describe_error, refusal
+from ._names import importable
 from ._sources import learn_sources, sources_of
-from ._values import HOSTILE
+from ._values import HOSTILE, names_reachable, unreachable
+from ._watch import Watch, unchanged, watch
 
 __all__ = ["FunctionBlob", "Serializer", "dump_function", "load_function"]
 
 Serializer = Literal["dill", "cloudpickle"]
 Function = Callable[..., Any]
+Stream = tuple[str, bytes, list[CodeType]]
 
 
 class FunctionBlob(NamedTuple):
@@ -33,49 +38,56 @@ class FunctionBlob(NamedTuple):
     data: bytes
 
 
-_cache: dict[tuple[int, str], tuple["weakref.ref[Function]", FunctionBlob]] = {}
+_Known = tuple["weakref.ref[Function]", FunctionBlob, Watch]
+_cache: dict[tuple[int, str], _Known] = {}
+_KEPT = (FunctionType, BuiltinFunctionType, type, partial)
 
 
 def dump_function(function: Function, serializer: Serializer = "dill") -> FunctionBlob:
-    """The bytes of a callable, made once per function object.
+    """The bytes of a callable, made once per function, and again when a global or closure variable was rebound.
 
-    Bound methods and other objects with state are dumped anew each time, since their state may have changed; their
-    digest then tells whether it has. Raises `SerializationError` naming the variable inside that cannot travel.
+    Bound methods and callable objects are dumped anew each time, since their state may have changed; the digest
+    tells whether it has. Raises `SerializationError` naming the variable inside that cannot travel.
 
     >>> load_function(dump_function(len).data)([1, 2])
     2
     """
     key = (id(function), serializer)
     known = _cache.get(key)
-    if known is not None and known[0]() is function:
+    if known is not None and known[0]() is function and (not known[2] or unchanged(known[2])):
         return known[1]
     blob = _dump(function, serializer)
-    if isinstance(function, FunctionType | BuiltinFunctionType | type):
-        _cache[key] = weakref.ref(function, lambda ref: _forget(key, ref)), blob
+    if isinstance(function, _KEPT):
+        _cache[key] = weakref.ref(function, lambda ref: _forget(key, ref)), blob, watch(function)
     return blob
 
 
 def load_function(data: bytes | bytearray | memoryview) -> Function:
     """The callable of `dump_function`'s bytes. `SerializationError` where it cannot be rebuilt here."""
     try:
-        serializer, stream, modules, sources = pickle.loads(data)
+        serializer, stream, modules, sources = pickle.loads(data)  # noqa: S301 -- the door this room guards
         learn_sources(sources)
         for module in modules:
-            with suppress(
-                ImportError
-            ):  # a guess from names: only the code that runs knows whether it is needed
+            with suppress(ImportError):  # a guess from names: only the running code knows whether it is needed
                 importlib.import_module(module)
-        function: Function = _undill(stream) if serializer == "dill" else pickle.loads(stream)
+        return _load(serializer, stream)
     except HOSTILE as error:
-        raise SerializationError(
-            f"the function cannot be rebuilt here: {type(error).__name__}: {error}"
-        ) from error
+        raise SerializationError(f"the function cannot be rebuilt here: {describe_error(error)}") from error
+
+
+def _load(serializer: str, stream: bytes) -> Function:
+    if serializer == "dill":
+        from ._byvalue import undilled
+
+        function: Function = undilled(stream)
+    else:
+        function = pickle.loads(stream)  # noqa: S301 -- the door this room guards
     return function
 
 
 def _forget(key: tuple[int, str], ref: "weakref.ref[Function]") -> None:
     known = _cache.get(key)
-    if known is not None and known[0] is ref:
+    if known is not None and known[0] is ref:  # else the address already belongs to another function
         del _cache[key]
 
 
@@ -85,40 +97,50 @@ def _dump(function: Function, serializer: Serializer) -> FunctionBlob:
     return FunctionBlob(hashlib.sha256(data).digest()[:16], data)
 
 
-def _stream(function: Function, serializer: Serializer) -> tuple[str, bytes, list[CodeType]]:
+def _stream(function: Function, serializer: Serializer) -> Stream:
+    if _lives_out_of_reach(function):
+        serializer = "cloudpickle"  # dill would name it: it takes whatever is in `sys.modules` for importable
     with suppress(*HOSTILE):
         stream = pickle.dumps(function, 5)
-        if b"_main__" not in stream:
+        if names_reachable(stream):
             return "pickle", stream, []
+    try:
+        return _by_value(function, serializer)
+    except HOSTILE as error:
+        raise refusal(_title(function), function, _reason_against, error) from error
+
+
+def _by_value(obj: object, serializer: Serializer) -> Stream:
     from ._byvalue import cloudpickled, dilled
 
     if serializer == "dill":
-        with suppress(*HOSTILE):
-            return "dill", *dilled(function)
+        with suppress(*HOSTILE):  # if cloudpickle refuses too, its reason is the one that is told
+            return "dill", *dilled(obj)
+    return "cloudpickle", *cloudpickled(obj)
+
+
+def _lives_out_of_reach(function: Function) -> bool:
+    """Whether the function's module is loaded, but not found by an import. What it holds travels by value."""
+    inner: object = function
+    while isinstance(inner, partial):
+        inner = inner.func
+    module: str | None = getattr(inner, "__module__", None)
+    if module not in sys.modules or module == "__main__" or importable(module):
+        return False
+    if module.encode() not in unreachable:
+        from ._byvalue import copy_module
+
+        copy_module(module)
+        unreachable.append(module.encode())
+    return True
+
+
+def _reason_against(obj: object) -> BaseException | None:
     try:
-        return "cloudpickle", *cloudpickled(function)
+        _by_value(obj, "dill")
     except HOSTILE as error:
-        raise refusal(_title(function), function, _travels, error) from error
-
-
-def _travels(obj: object) -> BaseException | None:
-    from ._byvalue import cloudpickled, dilled
-
-    try:
-        dilled(obj)
-    except HOSTILE:
-        try:
-            cloudpickled(obj)
-        except HOSTILE as error:
-            return error
+        return error
     return None
-
-
-def _undill(stream: bytes) -> Function:
-    from ._byvalue import undilled
-
-    function: Function = undilled(stream)
-    return function
 
 
 def _title(function: Function) -> str:
@@ -128,4 +150,4 @@ def _title(function: Function) -> str:
 def _submodules(codes: Iterable[CodeType]) -> list[str]:
     """Loaded submodules all of whose parts are names in the code: cloudpickle's rule, which dill lacks."""
     names = {name for code in codes for name in code.co_names}
-    return sorted(name for name in sys.modules if "." in name and names.issuperset(name.split(".")))
+    return sorted(name for name in list(sys.modules) if "." in name and names.issuperset(name.split(".")))

@@ -1,30 +1,36 @@
-"""Functions by name, also where a decorator's object stands under that name.
+"""What a fresh interpreter finds by name, and what it does not.
 
-`@delayed def f` in an importable module leaves a wrapper under the name `f`. Pickle looks the name up, finds another
-object than the function and gives up; dill and cloudpickle then copy the function with its module's globals. But the
-function can be named: "what `module.f` wraps". That is what travels here: module, qualified name, and how many
-`__wrapped__` lie between.
+`@delayed def f` in an importable module leaves a wrapper under the name `f`. Pickle looks the name up, finds
+another object than the function and gives up; dill and cloudpickle would copy the function with its module's
+globals. But the function does have a name: "what `module.f` wraps". That is what travels: module, qualified
+name, and how many `__wrapped__` lie between.
+
+A module in `sys.modules` need not be one that an import finds: test runners, notebooks and `exec` put modules
+there by hand. What belongs to those travels by value, like what belongs to `__main__`.
 """
 
 import importlib
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from types import FunctionType
 
-__all__ = ["MAIN_NAMES", "Reference", "reference_behind_wrapper", "resolve"]
-
-MAIN_NAMES = frozenset({"__main__", "__mp_main__"})
-_DEEPEST = 64
+__all__ = ["Reference", "importable", "reference_behind_wrapper", "resolve"]
 
 Reference = tuple[str, str, int]
 
+_MAIN = frozenset({"__main__", "__mp_main__"})
+_DEEPEST = 64
+_known: dict[str, bool] = {}
+
 
 def reference_behind_wrapper(function: FunctionType) -> Reference | None:
-    """Module, qualified name and depth of wrapping under which `function` is found again; None where it is not.
+    """Module, qualified name and depth of wrapping at which `function` is found again; None where it is not.
 
     A function that stands under its own name has no wrapper and gives None: pickle names it by itself.
     """
     module, qualname = getattr(function, "__module__", None), function.__qualname__
-    if module is None or module in MAIN_NAMES or module not in sys.modules:
+    if module not in sys.modules or not importable(module):
         return None
     try:
         found = _attribute(sys.modules[module], qualname)
@@ -41,12 +47,40 @@ def resolve(module: str, qualname: str, depth: int) -> object:
     """The function that `reference_behind_wrapper` named, in this process; imports its module."""
     found = _attribute(importlib.import_module(module), qualname)
     for _ in range(depth):
-        found = getattr(found, "__wrapped__")  # noqa: B009 -- the checker knows no such attribute on object
+        found = getattr(found, "__wrapped__")  # noqa: B009 -- type checkers know no such attribute of an object
     return found
 
 
+def importable(name: str) -> bool:
+    """Whether an interpreter with the same search path would import the module loaded here as `name`."""
+    if name not in _known:
+        _known[name] = name not in _MAIN and _findable(name)
+    return _known[name]
+
+
+def _findable(name: str) -> bool:
+    module = sys.modules.get(name)
+    package, _, _ = name.rpartition(".")
+    if module is None or (package and not importable(package)):
+        return False
+    file = getattr(module, "__file__", None)
+    return any(file is None or origin is None or _same(file, origin) for origin in _origins(name, package))
+
+
+def _origins(name: str, package: str) -> Iterator[str | None]:
+    path = getattr(sys.modules.get(package), "__path__", ()) if package else None
+    for finder in sys.meta_path:
+        spec = finder.find_spec(name, path) if hasattr(finder, "find_spec") else None
+        if spec is not None:
+            yield spec.origin if spec.has_location else None
+
+
+def _same(file: str, origin: str) -> bool:
+    return file == origin or Path(file).resolve() == Path(origin).resolve()
+
+
 def _attribute(holder: object, qualname: str) -> object:
-    """Like `operator.attrgetter`, but without binding: a decorator's object in a class may be a descriptor."""
+    """Like `operator.attrgetter`, but in classes without binding: a decorator's object may be a descriptor."""
     for name in qualname.split("."):
         holder = _static(holder, name) if isinstance(holder, type) else getattr(holder, name)
     return holder

@@ -11,13 +11,15 @@ INLINE_LIMIT = 8192
 
 
 class Payload(NamedTuple):
-    """The bytes of an object: `data`, the pickle stream, and `buffers`, in the order in which the stream asks for them.
+    """The bytes of an object: `data`, the pickle stream, and `buffers`, in the order in which it asks for them.
 
-    A freshly dumped payload's buffers are views of the object's own memory, not copies: the object must not change
-    before they are written. `detached` copies them, for a payload that is kept or handed over within one process.
+    A freshly dumped payload's buffers are views of the object's own memory, not copies: the object must not
+    change before they are written. `detached` copies them, for a payload that is kept or that stays in the
+    process.
 
-    Whoever receives buffers should read them into writable memory (`bytearray`): arrays are then rebuilt on that very
-    memory. Read-only ones (`bytes`) are copied once on loading, so that a job may write to its arguments.
+    Whoever receives buffers should read them into writable memory (`bytearray`): arrays are then rebuilt on
+    that very memory. Read-only ones (`bytes`) are copied once on loading, so that a job may write to its
+    arguments.
     """
 
     data: Buffer

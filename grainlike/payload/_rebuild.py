@@ -1,68 +1,60 @@
 """Exceptions without calling their `__init__` again.
 
-Pickle rebuilds an exception as `cls(*exc.args)`. A class whose `__init__` takes something else than what it hands to
-`super().__init__` fails there, or comes back with another text: the most common reason for which an exception does not
-pickle. Where the class changes nothing about pickling itself, it is rebuilt here from its parts.
+Pickle rebuilds an exception as `cls(*exc.args)`. A class whose `__init__` takes something else than what it
+hands to `super().__init__` fails there, or comes back with another text: the commonest reason for which an
+exception does not pickle. Where its class changes nothing about pickling, it is rebuilt here from class,
+arguments and attributes, with the `__init__` of the interpreter's own class beneath it.
 """
 
-from collections.abc import Mapping
+import copyreg
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-__all__ = ["Portable", "portable"]
+__all__ = ["Parts", "parts_of", "rebuild"]
+
+Parts = tuple[Any, ...]
+"""`(exception,)`, or `(class, args, attributes)`."""
 
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: set for classes made at run time, not for the interpreter's own
+_HOOKS = ("__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs__", "__getnewargs_ex__")
 
 
-class Portable:
-    """What travels for an exception; called on the other side, it gives the exception."""
-
-    __slots__ = ("parts",)
-
-    def __init__(self, parts: Any) -> None:
-        self.parts = parts
-
-    def __call__(self) -> Any:
-        return self.parts
+def parts_of(error: Exception) -> Iterator[Parts]:
+    """The ways to send `error`, the best first. Members of a group travel apart."""
+    if not _pickles_its_own_way(type(error)):
+        args, state = _arguments_and_state(error)
+        yield type(error), args[:1] if isinstance(error, ExceptionGroup) else args, state
+    yield (error,)
 
 
-class Rebuilt(Portable):
-    """An exception in parts: class, arguments, attributes."""
-
-    __slots__ = ()
-
-    def __call__(self) -> BaseException:
-        cls, args, state = self.parts
-        return _rebuild(cls, args, state)
-
-
-def portable(error: Exception) -> Portable:
-    """`error` itself where its class decides how it is pickled, or has no `__init__` to avoid; else in parts."""
-    cls = type(error)
+def rebuild(parts: Parts, members: Sequence[Exception] | None) -> BaseException:
+    """The exception of `parts`; of a group, `members` are what it holds."""
+    if len(parts) == 1:
+        whole: BaseException = parts[0]
+        return whole
+    cls, args, state = parts
+    args = args if members is None else (*args, members)
     native = _native(cls)
-    if cls is native or any(
-        getattr(cls, name, None) is not getattr(native, name, None)
-        for name in (
-            "__reduce__",
-            "__reduce_ex__",
-            "__getstate__",
-            "__setstate__",
-            "__getnewargs__",
-            "__getnewargs_ex__",
-        )
-    ):
-        return Portable(error)
-    _, args, *rest = error.__reduce__()  # type: ignore[misc]
-    return Rebuilt((cls, args, rest[0] if rest else None))
+    error: BaseException = native.__new__(cls, *args)
+    native.__init__(error, *args)
+    if state is not None:
+        error.__setstate__(state)
+    return error
+
+
+def _arguments_and_state(error: Exception) -> tuple[tuple[Any, ...], dict[str, Any] | None]:
+    reduction = error.__reduce__()
+    if not isinstance(reduction, tuple):
+        return error.args, None
+    _, args, *state = reduction
+    return args, state[0] if state else None
+
+
+def _pickles_its_own_way(cls: type[BaseException]) -> bool:
+    native = _native(cls)
+    changed = any(getattr(cls, hook, None) is not getattr(native, hook, None) for hook in _HOOKS)
+    return changed or cls in copyreg.dispatch_table
 
 
 def _native(cls: type[BaseException]) -> type[BaseException]:
     return next(base for base in cls.__mro__ if not base.__flags__ & _HEAP_TYPE)
-
-
-def _rebuild(cls: type[BaseException], args: tuple[Any, ...], state: Mapping[str, Any] | None) -> BaseException:
-    native = _native(cls)
-    error = native.__new__(cls, *args)
-    native.__init__(error, *args)
-    if state is not None:
-        error.__setstate__(dict(state))
-    return error

@@ -1,24 +1,36 @@
-"""Arguments and values: pickle protocol 5 first, cloudpickle where that refuses or would name `__main__`."""
+"""Arguments and values: pickle protocol 5 first, cloudpickle where that would not do."""
 
 import pickle
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..errors import SerializationError
-from ._explain import refusal
+from grainlike.errors import SerializationError
+
+from ._explain import describe_error, refusal
 from ._payload import INLINE_LIMIT, Buffer, Payload
 
-__all__ = ["HOSTILE", "dump_arguments", "dump_value", "load_arguments", "load_value"]
+__all__ = [
+    "HOSTILE",
+    "dump_arguments",
+    "dump_value",
+    "load_arguments",
+    "load_value",
+    "names_reachable",
+    "unreachable",
+]
 
 HOSTILE = (Exception, SystemExit)
-"""What a user's `__reduce__` or `__setstate__` may raise and must not get past us. KeyboardInterrupt is the user's own."""
+"""What a user's `__reduce__` or `__setstate__` may raise without getting past us."""
+
+unreachable: list[bytes] = []
+"""Names of loaded modules that no import finds, as far as any was met. `__main__` is another, always."""
 
 _dumps = pickle.dumps
 _loads = pickle.loads
 
 
 def dump_arguments(args: tuple[object, ...], kwargs: Mapping[str, object], *, what: str) -> Payload:
-    """The bytes of a call's arguments, buffers above 8 KiB apart and not copied. `what` names the function in errors.
+    """The bytes of a call's arguments, buffers from 8 KiB on apart, not copied. `what` names the function.
 
     Raises `SerializationError` naming the argument and the object inside it that cannot travel.
 
@@ -38,28 +50,28 @@ def load_arguments(payload: Payload) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def dump_value(value: object, *, what: str = "the value") -> Payload:
-    """The bytes of one object, buffers above 8 KiB apart and not copied. `what` names it in errors.
+    """The bytes of one object, buffers from 8 KiB on apart, not copied. `what` names it in errors.
 
     Raises `SerializationError` naming the object inside it that cannot travel.
     """
     try:
         return _dump(value)
     except HOSTILE as error:
-        raise refusal(what, value, travels, error) from error
+        raise refusal(what, value, _reason_against, error) from error
 
 
 def load_value(payload: Payload, *, what: str = "the value") -> Any:
-    """What `dump_value` was given. `SerializationError` where it cannot be rebuilt here."""
+    """What `dump_value` was given. `SerializationError`, naming `what`, where it cannot be rebuilt here."""
     return _load(payload, what)
 
 
-def travels(obj: object) -> BaseException | None:
-    """None if `obj` can be dumped, else why not."""
-    try:
-        _dump(obj)
-    except HOSTILE as error:
-        return error
-    return None
+def names_reachable(stream: bytes) -> bool:
+    """Whether a stream by plain pickle names nothing that only this process has.
+
+    Pickle names what `__main__` holds, and the receiver's `__main__` is another. A harmless string with that
+    name in it only costs the slower way. (`_main__` is also in `__mp_main__`, multiprocessing's name for it.)
+    """
+    return b"_main__" not in stream and not (unreachable and any(name in stream for name in unreachable))
 
 
 def _dump(obj: object) -> Payload:
@@ -74,19 +86,17 @@ def _dump(obj: object) -> Payload:
 
     try:
         data = _dumps(obj, 5, buffer_callback=keep)
-        # Pickle names what `__main__` holds, and the receiver's `__main__` is another: whatever mentions it, even a
-        # harmless string, takes the slower way. (`_main__` is also in `__mp_main__`, multiprocessing's name for it.)
-        if b"_main__" not in data:
+        if b"_main__" not in data and (not unreachable or names_reachable(data)):
             return Payload(data, tuple(buffers))
     except HOSTILE:
         pass  # cloudpickle's reason, if it has one too, is the one that is told
+    buffers.clear()
     return _dump_by_value(obj, buffers, keep)
 
 
 def _dump_by_value(obj: object, buffers: list[Buffer], keep: Callable[[pickle.PickleBuffer], bool]) -> Payload:
     from ._byvalue import cloudpickled
 
-    buffers.clear()
     data, _ = cloudpickled(obj, keep)
     return Payload(data, tuple(buffers))
 
@@ -96,20 +106,27 @@ def _load(payload: Payload, what: str) -> Any:
     try:
         return _loads(data, buffers=map(_writable, buffers)) if buffers else _loads(data)
     except HOSTILE as error:
-        raise SerializationError(f"{what} cannot be rebuilt here: {type(error).__name__}: {error}") from error
+        raise SerializationError(f"{what} cannot be rebuilt here: {describe_error(error)}") from error
 
 
 def _writable(buffer: Buffer) -> Buffer:
     return bytearray(buffer) if memoryview(buffer).readonly else buffer
 
 
+def _reason_against(obj: object) -> BaseException | None:
+    """None if `obj` can be dumped, else why not."""
+    try:
+        _dump(obj)
+    except HOSTILE as error:
+        return error
+    return None
+
+
 def _refused_argument(
     args: tuple[object, ...], kwargs: Mapping[str, object], what: str, error: BaseException
 ) -> SerializationError:
     for key, value in [*enumerate(args), *kwargs.items()]:
-        reason = travels(value)
+        reason = _reason_against(value)
         if reason is not None:
-            return refusal(f"argument {key!r} of {what}", value, travels, reason)
-    return SerializationError(
-        f"the arguments of {what} cannot travel together: {type(error).__name__}: {error}"
-    )
+            return refusal(f"argument {key!r} of {what}", value, _reason_against, reason)
+    return SerializationError(f"the arguments of {what} cannot travel together: {describe_error(error)}")

@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Iterable
+from operator import index
+from typing import SupportsIndex
 
 from grainlike.errors import ResourceSpecError
 from grainlike.resources._quantity import UNIT, Amount, is_binary, plain, quantity
@@ -15,7 +17,8 @@ INDEXED = frozenset({CORES, GPUS})  # kinds whose pieces have ids, so that a job
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]*")
 _WHOLE = {CORES: "cores are whole", MEMORY: "memory is in whole bytes"}
 _RESERVED = frozenset({"nodes", "token", "walltime"})  # words of the language of requests that are no amounts
-_HIGHEST_ID = 2**16 - 1
+
+MOST_IDS = 2**16  # of one kind on one node; bounds what a slip of the pen can cost
 
 
 def checked_name(name: object) -> str:
@@ -43,7 +46,7 @@ def amount(name: str, value: Amount) -> int:
 
 
 def is_grantable(name: str, units: int) -> bool:
-    """Tell whether a job could be given so much: one and a half devices may stand in a sum, never in a grant."""
+    """Tell whether a job could be given so much: 1.5 devices may stand in a sum, but never in a grant."""
     return name != GPUS or units < UNIT or units % UNIT == 0
 
 
@@ -55,14 +58,16 @@ def check_grantable(name: str, units: int) -> None:
 
 def checked_ids(name: str, ids: Iterable[object]) -> tuple[int, ...]:
     """Give the ids sorted; they must be distinct integers from zero on, and at least one."""
-    found: list[int] = []
-    for item in ids:
-        if not isinstance(item, int) or isinstance(item, bool) or not 0 <= item <= _HIGHEST_ID:
-            raise ResourceSpecError(f"{name}: {item!r} is not an id; ids are integers from 0 to {_HIGHEST_ID}")
-        found.append(item)
+    found = [_checked_id(name, item) for item in ids]
     if not found:
         raise ResourceSpecError(f"{name}=[]: at least one id is needed")
     if len(set(found)) != len(found):
         twice = min(item for item in found if found.count(item) > 1)
         raise ResourceSpecError(f"{name}: the id {twice} is there twice")
     return tuple(sorted(found))
+
+
+def _checked_id(name: str, item: object) -> int:
+    if not isinstance(item, SupportsIndex) or isinstance(item, bool) or not 0 <= index(item) < MOST_IDS:
+        raise ResourceSpecError(f"{name}: {item!r} is not an id; ids are integers from 0 to {MOST_IDS - 1}")
+    return index(item)

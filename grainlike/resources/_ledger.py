@@ -68,9 +68,7 @@ class Ledger:
 
     def fits_ever(self, request: Request) -> bool:
         """Tell whether an idle node could grant it."""
-        return request.fits_units(self.capacity.units) and all(
-            is_grantable(*item) for item in request.units.items()
-        )
+        return request.fits_units(self.capacity.units) and all(is_grantable(*item) for item in request.units.items())
 
     def fits_now(self, request: Request) -> bool:
         """Tell whether `grant` would grant it now."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, count, islice
 
 from grainlike.errors import ResourceSpecError
-from grainlike.resources._kinds import CORES, GPUS, checked_ids
+from grainlike.resources._kinds import CORES, GPUS, MOST_IDS, checked_ids
 from grainlike.resources._quantity import UNIT, plain
 from grainlike.resources._request import Allocation, Request, as_allocation
 
@@ -19,9 +19,7 @@ def offer_of(what: Request, *, own_cores: Sequence[int]) -> Allocation:
         ResourceSpecError: it is no request, or offers a fraction of a device without saying of which one.
     """
     if not isinstance(what, Request):
-        raise ResourceSpecError(
-            f"{what!r} is not an offer: write one as Cores(4) & Memory('8Gi'), or Cores([6, 7])"
-        )
+        raise ResourceSpecError(f"{what!r} is not an offer: write one as Cores(4) & Memory('8Gi'), or Cores([6, 7])")
     sources = {CORES: _own_and_beyond(own_cores), GPUS: count()}
     ids = dict(what.ids)
     for name, source in sources.items():
@@ -43,7 +41,7 @@ def _own_and_beyond(own_cores: Sequence[int]) -> Iterator[int]:
 
 def _whole(name: str, units: int) -> int:
     if units % UNIT:
-        raise ResourceSpecError(
-            f"{name}={plain(units)}: an offer has whole devices, or says which: GPUs([0], 0.5)"
-        )
+        raise ResourceSpecError(f"{name}={plain(units)}: an offer has whole devices, or says which: GPUs([0], 0.5)")
+    if units > MOST_IDS * UNIT:
+        raise ResourceSpecError(f"{name}={plain(units)}: one worker offers at most {MOST_IDS}")
     return units // UNIT

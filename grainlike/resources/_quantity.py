@@ -77,9 +77,7 @@ def is_binary(value: object) -> bool:
 def _from_text(text: str) -> int:
     match = _NUMBER.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:
-        raise ResourceSpecError(
-            f"{text!r} is not a quantity: write a number with or without a unit, as 4, 500m, 8Gi"
-        )
+        raise ResourceSpecError(f"{text!r} is not a quantity: write a number with or without a unit, as 4, 500m, 8Gi")
     sign, digits, unit = match.groups()
     whole, _, fraction = digits.partition(".")
     mantissa = int(sign + whole + fraction)

@@ -142,8 +142,8 @@ class Listener:
                 assert self._claimed is not None
                 if not hmac.compare_digest(proof, _proof(self._secret, "dialer", self._claimed, self._nonce)):
                     raise AuthenticationError(
-                        f"{self._claimed.role} {self._claimed.name!r} does not know this cluster's secret; start it with "
-                        "the access file of this head"
+                        f"{self._claimed.role} {self._claimed.name!r} does not know this cluster's secret; start it "
+                        "with the access file of this head"
                     )
                 self._state = _State.DONE
                 self.hello = self._claimed

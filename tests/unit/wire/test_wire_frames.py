@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -42,7 +43,7 @@ def test_frames_do_not_depend_on_how_the_stream_is_cut(cuts):
     stream = b"".join(flat(message, buffers) for message, buffers in STREAM)
     decoder = FrameDecoder(AUTHENTICATED)
     edges = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
-    frames = [frame for a, b in zip(edges, edges[1:], strict=False) for frame in decoder.feed(stream[a:b])]
+    frames = [frame for a, b in pairwise(edges) for frame in decoder.feed(stream[a:b])]
     assert [frame.message for frame in frames] == [message for message, _ in STREAM]
     assert [[bytes(b) for b in frame.buffers] for frame in frames] == [list(buffers) for _, buffers in STREAM]
     assert decoder.idle

@@ -1,0 +1,117 @@
+"""Who may join a head: the listening side of the handshake, for every link, however it was made."""
+
+from __future__ import annotations
+
+import logging
+import platform
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+
+import anyio
+
+from grainlike.errors import GrainlikeError
+from grainlike.executor._head import Head
+from grainlike.executor._workers import Peer
+from grainlike.net import Link
+from grainlike.wire import Beat, Frame, Listener, Software, Welcome
+
+__all__ = ["HEARTBEAT_S", "LOST_S", "Door", "software"]
+
+logger = logging.getLogger("grainlike")
+
+HANDSHAKE_S = 10.0
+HEARTBEAT_S = 5.0
+LOST_S = 30.0
+"""A worker that has been silent for this long is lost."""
+
+
+def software() -> Software:
+    """The versions that have to go together between head and workers."""
+    return Software(platform.python_version(), {name: version(name) for name in ("dill", "cloudpickle")})
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Lets workers in to `head`. `secret` is what they must know; `paths` are the imports that their jobs may need.
+
+    `settled` is called after each batch of frames, when outcomes may have come; `joined` when a worker has.
+    """
+
+    head: Head
+    secret: bytes
+    cluster: str
+    paths: list[str]
+    settled: Callable[[], None]
+    joined: Callable[[], None]
+
+    async def admit(self, link: Link) -> None:
+        """Own one link until it ends: handshake, then reports; a lost worker's jobs go elsewhere."""
+        visit = _Visit(self, link)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(visit.watch)
+            try:
+                await link.run(visit.hear)
+            except GrainlikeError as error:
+                logger.warning("the connection from %s was dropped: %s", link.peer, error)
+            finally:
+                visit.end()
+                tasks.cancel_scope.cancel()
+
+
+class _Visit:
+    """One connection: a stranger at first, a worker once it has proved itself."""
+
+    def __init__(self, door: Door, link: Link) -> None:
+        self._door = door
+        self._link = link
+        self._handshake = Listener(door.secret, secrets.token_bytes(32), software(), frozenset({"worker"}))
+        self._peer: Peer | None = None
+        self._refused = anyio.Event()
+
+    def hear(self, frames: list[Frame]) -> None:
+        """Take one read."""
+        at = 0
+        while self._peer is None and at < len(frames) and not self._refused.is_set():
+            self._greet(frames[at])
+            at += 1
+        if self._peer is not None:
+            self._door.head.hear(self._peer, frames[at:])
+        self._door.settled()
+
+    def _greet(self, frame: Frame) -> None:
+        try:
+            for reply in self._handshake.receive(frame.message):
+                self._link.post(reply)
+            if self._handshake.hello is not None:
+                self._link.trust()
+                self._link.post(Welcome(self._door.cluster, HEARTBEAT_S, self._door.paths))
+                self._peer = self._door.head.join(self._handshake.hello, self._link)
+                self._door.joined()
+        except GrainlikeError as error:
+            logger.warning("%s was refused: %s", self._link.peer, error)
+            self._link.post(Listener.refusal(error))
+            self._refused.set()
+
+    async def watch(self) -> None:
+        """End the link of a stranger who says nothing, of one who was refused, and of a worker that fell silent."""
+        with anyio.move_on_after(HANDSHAKE_S):
+            await self._refused.wait()
+        if self._peer is None:
+            await self._link.drain(1.0)
+            self._link.close("refused" if self._refused.is_set() else f"no handshake within {HANDSHAKE_S:g} s")
+            return
+        number = 0
+        while (silent := time.monotonic() - self._peer.heard) < LOST_S:
+            number += 1
+            self._link.post(Beat(number))
+            await anyio.sleep(min(HEARTBEAT_S, LOST_S - silent))
+        self._link.close(f"silent for {LOST_S:g} s")
+
+    def end(self) -> None:
+        """The link is gone."""
+        if self._peer is not None:
+            self._door.head.leave(self._peer, self._link.reason or "the connection was lost")
+            self._door.settled()

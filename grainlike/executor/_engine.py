@@ -1,0 +1,298 @@
+"""Runs graphs: nodes become ready, are done, and let others become ready, without a task or a wait per node.
+
+Laws:
+
+1. A node is bound to the first engine that starts it, and is done at most once.
+2. `interest` of an unfinished node is the number of awaiters, starts and unfinished dependents that want it. When it
+   falls to zero the node is cancelled and lets go of what it needs: that is how cancelling the last awaiter of a
+   placeholder ends remote work, and how one of two awaiters leaves the other's result intact.
+3. A node fails as soon as one of its inputs fails, with the same exception.
+4. Everything is iterative: a chain of 100 000 operators is a loop here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextvars import Context, copy_context
+from typing import Any, Protocol
+
+import anyio
+
+from grainlike.errors import GraphError
+from grainlike.graph import Node, Place, State, pending_nodes
+
+__all__ = ["Calls", "Engine", "Jobs", "Waiter"]
+
+_SLICE_S = 0.005
+"""How long the event loop is kept before others get a turn."""
+
+_SLICE_CHECK = 256
+
+
+class Jobs(Protocol):
+    """Where calls with resources go."""
+
+    def submit(self, nodes: Iterable[Node]) -> None:
+        """Run these on workers."""
+
+    def cancel(self, nodes: Iterable[Node]) -> None:
+        """Nobody wants these any more."""
+
+
+class Calls(Protocol):
+    """Where calls without resources go."""
+
+    def begin(self, node: Node, context: Context) -> None:
+        """Run it in this process, in a copy of `context`."""
+
+    def cancel(self, node: Node) -> None:
+        """Nobody wants it any more."""
+
+
+class Waiter(Protocol):
+    """Anything that wants to know when a node has finished."""
+
+    def set(self) -> object:
+        """It has."""
+
+
+class Engine:
+    """Runs graphs for one executor. `soon(call)` calls back in a later turn of the event loop.
+
+    `fail_fast`: when a node fails, what only it needed is cancelled; otherwise that goes on to its end.
+    """
+
+    def __init__(self, owner: Any, soon: Callable[[Callable[[], None]], None], *, fail_fast: bool) -> None:
+        self.jobs: Jobs
+        self.calls: Calls
+        self._owner = owner
+        self._soon = soon
+        self._fail_fast = fail_fast
+        self._ready: deque[tuple[Node, Context]] = deque()
+        self._ended: deque[tuple[Node, bool, Any]] = deque()
+        self._remote: list[Node] = []
+        self._contexts: dict[Node, Context] = {}
+        """The contexts of calls without resources that wait for their inputs."""
+        self._live: set[Node] = set()
+        self._pumping = False
+        self._held = True
+
+    # --- from awaiters -----------------------------------------------------------------------------------------------
+
+    def start(self, nodes: Sequence[Node]) -> None:
+        """Begin nodes and what they need; each keeps running until it has finished, whoever waits."""
+        self._want(nodes)
+        self.pump()
+
+    async def wait(self, node: Node) -> Any:
+        """Begin, wait, and return the value or raise the error. Cancelled, the last awaiter takes the work with it."""
+        self._want([node])
+        self.pump()
+        if not node.finished:
+            arrived = anyio.Event()
+            self.watch(node, arrived)
+            try:
+                await arrived.wait()
+            finally:
+                self.unwatch(node, arrived)
+                self.release([node])
+        return node.result()
+
+    def watch(self, node: Node, waiter: Waiter) -> None:
+        """Call `waiter.set()` when the node has finished."""
+        if node.waiters is None:
+            node.waiters = [waiter]
+        else:
+            node.waiters.append(waiter)
+
+    def unwatch(self, node: Node, waiter: Waiter) -> None:
+        """Never mind. A waiter that was called already is passed over."""
+        if node.waiters is not None and waiter in node.waiters:
+            node.waiters.remove(waiter)
+
+    def release(self, nodes: Iterable[Node]) -> None:
+        """Take back the interest that `start` or `wait` put in; what nobody wants any more is cancelled."""
+        self._lose_interest([node for node in nodes if not node.finished])
+        self.pump()
+
+    def cancel(self, nodes: Iterable[Node]) -> None:
+        """Cancel nodes for everybody: awaiters get `JobCancelledError`, and so do all that depend on them."""
+        for node in nodes:
+            if not node.finished:
+                self._stop([node])
+                deps = node.deps
+                node.cancel()
+                self._close(node, deps)
+        self.pump()
+
+    def cancel_all(self) -> None:
+        """Cancel whatever has not finished."""
+        self.cancel(list(self._live))
+
+    def release_hold(self) -> None:
+        """The workers that must be here are: calls with resources may go out."""
+        self._held = False
+        self.pump()
+
+    # --- outcomes, from workers and local calls -----------------------------------------------------------------------
+
+    def succeeded(self, node: Node, value: object) -> None:
+        """Take note of a value; `pump` does the rest."""
+        self._ended.append((node, True, value))
+
+    def failed(self, node: Node, error: BaseException) -> None:
+        """Take note of an error; `pump` does the rest."""
+        self._ended.append((node, False, error))
+
+    # --- the loop ----------------------------------------------------------------------------------------------------
+
+    def pump(self) -> None:
+        """Do all that can be done now. Calls from inside are no calls: the loop that runs sees to their work."""
+        if self._pumping:
+            return
+        self._pumping = True
+        try:
+            self._run(time.monotonic() + _SLICE_S)
+        finally:
+            self._pumping = False
+
+    def _run(self, until: float) -> None:
+        count = 0
+        while self._ended or self._ready or (self._remote and not self._held):
+            if self._ended:
+                node, good, outcome = self._ended.popleft()
+                self._finish(node, good=good, outcome=outcome)
+            elif self._ready:
+                node, context = self._ready.popleft()
+                self._begin(node, context)
+            else:
+                batch, self._remote = self._remote, []
+                self.jobs.submit([node for node in batch if not node.finished])
+            count += 1
+            if count % _SLICE_CHECK == 0 and time.monotonic() > until:
+                self._soon(self.pump)
+                return
+
+    def _begin(self, node: Node, context: Context) -> None:
+        if node.finished:
+            return
+        if node.place is Place.INLINE:
+            try:
+                value = node.apply()
+            except Exception as error:  # noqa: BLE001 - an operator's own error is its awaiters'
+                self._ended.appendleft((node, False, error))
+            else:
+                self._ended.appendleft((node, True, value))
+        elif node.place is Place.LOCAL:
+            self.calls.begin(node, context)
+        else:
+            self._remote.append(node)
+
+    # --- interest ----------------------------------------------------------------------------------------------------
+
+    def _want(self, roots: Sequence[Node]) -> None:
+        """Bind what is new, and add one interest to each root."""
+        fresh, bound = pending_nodes(roots)
+        for node in bound:
+            if node.owner is not self._owner:
+                raise GraphError(
+                    f"{node.function.name} was started by another executor ({node.owner}) and has not finished: "
+                    "await it there, or make a new placeholder here"
+                )
+        if fresh:
+            context = copy_context()
+            for node in fresh:
+                self._bind(node, context)
+        for node in roots:
+            node.interest += 1
+
+    def _bind(self, node: Node, context: Context) -> None:
+        node.owner = self._owner
+        node.state = State.PENDING
+        self._live.add(node)
+        missing = 0
+        error: BaseException | None = None
+        for dep in node.deps:
+            if not dep.finished:
+                missing += 1
+                dep.interest += 1
+                if dep.dependents is None:
+                    dep.dependents = [node]
+                else:
+                    dep.dependents.append(node)
+            elif dep.error is not None:
+                error = dep.error
+        node.missing = missing
+        if error is not None:
+            self._ended.append((node, False, error))
+        elif missing == 0:
+            self._ready.append((node, context))
+        elif node.place is Place.LOCAL:
+            self._contexts[node] = context
+
+    def _lose_interest(self, nodes: list[Node]) -> None:
+        """Take one interest from each; cancel those that nobody wants, and so on down."""
+        dropped: list[Node] = []
+        while nodes:
+            node = nodes.pop()
+            node.interest -= 1
+            if node.interest > 0 or node.finished or node.owner is not self._owner:
+                continue
+            dropped.append(node)
+            nodes.extend(dep for dep in node.deps if not dep.finished)
+            node.cancel()
+            node.dependents = None
+            self._forget(node)
+        self._stop(dropped)
+
+    def _stop(self, nodes: list[Node]) -> None:
+        remote = [node for node in nodes if node.place is Place.REMOTE]
+        if remote:
+            self.jobs.cancel(remote)
+        for node in nodes:
+            if node.place is Place.LOCAL:
+                self.calls.cancel(node)
+
+    # --- ends --------------------------------------------------------------------------------------------------------
+
+    def _finish(self, node: Node, *, good: bool, outcome: Any) -> None:
+        if node.finished:
+            return
+        deps = node.deps
+        if good:
+            node.succeed(outcome)
+        else:
+            node.fail(outcome)
+            self._stop([node])
+        self._close(node, deps)
+
+    def _close(self, node: Node, deps: Sequence[Node]) -> None:
+        """Tell awaiters and dependents of an outcome that is there."""
+        self._forget(node)
+        error = node.error
+        if error is not None and self._fail_fast:
+            self._lose_interest([dep for dep in deps if not dep.finished])
+        dependents, node.dependents = node.dependents, None
+        for dependent in dependents or ():
+            if dependent.finished:
+                continue
+            if error is not None:
+                self._ended.append((dependent, False, error))
+                continue
+            dependent.missing -= 1
+            if dependent.missing == 0:
+                context = self._contexts.pop(dependent, None)
+                self._ready.append((dependent, context if context is not None else _EMPTY))
+        waiters, node.waiters = node.waiters, None
+        for waiter in waiters or ():
+            waiter.set()
+
+    def _forget(self, node: Node) -> None:
+        self._live.discard(node)
+        self._contexts.pop(node, None)
+
+
+_EMPTY = Context()
+"""For nodes that never look at their context: operators, and calls that go to a worker."""

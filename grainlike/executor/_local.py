@@ -1,0 +1,124 @@
+"""Calls without resources: they run here, in the caller's process, in tasks and threads that end with the executor.
+
+An `async def` call is a task of the executor's own group, in a copy of the context in which its graph was started. A
+plain function gets a thread, at most `THREADS` at a time; a thread cannot be interrupted, so a cancelled call's answer
+is thrown away, and closing the executor waits until the function has returned.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextvars import Context, ContextVar, copy_context
+from typing import Any, Protocol
+
+import anyio
+import anyio.from_thread
+import anyio.lowlevel
+from anyio.abc import TaskGroup
+
+from grainlike.context import leave_job
+from grainlike.errors import JobCancelledError
+from grainlike.graph import Node, State
+
+__all__ = ["LocalCalls"]
+
+THREADS = 40
+"""How many plain functions run at once; anyio's own default for worker threads."""
+
+
+class Outcomes(Protocol):
+    """Who hears how calls ended."""
+
+    def succeeded(self, node: Node, value: object) -> None: ...
+    def failed(self, node: Node, error: BaseException) -> None: ...
+    def pump(self) -> None: ...
+
+
+class LocalCalls:
+    """Runs calls for one engine in `tasks`. `current` is set to `owner` inside each, so that nested awaits find it."""
+
+    def __init__(self, outcomes: Outcomes, current: ContextVar[Any], owner: object) -> None:
+        self._outcomes = outcomes
+        self._current = current
+        self._owner = owner
+        self._scopes: dict[Node, anyio.CancelScope] = {}
+        self._threads = anyio.CapacityLimiter(THREADS)
+        self.tasks: TaskGroup | None = None
+
+    def begin(self, node: Node, context: Context) -> None:
+        """Run the call of `node`."""
+        assert self.tasks is not None
+        self._scopes[node] = anyio.CancelScope()
+        run = self._run_async if node.function.is_async else self._run_plain
+        context.copy().run(self.tasks.start_soon, run, node)
+
+    def cancel(self, node: Node) -> None:
+        """End the call: a coroutine gets its cancellation, a thread's answer is thrown away."""
+        scope = self._scopes.pop(node, None)
+        if scope is not None:
+            scope.cancel()
+
+    async def _run_async(self, node: Node) -> None:
+        self._enter(node)
+        function = node.function.callable
+        args, kwargs = node.arguments()
+        await self._settle(node, function, args, kwargs)
+
+    async def _run_plain(self, node: Node) -> None:
+        self._enter(node)
+        function = node.function.callable
+        args, kwargs = node.arguments()
+        async with self._threads:
+            await self._settle(node, _in_thread, (function, args, kwargs), {})
+
+    def _enter(self, node: Node) -> None:
+        leave_job()
+        self._current.set(self._owner)
+        if not node.finished:
+            node.state = State.RUNNING
+
+    async def _settle(self, node: Node, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Await the call and tell of its end; only the executor's own cancellation leaves this task."""
+        with self._scopes.get(node, anyio.CancelScope()) as scope:
+            try:
+                value = await function(*args, **kwargs)
+            except Exception as error:  # noqa: BLE001 - the call's own error is its awaiters'
+                self._outcomes.failed(node, error)
+            except anyio.get_cancelled_exc_class():
+                if scope.cancel_called or self._closing():
+                    raise
+                self._outcomes.failed(node, JobCancelledError(f"{node.function.name} cancelled itself"))
+            else:
+                self._outcomes.succeeded(node, value)
+        self._scopes.pop(node, None)
+        self._outcomes.pump()
+
+    def _closing(self) -> bool:
+        return self.tasks is None or self.tasks.cancel_scope.cancel_called
+
+
+async def _in_thread(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run a plain function in a thread of its own, with this context; wait for the thread even when cancelled."""
+    done = anyio.Event()
+    outcome: list[Any] = []
+    token = anyio.lowlevel.current_token()
+
+    def run() -> None:
+        try:
+            outcome.append((True, function(*args, **kwargs)))
+        except BaseException as error:  # noqa: BLE001 - a thread has nobody to raise it to
+            outcome.append((False, error))
+        anyio.from_thread.run_sync(done.set, token=token)
+
+    thread = threading.Thread(target=copy_context().run, args=(run,), name=f"grainlike {function!r}", daemon=True)
+    thread.start()
+    with anyio.CancelScope(shield=True):
+        await done.wait()
+        thread.join()
+    await anyio.lowlevel.checkpoint_if_cancelled()
+    good, value = outcome[0]
+    if good:
+        return value
+    if isinstance(value, StopIteration):
+        raise RuntimeError("the function raised StopIteration") from value
+    raise value

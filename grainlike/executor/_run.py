@@ -1,0 +1,51 @@
+"""`run`: from a plain script into an event loop with an executor."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal, TypeVar
+
+import anyio
+
+from grainlike.executor._executor import _DEFAULT, Executor, _Default
+from grainlike.resources import Request
+
+__all__ = ["run"]
+
+T = TypeVar("T")
+
+
+def run(
+    main: Callable[..., Awaitable[T]],
+    *args: Any,
+    local: Request | _Default | None = _DEFAULT,
+    listen: str | None = None,
+    on_failure: Literal["fail_fast", "continue"] = "fail_fast",
+    backend: Literal["asyncio", "trio"] = "asyncio",
+) -> T:
+    """Run `await main(*args)` in a new event loop with an `Executor` open, and return what it returns.
+
+    `local`, `listen` and `on_failure` are `Executor`'s. Ctrl-C cancels what runs, waits until it is gone, and raises
+    `KeyboardInterrupt`. The blocking entry point of a script; inside a running loop use `async with Executor()`.
+
+    Raises:
+        TypeError: `main` is not something to call.
+        RuntimeError: an event loop is running here already.
+        Whatever `main` raises, as it is.
+
+    Example::
+
+        print(run(main, local=Cores(4)))
+    """
+    if inspect.iscoroutine(main):
+        main.close()
+        raise TypeError("run takes the function itself: run(main), not run(main())")
+    if not callable(main):
+        raise TypeError(f"run takes an async function, not {main!r}")
+
+    async def inside() -> T:
+        async with Executor(local=local, listen=listen, on_failure=on_failure):
+            return await main(*args)
+
+    return anyio.run(inside, backend=backend)

@@ -1,0 +1,65 @@
+"""One worker as the head's body knows it: its link, what it was told, when it was last heard."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from grainlike.net import Link
+from grainlike.resources import Allocation
+from grainlike.wire import Buffer, ClassSpec, Define, FunctionSpec, Hello, Message, ReceiptSpec
+
+__all__ = ["Peer", "WorkerInfo"]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerInfo:
+    """A worker at one moment.
+
+    `resources` is all it offers, with ids; those of `logical` are allocated and shown but never pinned, for its machine
+    does not have them. `beats` counts its heartbeats and `silent_s` is how long ago it was last heard. `pid` is the
+    daemon's, `running` the number of jobs that it has started and not ended.
+    """
+
+    name: str
+    resources: Allocation
+    logical: tuple[int, ...]
+    pid: int
+    running: int
+    beats: int
+    silent_s: float
+
+
+class Peer:
+    """A connected worker."""
+
+    def __init__(self, number: int, name: str, link: Link, hello: Hello, offer: Allocation, now: float) -> None:
+        self.number = number
+        self.name = name
+        self.link = link
+        self.hello = hello
+        self.offer = offer
+        self.heard = now
+        self.beats = 0
+        self.receipts: dict[int, ReceiptSpec] = {}
+        """What was enforced for each lease that has not ended."""
+        self._functions: set[int] = set()
+        self._classes: set[int] = set()
+
+    def define(self, functions: Sequence[tuple[FunctionSpec, bytes]], cls: ClassSpec) -> None:
+        """Tell the worker of functions and a class before it hears of their jobs; what it knows is left out."""
+        fresh = [(spec, data) for spec, data in functions if spec.fn not in self._functions]
+        classes = [] if cls.cls in self._classes else [cls]
+        if fresh or classes:
+            self._functions.update(spec.fn for spec, _ in fresh)
+            self._classes.add(cls.cls)
+            self.post(Define([spec for spec, _ in fresh], classes), [data for _, data in fresh])
+
+    def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
+        """Send a message; a lost link swallows it, and its loss is told elsewhere."""
+        self.link.post(message, buffers)
+
+    def info(self, now: float, running: int) -> WorkerInfo:
+        """What `ex.workers()` tells of it."""
+        hello = self.hello
+        return WorkerInfo(self.name, self.offer, tuple(hello.logical), hello.pid, running, self.beats, now - self.heard)

@@ -1,0 +1,65 @@
+"""What did the user write? Delayed functions, placeholders, and the lazy graph that they form.
+
+A call of a delayed function, and every operation on a placeholder, makes a `Node`; a `Delayed` points at
+one. `pending_nodes` tells an executor what to do in which order, and the `Resolver` that it registers is all
+that the graph knows of it.
+
+The room never runs a job, waits, or serializes. Below it are `resources` and `errors`; beside it `payload` and
+`wire`, which it does not know; above it the executor.
+"""
+
+import sys
+from types import ModuleType
+
+from ._delayed import Delayed, node_of
+from ._delayed_fn import DelayedFn, delayed
+from ._function import Function, Options
+from ._gather import delayed_value, gather, later
+from ._node import Node
+from ._pending import pending_nodes
+from ._picture import Graph, GraphNode, graph
+from ._questions import Info, cancel, info, start
+from ._record import Record
+from ._resolver import Resolver, current_resolver, register
+from ._state import Place, State
+
+__all__ = [
+    "Delayed",
+    "DelayedFn",
+    "Function",
+    "Graph",
+    "GraphNode",
+    "Info",
+    "Node",
+    "Options",
+    "Place",
+    "Record",
+    "Resolver",
+    "State",
+    "cancel",
+    "current_resolver",
+    "delayed",
+    "delayed_value",
+    "gather",
+    "graph",
+    "info",
+    "later",
+    "node_of",
+    "pending_nodes",
+    "register",
+    "start",
+]
+
+
+class _Room(ModuleType):
+    """A module that can be called as the function `graph`.
+
+    Users know `grainlike.graph` as that function, and Python puts the package there under the same name as soon
+    as it is imported.
+    """
+
+    def __call__(self, placeholder: Delayed[object]) -> Graph:
+        return graph(placeholder)
+
+
+sys.modules[__name__].__class__ = _Room

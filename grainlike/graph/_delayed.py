@@ -1,0 +1,149 @@
+"""The placeholder that users hold."""
+
+from __future__ import annotations
+
+import copy
+import operator
+from collections.abc import Generator, Iterator
+from typing import Any, Generic, TypeVar, cast, final
+
+from ._function import Function, operation
+from ._html import html_of
+from ._node import Node
+from ._numpy import NumpyProtocols
+from ._operators import Operators, operate
+from ._placeholder import Placeholder, rebind
+from ._refusals import Refusals
+from ._resolver import current_resolver
+
+__all__ = ["Delayed", "node_of"]
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+def _pick(value: Any, index: int, nout: int) -> Any:
+    """One of the `nout` values that were promised."""
+    values = value if isinstance(value, tuple | list) else tuple(value)
+    if len(values) != nout:
+        raise ValueError(f"nout={nout} was promised, but there are {len(values)} values")
+    return values[index]
+
+
+def _with_item(value: Any, index: Any, item: Any) -> Any:
+    changed = copy.copy(value)
+    changed[index] = item
+    return changed
+
+
+def _without_item(value: Any, index: Any) -> Any:
+    changed = copy.copy(value)
+    del changed[index]
+    return changed
+
+
+_CALL = operation(operator.call, "call")
+_GETATTR = operation(getattr, "getattr")
+_GETITEM = operation(operator.getitem, "getitem")
+_PICK = operation(_pick, "getitem")
+_SETITEM = operation(_with_item, "setitem")
+_DELITEM = operation(_without_item, "delitem")
+
+
+@final
+class Delayed(Operators, NumpyProtocols, Refusals, Generic[T_co]):
+    """A placeholder for a value of type `T`: a node of a lazy graph. Calls of delayed functions make them.
+
+    Nothing runs until somebody awaits it, or `start`s it. `await r_` gives the value or raises what the job
+    raised; it may be awaited again, by many at once, and runs at most once. A finished one gives its outcome
+    anywhere. Cancelling the last awaiter cancels the work.
+
+    Operators, indexing, attributes, method calls and NumPy functions give further placeholders. `a_[i] = v`,
+    `del a_[i]` and NumPy's `out=a_` make `a_` stand for a shallow copy with the change; what was derived from
+    it earlier is not touched. A placeholder has no public names of its own; ask `info(r_)`. It hashes by
+    identity, and a copy of it stands for the same value.
+
+    Raises:
+        TypeError: where Python needs the value at once (`if a_:`, `len(a_)` without `nout`, `a_.x = 1`, ...).
+
+    Example::
+
+        r_ = (fn @ Cores(4))(x)
+        mean = await (r_[0] + 1).mean()
+    """
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Any, Any, T_co]:
+        node = self._node
+        if node.finished:
+            return cast("T_co", node.result())
+        return cast("T_co", (yield from current_resolver().wait(node).__await__()))
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Delayed[Any]:
+        return Delayed(operate(_CALL, self, *args, **kwargs))
+
+    def __getattr__(self, name: str) -> Delayed[Any]:
+        if name.startswith("_"):
+            # Such names are how tools probe objects: a placeholder as an answer would mislead them.
+            raise AttributeError(f"a placeholder has no {name!r}; write `(await r_).{name}`")
+        return Delayed(operate(_GETATTR, self, name))
+
+    def __getitem__(self, index: Any) -> Delayed[Any]:
+        return Delayed(operate(_GETITEM, self, index))
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        rebind(self, operate(self._keeping_nout(_SETITEM), self, index, value))
+
+    def __delitem__(self, index: Any) -> None:
+        rebind(self, operate(_DELITEM, self, index))
+
+    def _keeping_nout(self, function: Function) -> Function:
+        nout = self._node.function.options.nout
+        return function if nout is None else operation(function.callable, function.name, nout)
+
+    def __len__(self) -> int:
+        nout = self._node.function.options.nout
+        if nout is None:
+            raise TypeError(
+                "how many values a placeholder holds is not known: write `len(await r_)`, or @delayed(nout=3)"
+            )
+        return nout
+
+    def __iter__(self) -> Iterator[Delayed[Any]]:
+        nout = self._node.function.options.nout
+        if nout is None:
+            raise TypeError(
+                "a placeholder is iterable only when it is known for how many values: "
+                "write `for x in await r_:`, or @delayed(nout=3) to unpack three"
+            )
+        return iter([Delayed(operate(_PICK, self, index, nout)) for index in range(nout)])
+
+    def __copy__(self) -> Delayed[T_co]:
+        return Delayed(self._node)
+
+    def __deepcopy__(self, memo: object) -> Delayed[T_co]:
+        return Delayed(self._node)
+
+    def __repr__(self) -> str:
+        node = self._node
+        request = f", {node.request}" if node.request else ""
+        return f"<Delayed {_short(node.function.name)}: {node.state.label}{request}>"
+
+    def _repr_html_(self) -> str:
+        return html_of(self._node)
+
+
+def _short(name: str) -> str:
+    line = " ".join(name.split())
+    return line if len(line) <= 40 else line[:39] + "…"
+
+
+def node_of(placeholder: object) -> Node:
+    """The node that a placeholder stands for now.
+
+    Raises:
+        TypeError: it is not a placeholder.
+    """
+    if isinstance(placeholder, Placeholder):
+        return placeholder._node
+    raise TypeError(f"expected a placeholder, such as `fn(x)` gives, not {type(placeholder).__name__}")

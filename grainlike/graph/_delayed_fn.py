@@ -1,0 +1,296 @@
+"""Delayed functions, and the decorator that makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from functools import WRAPPER_ASSIGNMENTS
+from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, Protocol, TypeVar, cast, final, overload
+
+from grainlike.resources import Request, as_request
+
+from ._delayed import Delayed
+from ._function import Function, Options, is_stream
+from ._node import Node
+from ._placeholder import Placeholder, capture
+from ._state import Place
+
+__all__ = ["DelayedFn", "delayed"]
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+S = TypeVar("S")
+
+_LOCAL = Place.LOCAL
+_REMOTE = Place.REMOTE
+
+
+@final
+class DelayedFn(Generic[P, T_co]):
+    """A function whose calls give placeholders. Made by `delayed`; immutable, picklable.
+
+    `fn @ request` is a new delayed function whose calls run on a worker, within just those resources; without a
+    request a call runs in the caller's process. It carries the function's own name, documentation and
+    signature, and binds as a method does.
+
+    Attributes:
+        function: the callable and its options, shared with every `@` copy.
+        request: what a call asks for, or None.
+
+    Example::
+
+        fn = delayed(simulate)
+        value = await (fn @ (Cores(4) & Memory("8Gi")))(x)
+    """
+
+    # One dictionary, of the function's name, documentation and so on, serves all copies.
+    __slots__ = ("__dict__", "__weakref__", "_bound", "_place", "function", "request")
+
+    function: Function
+    request: Request | None
+    _bound: tuple[Any, ...]
+    _place: Place
+
+    def __init__(
+        self,
+        function: Function,
+        request: Request | None = None,
+        bound: tuple[Any, ...] = (),
+        metadata: dict[str, Any] | None = None,
+    ) -> None:
+        _set_function(self, function)
+        _set_request(self, request)
+        _set_bound(self, bound)
+        _set_place(self, _REMOTE if request is not None else _LOCAL)
+        object.__setattr__(self, "__dict__", _metadata(function) if metadata is None else metadata)
+
+    @overload
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Delayed[T_co]: ...
+    @overload
+    def __call__(self, first: Delayed[Any], /, *args: Any, **kwargs: Any) -> Delayed[T_co]: ...
+    @overload
+    def __call__(self, first: Any, second: Delayed[Any], /, *args: Any, **kwargs: Any) -> Delayed[T_co]: ...
+    @overload
+    def __call__(self, first: Any, second: Any, third: Delayed[Any], /, *args: Any, **kwargs: Any) -> Delayed[T_co]: ...
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Delayed[T_co]:
+        """A placeholder for the value of the call. Placeholders in the arguments become dependencies."""
+        if self._bound:
+            args = self._bound + args
+        return Delayed(Node(self.function, self.request, self._place, *capture(args, kwargs)))
+
+    def __matmul__(self, request: Request) -> DelayedFn[P, T_co]:
+        """A new delayed function that asks for `request`.
+
+        Raises:
+            TypeError: it is not a request, or a request that this one already has would be lost.
+            ResourceSpecError: it names concrete ids, which only offers do.
+        """
+        if not isinstance(request, Request):
+            request = _checked(request)
+        if self.request is not None:
+            _refuse_loss(self.request, request)
+        return DelayedFn(self.function, request or None, self._bound, self.__dict__)
+
+    def __rmatmul__(self, other: object) -> NoReturn:
+        raise TypeError("the request comes second: write `fn @ request`")
+
+    def __and__(self, other: object) -> NoReturn:
+        _refuse_precedence("&")
+
+    __rand__ = __and__
+
+    def __or__(self, other: object) -> NoReturn:
+        _refuse_precedence("|")
+
+    __ror__ = __or__
+
+    def __add__(self, other: object) -> NoReturn:
+        _refuse_precedence("+")
+
+    __radd__ = __add__
+
+    def __sub__(self, other: object) -> NoReturn:
+        _refuse_precedence("-")
+
+    __rsub__ = __sub__
+
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> DelayedFn[P, T_co]: ...
+    @overload
+    def __get__(
+        self: DelayedFn[Concatenate[S, Q], T_co], instance: S, owner: type | None = None
+    ) -> DelayedFn[Q, T_co]: ...
+    def __get__(self, instance: Any, owner: type | None = None) -> DelayedFn[Any, T_co]:
+        """Bind as a function does: the instance becomes the first argument."""
+        if instance is None:
+            return self
+        return DelayedFn(self.function, self.request, (*self._bound, instance), self.__dict__)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"a delayed function is immutable: {name!r} cannot be set")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"a delayed function is immutable: {name!r} cannot be deleted")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DelayedFn, (self.function, self.request, self._bound)
+
+    def __copy__(self) -> DelayedFn[P, T_co]:
+        return self
+
+    def __deepcopy__(self, memo: object) -> DelayedFn[P, T_co]:
+        return self
+
+    def __repr__(self) -> str:
+        request = f" @ {self.request}" if self.request else ""
+        return f"<DelayedFn {self.function.name}{request}>"
+
+
+# The descriptors themselves: `__setattr__` is refused, and `object.__setattr__` is slower.
+_set_function = DelayedFn.__dict__["function"].__set__
+_set_request = DelayedFn.__dict__["request"].__set__
+_set_bound = DelayedFn.__dict__["_bound"].__set__
+_set_place = DelayedFn.__dict__["_place"].__set__
+
+
+def _metadata(function: Function) -> dict[str, Any]:
+    wrapped = function.callable
+    metadata = dict(getattr(wrapped, "__dict__", {})) if not isinstance(wrapped, type) else {}
+    metadata.update({name: getattr(wrapped, name) for name in WRAPPER_ASSIGNMENTS if hasattr(wrapped, name)})
+    metadata["__wrapped__"] = wrapped
+    return metadata
+
+
+def _checked(request: object) -> Request:
+    if isinstance(request, Placeholder | DelayedFn) or callable(request):
+        raise TypeError(f"`fn @ request` takes a request such as Cores(4), not {type(request).__name__}")
+    return as_request(request)
+
+
+def _refuse_loss(old: Request, new: Request) -> None:
+    lost = sorted(set(old.names) - set(new.names))
+    if lost:
+        raise TypeError(f"`fn @ a @ b` would drop {', '.join(lost)} of the first request: write `fn @ (a & b)`")
+
+
+def _refuse_precedence(symbol: str) -> NoReturn:
+    raise TypeError(f"`fn @ a {symbol} b` means `(fn @ a) {symbol} b`: write `fn @ (a {symbol} b)`")
+
+
+class _Decorator(Protocol):
+    """What `@delayed(...)` with options gives."""
+
+    @overload
+    def __call__(self, fn: Callable[P, Coroutine[Any, Any, T]], /) -> DelayedFn[P, T]: ...
+    @overload
+    def __call__(self, fn: Callable[P, T], /) -> DelayedFn[P, T]: ...
+
+
+@overload
+def delayed(
+    fn: Callable[P, Coroutine[Any, Any, T]],
+    /,
+    *,
+    nout: int | None = ...,
+    name: str | None = ...,
+    retries: int = ...,
+    timeout: float | None = ...,
+    priority: int = ...,
+    keep: bool = ...,
+    isolate: bool = ...,
+    cache: object = ...,
+) -> DelayedFn[P, T]: ...
+@overload
+def delayed(
+    fn: Callable[P, T],
+    /,
+    *,
+    nout: int | None = ...,
+    name: str | None = ...,
+    retries: int = ...,
+    timeout: float | None = ...,
+    priority: int = ...,
+    keep: bool = ...,
+    isolate: bool = ...,
+    cache: object = ...,
+) -> DelayedFn[P, T]: ...
+@overload
+def delayed(
+    fn: None = None,
+    /,
+    *,
+    nout: int | None = ...,
+    name: str | None = ...,
+    retries: int = ...,
+    timeout: float | None = ...,
+    priority: int = ...,
+    keep: bool = ...,
+    isolate: bool = ...,
+    cache: object = ...,
+) -> _Decorator: ...
+def delayed(
+    fn: Callable[..., Any] | None = None,
+    /,
+    *,
+    nout: int | None = None,
+    name: str | None = None,
+    retries: int = 0,
+    timeout: float | None = None,
+    priority: int = 0,
+    keep: bool = False,
+    isolate: bool = False,
+    cache: object = None,
+) -> Any:
+    """Make a function whose calls give placeholders; also a decorator, with options or without.
+
+    Takes `async def` and plain functions, callables, `functools.partial` and bound methods.
+
+    Args:
+        fn: the function.
+        nout: how many values a call gives; its placeholder can then be unpacked, and has a `len`.
+        name: what to call it in listings, instead of its own name.
+        retries: how many more attempts a failed call gets.
+        timeout: seconds after which a running call is ended.
+        priority: higher ones start earlier.
+        keep: hold on to the cores while the call awaits other placeholders.
+        isolate: run a coroutine in a process of its own.
+        cache: reserved.
+
+    Raises:
+        TypeError: `fn` is not a function that can be delayed, or an option has a wrong type.
+        ValueError: an option is out of range, or not available yet.
+
+    Example::
+
+        @delayed(retries=2)
+        async def fetch(url): ...
+
+        page = await (fetch @ Cores(1))(url)
+    """
+    if cache is not None:
+        raise ValueError("memoisation is not available yet: leave out cache=")
+    options = Options(nout, name, retries, timeout, priority, keep, isolate)
+    if fn is None:
+        return cast("_Decorator", lambda fn: _delay(fn, options))
+    return _delay(fn, options)
+
+
+def _delay(fn: Any, options: Options) -> DelayedFn[..., Any]:
+    if isinstance(fn, DelayedFn):
+        if options == Options():
+            return fn
+        raise TypeError("the function is delayed already: give the options where it was, or delay `fn.__wrapped__`")
+    _check_function(fn)
+    return DelayedFn(Function(fn, options))
+
+
+def _check_function(fn: Any) -> None:
+    if isinstance(fn, staticmethod | classmethod):
+        raise TypeError(f"write @{type(fn).__name__} above @delayed, not below")
+    if isinstance(fn, Placeholder | Request) or not callable(fn):
+        raise TypeError(
+            f"delayed takes a function, not {type(fn).__name__}; for a ready value write `delayed_value(v)`"
+        )
+    if is_stream(fn):
+        raise TypeError("streams are not available yet: return a list instead of `async def` with `yield`")

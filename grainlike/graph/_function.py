@@ -1,0 +1,159 @@
+"""What a delayed function is made of: the callable, its kind, and the options it was given."""
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+__all__ = ["Function", "Options", "operation"]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of `@delayed(...)`, checked where they are written.
+
+    `nout` is the number of values that a call gives, `timeout` is in seconds, `retries` counts further
+    attempts after the first, a higher `priority` runs earlier, `keep` holds on to cores while the job
+    awaits, `isolate` gives a coroutine a process of its own.
+
+    Raises:
+        TypeError: a value is of the wrong type.
+        ValueError: a value is out of range.
+    """
+
+    nout: int | None = None
+    name: str | None = None
+    retries: int = 0
+    timeout: float | None = None
+    priority: int = 0
+    keep: bool = False
+    isolate: bool = False
+
+    def __post_init__(self) -> None:
+        _check_int("nout", self.nout, optional=True, least=0)
+        _check_int("retries", self.retries, least=0)
+        _check_int("priority", self.priority)
+        _check_flag("keep", self.keep)
+        _check_flag("isolate", self.isolate)
+        _check_name(self.name)
+        _check_timeout(self.timeout)
+
+
+def _check_int(option: str, value: object, *, optional: bool = False, least: int | None = None) -> None:
+    if value is None and optional:
+        return
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{option}= takes an integer, not {value!r}")
+    if least is not None and value < least:
+        raise ValueError(f"{option}= must be at least {least}, not {value!r}")
+
+
+def _check_flag(option: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise TypeError(f"{option}= takes True or False, not {value!r}")
+
+
+def _check_name(name: object) -> None:
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"name= takes a string, not {name!r}")
+    if name == "":
+        raise ValueError("name= must not be empty")
+
+
+def _check_timeout(timeout: object) -> None:
+    if timeout is None:
+        return
+    if not isinstance(timeout, int | float) or isinstance(timeout, bool):
+        raise TypeError(f"timeout= takes a number of seconds, not {timeout!r}")
+    if not (timeout > 0 and isfinite(timeout)):
+        raise ValueError(f"timeout= must be a positive number of seconds, not {timeout!r}")
+
+
+_NO_OPTIONS = Options()
+
+
+class Function:
+    """One callable with its options, shared by every node that calls it and every `@` copy.
+
+    Attributes:
+        callable: what is called.
+        name: what it is called in listings: `name=`, or the callable's own name.
+        is_async: whether a call of it gives a coroutine.
+        options: the checked options.
+    """
+
+    __slots__ = ("__weakref__", "callable", "is_async", "name", "options")
+
+    callable: Callable[..., Any]
+    name: str
+    is_async: bool
+    options: Options
+
+    def __init__(
+        self,
+        callable: Callable[..., Any],  # noqa: A002
+        options: Options = _NO_OPTIONS,
+        *,
+        name: str | None = None,
+    ) -> None:
+        self.callable = callable
+        self.options = options
+        self.name = name or options.name or _name_of(callable)
+        self.is_async = _gives(callable, inspect.iscoroutinefunction)
+
+    def __repr__(self) -> str:
+        return f"<Function {self.name}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """By reference where an importable module holds it under its own name, by its parts elsewhere.
+
+        A decorated function cannot be pickled by name itself, for the name now leads to the delayed function.
+        """
+        module = getattr(self.callable, "__module__", None)
+        qualname = getattr(self.callable, "__qualname__", None)
+        if isinstance(module, str) and isinstance(qualname, str) and module != "__main__":
+            holder = _look_up(module, qualname)
+            if getattr(holder, "function", None) is self:
+                return _function_at, (module, qualname)
+        return Function, (self.callable, self.options)
+
+
+def is_stream(callable: Callable[..., Any]) -> bool:  # noqa: A002
+    """Whether a call gives an asynchronous generator."""
+    return _gives(callable, inspect.isasyncgenfunction)
+
+
+def operation(callable: Callable[..., Any], name: str, nout: int | None = None) -> Function:  # noqa: A002
+    """A function that the resolver itself applies: an operator, `gather`, a NumPy function."""
+    return Function(callable, _NO_OPTIONS if nout is None else Options(nout=nout), name=name)
+
+
+def _gives(callable: Callable[..., Any], test: Callable[[object], bool]) -> bool:  # noqa: A002
+    while isinstance(callable, functools.partial):
+        callable = callable.func  # noqa: A001
+    return test(callable) or test(type(callable).__call__)
+
+
+def _name_of(callable: Callable[..., Any]) -> str:  # noqa: A002
+    while isinstance(callable, functools.partial):
+        callable = callable.func  # noqa: A001
+    name = getattr(callable, "__name__", None)
+    return name if isinstance(name, str) else type(callable).__name__
+
+
+def _look_up(module: str, qualname: str) -> object:
+    found: object = sys.modules.get(module)
+    for part in qualname.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+def _function_at(module: str, qualname: str) -> Function:
+    __import__(module)
+    function = getattr(_look_up(module, qualname), "function", None)
+    if not isinstance(function, Function):
+        raise AttributeError(f"{module}.{qualname} is not a delayed function here")
+    return function

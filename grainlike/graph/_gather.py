@@ -1,0 +1,105 @@
+"""Placeholders from placeholders and from ready values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar, overload
+
+from ._delayed import Delayed
+from ._function import operation
+from ._node import Node
+from ._operators import operate
+from ._placeholder import Placeholder
+from ._state import Place
+
+__all__ = ["delayed_value", "gather", "later"]
+
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+E = TypeVar("E")
+
+
+def _collect(*values: Any) -> list[Any]:
+    return list(values)
+
+
+def _nothing() -> None:
+    return None
+
+
+_VALUE = operation(_nothing, "value")
+
+
+@overload
+def gather(first: Delayed[A], /) -> Delayed[list[A]]: ...
+@overload
+def gather(  # pyright: ignore[reportOverlappingOverload]
+    first: Delayed[A], second: Delayed[B], /
+) -> Delayed[tuple[A, B]]: ...
+@overload
+def gather(first: Delayed[A], second: Delayed[B], third: Delayed[C], /) -> Delayed[tuple[A, B, C]]: ...
+@overload
+def gather(
+    first: Delayed[A], second: Delayed[B], third: Delayed[C], fourth: Delayed[D], /
+) -> Delayed[tuple[A, B, C, D]]: ...
+@overload
+def gather(
+    first: Delayed[A], second: Delayed[B], third: Delayed[C], fourth: Delayed[D], fifth: Delayed[E], /
+) -> Delayed[tuple[A, B, C, D, E]]: ...
+@overload
+def gather(*placeholders: Delayed[A]) -> Delayed[list[A]]: ...
+@overload
+def gather(placeholders: Iterable[Delayed[A]], /) -> Delayed[list[A]]: ...
+@overload
+def gather(*items: Any) -> Delayed[list[Any]]: ...
+def gather(*items: Any) -> Delayed[Any]:
+    """One placeholder for all of these, given as arguments or as one iterable: a list of values, in order.
+
+    They run at the same time. What is not a placeholder is passed on as it is. The result knows its length and
+    can be unpacked. If one fails, the result fails with its error. (Typed as a tuple where there are two to
+    five arguments, as `asyncio.gather` is; the value is a list.)
+
+    Raises:
+        TypeError: the one argument is neither a placeholder nor iterable.
+
+    Example::
+
+        a, b = await gather(fn(1), fn(2))
+        values = await gather(fn(x) for x in data)
+    """
+    if len(items) == 1 and not isinstance(items[0], Placeholder):
+        items = _listed(items[0])
+    return Delayed(operate(operation(_collect, "gather", nout=len(items)), *items))
+
+
+def _listed(items: Any) -> tuple[Any, ...]:
+    if isinstance(items, Mapping | str | bytes) or not isinstance(items, Iterable):
+        raise TypeError(
+            f"gather takes placeholders, or one iterable of them, not {type(items).__name__}; "
+            "for a mapping write `gather(d.values())`"
+        )
+    return tuple(items)
+
+
+def delayed_value(value: A) -> Delayed[A]:
+    """A placeholder for a value that is already there. It is finished, and needs no executor.
+
+    Example::
+
+        total_ = delayed_value(0)
+    """
+    node = Node(_VALUE, None, Place.INLINE, (), None, ())
+    node.succeed(value)
+    return Delayed(node)
+
+
+def later(placeholder: Delayed[A]) -> A:
+    """The placeholder itself, typed as its value: for keyword and nested arguments that a checker would refuse.
+
+    Example::
+
+        y_ = fn(x, weights=later(w_))
+    """
+    return placeholder  # type: ignore[return-value]

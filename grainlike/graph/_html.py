@@ -1,0 +1,51 @@
+"""A placeholder in a notebook: what is known of it, as a small table."""
+
+from html import escape
+
+from ._node import Node
+from ._state import State
+
+__all__ = ["html_of"]
+
+COLOURS = {
+    State.LAZY: "#94a3b8",
+    State.PENDING: "#d97706",
+    State.RUNNING: "#2563eb",
+    State.SUCCEEDED: "#16a34a",
+    State.FAILED: "#dc2626",
+    State.CANCELLED: "#7c3aed",
+}
+"""One colour for each state, in tables and pictures."""
+
+
+def html_of(node: Node) -> str:
+    """State, request, worker, slots, elapsed time, and why it is pending or failed."""
+    rows = "".join(
+        f"<tr><th style='text-align:left'>{word}</th><td style='text-align:left'>{escape(fact)}</td></tr>"
+        for word, fact in _facts(node)
+    )
+    colour = COLOURS[node.state]
+    head = (
+        f"<b>{escape(node.function.name)}</b> "
+        f"<span style='color:white;background:{colour};border-radius:4px;padding:0 6px'>"
+        f"{node.state.label}</span>"
+    )
+    return f"<div>{head}<table>{rows}</table></div>"
+
+
+def _facts(node: Node) -> list[tuple[str, str]]:
+    known = node.record
+    facts: list[tuple[str, object]] = [("request", node.request)]
+    if known is not None:
+        elapsed = known.elapsed_s()
+        facts += [
+            ("worker", known.worker),
+            ("slots", known.allocation or None),
+            ("elapsed", None if elapsed is None else f"{elapsed:.3g} s"),
+            ("pending", known.why_pending()),
+        ]
+    elif node.state == State.LAZY:
+        facts.append(("pending", "nothing has started it: await it, or start(r_)"))
+    if node.error is not None:
+        facts.append(("error", f"{type(node.error).__name__}: {node.error}"))
+    return [(word, str(fact)) for word, fact in facts if fact is not None]

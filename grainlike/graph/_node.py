@@ -1,0 +1,205 @@
+"""A node of the graph: one call or one operation, what it waits for, and its outcome.
+
+Users never see nodes; a placeholder points at one. Executors see nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import getitem
+from typing import TYPE_CHECKING, Any
+
+from grainlike.errors import JobCancelledError
+
+from ._function import Function
+from ._state import Place, State
+
+if TYPE_CHECKING:
+    from grainlike.resources import Request
+
+    from ._record import Record
+    from ._resolver import Resolver
+
+__all__ = ["Node", "Template"]
+
+_LAZY = State.LAZY
+_SUCCEEDED = State.SUCCEEDED
+_FAILED = State.FAILED
+_CANCELLED = State.CANCELLED
+
+
+class Node:
+    """One call of a function, or one operation on placeholders.
+
+    What is to be done is fixed when the node is made: `function`, `request` (None unless `place` is
+    `REMOTE`), `place`, and `deps`, the distinct nodes whose values it needs, in the order of the arguments.
+    `state` is lazy until an executor changes it. The outcome is set once, by `succeed`, `fail` or `cancel`,
+    and then arguments and dependencies are let go.
+
+    `owner`, `dependents`, `missing`, `interest`, `record` and `waiters` belong to the executor that runs the
+    node; here they are only given room.
+    """
+
+    __slots__ = (
+        "_args",
+        "_kwargs",
+        "_outcome",
+        "dependents",
+        "deps",
+        "function",
+        "interest",
+        "missing",
+        "owner",
+        "place",
+        "record",
+        "request",
+        "state",
+        "waiters",
+    )
+
+    function: Function
+    request: Request | None
+    place: Place
+    deps: tuple[Node, ...]
+    state: State
+    owner: Resolver | None
+    dependents: list[Node] | None
+    missing: int
+    interest: int
+    record: Record | None
+    waiters: list[Any] | None
+
+    def __init__(
+        self,
+        function: Function,
+        request: Request | None,
+        place: Place,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any] | None,
+        deps: tuple[Node, ...],
+    ) -> None:
+        self.function = function
+        self.request = request
+        self.place = place
+        self._args = args
+        self._kwargs = kwargs
+        self.deps = deps
+        self.state = _LAZY
+        self._outcome: Any = None
+        self.owner = None
+        self.dependents = None
+        self.missing = 0
+        self.interest = 0
+        self.record = None
+        self.waiters = None
+
+    def __repr__(self) -> str:
+        return f"<Node {self.function.name} {self.state.label}>"
+
+    def label(self) -> str:
+        """What the node does, in a few letters: the function's name, `.shape`, `[0]`, `+`."""
+        done = self.function.callable
+        if self._args and done is getattr:
+            return f".{self._args[1]}"
+        if self._args and done is getitem and type(self._args[1]) in (int, str):
+            return f"[{self._args[1]!r}]"
+        return self.function.name
+
+    @property
+    def finished(self) -> bool:
+        """Whether the outcome is there."""
+        return self.state >= _SUCCEEDED
+
+    @property
+    def value(self) -> Any:
+        """The value of a node that succeeded; None before that, and for any other outcome."""
+        return self._outcome if self.state == _SUCCEEDED else None
+
+    @property
+    def error(self) -> BaseException | None:
+        """Why there is no value: the exception of a node that failed or was cancelled, else None."""
+        return self._outcome[0] if self.state > _SUCCEEDED else None
+
+    def result(self) -> Any:
+        """The value, or the exception raised anew, with the traceback it first came with.
+
+        Raises:
+            RuntimeError: the node has not finished.
+        """
+        if self.state == _SUCCEEDED:
+            return self._outcome
+        if self.state < _SUCCEEDED:
+            raise RuntimeError(f"{self!r} has not finished")
+        error: BaseException
+        error, trace = self._outcome
+        try:
+            # Raising adds to the traceback an exception has: without this, each awaiter would see all before.
+            raise error.with_traceback(trace)
+        finally:
+            del error, trace
+
+    def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """What to call the function with: values in place of the dependencies, all of which succeeded."""
+        if not self.deps:
+            return self._args, self._kwargs or {}
+        built: dict[Template, Any] = {}
+        args = tuple(_filled(self._args, built))
+        if not self._kwargs:
+            return args, {}
+        return args, dict(zip(self._kwargs, _filled(self._kwargs.values(), built), strict=True))
+
+    def apply(self) -> Any:
+        """Do the operation of an `INLINE` node, and return its value. What it raises is the node's error."""
+        args, kwargs = self.arguments()
+        return self.function.callable(*args, **kwargs)
+
+    def succeed(self, value: Any) -> bool:
+        """Finish with a value. False, and no change, if the node had finished already."""
+        return self._finish(_SUCCEEDED, value)
+
+    def fail(self, error: BaseException) -> bool:
+        """Finish with an exception. False, and no change, if the node had finished already."""
+        return self._finish(_FAILED, (error, error.__traceback__))
+
+    def cancel(self) -> bool:
+        """Finish without a value. False, and no change, if the node had finished already."""
+        if self.state >= _SUCCEEDED:
+            return False
+        return self._finish(_CANCELLED, (JobCancelledError(f"{self.function.name} was cancelled"), None))
+
+    def _finish(self, state: State, outcome: object) -> bool:
+        if self.state >= _SUCCEEDED:
+            return False
+        self.state = state
+        self._outcome = outcome
+        self._args = self.deps = ()
+        self._kwargs = None
+        return True
+
+
+class Template:
+    """A container with nodes inside, as it was when the call was made.
+
+    `items` are what the container holds: plain values, nodes, further templates. `make` builds a container of
+    the same type from the values.
+    """
+
+    __slots__ = ("items", "make")
+
+    def __init__(self, make: Callable[[Sequence[Any]], Any], items: Sequence[Any]) -> None:
+        self.make = make
+        self.items = items
+
+
+def _filled(items: Sequence[Any] | Any, built: dict[Template, Any]) -> list[Any]:
+    return [
+        item._outcome if type(item) is Node else _build(item, built) if type(item) is Template else item
+        for item in items
+    ]
+
+
+def _build(template: Template, built: dict[Template, Any]) -> Any:
+    """The container itself. One that is passed twice is built once, so that it stays one object."""
+    if template not in built:
+        built[template] = template.make(_filled(template.items, built))
+    return built[template]

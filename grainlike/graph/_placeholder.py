@@ -1,0 +1,177 @@
+"""The bare placeholder, and how a call captures the ones among its arguments."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
+from typing import Any
+
+from grainlike.errors import GraphError
+
+from ._node import Node, Template
+
+__all__ = ["LEAVES", "Placeholder", "capture", "rebind"]
+
+
+class Placeholder:
+    """What every placeholder is, without its manners: a reference to a node, which may be changed."""
+
+    __slots__ = ("__weakref__", "_node")
+
+    _node: Node
+
+    def __init__(self, node: Node) -> None:
+        rebind(self, node)
+
+
+# The descriptor itself, because `Delayed` refuses assignment to attributes.
+rebind: Callable[[Placeholder, Node], None] = Placeholder.__dict__["_node"].__set__
+
+LEAVES = frozenset({int, float, str, bytes, bool, complex, type(None), bytearray, memoryview, range})
+"""Types whose values cannot hold a placeholder; most arguments, found with one look-up."""
+
+
+def capture(
+    args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any] | None, tuple[Node, ...]]:
+    """Put nodes in place of placeholders, also inside containers.
+
+    Returns:
+        The arguments, and the distinct nodes among them in order. A container is copied only when there is a
+        placeholder inside, and then as it is now.
+
+    Raises:
+        GraphError: a container with a placeholder inside contains itself.
+    """
+    if not kwargs:
+        for item in args:
+            if type(item) not in LEAVES:
+                break
+        else:
+            return args, None, ()
+    captor = _Captor()
+    new_args = tuple([captor.take(item) for item in args])
+    new_kwargs = {key: captor.take(item) for key, item in kwargs.items()} if kwargs else None
+    return new_args, new_kwargs, tuple(captor.nodes)
+
+
+class _Captor:
+    """One call's worth of capturing."""
+
+    __slots__ = ("_open", "_templates", "nodes")
+
+    def __init__(self) -> None:
+        self.nodes: dict[Node, None] = {}
+        self._templates: dict[int, Template] = {}
+        self._open: set[int] = set()
+
+    def take(self, item: Any) -> Any:
+        kind = type(item)
+        if kind in LEAVES:
+            return item
+        if isinstance(item, Placeholder):
+            self.nodes[item._node] = None
+            return item._node
+        if _parts(item) is not None and _holds_placeholder(item):
+            return self._template(item)
+        return item
+
+    def _template(self, container: Any) -> Template:
+        key = id(container)
+        if key in self._templates:
+            return self._templates[key]
+        if key in self._open:
+            raise GraphError(f"a {type(container).__name__} with a placeholder inside contains itself")
+        self._open.add(key)
+        items = [self.take(item) for item in _parts(container) or ()]
+        template = self._templates[key] = Template(_maker(container), items)
+        return template
+
+
+def _holds_placeholder(container: Any) -> bool:
+    """Look into a container to any depth; containers may be large, deep, shared, or contain themselves."""
+    seen = {id(container)}
+    stack = [container]
+    while stack:
+        parts = _parts(stack.pop())
+        if parts is None:
+            continue
+        # One pass in C over the types: a list of a million numbers costs milliseconds.
+        kinds = set(map(type, parts)) - LEAVES
+        if not kinds:
+            continue
+        if any(issubclass(kind, Placeholder) for kind in kinds):
+            return True
+        for part in parts:
+            if type(part) not in LEAVES and id(part) not in seen and _is_container(type(part)):
+                seen.add(id(part))
+                stack.append(part)
+    return False
+
+
+def _is_container(kind: type) -> bool:
+    return kind in _EXACT or hasattr(kind, "__dataclass_fields__") or _is_namedtuple(kind)
+
+
+_EXACT = frozenset({list, tuple, set, dict, slice})
+
+
+def _is_namedtuple(kind: type) -> bool:
+    return issubclass(kind, tuple) and hasattr(kind, "_fields")
+
+
+def _parts(item: Any) -> Sequence[Any] | None:
+    """What a container holds, in the order that its maker takes; None for anything else."""
+    kind = type(item)
+    if kind is list or kind is tuple:
+        return item  # type: ignore[no-any-return]
+    if kind is dict:
+        return [*item, *item.values()]
+    if kind is set:
+        return list(item)
+    if kind is slice:
+        return (item.start, item.stop, item.step)
+    if hasattr(kind, "__dataclass_fields__"):
+        return [getattr(item, field.name, None) for field in fields(kind)]
+    if _is_namedtuple(kind):
+        return item  # type: ignore[no-any-return]
+    return None
+
+
+def _maker(container: Any) -> Callable[[Sequence[Any]], Any]:
+    kind: Any = type(container)
+    if kind is dict:
+        return _make_dict
+    if kind is slice:
+        return _make_slice
+    if kind in _EXACT:
+        return kind  # type: ignore[no-any-return]
+    if hasattr(kind, "__dataclass_fields__"):
+        return _DataclassMaker(container)
+    return kind._make  # type: ignore[no-any-return]
+
+
+def _make_dict(parts: Sequence[Any]) -> dict[Any, Any]:
+    half = len(parts) // 2
+    return dict(zip(parts[:half], parts[half:], strict=True))
+
+
+def _make_slice(parts: Sequence[Any]) -> slice:
+    return slice(*parts)
+
+
+class _DataclassMaker:
+    """Copies an instance and sets its fields, without `__init__`: what that did is in the copy already."""
+
+    __slots__ = ("_snapshot",)
+
+    def __init__(self, instance: Any) -> None:
+        self._snapshot = copy.copy(instance)
+
+    def __call__(self, values: Iterable[Any]) -> Any:
+        made = copy.copy(self._snapshot)
+        for field, value in zip(fields(made), values, strict=True):
+            if hasattr(made, field.name):
+                object.__setattr__(made, field.name, value)  # frozen ones too
+        return made

@@ -1,0 +1,91 @@
+"""What is told about a placeholder and done to it, by functions, for its names belong to the value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+from grainlike.resources import Allocation, Receipt, Usage
+
+from ._delayed import Delayed, node_of
+from ._resolver import current_resolver
+
+__all__ = ["Info", "cancel", "info", "start"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Info:
+    """What is known of a placeholder at this moment.
+
+    `state` is lazy, pending, running, succeeded, failed or cancelled. `worker`, `allocation`, `attempt` (0
+    until there is one), `receipt` and `usage` are filled in as the job goes on; calls without resources have
+    none.
+    """
+
+    name: str
+    state: str
+    worker: str | None = None
+    allocation: Allocation | None = None
+    attempt: int = 0
+    error: BaseException | None = None
+    receipt: Receipt | None = None
+    usage: Usage | None = None
+
+
+def info(placeholder: Delayed[object]) -> Info:
+    """What is known of a placeholder at this moment. It does not start it.
+
+    Raises:
+        TypeError: it is not a placeholder.
+
+    Example::
+
+        info(r_).state, info(r_).worker
+    """
+    node = node_of(placeholder)
+    known, name, state = node.record, node.function.name, node.state.label
+    if known is None:
+        return Info(name, state, error=node.error)
+    return Info(name, state, known.worker, known.allocation, known.attempt, node.error, known.receipt, known.usage)
+
+
+def start(placeholder: Delayed[T]) -> Delayed[T]:
+    """Begin the work without waiting, and return the placeholder.
+
+    Started work goes on when its awaiters are cancelled.
+
+    Raises:
+        TypeError: it is not a placeholder.
+        RuntimeError: there is no executor here.
+        GraphError: it belongs to another executor.
+
+    Example::
+
+        r_ = start((fn @ Cores(4))(x))
+    """
+    node = node_of(placeholder)
+    if not node.finished:
+        current_resolver().start([node])
+    return placeholder
+
+
+def cancel(placeholder: Delayed[object]) -> bool:
+    """Cancel a placeholder for all its awaiters, who then get `JobCancelledError`.
+
+    One that nobody started is cancelled on the spot; the executor ends one that runs.
+
+    Returns:
+        False if it had finished already.
+
+    Raises:
+        TypeError: it is not a placeholder.
+    """
+    node = node_of(placeholder)
+    if node.finished:
+        return False
+    if node.owner is None:
+        return node.cancel()
+    node.owner.cancel(node)
+    return True

@@ -1,0 +1,44 @@
+"""The one door from the graph to whoever runs it.
+
+The graph knows no executor. An executor registers a function that finds the resolver of the current context.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from ._node import Node
+
+__all__ = ["Resolver", "current_resolver", "register"]
+
+
+class Resolver(Protocol):
+    """What the graph asks of an executor."""
+
+    async def wait(self, node: "Node") -> Any:
+        """Start what is not started, wait for the node, and return its value or raise its error."""
+
+    def start(self, nodes: "Sequence[Node]") -> None:
+        """Start the nodes and what they need, without waiting."""
+
+    def cancel(self, node: "Node") -> None:
+        """End the work of a node that this resolver owns."""
+
+
+_finders: list[Callable[[], Resolver]] = []
+
+
+def register(find: Callable[[], Resolver]) -> None:
+    """Let `find` say who resolves in the current context. The last one registered is asked."""
+    _finders[:] = [find]
+
+
+def current_resolver() -> Resolver:
+    """The resolver of the current context.
+
+    Raises:
+        RuntimeError: none was ever registered; or whatever `find` raises when it has none to give.
+    """
+    if not _finders:
+        raise RuntimeError("nothing runs placeholders here: open an Executor, or call run(main)")
+    return _finders[0]()

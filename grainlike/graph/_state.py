@@ -1,0 +1,32 @@
+"""Where a node is on its way, and where its work is done."""
+
+from enum import IntEnum
+
+__all__ = ["Place", "State"]
+
+
+class State(IntEnum):
+    """How far a node is. Everything from `SUCCEEDED` on is final."""
+
+    LAZY = 0
+    PENDING = 1
+    RUNNING = 2
+    SUCCEEDED = 3
+    FAILED = 4
+    CANCELLED = 5
+
+    @property
+    def label(self) -> str:
+        """The word that users see: `"lazy"`, `"pending"`, ..."""
+        return self.name.lower()
+
+
+class Place(IntEnum):
+    """Who does the work of a node."""
+
+    INLINE = 0
+    """The resolver itself, synchronously: operators, attributes, `gather`."""
+    LOCAL = 1
+    """The caller's process: a call without resources."""
+    REMOTE = 2
+    """A worker: a call with resources."""

@@ -1,0 +1,301 @@
+"""What the minds are told, and what they answer. Plain frozen data; what crosses the network carries wire messages."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from grainlike.resources import Allocation, Missing, Request
+from grainlike.wire import Assign, Cancel, Completed, Define, LeaseStart, Retract
+
+__all__ = [
+    "AssignJobs",
+    "BarrierHeld",
+    "CancelJobs",
+    "FunctionDefined",
+    "HeadAction",
+    "HeadEvent",
+    "JobsCancelled",
+    "JobsLost",
+    "JobsPending",
+    "JobsSettled",
+    "JobsStarted",
+    "JobsSubmitted",
+    "JobsUnsatisfiable",
+    "KillRunner",
+    "NodeAction",
+    "NodeEvent",
+    "RaiseBarrier",
+    "RetractJobs",
+    "RunnerCompleted",
+    "RunnerGone",
+    "SpawnRunner",
+    "StartLease",
+    "StopJobs",
+    "TellCompleted",
+    "TellEnded",
+    "TellStarted",
+    "TerminateRunner",
+    "Ticked",
+    "WakeAt",
+    "WorkerJoined",
+    "WorkerLost",
+    "WorkerReported",
+]
+
+
+class Ticked(msgspec.Struct, frozen=True):
+    """Time has passed: the moment of the last `WakeAt` has come."""
+
+
+class WakeAt(msgspec.Struct, frozen=True):
+    """Send `Ticked` at this moment (on the clock of `now`), if nothing else happens before."""
+
+    at: float
+
+
+# --- events of the head's mind ---------------------------------------------------------------------------------------
+
+
+class FunctionDefined(msgspec.Struct, frozen=True):
+    """A function got its number. `retries`: how many times a failed job of it is tried again."""
+
+    fn: int
+    retries: int = 0
+
+
+class JobsSubmitted(msgspec.Struct, frozen=True):
+    """New jobs with ascending numbers, all asking for the same."""
+
+    request: Request
+    jobs: list[int]
+    fns: list[int]
+    priority: int = 0
+    isolate: bool = False
+
+
+class JobsCancelled(msgspec.Struct, frozen=True):
+    """Nobody wants these any more. Unknown and finished jobs are passed over."""
+
+    jobs: list[int]
+
+
+class WorkerJoined(msgspec.Struct, frozen=True):
+    """A worker connected. Its number is new with each connection: that is its incarnation to the mind."""
+
+    worker: int
+    name: str
+    offer: Allocation
+
+
+class WorkerLost(msgspec.Struct, frozen=True):
+    """The connection to a worker is gone, or it has been silent for too long."""
+
+    worker: int
+    reason: str
+
+
+class WorkerReported(msgspec.Struct, frozen=True):
+    """A `Report` came: leases begun, then attempts ended, then leases ended."""
+
+    worker: int
+    started: list[LeaseStart]
+    completed: list[Completed]
+    ended: list[int]
+
+
+HeadEvent = FunctionDefined | JobsSubmitted | JobsCancelled | WorkerJoined | WorkerLost | WorkerReported | Ticked
+
+
+# --- actions of the head's mind --------------------------------------------------------------------------------------
+
+
+class AssignJobs(msgspec.Struct, frozen=True):
+    """Send these jobs of one class to a worker; see `wire.Assign`."""
+
+    worker: int
+    cls: int
+    ahead: bool
+    jobs: list[int]
+    attempts: list[int]
+    fns: list[int]
+
+
+class RetractJobs(msgspec.Struct, frozen=True):
+    """Ask a worker to give back jobs that have not started."""
+
+    worker: int
+    jobs: list[int]
+    attempts: list[int]
+
+
+class CancelJobs(msgspec.Struct, frozen=True):
+    """Ask a worker to stop jobs that nobody wants."""
+
+    worker: int
+    jobs: list[int]
+    attempts: list[int]
+
+
+class JobsStarted(msgspec.Struct, frozen=True):
+    """A worker granted a lease to jobs; `rows` are the positions in `start.jobs` that still count."""
+
+    worker: int
+    start: LeaseStart
+    rows: list[int]
+
+
+class JobsSettled(msgspec.Struct, frozen=True):
+    """Final outcomes: `rows` are the positions in `completed` that count; others are stale, cancelled or retried."""
+
+    worker: int
+    completed: Completed
+    rows: list[int]
+
+
+class JobsLost(msgspec.Struct, frozen=True):
+    """Jobs that died with their runner or worker too many times."""
+
+    jobs: list[int]
+    worker: int
+    reason: str
+    losses: int
+
+
+class JobsUnsatisfiable(msgspec.Struct, frozen=True):
+    """Jobs that no worker of a closed set can ever run."""
+
+    jobs: list[int]
+    missing: Missing
+
+
+class JobsPending(msgspec.Struct, frozen=True):
+    """A warning, once per request class: no worker that is here could run these jobs."""
+
+    request: Request
+    waiting: int
+    missing: Missing
+
+
+HeadAction = (
+    AssignJobs
+    | RetractJobs
+    | CancelJobs
+    | JobsStarted
+    | JobsSettled
+    | JobsLost
+    | JobsUnsatisfiable
+    | JobsPending
+    | WakeAt
+)
+
+
+# --- events of the node's mind ---------------------------------------------------------------------------------------
+
+
+class RunnerCompleted(msgspec.Struct, frozen=True):
+    """A runner says how jobs ended."""
+
+    runner: int
+    completed: Completed
+
+
+class RunnerGone(msgspec.Struct, frozen=True):
+    """A runner's process is gone, with its children. `started` is the run-list position that it last claimed."""
+
+    runner: int
+    how: str
+    started: int
+
+
+class BarrierHeld(msgspec.Struct, frozen=True):
+    """A barrier has been in force long enough: nothing of the run-list behind `started` has begun or will."""
+
+    runner: int
+    lease: int
+    started: int
+
+
+NodeEvent = Define | Assign | Cancel | Retract | RunnerCompleted | RunnerGone | BarrierHeld | Ticked
+
+
+# --- actions of the node's mind --------------------------------------------------------------------------------------
+
+
+class SpawnRunner(msgspec.Struct, frozen=True):
+    """Start a runner process; it may be given leases at once."""
+
+    runner: int
+    kind: Literal["shared", "own"]
+
+
+class StartLease(msgspec.Struct, frozen=True):
+    """Give a runner a lease; see `wire.Run`."""
+
+    runner: int
+    lease: int
+    allocation: str
+    jobs: list[int]
+    attempts: list[int]
+    fns: list[int]
+    deadlines: list[float | None]
+
+
+class StopJobs(msgspec.Struct, frozen=True):
+    """Ask a runner to cancel jobs inside itself."""
+
+    runner: int
+    jobs: list[int]
+
+
+class RaiseBarrier(msgspec.Struct, frozen=True):
+    """Keep a runner from starting more of its run-list, then answer with `BarrierHeld`."""
+
+    runner: int
+    lease: int
+
+
+class TerminateRunner(msgspec.Struct, frozen=True):
+    """SIGTERM: what runs gets its `finally`."""
+
+    runner: int
+
+
+class KillRunner(msgspec.Struct, frozen=True):
+    """SIGKILL, to the runner and its children."""
+
+    runner: int
+
+
+class TellStarted(msgspec.Struct, frozen=True):
+    """Tell the head that a lease began."""
+
+    start: LeaseStart
+
+
+class TellCompleted(msgspec.Struct, frozen=True):
+    """Tell the head how attempts ended. `forwarded`: the buffers of the event that caused it go with it."""
+
+    completed: Completed
+    forwarded: bool
+
+
+class TellEnded(msgspec.Struct, frozen=True):
+    """Tell the head that a lease's slots are free."""
+
+    lease: int
+
+
+NodeAction = (
+    SpawnRunner
+    | StartLease
+    | StopJobs
+    | RaiseBarrier
+    | TerminateRunner
+    | KillRunner
+    | TellStarted
+    | TellCompleted
+    | TellEnded
+    | WakeAt
+)

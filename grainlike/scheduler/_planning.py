@@ -1,0 +1,187 @@
+"""One pass of the head's policy: place what fits, reserve for what must not starve, send the next jobs ahead.
+
+Order is priority, then age. A class whose oldest job does not fit anywhere drops out of the pass and never blocks the
+classes behind it; if the job deserves it (`_reservation`), a worker is kept for it. A pass costs one look at each
+worker per class that still has jobs, plus the jobs that it assigns: never the jobs that wait.
+
+Jobs are *sent ahead* to workers that are full when their function is known to be quick, so that the next one starts
+without a round trip: enough to last `AHEAD_S`, refilled when half of it is used up. Sending nothing ahead costs a
+factor of seven on tiny jobs; sending more piles up work behind a job that turns out long. What was sent ahead is
+taken back when another worker has room for it, or when a reservation takes the worker.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+
+from grainlike.scheduler._books import Job, RequestClass, WorkerBook
+from grainlike.scheduler._events import AssignJobs, HeadAction, RetractJobs
+from grainlike.scheduler._reservation import Reservation, reserve_on
+from grainlike.scheduler._states import JobState
+
+__all__ = ["Planner"]
+
+AHEAD_S = 0.025
+"""Expected seconds of work that a worker holds ahead for each of its slots."""
+
+AHEAD_QUICK_S = 0.1
+"""Functions whose jobs take longer than this on average are not sent ahead: a round trip is nothing to them."""
+
+AHEAD_MOST = 4096
+"""The most jobs that one worker holds ahead."""
+
+
+class Planner:
+    """Makes one pass after another over the head's books."""
+
+    def __init__(self, workers: dict[int, WorkerBook], classes: dict[int, RequestClass]) -> None:
+        self._workers = workers
+        self._classes = classes
+        self._reservations: dict[int, Reservation] = {}
+
+    def plan(self, now: float, out: list[HeadAction]) -> None:
+        """Assign what can be assigned."""
+        self._review(now)
+        blocked = self._place_all(now, out)
+        for cls in blocked:
+            self._send_ahead(cls, out)
+        self._retract(out)
+
+    # --- placing -----------------------------------------------------------------------------------------------------
+
+    def _place_all(self, now: float, out: list[HeadAction]) -> list[RequestClass]:
+        """Place jobs until no class's oldest fits; return the classes that still have jobs, in order."""
+        order = [(-cls.priority, job.job, cls.cls) for cls in self._classes.values() if (job := cls.head()) is not None]
+        heapify(order)
+        blocked: list[RequestClass] = []
+        batch: dict[tuple[int, int], list[Job]] = {}
+        while order:
+            priority, _, number = heappop(order)
+            cls = self._classes[number]
+            job = cls.head()
+            assert job is not None
+            worker = self._best(cls, job, now)
+            if worker is None:
+                blocked.append(cls)
+                self._reserve(job, now)
+                continue
+            self._assign(cls, job, worker, now)
+            batch.setdefault((worker.worker, number), []).append(job)
+            following = cls.head()
+            if following is not None:
+                heappush(order, (priority, following.job, number))
+        for (to, number), jobs in batch.items():
+            out.append(_assignment(to, number, jobs, ahead=False))
+        return blocked
+
+    def _best(self, cls: RequestClass, job: Job, now: float) -> WorkerBook | None:
+        """The worker with the tightest fit, of those where the job may start now."""
+        best: WorkerBook | None = None
+        least = 0
+        for worker in self._workers.values():
+            if not worker.fits_now(cls) or not self._admitted(cls, job, worker, now):
+                continue
+            left = worker.room_left(cls)
+            if best is None or left < least:
+                best, least = worker, left
+        return best
+
+    def _admitted(self, cls: RequestClass, job: Job, worker: WorkerBook, now: float) -> bool:
+        reservation = self._reservations.get(worker.worker)
+        return reservation is None or reservation.job is job or reservation.admits(cls, job.fn, now)
+
+    def _assign(self, cls: RequestClass, job: Job, worker: WorkerBook, now: float) -> None:
+        cls.queue.popleft()
+        reservation = self._reservations.get(worker.worker)
+        if reservation is not None and reservation.job is not job:
+            reservation.charge(cls, job.fn, now)
+        self._release(job)
+        worker.take(cls)
+        worker.held[job.job] = job
+        job.state, job.worker = JobState.PLANNED, worker.worker
+
+    # --- reserving ---------------------------------------------------------------------------------------------------
+
+    def _review(self, now: float) -> None:
+        """Drop reservations whose job or worker is gone; work the others out anew."""
+        for number, reservation in list(self._reservations.items()):
+            job = reservation.job
+            if number not in self._workers or job.cancelled or job.cls.head() is not job:
+                del self._reservations[number]
+            else:
+                reservation.refresh(now)
+
+    def _reserve(self, job: Job, now: float) -> None:
+        if any(reservation.job is job for reservation in self._reservations.values()):
+            return
+        vacant = [worker for number, worker in self._workers.items() if number not in self._reservations]
+        reservation = reserve_on(vacant, job, now)
+        if reservation is not None:
+            self._reservations[reservation.worker.worker] = reservation
+
+    def _release(self, job: Job) -> None:
+        for number, reservation in list(self._reservations.items()):
+            if reservation.job is job:
+                del self._reservations[number]
+
+    # --- sending ahead -----------------------------------------------------------------------------------------------
+
+    def _send_ahead(self, cls: RequestClass, out: list[HeadAction]) -> None:
+        for worker in self._workers.values():
+            job = cls.head()
+            if job is None:
+                return
+            if worker.fits_ever(cls) and not worker.recalled and self._may_wait_at(worker, cls):
+                self._fill(worker, cls, out)
+
+    def _may_wait_at(self, worker: WorkerBook, cls: RequestClass) -> bool:
+        reservation = self._reservations.get(worker.worker)
+        return reservation is None or reservation.job.cls is cls
+
+    def _fill(self, worker: WorkerBook, cls: RequestClass, out: list[HeadAction]) -> None:
+        budget = AHEAD_S * worker.slots(cls)
+        if worker.ahead_s > budget / 2 or len(worker.ahead) > AHEAD_MOST / 2:
+            return
+        jobs: list[Job] = []
+        while len(worker.ahead) < AHEAD_MOST and worker.ahead_s < budget:
+            job = cls.head()
+            if job is None or not job.fn.times.known or job.fn.times.mean > AHEAD_QUICK_S:
+                break
+            cls.queue.popleft()
+            worker.put_ahead(job)
+            jobs.append(job)
+        if jobs:
+            out.append(_assignment(worker.worker, cls.cls, jobs, ahead=True))
+
+    # --- taking back -------------------------------------------------------------------------------------------------
+
+    def _retract(self, out: list[HeadAction]) -> None:
+        for worker in self._workers.values():
+            if not worker.ahead or worker.recalled:
+                continue
+            reservation = self._reservations.get(worker.worker)
+            if reservation is not None:
+                back = [job for job in worker.ahead.values() if job.cls is not reservation.job.cls]
+            else:
+                back = self._wanted_elsewhere(worker)
+            back = [job for job in back if not job.cancelled]
+            if back:
+                worker.recalled.update(job.job for job in back)
+                out.append(RetractJobs(worker.worker, [job.job for job in back], [job.attempt for job in back]))
+
+    def _wanted_elsewhere(self, worker: WorkerBook) -> list[Job]:
+        """The younger half of what waits here, of a class for which another worker has room and the queue nothing."""
+        cls = next(iter(worker.ahead.values())).cls
+        if cls.head() is not None:
+            return []
+        for other in self._workers.values():
+            if other is not worker and other.worker not in self._reservations and other.fits_now(cls):
+                waiting = [job for job in worker.ahead.values() if job.cls is cls]
+                return waiting[len(waiting) // 2 :]
+        return []
+
+
+def _assignment(worker: int, cls: int, jobs: list[Job], *, ahead: bool) -> AssignJobs:
+    return AssignJobs(
+        worker, cls, ahead, [job.job for job in jobs], [job.attempt for job in jobs], [job.fn.fn for job in jobs]
+    )

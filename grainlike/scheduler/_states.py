@@ -1,0 +1,43 @@
+"""The states of a job in the head's mind and every step between them, in one place.
+
+::
+
+    QUEUED ──> PLANNED ──> LEASED ──> (gone)
+      │ ^  └──> AHEAD ──────^ │
+      │ └── returned, lost, retried ─┘
+
+A job that ended, in whatever way, leaves the books: there is no terminal state to keep.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+__all__ = ["JobState", "transition_table"]
+
+
+class JobState(IntEnum):
+    """Where a live job stands."""
+
+    QUEUED = 0  # waits at the head
+    PLANNED = 1  # assigned to a worker and counted against its free amounts
+    AHEAD = 2  # waits at a worker, counted against nothing yet
+    LEASED = 3  # part of a lease that its worker granted
+
+
+_TRANSITIONS: dict[JobState, frozenset[JobState]] = {
+    JobState.QUEUED: frozenset({JobState.PLANNED, JobState.AHEAD}),
+    JobState.PLANNED: frozenset({JobState.LEASED, JobState.QUEUED}),
+    JobState.AHEAD: frozenset({JobState.LEASED, JobState.QUEUED}),
+    JobState.LEASED: frozenset({JobState.LEASED, JobState.QUEUED}),  # LEASED again: handed back inside the worker
+}
+
+
+def transition_table() -> dict[JobState, frozenset[JobState]]:
+    """Every allowed step; the documentation's picture is drawn from it, and tests hold the mind to it."""
+    return dict(_TRANSITIONS)
+
+
+def allowed(old: JobState, new: JobState) -> bool:
+    """Whether a live job may step from `old` to `new`."""
+    return new in _TRANSITIONS[old]

@@ -1,0 +1,59 @@
+"""How long the jobs of one function take: count, mean and spread, with the past fading.
+
+The update is Welford's, weighted so that old samples fade exponentially once `_MEMORY` of them are in: a function
+whose inputs grow is soon known as slower (B. P. Welford, "Note on a method for calculating corrected sums of squares
+and products", Technometrics 4 (1962); exponential form: T. Finch, "Incremental calculation of weighted mean and
+variance", 2009).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import sqrt
+
+__all__ = ["RunTimes"]
+
+_MEMORY = 200
+_KNOWN = 8
+
+
+class RunTimes:
+    """Run times of one function, in seconds.
+
+    Example::
+
+        times = RunTimes()
+        times.add([0.010, 0.012])
+        times.mean      # 0.011
+        times.known     # False: two samples tell little
+    """
+
+    __slots__ = ("awaits", "count", "mean", "variance")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.mean = 0.0
+        self.variance = 0.0
+        self.awaits = False
+        """Whether a job of this function ever suspended: such jobs gain nothing from run-lists."""
+
+    def add(self, walls: Iterable[float]) -> None:
+        """Learn from finished jobs."""
+        count, mean, variance = self.count, self.mean, self.variance
+        for wall in walls:
+            count += 1
+            weight = 1.0 / (count if count < _MEMORY else _MEMORY)
+            delta = wall - mean
+            mean += weight * delta
+            variance = (1.0 - weight) * (variance + weight * delta * delta)
+        self.count, self.mean, self.variance = count, mean, variance
+
+    @property
+    def known(self) -> bool:
+        """True with enough samples (8) to decide by."""
+        return self.count >= _KNOWN
+
+    @property
+    def upper(self) -> float:
+        """Mean plus two standard deviations: a job rarely takes longer."""
+        return self.mean + 2.0 * sqrt(self.variance)

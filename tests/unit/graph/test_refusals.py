@@ -1,0 +1,66 @@
+"""What a placeholder refuses, each time with the words to write instead."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from grainlike.graph import delayed, delayed_value
+
+R = delayed(len)("abc")
+
+
+def _set_attribute() -> None:
+    R.x = 1
+
+
+def _delete_attribute() -> None:
+    del R.x
+
+
+def _iterate() -> None:
+    for _ in R:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("attempt", "instead"),
+    [
+        (lambda: bool(R), "`if await r_:`"),
+        (lambda: 1 if R else 2, "`if await r_:`"),
+        (lambda: not R, "`if await r_:`"),
+        (lambda: R == 3 and R, "`if await r_:`"),
+        (lambda: 1 < R < 3, "`if await r_:`"),
+        (lambda: R in [1, 2], "`if await r_:`"),
+        (lambda: 1 in R, "`x in await r_`"),
+        (lambda: len(R), r"`len\(await r_\)`, or @delayed\(nout=3\)"),
+        (lambda: list(R), r"`for x in await r_:`, or @delayed\(nout=3\)"),
+        (_iterate, r"`for x in await r_:`, or @delayed\(nout=3\)"),
+        (lambda: reversed(R), r"`len\(await r_\)`"),
+        (lambda: int(R), r"`int\(await r_\)`, or `delayed\(int\)\(r_\)`"),
+        (lambda: float(R), r"`float\(await r_\)`"),
+        (lambda: complex(R), r"`complex\(await r_\)`"),
+        (lambda: math.sqrt(R), r"`delayed\(math.sqrt\)\(r_\)`"),
+        (lambda: [1, 2][R], r"`items\[await r_\]`, or `delayed_value\(items\)\[r_\]`"),
+        (lambda: range(R), r"`items\[await r_\]`"),
+        (lambda: f"{R:.2f}", r"`format\(await r_, '.2f'\)`"),
+        (_set_attribute, r"`r_ = delayed\(with_x\)\(r_, value\)`"),
+        (_delete_attribute, r"`r_ = delayed\(without_x\)\(r_\)`"),
+        (lambda: np.array(R), r"`np.array\(await r_\)`, or `delayed\(np.array\)\(r_\)`"),
+        (lambda: np.asarray([R, R]), r"`np.array\(await r_\)`"),
+        (lambda: np.float64(R), r"`float\(await r_\)`|`np.array\(await r_\)`"),
+    ],
+)
+def test_it_says_what_to_write_instead(attempt: Any, instead: str) -> None:
+    with pytest.raises(TypeError, match=instead):
+        attempt()
+
+
+def test_a_finished_placeholder_refuses_too() -> None:
+    with pytest.raises(TypeError, match="await"):
+        bool(delayed_value(True))
+
+
+def test_format_without_a_format_is_the_repr() -> None:
+    assert f"{R}" == str(R) == repr(R) == "<Delayed len: lazy>"

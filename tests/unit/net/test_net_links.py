@@ -1,0 +1,351 @@
+"""Every link keeps the same promises, whatever carries it: memory, an event loop's own transport, or a stream."""
+
+import socket
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import pytest
+
+from grainlike.errors import ProtocolError
+from grainlike.net import Link, StreamLink, adopt, memory_pair
+from grainlike.net._writes import CHUNK
+from grainlike.wire import Beat, Frame, encode_frame
+
+pytestmark = pytest.mark.anyio
+
+KINDS = ["memory", "adopted", "stream"]
+SOCKETS = ["adopted", "stream"]
+
+
+@dataclass
+class Inbox:
+    """Collects batches, and says when `want` frames are there."""
+
+    want: int = 1
+    batches: list[list[Frame]] = field(default_factory=list)
+    full: anyio.Event = field(default_factory=anyio.Event)
+
+    def __call__(self, frames: list[Frame]) -> None:
+        self.batches.append(frames)
+        if len(self.frames) >= self.want:
+            self.full.set()
+
+    @property
+    def frames(self) -> list[Frame]:
+        return [frame for batch in self.batches for frame in batch]
+
+    @property
+    def numbers(self) -> list[int]:
+        return [frame.message.number for frame in self.frames if isinstance(frame.message, Beat)]
+
+
+async def one_link(kind: str, sock: socket.socket) -> Link:
+    if kind == "adopted":
+        return await adopt(sock)
+    from anyio.abc import UNIXSocketStream
+
+    sock.setblocking(False)
+    return StreamLink(await UNIXSocketStream.from_socket(sock), "test")
+
+
+async def pair(kind: str) -> tuple[Link, Link]:
+    if kind == "memory":
+        near, far = memory_pair()
+    else:
+        near, far = [await one_link(kind, sock) for sock in socket.socketpair()]
+    near.trust()
+    far.trust()
+    return near, far
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(params=SOCKETS)
+def socket_kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+async def test_what_is_posted_in_one_turn_arrives_in_order_and_in_one_batch(kind: str) -> None:
+    near, far = await pair(kind)
+    inbox = Inbox(want=100)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(near.run, Inbox())
+        tasks.start_soon(far.run, inbox)
+        for number in range(100):
+            near.post(Beat(number))
+        await inbox.full.wait()
+        near.close()
+    assert inbox.numbers == list(range(100))
+    assert len(inbox.batches) == 1
+
+
+async def test_nothing_is_delivered_inside_post(kind: str) -> None:
+    near, far = await pair(kind)
+    inbox = Inbox()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(near.run, Inbox())
+        tasks.start_soon(far.run, inbox)
+        await anyio.wait_all_tasks_blocked()
+        near.post(Beat(1))
+        assert inbox.frames == []
+        await inbox.full.wait()
+        near.close()
+
+
+async def test_what_was_posted_before_run_is_not_lost(kind: str) -> None:
+    near, far = await pair(kind)
+    inbox = Inbox()
+    near.post(Beat(7))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(near.run, Inbox())
+        await anyio.wait_all_tasks_blocked()
+        tasks.start_soon(far.run, inbox)
+        await inbox.full.wait()
+        near.close()
+    assert inbox.numbers == [7]
+
+
+async def test_large_buffers_cross_both_ways_at_once(kind: str) -> None:
+    near, far = await pair(kind)
+    data = [bytes([n]) * (3 * CHUNK + n) for n in range(3)]
+    here, there = Inbox(), Inbox()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(near.run, here)
+        tasks.start_soon(far.run, there)
+        near.post(Beat(1), data)
+        far.post(Beat(2), data)
+        await here.full.wait()
+        await there.full.wait()
+        near.close()
+    for inbox in (here, there):
+        assert [bytes(buffer) for buffer in inbox.frames[0].buffers] == data
+
+
+async def test_the_far_end_of_a_closed_link_returns_and_says_why(kind: str) -> None:
+    near, far = await pair(kind)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(near.run, Inbox())
+        tasks.start_soon(far.run, Inbox())
+        await anyio.wait_all_tasks_blocked()
+        near.close()
+        near.close("too late")
+    assert near.reason == "closed here"
+    assert far.reason == "closed by the peer"
+    assert near.closed
+    assert far.closed
+
+
+async def test_what_was_drained_before_close_arrives(kind: str) -> None:
+    near, far = await pair(kind)
+    inbox = Inbox(want=50)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(near.run, Inbox())
+        for number in range(50):
+            near.post(Beat(number), [b"x" * 100_000])
+        tasks.start_soon(far.run, inbox)
+        assert await near.drain()
+        near.close()
+    assert inbox.numbers == list(range(50))
+
+
+async def test_drain_gives_up_on_a_peer_that_does_not_read(socket_kind: str) -> None:
+    near, far = await pair(socket_kind)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(near.run, Inbox())
+        near.post(Beat(1), [bytes(16 * CHUNK)])
+        assert not await near.drain(0.05)
+        near.close()
+    await far.aclose()
+
+
+async def test_drain_ends_with_the_link(socket_kind: str) -> None:
+    near, far = await pair(socket_kind)
+    drained: list[bool] = []
+
+    async def drain() -> None:
+        drained.append(await near.drain())
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(near.run, Inbox())
+        near.post(Beat(1), [bytes(16 * CHUNK)])
+        tasks.start_soon(drain)
+        await anyio.wait_all_tasks_blocked()
+        await far.aclose()
+    assert drained == [False]
+    assert near.closed
+
+
+async def test_cancelling_a_half_written_send_closes_the_link(socket_kind: str) -> None:
+    near, far = await pair(socket_kind)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(near.run, Inbox())
+        near.post(Beat(1), [bytes(16 * CHUNK)])
+        await anyio.wait_all_tasks_blocked()
+        tasks.cancel_scope.cancel()
+    assert near.closed
+    inbox = Inbox()
+    await far.run(inbox)
+    assert inbox.frames == []
+    assert far.closed
+
+
+async def test_cancelling_run_closes_the_link(kind: str) -> None:
+    near, far = await pair(kind)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(near.run, Inbox())
+        await anyio.wait_all_tasks_blocked()
+        tasks.cancel_scope.cancel()
+    assert near.closed
+    await far.run(Inbox())
+    assert far.reason == "closed by the peer"
+
+
+async def test_a_closed_link_takes_posts_in_silence_and_returns_at_once(kind: str) -> None:
+    near, far = await pair(kind)
+    near.close("enough")
+    near.post(Beat(1))
+    await near.run(Inbox())
+    assert near.reason == "enough"
+    assert not await near.drain()
+    inbox = Inbox()
+    await far.run(inbox)
+    assert inbox.frames == []
+
+
+async def test_a_link_that_never_ran_can_be_closed(kind: str) -> None:
+    near, far = await pair(kind)
+    await near.aclose()
+    await near.aclose()
+    await far.run(Inbox())
+    assert far.reason == "closed by the peer"
+
+
+async def test_the_callback_may_close(kind: str) -> None:
+    near, far = await pair(kind)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(near.run, lambda frames: near.close("said so"))
+        far.post(Beat(1))
+        tasks.start_soon(far.run, Inbox())
+    assert near.reason == "said so"
+
+
+async def test_the_callback_may_answer(kind: str) -> None:
+    near, far = await pair(kind)
+    inbox = Inbox(want=3)
+
+    def ask_again(frames: list[Frame]) -> None:
+        inbox(frames)
+        near.post(Beat(len(inbox.frames)))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(near.run, ask_again)
+        tasks.start_soon(far.run, lambda frames: [far.post(*frame) for frame in frames])
+        near.post(Beat(0))
+        await inbox.full.wait()
+        near.close()
+    assert inbox.numbers == [0, 1, 2]
+
+
+async def test_what_the_callback_raises_leaves_run_bare_and_closes(kind: str) -> None:
+    near, far = await pair(kind)
+
+    def fail(frames: list[Frame]) -> None:
+        raise LookupError("the callback's own")
+
+    far.post(Beat(1))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(far.run, Inbox())
+        with pytest.raises(LookupError, match="the callback's own"):
+            await near.run(fail)
+    assert near.closed
+    assert far.reason == "closed by the peer"
+
+
+async def test_a_link_runs_only_once(kind: str) -> None:
+    near, far = await pair(kind)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(near.run, Inbox())
+        await anyio.wait_all_tasks_blocked()
+        with pytest.raises(RuntimeError, match="only once"):
+            await near.run(Inbox())
+        assert not near.closed
+        near.close()
+    await far.aclose()
+
+
+async def test_garbage_is_a_protocol_error(socket_kind: str) -> None:
+    ours, theirs = socket.socketpair()
+    link = await one_link(socket_kind, ours)
+    with theirs:
+        theirs.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        with pytest.raises(ProtocolError):
+            await link.run(Inbox())
+    assert "protocol error" in (link.reason or "")
+
+
+async def test_a_stranger_may_not_send_buffers_until_it_is_trusted(socket_kind: str) -> None:
+    for trusted in (False, True):
+        ours, theirs = socket.socketpair()
+        link = await one_link(socket_kind, ours)
+        with theirs:
+            theirs.sendall(b"".join(encode_frame(Beat(1), [b"buffer"])))
+            inbox = Inbox()
+            if trusted:
+                link.trust()
+                theirs.close()
+                await link.run(inbox)
+                assert inbox.numbers == [1]
+            else:
+                with pytest.raises(ProtocolError, match="over the limit"):
+                    await link.run(inbox)
+                assert inbox.frames == []
+
+
+async def test_a_peer_that_dies_inside_a_frame_is_a_loss_and_no_error(socket_kind: str) -> None:
+    ours, theirs = socket.socketpair()
+    link = await one_link(socket_kind, ours)
+    whole = b"".join(encode_frame(Beat(5)))
+    theirs.sendall(whole + whole[:-1])
+    theirs.close()
+    inbox = Inbox()
+    await link.run(inbox)
+    assert inbox.numbers == [5]
+    assert link.reason == "closed by the peer inside a frame"
+
+
+@pytest.mark.parametrize("wrap", [adopt, pytest.param(None, id="stream")])
+async def test_a_reset_connection_is_a_loss_and_no_error(wrap: Callable[..., Any] | None) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        theirs = socket.create_connection(server.getsockname())
+        ours, _ = server.accept()
+    link = await adopt(ours) if wrap else StreamLink(await anyio.abc.SocketStream.from_socket(ours), "test")
+    # A linger of zero makes close send RST.
+    theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    theirs.close()
+    await link.run(Inbox())
+    assert "connection lost" in (link.reason or "")
+    assert "reset" in (link.reason or "")
+
+
+async def test_frames_that_arrive_in_one_read_are_one_call(socket_kind: str) -> None:
+    ours, theirs = socket.socketpair()
+    link = await one_link(socket_kind, ours)
+    inbox = Inbox()
+    with theirs:
+        theirs.sendall(b"".join(piece for n in range(20) for piece in encode_frame(Beat(n))))
+    await link.run(inbox)
+    assert [len(batch) for batch in inbox.batches] == [20]
+
+
+async def test_the_repr_names_the_peer_and_the_end(kind: str) -> None:
+    near, far = await pair(kind)
+    assert near.peer in repr(near)
+    await near.aclose()
+    assert "closed here" in repr(near)
+    await far.aclose()

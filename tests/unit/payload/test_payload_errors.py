@@ -1,0 +1,339 @@
+"""Exceptions: own type or stand-in, with where they come from, whatever their class does."""
+
+import asyncio
+import json
+import sys
+import threading
+import urllib.error
+
+import pytest
+
+from grainlike.errors import JobTimeoutError, RemoteError, SerializationError
+from grainlike.payload import Payload, RemoteTraceback, dump_error, load_error
+
+
+def raised(error: BaseException, cause: BaseException | None = None) -> BaseException:
+    try:
+        raise error from cause
+    except BaseException as caught:  # noqa: BLE001
+        return caught
+
+
+def back(error: BaseException, note: str | None = None) -> Exception:
+    return load_error(dump_error(raised(error)), note)
+
+
+class Plain(Exception):
+    pass
+
+
+class Needy(Exception):
+    def __init__(self, code, *, reason):
+        super().__init__(f"{reason} ({code})")
+        self.code = code
+
+
+class Forgetful(Exception):
+    def __init__(self, code):
+        self.code = code  # never calls super().__init__
+
+
+class NeedyFile(FileNotFoundError):
+    def __init__(self, name):
+        super().__init__(2, "gone", name)
+
+
+class NeedyDecoding(UnicodeDecodeError):
+    def __init__(self, data):
+        super().__init__("utf-8", data, 0, 1, "odd")
+
+
+class MadeByNew(Exception):
+    def __new__(cls, a, b):
+        return super().__new__(cls, a)
+
+    def __init__(self, a, b):
+        super().__init__(a)
+
+
+class OwnWay(Exception):
+    def __init__(self, a, b):
+        super().__init__("own way")
+        self.pair = a, b
+
+    def __reduce__(self):
+        return OwnWay, self.pair
+
+
+class Group(ExceptionGroup):
+    def derive(self, excs):
+        return Group(self.message, excs)
+
+
+def decoding_error():
+    try:
+        json.loads("{")
+    except ValueError as error:
+        return error
+
+
+OWN_TYPE = {
+    "plain": Plain("text", 1),
+    "no arguments": ValueError(),
+    "key": KeyError("k"),
+    "needs arguments": Needy(7, reason="because"),
+    "forgets its base": Forgetful(3),
+    "file": FileNotFoundError(2, "gone", "name"),
+    "needy file": NeedyFile("name"),
+    "decoding": UnicodeDecodeError("utf-8", b"x", 0, 1, "odd"),
+    "needy decoding": NeedyDecoding(b"x"),
+    "made by new": MadeByNew(1, 2),
+    "own way": OwnWay(1, 2),
+    "stop": StopIteration(5),
+    "import": ImportError("no", name="n", path="p"),
+    "syntax": SyntaxError("bad", ("file", 1, 2, "text")),
+    "attribute": AttributeError("a", name="n"),
+    "recursion": RecursionError("deep"),
+    "memory": MemoryError(),
+    "timeout of ours": JobTimeoutError("late"),
+    "json": decoding_error(),
+    "url": urllib.error.URLError("why"),
+    "remote": RemoteError("T", "m", "tb"),
+    "group": ExceptionGroup("g", [Plain(1), ExceptionGroup("h", [Needy(1, reason="r")])]),
+    "own group": Group("g", [Plain(1)]),
+}
+
+
+@pytest.mark.parametrize("name", OWN_TYPE)
+def test_own_type(name: str) -> None:
+    error = OWN_TYPE[name]
+    again = back(error)
+    assert type(again) is type(error)
+    assert str(again) == str(error)
+    if not isinstance(error, ExceptionGroup):
+        assert again.args == error.args
+        assert {k: v for k, v in vars(again).items() if k != "__notes__"} == vars(error)
+    assert isinstance(again.__cause__, RemoteTraceback)
+
+
+def test_fields_of_the_interpreters_own_exceptions_survive() -> None:
+    assert back(NeedyFile("name")).filename == "name"
+    assert back(NeedyDecoding(b"x")).object == b"x"
+    assert back(StopIteration(5)).value == 5
+    assert back(ImportError("no", name="n")).name == "n"
+
+
+class WithLock(Exception):
+    def __init__(self):
+        super().__init__("locked")
+        self.lock = threading.Lock()
+
+
+class ReduceRaises(Exception):
+    def __reduce__(self):
+        raise ValueError("no")
+
+
+class ReduceExits(Exception):
+    def __reduce__(self):
+        raise SystemExit(1)
+
+
+class BreaksOnLoading(Exception):
+    def __reduce__(self):
+        return int, ("not a number",)
+
+
+class BecomesAnother(Exception):
+    def __reduce__(self):
+        return ValueError, ("changed",)
+
+
+class BecomesNoException(Exception):
+    def __reduce__(self):
+        return int, ()
+
+
+class BadState(Exception):
+    def __setstate__(self, state):
+        raise ValueError("no")
+
+
+class NoText(Exception):
+    def __str__(self):
+        raise ValueError("no text")
+
+    def __reduce__(self):
+        raise ValueError("no")
+
+
+class FancyText(str):
+    __slots__ = ()
+
+
+class Fancy(Exception):
+    def __str__(self):
+        return FancyText("fancy")
+
+    def __reduce__(self):
+        raise ValueError("no")
+
+
+class HostileMeta(type):
+    __hash__ = None
+
+
+class HostileClass(Exception, metaclass=HostileMeta):
+    pass
+
+
+class HostileAtEveryLook(Exception):
+    def __getattribute__(self, name):
+        raise ValueError(f"no {name}")
+
+
+def bad_state():
+    error = BadState("m")
+    error.x = 1
+    return error
+
+
+STAND_IN = {
+    "lock": (WithLock(), "locked"),
+    "lock in arguments": (ValueError(threading.Lock()), "lock"),
+    "reduce raises": (ReduceRaises("m"), "m"),
+    "reduce exits": (ReduceExits("m"), "m"),
+    "breaks on loading": (BreaksOnLoading("m"), "m"),
+    "becomes another": (BecomesAnother("m"), "m"),
+    "becomes no exception": (BecomesNoException("m"), "m"),
+    "bad state": (bad_state(), "m"),
+    "no text": (NoText(), "<its text cannot be made>"),
+    "fancy text": (Fancy(), "fancy"),
+    "exit": (SystemExit(3), "3"),
+    "interrupt": (KeyboardInterrupt(), ""),
+    "generator exit": (GeneratorExit(), ""),
+    "cancelled": (asyncio.CancelledError("c"), "c"),
+    "group with an exit": (BaseExceptionGroup("g", [SystemExit(1), ValueError()]), "g (2 sub-exceptions)"),
+}
+
+
+@pytest.mark.parametrize("name", STAND_IN)
+def test_stand_in(name: str) -> None:
+    error, message = STAND_IN[name]
+    again = back(error, "a note")
+    assert type(again) is RemoteError
+    assert again.type_name.rpartition(".")[2] == type(error).__name__
+    assert message in again.message
+    assert "Traceback (most recent call last)" in again.remote_traceback
+    assert again.__notes__ == ["a note"]
+
+
+@pytest.mark.parametrize("cls", [HostileClass, HostileAtEveryLook])
+def test_an_exception_that_cannot_be_looked_at_still_has_its_name(cls: type[Exception]) -> None:
+    again = load_error(dump_error(cls("m")))
+    assert type(again) is RemoteError
+    assert cls.__name__ in again.type_name
+
+
+def test_the_message_of_a_stand_in_is_an_exact_string() -> None:
+    assert type(back(Fancy()).message) is str
+
+
+def test_one_bad_member_does_not_cost_the_others_their_types() -> None:
+    again = back(ExceptionGroup("g", [WithLock(), ExceptionGroup("h", [Plain(2), ReduceRaises("m")])]))
+    first, second = again.exceptions
+    assert type(first) is RemoteError
+    assert [type(member) for member in second.exceptions] == [Plain, RemoteError]
+    assert "Plain: 2" in str(second.exceptions[0].__cause__)
+
+
+def test_the_traceback_shows_source_lines_causes_and_notes() -> None:
+    error = raised(Plain("outer"), raised(ValueError("inner")))
+    error.add_note("the user's note")
+    again = load_error(dump_error(error), "ours")
+    text = str(again.__cause__)
+    assert "raise error from cause" in text
+    assert "ValueError: inner" in text
+    assert "the direct cause of" in text
+    assert "the user's note" in text
+    assert again.__notes__ == ["the user's note", "ours"]
+
+
+def test_frames_of_ours_are_left_out() -> None:
+    space = {"__name__": "grainlike_worker.runner"}
+    exec("def step(f):\n    f()", space)
+
+    def users():
+        raise Plain("here")
+
+    try:
+        space["step"](users)
+    except Plain as caught:
+        error = caught
+    error.__traceback__ = error.__traceback__.tb_next
+    text = load_error(dump_error(error)).__cause__.text
+    assert "in users" in text
+    assert "in step" not in text
+
+
+def test_a_note_is_added_once_on_the_way_through_several_jobs() -> None:
+    inner = back(Plain("x"), "inner job")
+    outer = load_error(dump_error(raised_again(inner)), "outer job")
+    assert outer.__notes__ == ["inner job"]
+    assert "raise Plain" not in outer.__cause__.text
+    assert outer.__cause__.text.count("Traceback (most recent call last)") == 2
+
+
+def raised_again(error):
+    try:
+        raise error
+    except Exception as caught:  # noqa: BLE001
+        return caught
+
+
+def test_without_a_note_none_is_added() -> None:
+    assert not hasattr(back(Plain("x")), "__notes__")
+
+
+def test_endless_recursion_has_a_traceback_of_sensible_size() -> None:
+    def forever(n):
+        return other(n)
+
+    def other(n):
+        return forever(n)
+
+    try:
+        forever(0)
+    except RecursionError as error:
+        payload = dump_error(error)
+    assert payload.nbytes < 100_000
+    again = load_error(payload)
+    assert type(again) is RecursionError
+    assert "left out" in again.__cause__.text or sys.version_info >= (3, 12)
+
+
+def test_causes_in_a_ring_are_no_trouble() -> None:
+    first, second = Plain(1), Plain(2)
+    first.__cause__, second.__cause__ = second, first
+    assert type(load_error(dump_error(first))) is Plain
+
+
+@pytest.mark.parametrize("data", [b"", b"junk", dump_error(Plain(1)).data[:20]])
+def test_bytes_that_are_none_give_an_error_not_raise_one(data: bytes) -> None:
+    again = load_error(Payload(data))
+    assert type(again) is SerializationError
+    assert "the job's exception cannot be rebuilt here" in str(again)
+
+
+def test_a_type_unknown_at_home_comes_as_a_stand_in() -> None:
+    name = "grainlike_no_such_module"
+    module = type(sys)(name)
+    exec("class Odd(Exception): pass", module.__dict__)
+    sys.modules[name] = module
+    try:
+        payload = dump_error(raised(module.Odd("m")))
+    finally:
+        del sys.modules[name]
+    again = load_error(payload, "n")
+    assert type(again) is RemoteError
+    assert (again.type_name, again.message, again.__notes__) == (f"{name}.Odd", "m", ["n"])

@@ -1,0 +1,240 @@
+"""Functions: bytes made once, made again when they must be, and what is said of those that cannot travel."""
+
+import gc
+import hashlib
+import linecache
+import sys
+import threading
+import traceback
+import types
+from functools import partial
+
+import pytest
+
+from grainlike.errors import SerializationError
+from grainlike.payload import dump_function, dump_value, load_function, load_value
+
+COUNTED = []
+
+
+class Counted:
+    def __reduce__(self):
+        COUNTED.append(1)
+        return Counted, ()
+
+
+def closing_over(value):
+    def function():
+        return value
+
+    return function
+
+
+def test_bytes_are_made_once_and_known_by_digest() -> None:
+    COUNTED.clear()
+    function = closing_over(Counted())
+    blob = dump_function(function)
+    made = len(COUNTED)
+    assert made > 0
+    assert dump_function(function) is blob
+    assert len(COUNTED) == made
+    assert blob.digest == hashlib.sha256(blob.data).digest()[:16]
+
+
+def test_each_serializer_has_its_own_bytes() -> None:
+    function = closing_over(1)
+    assert dump_function(function).data != dump_function(function, "cloudpickle").data
+    assert load_function(dump_function(function, "cloudpickle").data)() == 1
+
+
+def test_the_bytes_go_with_the_function() -> None:
+    from grainlike.payload import _functions
+
+    before = len(_functions._cache)
+    function = closing_over([1])
+    dump_function(function)
+    assert len(_functions._cache) == before + 1
+    del function
+    gc.collect()
+    assert len(_functions._cache) == before
+
+
+def test_a_function_that_holds_itself_is_freed_too() -> None:
+    from grainlike.payload import _functions
+
+    class Owner:
+        def __init__(self):
+            self.function = lambda: self
+
+    def calls_itself():
+        return calls_itself
+
+    before = len(_functions._cache)
+    owner = Owner()
+    dump_function(owner.function)
+    dump_function(calls_itself)
+    assert len(_functions._cache) == before + 2
+    owner = calls_itself = None
+    gc.collect()
+    assert len(_functions._cache) == before
+
+
+def made_in(space: dict, text: str):
+    space.setdefault("__name__", "__main__")
+    exec(text, space)
+    return space["f"]
+
+
+def result(function):
+    return load_function(dump_function(function).data)()
+
+
+def test_rebound_globals_are_seen_also_behind_helpers_and_wrappers() -> None:
+    space: dict = {"wrap": lambda g: types.SimpleNamespace(__wrapped__=g)}
+    f = made_in(space, "N = None\ndef h(): return N\nw = wrap(h)\ndef f(): return w.__wrapped__()")
+    for value in (None, 1, 2, "x", [3], None, [4]):
+        space["N"] = value
+        assert result(f) == value
+    space["h"] = None  # not what `w` wraps
+    assert result(f) == [4]
+
+
+def test_a_global_that_is_gone_is_not_taken_for_none() -> None:
+    space: dict = {"N": Counted()}
+    f = made_in(space, "def f(): return N")
+    assert isinstance(result(f), Counted)
+    space["N"] = None
+    gc.collect()
+    assert result(f) is None
+
+
+def test_a_callable_keeps_its_class_where_main_has_another_of_that_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    space: dict = {"__name__": "__main__"}
+    exec("class Odd:\n    def __call__(self): return 'right'\nf = Odd()", space)
+    monkeypatch.setattr(
+        sys.modules["__main__"], "Odd", type("Odd", (), {"__call__": lambda self: "wrong"}), raising=False
+    )
+    assert result(space["f"]) == "right"
+
+
+def test_a_submodule_that_the_receiver_lacks_is_no_trouble_until_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "json.no_such_part"
+    monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    f = made_in({}, "import json\ndef f(): return json.dumps(1) or json.no_such_part")
+    data = dump_function(f).data
+    assert name.encode() in data
+    monkeypatch.undo()
+    assert load_function(data)() == "1"
+
+
+def test_rebound_globals_are_seen_through_a_partial() -> None:
+    space = {"N": 1}
+    function = partial(made_in(space, "def f(): return N"))
+    assert result(function) == 1
+    space["N"] = 2
+    assert result(function) == 2
+
+
+def test_rebound_closure_variables_are_seen() -> None:
+    n = 1
+
+    def f():
+        return n
+
+    assert result(f) == 1
+    n = 2
+    assert result(f) == 2
+
+
+def test_objects_with_state_are_dumped_anew() -> None:
+    content = [1]
+    method = content.copy
+    assert result(method) == [1]
+    content.append(2)
+    assert result(method) == [1, 2]
+    assert dump_function(method).digest == dump_function(method).digest
+
+
+def test_a_partial_is_dumped_once() -> None:
+    COUNTED.clear()
+    function = partial(closing_over, Counted())
+    assert dump_function(function) is dump_function(function)
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (
+            closing_over(x for x in "ab"),
+            "at closure variable 'value', cannot travel: an object of type builtins.generator",
+        ),
+        (closing_over([{"k": sys._getframe()}]), "at closure variable 'value'[0]['k'], cannot travel"),
+        (partial(closing_over, (x for x in "ab")), "at .args[0], cannot travel"),
+    ],
+)
+def test_refused_functions_name_the_variable(function: object, expected: str) -> None:
+    with pytest.raises(SerializationError, match=r"^the function ") as caught:
+        dump_function(function)
+    assert expected in str(caught.value)
+
+
+def test_refused_globals_are_named() -> None:
+    f = made_in({"frame": sys._getframe()}, "def f(): return frame")
+    with pytest.raises(SerializationError, match=r"the function 'f', at global 'frame', cannot travel"):
+        dump_function(f)
+
+
+@pytest.mark.parametrize("data", [b"", b"junk", b"cno_such_module_anywhere\nf\n."])
+def test_what_is_no_function_says_so(data: bytes) -> None:
+    with pytest.raises(SerializationError, match=r"the function cannot be rebuilt here"):
+        load_function(data)
+
+
+def test_lines_of_a_prompt_travel_and_survive_a_check_of_the_cache() -> None:
+    name, text = "<a cell of a test>", "\n\n\ndef f():\n    raise ValueError('from afar')\n"
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    space = {"__name__": "__main__"}
+    exec(compile(text, name, "exec"), space)
+    data = dump_function(space["f"]).data
+    del linecache.cache[name]
+    try:
+        with pytest.raises(ValueError, match="from afar") as caught:
+            load_function(data)()
+        linecache.checkcache()
+        assert "raise ValueError('from afar')" in "".join(traceback.format_exception(caught.value))
+    finally:
+        linecache.cache.pop(name, None)
+
+
+def test_what_belongs_to_a_module_that_no_import_finds_travels_by_value() -> None:
+    name = "grainlike_module_made_by_hand"
+    module = types.ModuleType(name)
+    exec("class C:\n    pass\nN = 5\ndef g(): return N\ndef f(): return C, g()", module.__dict__)
+    sys.modules[name] = module
+    try:
+        function, value = dump_function(module.f).data, dump_value(module.C())
+    finally:
+        del sys.modules[name]
+    cls, number = load_function(function)()
+    assert (cls, number) == (module.C, 5)
+    assert type(load_value(value)) is module.C
+
+
+def test_many_threads_at_once() -> None:
+    problems: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            for n in range(10):
+                assert load_function(dump_function(closing_over({n})).data)() == {n}
+        except BaseException as error:  # noqa: BLE001
+            problems.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert problems == []

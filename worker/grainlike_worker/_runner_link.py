@@ -1,0 +1,146 @@
+"""A runner as the daemon holds it: something to post to, whether it is a process or lives in this loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal, Protocol
+
+import anyio
+
+from grainlike.net import OnFrames, memory_pair
+from grainlike.wire import Buffer, Message
+from grainlike_worker._claims import NO_BARRIER
+from grainlike_worker._shared import serve_shared
+from grainlike_worker._spawn import RunnerProcess, describe_exit
+
+__all__ = ["InProcessRunner", "ProcessRunner", "RunnerBody"]
+
+
+class RunnerBody(Protocol):
+    """What the daemon does with a runner."""
+
+    defined: set[int]
+    """The functions that it was told of."""
+
+    def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
+        """Send it a message; it may not be up yet."""
+
+    async def run(self, on_frames: OnFrames) -> str:
+        """Be it until it ends; return how it ended. Cancelled, it ends it and leaves nothing behind."""
+        ...
+
+    def started(self) -> int:
+        """The position in its run-list that it claimed last; -1 for none."""
+        ...
+
+    def bar(self) -> None:
+        """Keep it from starting more of its run-list, until `unbar`."""
+
+    def unbar(self) -> None:
+        """A new run-list may be started."""
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+
+    def kill(self) -> None:
+        """End it."""
+
+
+class InProcessRunner:
+    """The shared runner in the daemon's own loop. It cannot crash alone, so most of the protocol has nothing to do."""
+
+    def __init__(self) -> None:
+        self.defined: set[int] = set()
+        self._near, self._far = memory_pair()
+
+    def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
+        self._near.post(message, [bytearray(buffer) for buffer in buffers])
+
+    async def run(self, on_frames: OnFrames) -> str:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(serve_shared, self._far)
+            await self._near.run(on_frames)
+        return "its loop ended"
+
+    def started(self) -> int:
+        return -1
+
+    def bar(self) -> None:
+        """Run-lists here hand themselves back."""
+
+    def unbar(self) -> None:
+        """Nothing was barred."""
+
+    def terminate(self) -> None:
+        self._near.close()
+
+    def kill(self) -> None:
+        self._near.close()
+
+
+class ProcessRunner:
+    """A runner process. What is posted before it is up waits here."""
+
+    def __init__(self, kind: Literal["shared", "own"], named: Callable[[int], None]) -> None:
+        self.defined: set[int] = set()
+        self._kind: Literal["shared", "own"] = kind
+        self._named = named
+        self._process: RunnerProcess | None = None
+        self._early: list[tuple[Message, Sequence[Buffer]]] = []
+        self._last_claim = -1
+        self._end_wanted: Literal["terminate", "kill"] | None = None
+
+    def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
+        if self._process is None:
+            self._early.append((message, buffers))
+        else:
+            self._process.link.post(message, buffers)
+
+    async def run(self, on_frames: OnFrames) -> str:
+        try:
+            process = await RunnerProcess.spawn(self._kind)
+        except OSError as error:
+            return f"no process could be started: {error}"
+        self._process = process
+        self._named(process.pid)
+        try:
+            for message, buffers in self._early:
+                process.link.post(message, buffers)
+            self._early.clear()
+            if self._end_wanted is not None:
+                self.kill()
+            await process.link.run(on_frames)
+            # The link ends first: a process that closed it and lives on is of no more use.
+            with anyio.move_on_after(1.0):
+                await process.wait()
+            process.kill()
+            return describe_exit(await process.wait())
+        finally:
+            if process.claims is not None:
+                self._last_claim = process.claims.started
+            await process.aclose()
+
+    def started(self) -> int:
+        claims = self._process.claims if self._process is not None else None
+        return claims.started if claims is not None and claims.fd >= 0 else self._last_claim
+
+    def bar(self) -> None:
+        process = self._process
+        if process is not None and process.claims is not None and process.claims.fd >= 0:
+            process.claims.barrier = process.claims.started + 1
+            process.flush()
+
+    def unbar(self) -> None:
+        process = self._process
+        if process is not None and process.claims is not None and process.claims.fd >= 0:
+            process.claims.barrier = NO_BARRIER
+
+    def terminate(self) -> None:
+        self._end_wanted = self._end_wanted or "terminate"
+        if self._process is not None:
+            self._process.terminate()
+
+    def kill(self) -> None:
+        self._end_wanted = "kill"
+        if self._process is not None:
+            self._process.kill()
