@@ -1,15 +1,16 @@
 """Real runner processes, driven by raw frames over their socket: what they hold, answer, survive, and die of."""
 
+import importlib
 import os
 import select
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import anyio
 import pytest
@@ -430,7 +431,7 @@ def test_a_coroutine_runs_alone_and_leaves_no_task_behind(tmp_path: Path) -> Non
                 await asyncio.sleep(3600)
             finally:
                 await asyncio.sleep(0)
-                Path(path).write_text(f"ended in job {GVAR.job.id}")
+                Path(path).write_text(f"ended in job {GVAR.job.id}")  # noqa: ASYNC240 - a job's own business
 
         task = asyncio.create_task(child())
         await asyncio.sleep(0)
@@ -535,7 +536,20 @@ def test_whatever_a_job_raises_is_its_outcome_and_the_runner_lives() -> None:
         assert runner.process.poll() is None
 
 
-def test_functions_and_arguments_that_do_not_load_are_their_jobs_failure() -> None:
+@pytest.fixture
+def client_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., object]:
+    """A function of a module that stands where only the client looks."""
+    (tmp_path / "module_of_the_client_alone.py").write_text("def f():\n    return 'from the module'\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    sys.modules.pop("module_of_the_client_alone", None)
+    module = importlib.import_module("module_of_the_client_alone")
+    function: Callable[..., object] = module.f
+    return function
+
+
+def test_functions_and_arguments_that_do_not_load_are_their_jobs_failure(
+    client_module: Callable[..., object],
+) -> None:
     class Bomb:
         def __reduce__(self) -> object:
             return exec, ("raise OSError('boom')",)
@@ -544,10 +558,8 @@ def test_functions_and_arguments_that_do_not_load_are_their_jobs_failure() -> No
         pass
 
     with Runner(take) as runner:
-        blob = dump_function(take)
-        elsewhere = dump_function(_module_function("module_of_the_client_alone")).data
-        specs = [FunctionSpec(fn, blob.digest, name, False, None) for fn, name in ((1, "broken"), (2, "elsewhere"))]
-        runner.send(Define(specs, []), [b"nonsense", elsewhere])
+        specs = [FunctionSpec(fn, b"", f"f{fn}", False, None) for fn in (1, 2)]
+        runner.send(Define(specs, []), [b"nonsense", dump_function(client_module).data])
         runner.run({1: (0, (Bomb(),)), 2: (1, ()), 3: (2, ()), 4: (0, (1,))})
         runner.until(1, 2, 3, 4)
     assert [runner.codes[job] for job in (1, 2, 3, 4)] == [Code.FAILED, Code.FAILED, Code.FAILED, Code.SUCCEEDED]
@@ -558,15 +570,9 @@ def test_functions_and_arguments_that_do_not_load_are_their_jobs_failure() -> No
     assert "PYTHONPATH" in "".join(runner.values[3].__notes__)
 
 
-def _module_function(name: str) -> Callable[..., object]:
-    """A function that pickles by reference to a module which no other process can import."""
-    import types
-
-    module = types.ModuleType(name)
-    exec("def f(): pass", vars(module))
-    sys.modules[name] = module
-    function: Callable[..., object] = module.f
-    return function
+def test_the_clients_import_paths_are_the_runners(client_module: Callable[..., object], tmp_path: Path) -> None:
+    with Runner(client_module, paths=[str(tmp_path)]) as runner:
+        assert runner.call(0) == "from the module"
 
 
 def test_a_child_that_a_job_forks_does_not_answer_for_it() -> None:
@@ -656,8 +662,8 @@ def test_sigterm_runs_finally_and_accounts_for_every_job(gate: Gate, tmp_path: P
     def tidy(begun: str, go: str, trace: str) -> None:
         from pathlib import Path
 
-        Path(begun).write_text("begun")
         try:
+            Path(begun).write_text("begun")
             Path(go).read_text()
         finally:
             Path(trace).write_text("tidy")
@@ -677,8 +683,8 @@ def test_a_job_that_swallows_sigterm_ends_the_process_all_the_same(gate: Gate) -
     def swallow(begun: str, go: str) -> str:
         from pathlib import Path
 
-        Path(begun).write_text("begun")
         try:
+            Path(begun).write_text("begun")
             return Path(go).read_text()
         except SystemExit:
             return "done all the same"
@@ -697,12 +703,12 @@ def test_sigterm_cancels_a_coroutine_which_may_await_in_finally(gate: Gate, tmp_
         import asyncio
         from pathlib import Path
 
-        Path(begun).write_text("begun")
+        Path(begun).write_text("begun")  # noqa: ASYNC240 - a job's own business
         try:
             await asyncio.sleep(3600)
         finally:
             await asyncio.sleep(0)
-            Path(trace).write_text("tidy")
+            Path(trace).write_text("tidy")  # noqa: ASYNC240 - a job's own business
 
     trace = tmp_path / "trace"
     with Runner(tidy) as runner:
@@ -842,35 +848,48 @@ class Daemon:
                 await self._changed.wait()
 
 
+@asynccontextmanager
+async def a_daemon(
+    kind: Literal["own", "shared"], function: Callable[..., object], **env: str
+) -> AsyncIterator[tuple[RunnerProcess, Daemon]]:
+    runner = await RunnerProcess.spawn(kind, env=env)
+    daemon = Daemon(runner, function)
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(runner.link.run, daemon.on_frames)
+            yield runner, daemon
+            await runner.aclose()
+    finally:
+        await runner.aclose()
+
+
 @pytest.mark.anyio
 async def test_a_spawned_runner_is_served_waited_for_and_gone() -> None:
-    def pid_and_path() -> object:
+    def look() -> object:
         import os
 
         return os.getpid(), os.environ.get("PYTHONPATH"), os.environ["EXTRA"], os.getsid(0)
 
-    runner = await RunnerProcess.spawn("own", env={"EXTRA": "given"})
-    daemon = Daemon(runner, pid_and_path)
-    ends: list[int] = []
+    async with a_daemon("own", look, EXTRA="given") as (runner, daemon):
+        ends: list[int] = []
 
-    async def wait() -> None:
-        ends.append(await runner.wait())
+        async def wait() -> None:
+            ends.append(await runner.wait())
 
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(runner.link.run, daemon.on_frames)
-        tasks.start_soon(wait)
-        tasks.start_soon(wait)
         daemon.run(1)
         await daemon.until(1)
         assert daemon.values[1] == (runner.pid, os.environ.get("PYTHONPATH"), "given", runner.pid)
         assert runner.returncode is None
         assert runner.claims is not None
+        async with anyio.create_task_group() as waiting:
+            waiting.start_soon(wait)
+            waiting.start_soon(wait)
+            runner.terminate()
+        assert ends == [TERMINATED, TERMINATED]
+        assert await runner.wait() == runner.returncode == TERMINATED
         runner.terminate()
-    assert ends == [TERMINATED, TERMINATED]
-    assert await runner.wait() == TERMINATED
-    runner.terminate()
-    runner.kill()
-    await runner.aclose()
+        runner.flush()
+        runner.kill()
 
 
 @pytest.mark.anyio
@@ -882,19 +901,17 @@ async def test_the_end_of_a_runner_takes_its_group_along() -> None:
 
         return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"]).pid
 
-    runner = await RunnerProcess.spawn("own")
-    daemon = Daemon(runner, start_a_child)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(runner.link.run, daemon.on_frames)
+    async with a_daemon("own", start_a_child) as (runner, daemon):
         daemon.run(1)
         await daemon.until(1)
         watch = os.pidfd_open(daemon.values[1])
-        runner.terminate()
-        assert await runner.wait() == TERMINATED
-    with anyio.fail_after(LIMIT_S):
-        await anyio.wait_readable(watch)
-    os.close(watch)
-    await runner.aclose()
+        try:
+            runner.terminate()
+            assert await runner.wait() == TERMINATED
+            with anyio.fail_after(LIMIT_S):
+                await anyio.wait_readable(watch)
+        finally:
+            os.close(watch)
 
 
 @pytest.mark.anyio
@@ -908,23 +925,20 @@ async def test_a_shared_process_runs_many_coroutines_and_sigterm_cancels_them(tm
         try:
             await asyncio.sleep(3600 if job == 0 else 0.001)
         finally:
-            Path(trace).write_text(f"{GVAR.job.id}")
+            Path(trace).write_text(f"{GVAR.job.id}")  # noqa: ASYNC240 - a job's own business
         return job, GVAR.job.id, GVAR.res.cores
 
-    runner = await RunnerProcess.spawn("shared")
-    assert runner.claims is None
-    daemon = Daemon(runner, meet)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(runner.link.run, daemon.on_frames)
+    async with a_daemon("shared", meet) as (runner, daemon):
+        assert runner.claims is None
         for job in range(20):
             daemon.run(job, job, str(tmp_path / str(job)))
         await daemon.until(*range(1, 20))
         assert daemon.values == {job: (job, job, (0,)) for job in range(1, 20)}
         assert not (tmp_path / "0").exists()
         runner.terminate()
-        assert await runner.wait() == TERMINATED
+        with anyio.fail_after(LIMIT_S):
+            assert await runner.wait() == TERMINATED
     assert (tmp_path / "0").read_text() == "0"
-    await runner.aclose()
 
 
 @pytest.mark.anyio
@@ -936,10 +950,20 @@ async def test_closing_kills_a_runner_that_does_not_listen() -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         time.sleep(3600)
 
-    runner = await RunnerProcess.spawn("own")
-    daemon = Daemon(runner, deaf)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(runner.link.run, daemon.on_frames)
+    async with a_daemon("own", deaf) as (runner, daemon):
         daemon.run(1)
         await runner.aclose()
-    assert runner.returncode == -signal.SIGKILL
+        assert runner.returncode == -signal.SIGKILL
+
+
+@pytest.mark.anyio
+async def test_cancelling_wait_leaves_the_runner_running() -> None:
+    def quick() -> str:
+        return "quick"
+
+    async with a_daemon("own", quick) as (runner, daemon):
+        with anyio.move_on_after(0):
+            await runner.wait()
+        daemon.run(1)
+        await daemon.until(1)
+        assert runner.returncode is None

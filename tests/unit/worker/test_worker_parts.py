@@ -58,7 +58,7 @@ def test_taken_columns_are_whole_and_the_receipt_travels_once() -> None:
     assert (first.data, first.counts, buffers) == ([b"v", b""], [1, 0], [b"big"])
     assert (first.begun, first.wall, first.cpu, first.rss) == ([1.0, 0.0], [0.5, 0.0], [0.25, 0.0], [4096, 4096])
     assert first.receipt is not None
-    assert first.awaited
+    assert first.awaited is True
     assert not columns
     columns.never_ran(7, 1, Code.RETURNED)
     second, _ = columns.take(0)
