@@ -400,7 +400,7 @@ def test_contexts_do_not_leak_between_the_jobs_of_a_run_list() -> None:
     assert set(runner.values.values()) == {28}
 
 
-def test_the_process_shows_its_jobs_nothing_of_the_runner() -> None:
+def test_the_process_shows_its_jobs_nothing_of_the_runner(claims: Claims) -> None:
     def look() -> object:
         import os
         import subprocess
@@ -408,10 +408,10 @@ def test_the_process_shows_its_jobs_nothing_of_the_runner() -> None:
 
         main = [name for name in vars(sys.modules["__main__"]) if not name.startswith("__")]
         listing = "import os; print(len([fd for fd in os.listdir('/proc/self/fd') if int(fd) > 2]))"
-        child = subprocess.run([sys.executable, "-c", listing], stdout=subprocess.PIPE, text=True, check=True)
+        child = subprocess.run([sys.executable, "-c", listing], stdout=subprocess.PIPE, text=True, close_fds=False)
         return main, int(child.stdout), os.read(0, 1), "/far/away" in sys.path
 
-    with Runner(look, paths=["/far/away"]) as runner:
+    with Runner(look, claims=claims, paths=["/far/away"]) as runner:
         main, descriptors, stdin, path = runner.call(0)
     assert main == []
     assert descriptors == 1, "the directory being listed, and nothing that was inherited"

@@ -50,7 +50,6 @@ class RunnerProcess:
         self.claims = claims
         self.pid = process.pid
         self._process = process
-        self._reaping = anyio.Lock()
 
     @classmethod
     async def spawn(cls, kind: Literal["shared", "own"], *, env: Mapping[str, str] | None = None) -> "RunnerProcess":
@@ -91,11 +90,10 @@ class RunnerProcess:
 
         May be called by several tasks and again. Cancelling it changes nothing.
         """
-        async with self._reaping:
-            if self._process.returncode is None:
-                await self._ended()
-                self.kill()
-            return self._process.wait()
+        if self._process.returncode is None:
+            await self._ended()
+            self.kill()
+        return self._process.wait()
 
     def terminate(self) -> None:
         """Ask it to end: the running job sees `SystemExit` or its loop's cancellation. Nothing once it was reaped."""

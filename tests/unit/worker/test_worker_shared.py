@@ -414,7 +414,7 @@ class TestOnAsyncio:
             try:
                 await asyncio.sleep(3600)
             finally:
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0.3)  # longer than the second cancellation takes to come
                 Path(path).write_text("gone")  # noqa: ASYNC240 - a job's own business
 
         async with anyio.TemporaryDirectory() as directory:
