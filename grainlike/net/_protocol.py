@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from typing import cast
 
 import anyio
 
 from grainlike.errors import ProtocolError
 from grainlike.net._link import Link, OnFrames
 from grainlike.net._writes import writes
-from grainlike.wire import AUTHENTICATED, Buffer, FrameDecoder, Message, encode_frame
+from grainlike.wire import AUTHENTICATED, Buffer, Frame, FrameDecoder, Message, encode_frame
 
 __all__ = ["ProtocolLink"]
 
@@ -27,6 +28,7 @@ class ProtocolLink(Link, asyncio.BufferedProtocol):
         self._decoder = FrameDecoder()
         self._incoming = memoryview(bytearray(_READ_SIZE))
         self._on_frames: OnFrames | None = None
+        self._early: list[Frame] = []
         self._pieces: list[Buffer] = []
         self._sending: Iterator[Buffer] | None = None
         self._flushing = False
@@ -51,6 +53,9 @@ class ProtocolLink(Link, asyncio.BufferedProtocol):
         self._begin()
         self._on_frames = on_frames
         try:
+            early, self._early = self._early, []
+            if early:
+                on_frames(early)
             if self._transport is not None and not self.closed:
                 self._transport.resume_reading()
             await self._gone.wait()
@@ -67,8 +72,7 @@ class ProtocolLink(Link, asyncio.BufferedProtocol):
     # --- what the transport does ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = transport = cast("asyncio.Transport", transport)  # uvloop's are no subclass of it
         # Nothing is read before somebody listens, and nothing waits in the transport beside the one write under way.
         transport.pause_reading()
         transport.set_write_buffer_limits(high=0)
@@ -77,10 +81,11 @@ class ProtocolLink(Link, asyncio.BufferedProtocol):
         return self._incoming
 
     def buffer_updated(self, nbytes: int) -> None:
-        assert self._on_frames is not None
         try:
             frames = self._decoder.feed(self._incoming[:nbytes])
-            if frames:
+            if self._on_frames is None:
+                self._keep(frames)
+            elif frames:
                 self._on_frames(frames)
         except ProtocolError as error:
             self._end(f"protocol error: {error}", error)
@@ -89,6 +94,12 @@ class ProtocolLink(Link, asyncio.BufferedProtocol):
         # An answer leaves in the turn that asked for it: a trip through the selector would double the latency.
         if self._flushing:
             self._write()
+
+    def _keep(self, frames: list[Frame]) -> None:
+        """Hold what came before anybody listens: uvloop starts to read on its own after `connection_made`."""
+        self._early += frames
+        if self._transport is not None:
+            self._transport.pause_reading()
 
     def eof_received(self) -> None:
         self._end("closed by the peer" if self._decoder.idle else "closed by the peer inside a frame")
