@@ -122,10 +122,10 @@ class DelayedFn(Generic[P, T_co]):
         self: DelayedFn[Concatenate[S, Q], T_co], instance: S, owner: type | None = None
     ) -> DelayedFn[Q, T_co]: ...
     def __get__(self, instance: Any, owner: type | None = None) -> DelayedFn[Any, T_co]:
-        """Bind as a function does: the instance becomes the first argument."""
-        if instance is None:
+        """Bind as a function does: the instance becomes the first argument. What is bound stays so."""
+        if instance is None or self._bound:
             return self
-        return DelayedFn(self.function, self.request, (*self._bound, instance), self.__dict__)
+        return DelayedFn(self.function, self.request, (instance,), self.__dict__)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"a delayed function is immutable: {name!r} cannot be set")
