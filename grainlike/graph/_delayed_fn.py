@@ -86,7 +86,7 @@ class DelayedFn(Generic[P, T_co]):
             TypeError: it is not a request, or a request that this one already has would be lost.
             ResourceSpecError: it names concrete ids, which only offers do.
         """
-        if not isinstance(request, Request):
+        if type(request) is not Request:
             request = _checked(request)
         if self.request is not None:
             _refuse_loss(self.request, request)
@@ -163,7 +163,7 @@ def _metadata(function: Function) -> dict[str, Any]:
 
 
 def _checked(request: object) -> Request:
-    if isinstance(request, Placeholder | DelayedFn) or callable(request):
+    if not isinstance(request, Request):
         raise TypeError(f"`fn @ request` takes a request such as Cores(4), not {type(request).__name__}")
     return as_request(request)
 
