@@ -11,7 +11,7 @@ import anyio
 from grainlike.errors import ProtocolError
 from grainlike.net._link import Link, OnFrames
 from grainlike.net._writes import writes
-from grainlike.wire import AUTHENTICATED, Buffer, Frame, FrameDecoder, Message, encode_frame
+from grainlike.wire import AUTHENTICATED, Buffer, FrameDecoder, Message, encode_frame
 
 __all__ = ["ProtocolLink"]
 
@@ -27,8 +27,8 @@ class ProtocolLink(Link, asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._decoder = FrameDecoder()
         self._incoming = memoryview(bytearray(_READ_SIZE))
+        self._early = b""
         self._on_frames: OnFrames | None = None
-        self._early: list[Frame] = []
         self._pieces: list[Buffer] = []
         self._sending: Iterator[Buffer] | None = None
         self._flushing = False
@@ -53,11 +53,9 @@ class ProtocolLink(Link, asyncio.BufferedProtocol):
         self._begin()
         self._on_frames = on_frames
         try:
-            early, self._early = self._early, []
-            if early:
-                on_frames(early)
             if self._transport is not None and not self.closed:
                 self._transport.resume_reading()
+                self._receive(memoryview(self._early), on_frames)
             await self._gone.wait()
         finally:
             await self.aclose()
@@ -72,21 +70,29 @@ class ProtocolLink(Link, asyncio.BufferedProtocol):
     # --- what the transport does ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport = cast("asyncio.Transport", transport)  # uvloop's are no subclass of it
-        # Nothing is read before somebody listens, and nothing waits in the transport beside the one write under way.
-        transport.pause_reading()
+        # By its word, not its class: uvloop's transports are no subclasses of asyncio's.
+        transport = self._transport = cast("asyncio.Transport", transport)
+        # Nothing waits in the transport beside the one write under way: what drains and what is dropped is ours to say.
         transport.set_write_buffer_limits(high=0)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the transport's signature
         return self._incoming
 
     def buffer_updated(self, nbytes: int) -> None:
+        received = self._incoming[:nbytes]
+        if self._on_frames is not None:
+            self._receive(received, self._on_frames)
+            return
+        # Nobody listens yet, so no more for now. Pausing in `connection_made` would not do: uvloop reads all the same.
+        self._early += bytes(received)
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def _receive(self, data: memoryview, on_frames: OnFrames) -> None:
         try:
-            frames = self._decoder.feed(self._incoming[:nbytes])
-            if self._on_frames is None:
-                self._keep(frames)
-            elif frames:
-                self._on_frames(frames)
+            frames = self._decoder.feed(data)
+            if frames:
+                on_frames(frames)
         except ProtocolError as error:
             self._end(f"protocol error: {error}", error)
         except Exception as error:  # noqa: BLE001 - `run` raises it; the transport would only log it
@@ -94,12 +100,6 @@ class ProtocolLink(Link, asyncio.BufferedProtocol):
         # An answer leaves in the turn that asked for it: a trip through the selector would double the latency.
         if self._flushing:
             self._write()
-
-    def _keep(self, frames: list[Frame]) -> None:
-        """Hold what came before anybody listens: uvloop starts to read on its own after `connection_made`."""
-        self._early += frames
-        if self._transport is not None:
-            self._transport.pause_reading()
 
     def eof_received(self) -> None:
         self._end("closed by the peer" if self._decoder.idle else "closed by the peer inside a frame")
@@ -137,7 +137,7 @@ class ProtocolLink(Link, asyncio.BufferedProtocol):
                 transport.write(data)
 
     def _has_unsent(self) -> bool:
-        return self._full or self._sending is not None or bool(self._pieces)
+        return self._sending is not None or bool(self._pieces)
 
     def _drop(self) -> None:
         self._pieces.clear()

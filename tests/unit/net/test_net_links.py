@@ -1,5 +1,6 @@
 """Every link keeps the same promises, whatever carries it: memory, an event loop's own transport, or a stream."""
 
+import asyncio
 import socket
 import struct
 from collections.abc import Callable
@@ -7,10 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
+import anyio.abc
+import anyio.lowlevel
 import pytest
 
 from grainlike.errors import ProtocolError
-from grainlike.net import Link, StreamLink, adopt, memory_pair
+from grainlike.net import Link, ProtocolLink, StreamLink, adopt, memory_pair
 from grainlike.net._writes import CHUNK
 from grainlike.wire import Beat, Frame, encode_frame
 
@@ -113,7 +116,7 @@ async def test_what_was_posted_before_run_is_not_lost(kind: str) -> None:
 
 async def test_large_buffers_cross_both_ways_at_once(kind: str) -> None:
     near, far = await pair(kind)
-    data = [bytes([n]) * (3 * CHUNK + n) for n in range(3)]
+    data = [bytes([n]) * (12 * CHUNK + n) for n in range(3)]
     here, there = Inbox(), Inbox()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(near.run, here)
@@ -154,14 +157,17 @@ async def test_what_was_drained_before_close_arrives(kind: str) -> None:
     assert inbox.numbers == list(range(50))
 
 
-async def test_drain_gives_up_on_a_peer_that_does_not_read(socket_kind: str) -> None:
-    near, far = await pair(socket_kind)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(near.run, Inbox())
-        near.post(Beat(1), [bytes(16 * CHUNK)])
-        assert not await near.drain(0.05)
-        near.close()
-    await far.aclose()
+@pytest.mark.parametrize("size", [50_000, 64 * CHUNK])
+async def test_drain_gives_up_on_a_peer_that_does_not_read(socket_kind: str, size: int) -> None:
+    ours, theirs = socket.socketpair()
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    link = await one_link(socket_kind, ours)
+    with theirs:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(link.run, Inbox())
+            link.post(Beat(1), [bytes(size)])
+            assert not await link.drain(0.05)
+            link.close()
 
 
 async def test_drain_ends_with_the_link(socket_kind: str) -> None:
@@ -173,7 +179,7 @@ async def test_drain_ends_with_the_link(socket_kind: str) -> None:
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(near.run, Inbox())
-        near.post(Beat(1), [bytes(16 * CHUNK)])
+        near.post(Beat(1), [bytes(64 * CHUNK)])
         tasks.start_soon(drain)
         await anyio.wait_all_tasks_blocked()
         await far.aclose()
@@ -185,7 +191,7 @@ async def test_cancelling_a_half_written_send_closes_the_link(socket_kind: str) 
     near, far = await pair(socket_kind)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(near.run, Inbox())
-        near.post(Beat(1), [bytes(16 * CHUNK)])
+        near.post(Beat(1), [bytes(64 * CHUNK)])
         await anyio.wait_all_tasks_blocked()
         tasks.cancel_scope.cancel()
     assert near.closed
@@ -349,3 +355,94 @@ async def test_the_repr_names_the_peer_and_the_end(kind: str) -> None:
     await near.aclose()
     assert "closed here" in repr(near)
     await far.aclose()
+
+
+class RecordingStream(anyio.abc.ByteStream):
+    """A stream that remembers what was sent, and from which nothing comes."""
+
+    def __init__(self) -> None:
+        self.sent: list[bytes] = []
+        self._over = anyio.Event()
+
+    async def send(self, item: bytes) -> None:
+        self.sent.append(bytes(item))
+
+    async def receive(self, max_bytes: int = 65536) -> bytes:
+        await self._over.wait()
+        raise anyio.EndOfStream
+
+    async def send_eof(self) -> None:
+        self._over.set()
+
+    async def aclose(self) -> None:
+        self._over.set()
+
+
+async def test_what_is_posted_in_one_turn_leaves_in_one_write() -> None:
+    stream = RecordingStream()
+    link = StreamLink(stream, "test")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(link.run, Inbox())
+        await anyio.wait_all_tasks_blocked()
+        for number in range(3):
+            link.post(Beat(number))
+        assert await link.drain()
+        link.post(Beat(3))
+        assert await link.drain()
+        link.close()
+    frames = [b"".join(encode_frame(Beat(number))) for number in range(4)]
+    assert stream.sent == [b"".join(frames[:3]), frames[3]]
+
+
+class RecordingTransport(asyncio.Transport):
+    """A transport that remembers what was written; it never fills."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+
+    def write(self, data: Any) -> None:
+        self.written.append(bytes(data))
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+
+@pytest.mark.parametrize("anyio_backend", [("asyncio", {"use_uvloop": False})])
+async def test_an_asyncio_link_writes_once_in_a_turn_and_answers_in_the_turn_of_the_question() -> None:
+    transport = RecordingTransport()
+    link = ProtocolLink("test")
+    link.connection_made(transport)
+    for number in range(3):
+        link.post(Beat(number))
+    assert transport.written == []
+    assert await link.drain()
+    frames = [b"".join(encode_frame(Beat(number))) for number in range(4)]
+    assert transport.written == [b"".join(frames[:3])]
+
+    link._on_frames = lambda heard: [link.post(*frame) for frame in heard]
+    link.get_buffer(-1)[: len(frames[3])] = frames[3]
+    link.buffer_updated(len(frames[3]))
+    assert transport.written[1:] == [frames[3]]
+
+
+async def test_nothing_is_read_ahead_of_run_without_bound(socket_kind: str) -> None:
+    ours, theirs = socket.socketpair()
+    link = await one_link(socket_kind, ours)
+    stream = b"".join(encode_frame(Beat(1))) * 1_000_000
+    theirs.setblocking(False)
+    sent = 0
+    with theirs:
+        while sent < len(stream):
+            try:
+                sent += theirs.send(stream[sent:])
+            except BlockingIOError:
+                break
+            # Time for the loop to read all that it wants to.
+            for _ in range(20):
+                await anyio.lowlevel.checkpoint()
+        else:
+            pytest.fail("a link that nobody runs took whatever came")
+    inbox = Inbox()
+    await link.run(inbox)
+    assert len(inbox.frames) == sent * 1_000_000 // len(stream)
