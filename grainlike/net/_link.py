@@ -11,8 +11,8 @@ from grainlike.wire import Buffer, Frame, Message
 
 __all__ = ["Link", "OnFrames"]
 
-OnFrames = Callable[[list[Frame]], None]
-"""Takes the frames of one read, in order. Runs in the event loop: it must neither block nor wait."""
+OnFrames = Callable[[list[Frame]], object]
+"""Takes the frames of one read, in order; what it returns is ignored. Runs in the event loop: it must not block."""
 
 
 class Link(ABC):

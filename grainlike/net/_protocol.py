@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from typing import cast
 
 import anyio
 
@@ -26,6 +27,7 @@ class ProtocolLink(Link, asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._decoder = FrameDecoder()
         self._incoming = memoryview(bytearray(_READ_SIZE))
+        self._early = b""
         self._on_frames: OnFrames | None = None
         self._pieces: list[Buffer] = []
         self._sending: Iterator[Buffer] | None = None
@@ -53,6 +55,7 @@ class ProtocolLink(Link, asyncio.BufferedProtocol):
         try:
             if self._transport is not None and not self.closed:
                 self._transport.resume_reading()
+                self._receive(memoryview(self._early), on_frames)
             await self._gone.wait()
         finally:
             await self.aclose()
@@ -67,8 +70,8 @@ class ProtocolLink(Link, asyncio.BufferedProtocol):
     # --- what the transport does ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # By its word, not its class: uvloop's transports are no subclasses of asyncio's.
+        transport = self._transport = cast("asyncio.Transport", transport)
         # Nothing is read before somebody listens, and nothing waits in the transport beside the one write under way.
         transport.pause_reading()
         transport.set_write_buffer_limits(high=0)
@@ -77,11 +80,20 @@ class ProtocolLink(Link, asyncio.BufferedProtocol):
         return self._incoming
 
     def buffer_updated(self, nbytes: int) -> None:
-        assert self._on_frames is not None
+        received = self._incoming[:nbytes]
+        if self._on_frames is not None:
+            self._receive(received, self._on_frames)
+            return
+        # uvloop begins to read after `connection_made`, whatever that said; this time the pause holds.
+        self._early += bytes(received)
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def _receive(self, data: memoryview, on_frames: OnFrames) -> None:
         try:
-            frames = self._decoder.feed(self._incoming[:nbytes])
+            frames = self._decoder.feed(data)
             if frames:
-                self._on_frames(frames)
+                on_frames(frames)
         except ProtocolError as error:
             self._end(f"protocol error: {error}", error)
         except Exception as error:  # noqa: BLE001 - `run` raises it; the transport would only log it

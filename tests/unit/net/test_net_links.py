@@ -1,5 +1,6 @@
 """Every link keeps the same promises, whatever carries it: memory, an event loop's own transport, or a stream."""
 
+import asyncio
 import socket
 import struct
 from collections.abc import Callable
@@ -7,10 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
+import anyio.abc
 import pytest
 
 from grainlike.errors import ProtocolError
-from grainlike.net import Link, StreamLink, adopt, memory_pair
+from grainlike.net import Link, ProtocolLink, StreamLink, adopt, memory_pair
 from grainlike.net._writes import CHUNK
 from grainlike.wire import Beat, Frame, encode_frame
 
@@ -349,3 +351,75 @@ async def test_the_repr_names_the_peer_and_the_end(kind: str) -> None:
     await near.aclose()
     assert "closed here" in repr(near)
     await far.aclose()
+
+
+class RecordingStream(anyio.abc.ByteStream):
+    """A stream that remembers what was sent, and from which nothing comes."""
+
+    def __init__(self) -> None:
+        self.sent: list[bytes] = []
+        self._over = anyio.Event()
+
+    async def send(self, item: bytes) -> None:
+        self.sent.append(bytes(item))
+
+    async def receive(self, max_bytes: int = 65536) -> bytes:
+        await self._over.wait()
+        raise anyio.EndOfStream
+
+    async def send_eof(self) -> None:
+        self._over.set()
+
+    async def aclose(self) -> None:
+        self._over.set()
+
+
+async def test_what_is_posted_in_one_turn_leaves_in_one_write() -> None:
+    stream = RecordingStream()
+    link = StreamLink(stream, "test")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(link.run, Inbox())
+        await anyio.wait_all_tasks_blocked()
+        for number in range(3):
+            link.post(Beat(number))
+        assert await link.drain()
+        link.post(Beat(3))
+        assert await link.drain()
+        link.close()
+    frames = [b"".join(encode_frame(Beat(number))) for number in range(4)]
+    assert stream.sent == [b"".join(frames[:3]), frames[3]]
+
+
+class RecordingTransport(asyncio.Transport):
+    """A transport that remembers what was written; it never fills."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+
+    def write(self, data: Any) -> None:
+        self.written.append(bytes(data))
+
+    def pause_reading(self) -> None:
+        pass
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+
+@pytest.mark.parametrize("anyio_backend", [("asyncio", {"use_uvloop": False})])
+async def test_an_asyncio_link_writes_once_in_a_turn_and_answers_in_the_turn_of_the_question() -> None:
+    transport = RecordingTransport()
+    link = ProtocolLink("test")
+    link.connection_made(transport)
+    for number in range(3):
+        link.post(Beat(number))
+    assert transport.written == []
+    assert await link.drain()
+    frames = [b"".join(encode_frame(Beat(number))) for number in range(4)]
+    assert transport.written == [b"".join(frames[:3])]
+
+    link._on_frames = lambda heard: [link.post(*frame) for frame in heard]
+    link.get_buffer(-1)[: len(frames[3])] = frames[3]
+    link.buffer_updated(len(frames[3]))
+    assert transport.written[1:] == [frames[3]]
