@@ -137,7 +137,7 @@ class ProtocolLink(Link, asyncio.BufferedProtocol):
                 transport.write(data)
 
     def _has_unsent(self) -> bool:
-        return self._full or self._sending is not None or bool(self._pieces)
+        return self._sending is not None or bool(self._pieces)
 
     def _drop(self) -> None:
         self._pieces.clear()

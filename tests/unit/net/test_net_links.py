@@ -157,14 +157,17 @@ async def test_what_was_drained_before_close_arrives(kind: str) -> None:
     assert inbox.numbers == list(range(50))
 
 
-async def test_drain_gives_up_on_a_peer_that_does_not_read(socket_kind: str) -> None:
-    near, far = await pair(socket_kind)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(near.run, Inbox())
-        near.post(Beat(1), [bytes(16 * CHUNK)])
-        assert not await near.drain(0.05)
-        near.close()
-    await far.aclose()
+@pytest.mark.parametrize("size", [50_000, 16 * CHUNK])
+async def test_drain_gives_up_on_a_peer_that_does_not_read(socket_kind: str, size: int) -> None:
+    ours, theirs = socket.socketpair()
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    link = await one_link(socket_kind, ours)
+    with theirs:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(link.run, Inbox())
+            link.post(Beat(1), [bytes(size)])
+            assert not await link.drain(0.05)
+            link.close()
 
 
 async def test_drain_ends_with_the_link(socket_kind: str) -> None:
