@@ -1,12 +1,11 @@
 """Native thread pools (BLAS, OpenMP) of a warm process: found cheaply, held to a width, read back."""
 
 import sys
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from threadpoolctl import LibController
+from typing import Any, TypeAlias
 
 __all__ = ["NativePools"]
+
+Pool: TypeAlias = Any  # threadpoolctl.LibController, whose attributes its own checks know better than a type checker
 
 _SIGNS = (b"blas", b"mkl_", b"omp", b"blis")
 
@@ -22,7 +21,7 @@ class NativePools:
 
     def __init__(self) -> None:
         self._modules = 0
-        self._pools: list[LibController] = []
+        self._pools: list[Pool] = []
 
     def limit(self, width: int) -> None:
         """Hold every pool that is loaded now to `width` threads. Pools loaded later follow the environment."""
@@ -39,7 +38,7 @@ class NativePools:
                 widths[pool.internal_api] = max(threads, widths.get(pool.internal_api, 0))
         return widths
 
-    def _look(self) -> "list[LibController]":
+    def _look(self) -> list[Pool]:
         loaded = len(sys.modules)
         if loaded != self._modules:
             self._pools = _find()
@@ -47,12 +46,12 @@ class NativePools:
         return self._pools
 
 
-def _find() -> "list[LibController]":
+def _find() -> list[Pool]:
     if "threadpoolctl" not in sys.modules and not _likely():
         return []
     from threadpoolctl import ThreadpoolController
 
-    controllers: list[Any] = ThreadpoolController().lib_controllers
+    controllers: list[Pool] = ThreadpoolController().lib_controllers
     return controllers
 
 

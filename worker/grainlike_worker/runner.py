@@ -32,8 +32,8 @@ def main(arguments: list[str]) -> NoReturn:
         code = _serve_own(*fds) if kind == "--own" else _serve_shared(fds[0])
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 0
-    except BaseException:  # noqa: BLE001 - the last chance to say why
-        sys.excepthook(*sys.exc_info())
+    except BaseException as error:  # noqa: BLE001 - the last chance to say why
+        sys.excepthook(type(error), error, error.__traceback__)
     finally:
         _leave(code)
 

@@ -1,0 +1,138 @@
+"""The parts of a runner that need no process: claims, columns, leases, exits, coroutines in contexts of their own."""
+
+import os
+import signal
+from contextvars import ContextVar, copy_context
+
+import pytest
+
+from grainlike.payload import Payload
+from grainlike.wire import Code, ReceiptSpec, Run
+from grainlike_worker._claims import IDLE, NO_BARRIER, Claims
+from grainlike_worker._columns import FLUSH_S, Columns
+from grainlike_worker._driven import Suspended
+from grainlike_worker._lease import Lease
+from grainlike_worker._spawn import describe_exit
+
+
+def a_lease(count: int, lease: int = 7) -> Lease:
+    jobs = list(range(10, 10 + count))
+    message = Run(lease, "cores=[0]", jobs, [1] * count, [0] * count, [None] * count, [b"x"] * count, [])
+    return Lease(message, [], 0.0)
+
+
+def test_a_claims_page_is_one_memory_for_both_sides() -> None:
+    daemon = Claims.create()
+    runner = Claims.attach(os.dup(daemon.fd))
+    assert (runner.started, runner.barrier) == (IDLE, NO_BARRIER)
+    runner.started = 4
+    daemon.barrier = 6
+    assert (daemon.started, runner.barrier) == (4, 6)
+    assert (daemon.barrier, runner.started) == (6, 4)
+    runner.close()
+    daemon.close()
+    daemon.close()
+
+
+def test_columns_are_due_by_the_clock_by_count_and_for_buffers() -> None:
+    columns = Columns(1, now=100.0)
+    columns.ran(1, 1, Code.SUCCEEDED, Payload(b"v"), 100.0, 0.1, 0.1)
+    assert not columns.due(100.0 + FLUSH_S / 2)
+    assert columns.due(100.0 + FLUSH_S)
+    columns.ran(2, 1, Code.SUCCEEDED, Payload(b"v", (b"big",)), 100.0, 0.1, 0.1)
+    assert columns.due(100.0)
+    columns.take(0)
+    for job in range(512):
+        columns.never_ran(job, 1, Code.RETURNED)
+    assert columns.due(columns.taken_at)
+
+
+def test_taken_columns_are_whole_and_the_receipt_travels_once() -> None:
+    columns = Columns(3, now=0.0)
+    columns.receipt = ReceiptSpec(1, [0], {}, [], "none")
+    columns.awaited = True
+    columns.ran(5, 2, Code.SUCCEEDED, Payload(bytearray(b"v"), (b"big",)), 1.0, 0.5, 0.25)
+    columns.never_ran(6, 1, Code.RETURNED)
+    first, buffers = columns.take(4096)
+    assert (first.jobs, first.attempts, first.codes) == ([5, 6], [2, 1], [Code.SUCCEEDED, Code.RETURNED])
+    assert (first.data, first.counts, buffers) == ([b"v", b""], [1, 0], [b"big"])
+    assert (first.begun, first.wall, first.cpu, first.rss) == ([1.0, 0.0], [0.5, 0.0], [0.25, 0.0], [4096, 4096])
+    assert first.receipt is not None
+    assert first.awaited is True
+    assert not columns
+    columns.never_ran(7, 1, Code.RETURNED)
+    second, _ = columns.take(0)
+    assert (second.jobs, second.receipt, second.awaited) == ([7], None, True)
+
+
+def test_a_lease_hands_back_what_is_behind_and_knows_who_was_stopped() -> None:
+    lease = a_lease(4)
+    lease.ran(Code.SUCCEEDED, Payload(b""), 0.0, 0.0, 0.0)
+    lease.stop([10, 12, 99])
+    assert lease.stopped == {12}
+    assert not lease.current_is_stopped
+    lease.hand_back(lease.index + 1)
+    assert (lease.index, lease.end) == (1, 2)
+    message, _ = lease.columns.take(0)
+    assert message.jobs == [10, 12, 13]
+    assert message.codes == [Code.SUCCEEDED, Code.CANCELLED, Code.RETURNED]
+    lease.stop([11, 13])
+    assert lease.stopped == {11, 12}
+    assert lease.current_is_stopped
+
+
+def test_arguments_are_given_out_once_so_that_they_can_be_freed() -> None:
+    lease = a_lease(1)
+    assert lease.arguments() == Payload(b"x")
+    assert lease.arguments() == Payload(b"")
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (0, "exit code 0"),
+        (3, "exit code 3"),
+        (-signal.SIGKILL, "killed by SIGKILL"),
+        (-signal.SIGSEGV, "segmentation fault (SIGSEGV)"),
+        (-120, "killed by signal 120"),
+    ],
+)
+def test_exits_in_words(code: int, words: str) -> None:
+    assert describe_exit(code) == words
+
+
+class Ask:
+    """Something to await that hands a question to whoever drives, and returns the answer."""
+
+    def __init__(self, question: str) -> None:
+        self.question = question
+
+    def __await__(self):
+        return (yield self.question)
+
+
+def test_each_step_of_a_coroutine_runs_in_its_own_context() -> None:
+    mark = ContextVar("mark", default="outside")
+    seen = []
+
+    async def job() -> str:
+        mark.set("inside")
+        seen.append(await Ask("first"))
+        seen.append(mark.get())
+        try:
+            await Ask("second")
+        except ValueError:
+            seen.append(mark.get())
+        return "value"
+
+    context = copy_context()
+    coroutine = job()
+    suspended = Suspended(context, coroutine, context.run(coroutine.send, None)).__await__()
+    assert next(suspended) == "first"
+    assert mark.get() == "outside"
+    assert suspended.send("answer") == "second"
+    with pytest.raises(StopIteration) as stop:
+        suspended.throw(ValueError())
+    assert stop.value.value == "value"
+    assert seen == ["answer", "inside", "inside"]
+    assert mark.get() == "outside"
