@@ -20,6 +20,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from grainlike._version import __version__
 from grainlike.context import GVAR
 from grainlike.errors import (
     AuthenticationError,
@@ -54,8 +55,6 @@ if TYPE_CHECKING:
         later,
         start,
     )
-
-__version__ = "0.1.0"
 
 __all__ = [
     "GVAR",

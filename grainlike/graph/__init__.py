@@ -8,9 +8,6 @@ The room never runs a job, waits, or serializes. Below it are `resources` and `e
 `wire`, which it does not know; above it the executor.
 """
 
-import sys
-from types import ModuleType
-
 from ._delayed import Delayed, node_of
 from ._delayed_fn import DelayedFn, delayed
 from ._function import Function, Options
@@ -49,17 +46,3 @@ __all__ = [
     "register",
     "start",
 ]
-
-
-class _Room(ModuleType):
-    """A module that can be called as the function `graph`.
-
-    Users know `grainlike.graph` as that function, and Python puts the package there under the same name as soon
-    as it is imported.
-    """
-
-    def __call__(self, placeholder: Delayed[object]) -> Graph:
-        return graph(placeholder)
-
-
-sys.modules[__name__].__class__ = _Room

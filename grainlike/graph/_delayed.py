@@ -11,7 +11,7 @@ from ._function import Function, operation
 from ._html import html_of
 from ._node import Node
 from ._numpy import NumpyProtocols
-from ._operators import Operators, operate
+from ._operators import Operators, binary, operate
 from ._placeholder import Placeholder, rebind
 from ._refusals import Refusals
 from ._resolver import current_resolver
@@ -86,10 +86,10 @@ class Delayed(Operators, NumpyProtocols, Refusals, Generic[T_co]):
         if name.startswith("_"):
             # Such names are how tools probe objects: a placeholder as an answer would mislead them.
             raise AttributeError(f"a placeholder has no {name!r}; write `(await r_).{name}`")
-        return Delayed(operate(_GETATTR, self, name))
+        return binary(_GETATTR, self, name)
 
     def __getitem__(self, index: Any) -> Delayed[Any]:
-        return Delayed(operate(_GETITEM, self, index))
+        return binary(_GETITEM, self, index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         rebind(self, operate(self._keeping_nout(_SETITEM), self, index, value))

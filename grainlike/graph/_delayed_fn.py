@@ -86,7 +86,7 @@ class DelayedFn(Generic[P, T_co]):
             TypeError: it is not a request, or a request that this one already has would be lost.
             ResourceSpecError: it names concrete ids, which only offers do.
         """
-        if not isinstance(request, Request):
+        if type(request) is not Request:
             request = _checked(request)
         if self.request is not None:
             _refuse_loss(self.request, request)
@@ -122,10 +122,10 @@ class DelayedFn(Generic[P, T_co]):
         self: DelayedFn[Concatenate[S, Q], T_co], instance: S, owner: type | None = None
     ) -> DelayedFn[Q, T_co]: ...
     def __get__(self, instance: Any, owner: type | None = None) -> DelayedFn[Any, T_co]:
-        """Bind as a function does: the instance becomes the first argument."""
-        if instance is None:
+        """Bind as a function does: the instance becomes the first argument. What is bound stays so."""
+        if instance is None or self._bound:
             return self
-        return DelayedFn(self.function, self.request, (*self._bound, instance), self.__dict__)
+        return DelayedFn(self.function, self.request, (instance,), self.__dict__)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"a delayed function is immutable: {name!r} cannot be set")
@@ -163,7 +163,7 @@ def _metadata(function: Function) -> dict[str, Any]:
 
 
 def _checked(request: object) -> Request:
-    if isinstance(request, Placeholder | DelayedFn) or callable(request):
+    if not isinstance(request, Request):
         raise TypeError(f"`fn @ request` takes a request such as Cores(4), not {type(request).__name__}")
     return as_request(request)
 

@@ -17,7 +17,7 @@ from ._state import Place
 if TYPE_CHECKING:
     from ._delayed import Delayed
 
-__all__ = ["Operators", "operate"]
+__all__ = ["Operators", "binary", "operate"]
 
 _INLINE = Place.INLINE
 
@@ -33,7 +33,8 @@ def _unary(function: Function, operand: Placeholder) -> Delayed[Any]:
     return type(operand)(Node(function, None, _INLINE, alone, None, alone))  # type: ignore[return-value]
 
 
-def _binary(function: Function, left: Placeholder, right: Any) -> Delayed[Any]:
+def binary(function: Function, left: Placeholder, right: Any) -> Delayed[Any]:
+    """What `operate` does, by a shorter way for the two operands that nearly all operations have."""
     node = left._node
     if type(right) in LEAVES:
         made = Node(function, None, _INLINE, (node, right), None, (node,))
@@ -103,114 +104,114 @@ class Operators(Placeholder):
     __hash__ = object.__hash__
 
     def __add__(self, other: Any) -> Delayed[Any]:
-        return _binary(_ADD, self, other)
+        return binary(_ADD, self, other)
 
     def __radd__(self, other: Any) -> Delayed[Any]:
-        return _binary(_RADD, self, other)
+        return binary(_RADD, self, other)
 
     def __sub__(self, other: Any) -> Delayed[Any]:
-        return _binary(_SUB, self, other)
+        return binary(_SUB, self, other)
 
     def __rsub__(self, other: Any) -> Delayed[Any]:
-        return _binary(_RSUB, self, other)
+        return binary(_RSUB, self, other)
 
     def __mul__(self, other: Any) -> Delayed[Any]:
-        return _binary(_MUL, self, other)
+        return binary(_MUL, self, other)
 
     def __rmul__(self, other: Any) -> Delayed[Any]:
-        return _binary(_RMUL, self, other)
+        return binary(_RMUL, self, other)
 
     def __truediv__(self, other: Any) -> Delayed[Any]:
-        return _binary(_DIV, self, other)
+        return binary(_DIV, self, other)
 
     def __rtruediv__(self, other: Any) -> Delayed[Any]:
-        return _binary(_RDIV, self, other)
+        return binary(_RDIV, self, other)
 
     def __floordiv__(self, other: Any) -> Delayed[Any]:
-        return _binary(_FLOORDIV, self, other)
+        return binary(_FLOORDIV, self, other)
 
     def __rfloordiv__(self, other: Any) -> Delayed[Any]:
-        return _binary(_RFLOORDIV, self, other)
+        return binary(_RFLOORDIV, self, other)
 
     def __mod__(self, other: Any) -> Delayed[Any]:
-        return _binary(_MOD, self, other)
+        return binary(_MOD, self, other)
 
     def __rmod__(self, other: Any) -> Delayed[Any]:
-        return _binary(_RMOD, self, other)
+        return binary(_RMOD, self, other)
 
     def __divmod__(self, other: Any) -> Delayed[Any]:
-        return _binary(_DIVMOD, self, other)
+        return binary(_DIVMOD, self, other)
 
     def __rdivmod__(self, other: Any) -> Delayed[Any]:
-        return _binary(_RDIVMOD, self, other)
+        return binary(_RDIVMOD, self, other)
 
     def __pow__(self, other: Any, modulo: Any = None) -> Delayed[Any]:
         if modulo is None:
-            return _binary(_POW, self, other)
+            return binary(_POW, self, other)
         return type(self)(operate(_POW_MOD, self, other, modulo))  # type: ignore[return-value]
 
     def __rpow__(self, other: Any) -> Delayed[Any]:
-        return _binary(_RPOW, self, other)
+        return binary(_RPOW, self, other)
 
     def __lshift__(self, other: Any) -> Delayed[Any]:
-        return _binary(_LSHIFT, self, other)
+        return binary(_LSHIFT, self, other)
 
     def __rlshift__(self, other: Any) -> Delayed[Any]:
-        return _binary(_RLSHIFT, self, other)
+        return binary(_RLSHIFT, self, other)
 
     def __rshift__(self, other: Any) -> Delayed[Any]:
-        return _binary(_RSHIFT, self, other)
+        return binary(_RSHIFT, self, other)
 
     def __rrshift__(self, other: Any) -> Delayed[Any]:
-        return _binary(_RRSHIFT, self, other)
+        return binary(_RRSHIFT, self, other)
 
     def __and__(self, other: Any) -> Delayed[Any]:
         _refuse_request("&", other)
-        return _binary(_AND, self, other)
+        return binary(_AND, self, other)
 
     def __rand__(self, other: Any) -> Delayed[Any]:
         _refuse_request("&", other)
-        return _binary(_RAND, self, other)
+        return binary(_RAND, self, other)
 
     def __or__(self, other: Any) -> Delayed[Any]:
         _refuse_request("|", other)
-        return _binary(_OR, self, other)
+        return binary(_OR, self, other)
 
     def __ror__(self, other: Any) -> Delayed[Any]:
         _refuse_request("|", other)
-        return _binary(_ROR, self, other)
+        return binary(_ROR, self, other)
 
     def __xor__(self, other: Any) -> Delayed[Any]:
-        return _binary(_XOR, self, other)
+        return binary(_XOR, self, other)
 
     def __rxor__(self, other: Any) -> Delayed[Any]:
-        return _binary(_RXOR, self, other)
+        return binary(_RXOR, self, other)
 
     def __matmul__(self, other: Any) -> Delayed[Any]:
         _refuse_request("@", other)
-        return _binary(_MATMUL, self, other)
+        return binary(_MATMUL, self, other)
 
     def __rmatmul__(self, other: Any) -> Delayed[Any]:
         _refuse_request("@", other)
-        return _binary(_RMATMUL, self, other)
+        return binary(_RMATMUL, self, other)
 
     def __eq__(self, other: object) -> Delayed[Any]:  # type: ignore[override]
-        return _binary(_EQ, self, other)
+        return binary(_EQ, self, other)
 
     def __ne__(self, other: object) -> Delayed[Any]:  # type: ignore[override]
-        return _binary(_NE, self, other)
+        return binary(_NE, self, other)
 
     def __lt__(self, other: Any) -> Delayed[Any]:
-        return _binary(_LT, self, other)
+        return binary(_LT, self, other)
 
     def __le__(self, other: Any) -> Delayed[Any]:
-        return _binary(_LE, self, other)
+        return binary(_LE, self, other)
 
     def __gt__(self, other: Any) -> Delayed[Any]:
-        return _binary(_GT, self, other)
+        return binary(_GT, self, other)
 
     def __ge__(self, other: Any) -> Delayed[Any]:
-        return _binary(_GE, self, other)
+        return binary(_GE, self, other)
 
     def __neg__(self) -> Delayed[Any]:
         return _unary(_NEG, self)
@@ -234,4 +235,4 @@ class Operators(Placeholder):
         return _unary(_CEIL, self)
 
     def __round__(self, ndigits: Any = None) -> Delayed[Any]:
-        return _unary(_ROUND, self) if ndigits is None else _binary(_ROUND, self, ndigits)
+        return _unary(_ROUND, self) if ndigits is None else binary(_ROUND, self, ndigits)

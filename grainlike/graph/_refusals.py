@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Never, NoReturn
 
 from grainlike.errors import SerializationError
 
@@ -43,7 +43,7 @@ class Refusals(Placeholder):
             _refuse(f"the format {spec!r}", f"`format(await r_, {spec!r})`")
         return repr(self)
 
-    def __setattr__(self, name: str, value: object) -> NoReturn:
+    def __setattr__(self, name: str, value: Never) -> NoReturn:
         raise TypeError(
             f"attribute {name!r} of a placeholder cannot be set, for the value belongs to others too: "
             f"write a delayed function that returns the changed object, `r_ = delayed(with_{name})(r_, value)`"

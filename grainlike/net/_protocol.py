@@ -72,8 +72,7 @@ class ProtocolLink(Link, asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # By its word, not its class: uvloop's transports are no subclasses of asyncio's.
         transport = self._transport = cast("asyncio.Transport", transport)
-        # Nothing is read before somebody listens, and nothing waits in the transport beside the one write under way.
-        transport.pause_reading()
+        # Nothing waits in the transport beside the one write under way: what drains and what is dropped is ours to say.
         transport.set_write_buffer_limits(high=0)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the transport's signature
@@ -84,7 +83,7 @@ class ProtocolLink(Link, asyncio.BufferedProtocol):
         if self._on_frames is not None:
             self._receive(received, self._on_frames)
             return
-        # uvloop begins to read after `connection_made`, whatever that said; this time the pause holds.
+        # Nobody listens yet, so no more for now. Pausing in `connection_made` would not do: uvloop reads all the same.
         self._early += bytes(received)
         if self._transport is not None:
             self._transport.pause_reading()
@@ -138,7 +137,7 @@ class ProtocolLink(Link, asyncio.BufferedProtocol):
                 transport.write(data)
 
     def _has_unsent(self) -> bool:
-        return self._full or self._sending is not None or bool(self._pieces)
+        return self._sending is not None or bool(self._pieces)
 
     def _drop(self) -> None:
         self._pieces.clear()

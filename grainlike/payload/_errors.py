@@ -46,8 +46,17 @@ def dump_error(error: BaseException) -> Payload:
     or a group with one of them) travels as `RemoteError`, and so does what does not survive the way there and
     back.
     """
-    noted = isinstance(error.__cause__, RemoteTraceback) and error.__cause__.noted
-    return Payload(pickle.dumps((_pack(error), noted), 5))
+    try:
+        return Payload(pickle.dumps((_pack(error), _is_noted(error)), 5))
+    except HOSTILE as problem:  # a class that raises at every look
+        parcel: Parcel = (
+            None,
+            None,
+            type.__getattribute__(type(error), "__name__"),
+            "",
+            describe_error(problem),
+        )
+        return Payload(pickle.dumps((parcel, False), 5))
 
 
 def load_error(payload: Payload, note: str | None = None) -> Exception:
@@ -69,6 +78,11 @@ def load_error(payload: Payload, note: str | None = None) -> Exception:
     return error
 
 
+def _is_noted(error: BaseException) -> bool:
+    cause = error.__cause__
+    return isinstance(cause, RemoteTraceback) and cause.noted
+
+
 def _pack(error: BaseException) -> Parcel:
     members = [_pack(member) for member in error.exceptions] if isinstance(error, ExceptionGroup) else None
     return _stream(error, members), members, _type_name(error), _message(error), _traceback(error)
@@ -83,8 +97,6 @@ def _unpack(parcel: Parcel) -> Exception:
 
 def _stream(error: BaseException, members: list[Parcel] | None) -> bytes | None:
     """The exception's own bytes, if it comes out of them as it went in."""
-    if not isinstance(error, Exception):
-        return None
     for parts in parts_of(error):
         try:
             stream = pickle.dumps(dump_value(parts).detached(), 5)
@@ -114,7 +126,7 @@ def _type_name(error: BaseException) -> str:
 
 def _message(error: BaseException) -> str:
     try:
-        return str(error)
+        return str.__str__(str(error))  # an exact string: a subclass of the user's would not travel as text
     except HOSTILE:
         return "<its text cannot be made>"
 

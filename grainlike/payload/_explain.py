@@ -4,7 +4,7 @@ import reprlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import islice
-from types import FunctionType, MethodType
+from types import BuiltinMethodType, FunctionType, MethodType
 
 from grainlike.errors import SerializationError
 
@@ -24,7 +24,7 @@ def refusal(what: str, obj: object, travels: Test, error: BaseException) -> Seri
     path, culprit, reason = _deepest(obj, travels, error)
     place = f"{what}, at {path.strip()}," if path else what
     if isinstance(reason, SerializationError):
-        return SerializationError(f"{place} cannot travel: {reason}")
+        return SerializationError(f"{place.rstrip(',')}: {reason}")  # it says itself what cannot travel, and why
     return SerializationError(f"{place} cannot travel: {_describe(culprit)} ({describe_error(reason)})")
 
 
@@ -62,8 +62,8 @@ def _parts(obj: object) -> Iterator[Part]:
         yield from ((f" member {_short.repr(item)}", item) for item in obj)
     elif isinstance(obj, FunctionType):
         yield from _parts_of_function(obj)
-    elif isinstance(obj, MethodType):
-        yield from ((".__self__", obj.__self__), (".__func__", obj.__func__))
+    elif isinstance(obj, MethodType | BuiltinMethodType):
+        yield from ((name, getattr(obj, name[1:])) for name in (".__self__", ".__func__") if hasattr(obj, name[1:]))
     elif isinstance(obj, partial):
         yield from ((".func", obj.func), (".args", obj.args), (".keywords", obj.keywords))
     if isinstance(obj, BaseException):
@@ -100,8 +100,8 @@ def _attributes(obj: object) -> Iterator[Part]:
 
 
 def _describe(obj: object) -> str:
-    if isinstance(obj, FunctionType | type):
-        return f"{type(obj).__name__} {obj.__module__}.{obj.__qualname__}"
+    if issubclass(type(obj), FunctionType | type):  # `isinstance` would ask the object, which may raise
+        return f"{type(obj).__name__} {getattr(obj, '__module__', '?')}.{getattr(obj, '__qualname__', '?')}"
     return f"an object of type {type(obj).__module__}.{type(obj).__qualname__}"
 
 

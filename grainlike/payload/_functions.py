@@ -1,8 +1,9 @@
 """Functions: by name where a fresh interpreter finds them, else by value with dill, then with cloudpickle.
 
-A function's bytes are a pickled tuple `(serializer, stream, modules, sources)`. `modules` are submodules that
-its code reaches through a package (`import a.b` binds only `a`); `sources` are its lines, so that a traceback
-far away can show them.
+A function's bytes are a pickled tuple `(serializer, stream, modules, sources)`; of a function behind a
+decorator's object (see `_names`) the serializer is `"name"`, which spares both ends dill. `modules` are
+submodules that its code reaches through a package (`import a.b` binds only `a`); `sources` are its lines, so
+that a traceback far away can show them.
 """
 
 import hashlib
@@ -13,13 +14,13 @@ import weakref
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
-from types import BuiltinFunctionType, CodeType, FunctionType
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, Literal, NamedTuple
 
 from grainlike.errors import SerializationError
 
 from ._explain import describe_error, refusal
-from ._names import importable
+from ._names import importable, reference_behind_wrapper, resolve
 from ._sources import learn_sources, sources_of
 from ._values import HOSTILE, names_reachable, unreachable
 from ._watch import Watch, unchanged, watch
@@ -40,7 +41,6 @@ class FunctionBlob(NamedTuple):
 
 _Known = tuple["weakref.ref[Function]", FunctionBlob, Watch]
 _cache: dict[tuple[int, str], _Known] = {}
-_KEPT = (FunctionType, BuiltinFunctionType, type, partial)
 
 
 def dump_function(function: Function, serializer: Serializer = "dill") -> FunctionBlob:
@@ -57,7 +57,7 @@ def dump_function(function: Function, serializer: Serializer = "dill") -> Functi
     if known is not None and known[0]() is function and (not known[2] or unchanged(known[2])):
         return known[1]
     blob = _dump(function, serializer)
-    if isinstance(function, _KEPT):
+    if _is_constant(function):
         _cache[key] = weakref.ref(function, lambda ref: _forget(key, ref)), blob, watch(function)
     return blob
 
@@ -70,19 +70,26 @@ def load_function(data: bytes | bytearray | memoryview) -> Function:
         for module in modules:
             with suppress(ImportError):  # a guess from names: only the running code knows whether it is needed
                 importlib.import_module(module)
-        return _load(serializer, stream)
+        function: Function = _restored(serializer, stream)
     except HOSTILE as error:
         raise SerializationError(f"the function cannot be rebuilt here: {describe_error(error)}") from error
+    return function
 
 
-def _load(serializer: str, stream: bytes) -> Function:
+def _restored(serializer: str, stream: bytes) -> Any:
     if serializer == "dill":
         from ._byvalue import undilled
 
-        function: Function = undilled(stream)
-    else:
-        function = pickle.loads(stream)  # noqa: S301 -- the door this room guards
-    return function
+        return undilled(stream)
+    restored = pickle.loads(stream)  # noqa: S301 -- the door this room guards
+    return resolve(*restored) if serializer == "name" else restored
+
+
+def _is_constant(function: Function) -> bool:
+    """Whether the callable has no state that could change: a built-in object's method has that object's."""
+    if isinstance(function, BuiltinFunctionType):
+        return isinstance(function.__self__, ModuleType)
+    return isinstance(function, FunctionType | type | partial)
 
 
 def _forget(key: tuple[int, str], ref: "weakref.ref[Function]") -> None:
@@ -100,6 +107,9 @@ def _dump(function: Function, serializer: Serializer) -> FunctionBlob:
 def _stream(function: Function, serializer: Serializer) -> Stream:
     if _lives_out_of_reach(function):
         serializer = "cloudpickle"  # dill would name it: it takes whatever is in `sys.modules` for importable
+    reference = reference_behind_wrapper(function) if isinstance(function, FunctionType) else None
+    if reference is not None:
+        return "name", pickle.dumps(reference, 5), []
     with suppress(*HOSTILE):
         stream = pickle.dumps(function, 5)
         if names_reachable(stream):
@@ -124,7 +134,7 @@ def _lives_out_of_reach(function: Function) -> bool:
     inner: object = function
     while isinstance(inner, partial):
         inner = inner.func
-    module: str | None = getattr(inner, "__module__", None)
+    module: str | None = None if isinstance(inner, BuiltinFunctionType) else getattr(inner, "__module__", None)
     if module not in sys.modules or module == "__main__" or importable(module):
         return False
     if module.encode() not in unreachable:

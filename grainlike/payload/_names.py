@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FunctionType
 
-__all__ = ["Reference", "importable", "reference_behind_wrapper", "resolve"]
+__all__ = ["Reference", "importable", "reference_behind_wrapper", "reference_to", "resolve"]
 
 Reference = tuple[str, str, int]
 
@@ -25,10 +25,13 @@ _known: dict[str, bool] = {}
 
 
 def reference_behind_wrapper(function: FunctionType) -> Reference | None:
-    """Module, qualified name and depth of wrapping at which `function` is found again; None where it is not.
+    """`reference_to` a function behind a wrapper; None under its own name, which pickle finds itself."""
+    reference = reference_to(function)
+    return reference if reference is not None and reference[2] else None
 
-    A function that stands under its own name has no wrapper and gives None: pickle names it by itself.
-    """
+
+def reference_to(function: FunctionType) -> Reference | None:
+    """Module, qualified name and depth of wrapping at which `function` is found again; None where it is not."""
     module, qualname = getattr(function, "__module__", None), function.__qualname__
     if module not in sys.modules or not importable(module):
         return None
@@ -38,13 +41,13 @@ def reference_behind_wrapper(function: FunctionType) -> Reference | None:
         return None
     for depth in range(_DEEPEST):
         if found is function:
-            return (module, qualname, depth) if depth else None
+            return module, qualname, depth
         found = getattr(found, "__wrapped__", None)
     return None
 
 
 def resolve(module: str, qualname: str, depth: int) -> object:
-    """The function that `reference_behind_wrapper` named, in this process; imports its module."""
+    """The function that `reference_to` named, in this process; imports its module."""
     found = _attribute(importlib.import_module(module), qualname)
     for _ in range(depth):
         found = getattr(found, "__wrapped__")  # noqa: B009 -- type checkers know no such attribute of an object

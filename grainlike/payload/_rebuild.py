@@ -19,7 +19,7 @@ _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: set for classes made at run time, no
 _HOOKS = ("__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs__", "__getnewargs_ex__")
 
 
-def parts_of(error: Exception) -> Iterator[Parts]:
+def parts_of(error: BaseException) -> Iterator[Parts]:
     """The ways to send `error`, the best first. Members of a group travel apart."""
     if not _pickles_its_own_way(type(error)):
         args, state = _arguments_and_state(error)
@@ -42,7 +42,7 @@ def rebuild(parts: Parts, members: Sequence[Exception] | None) -> BaseException:
     return error
 
 
-def _arguments_and_state(error: Exception) -> tuple[tuple[Any, ...], dict[str, Any] | None]:
+def _arguments_and_state(error: BaseException) -> tuple[tuple[Any, ...], dict[str, Any] | None]:
     reduction = error.__reduce__()
     if not isinstance(reduction, tuple):
         return error.args, None

@@ -5,58 +5,89 @@ again is a new function under the old name, and whoever kept the bytes of its ca
 one. So the bytes are kept together with what they took, followed by name through all functions that travel
 along, and compared by identity. A change inside an object (a list appended to) is not seen: that is what "once
 per function" means.
+
+Nothing here keeps a function alive: functions, and whatever else can be, are held weakly. Only built-in values
+and containers are held firmly, because a new one at the old address must not pass for the old one.
 """
 
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from types import CellType, CodeType, FunctionType, ModuleType
+from typing import NamedTuple
 
-from ._names import importable
+from ._names import reference_to
 
 __all__ = ["Watch", "unchanged", "watch"]
 
 Held = Callable[[], object]
-Watch = tuple[tuple[Callable[[], object], Held], ...]
+
+
+class _Watched(NamedTuple):
+    function: Callable[[], FunctionType | None]
+    variables: tuple[tuple[str, Held], ...]
+    cells: tuple[Held, ...]
+
+
+Watch = tuple[_Watched, ...]
 
 
 def watch(function: object) -> Watch:
     """What `function`, and each function that it takes along, finds in its globals and closure now."""
-    entries: list[tuple[Callable[[], object], Held]] = []
+    watched: list[_Watched] = []
     seen: set[int] = set()
     waiting = [function]
     while waiting:
         found = _function_behind(waiting.pop())
-        if found is None or id(found) in seen or importable(found.__module__ or ""):
-            continue
-        seen.add(id(found))
-        for look in _looks(found):
-            value = look()
-            if not isinstance(value, ModuleType):
-                entries.append((look, _hold(value)))
-                waiting.append(value)
-    return tuple(entries)
+        if found is not None and id(found) not in seen and reference_to(found) is None:
+            seen.add(id(found))
+            variables, contents = _variables(found), [_content(cell) for cell in found.__closure__ or ()]
+            waiting += [*variables.values(), *contents]
+            held = tuple((name, _hold(value)) for name, value in variables.items())
+            if held or contents:
+                watched.append(_Watched(weakref.ref(found), held, tuple(map(_hold, contents))))
+    return tuple(watched)
 
 
 def unchanged(watched: Watch) -> bool:
     """Whether every name and cell still holds the very object that it held."""
-    for look, held in watched:
-        value = look()
-        if held() is not value or (value is None and held is not _nothing):
+    for ref, variables, cells in watched:
+        function = ref()
+        if function is None:
+            return False
+        space = function.__globals__
+        for name, held in variables:
+            value = space.get(name)
+            if held() is not value or (value is None and held is not _nothing):  # what is gone reads None too
+                return False
+        if cells and not _same_contents(function, cells):
             return False
     return True
 
 
-def _looks(function: FunctionType) -> Iterator[Callable[[], object]]:
+def _same_contents(function: FunctionType, cells: tuple[Held, ...]) -> bool:
+    try:
+        for cell, held in zip(function.__closure__ or (), cells, strict=True):
+            value = cell.cell_contents
+            if held() is not value or (value is None and held is not _nothing):
+                return False
+    except ValueError:  # emptied since, or still empty: whatever it was then, it can hardly run now
+        return False
+    return True
+
+
+def _variables(function: FunctionType) -> dict[str, object]:
+    """Globals that the function's code mentions; modules apart, which nobody rebinds."""
     space = function.__globals__
-    for name in sorted(set(_names(function.__code__)) & space.keys()):
-        yield lambda name=name: space.get(name)  # type: ignore[misc]
-    for cell in function.__closure__ or ():
-        yield lambda cell=cell: _content(cell)  # type: ignore[misc]
+    found = {name: space[name] for name in sorted(set(_names(function.__code__))) if name in space}
+    return {name: value for name, value in found.items() if not isinstance(value, ModuleType)}
 
 
 def _function_behind(obj: object) -> FunctionType | None:
-    """`obj` if it is a plain function; of a decorator's object, the one that it wraps."""
+    """`obj` if it is a plain function; of a partial or a decorator's object, the one inside."""
+    while isinstance(obj, partial):
+        obj = obj.func
     if not isinstance(obj, FunctionType):
         with suppress(Exception):  # a user's object may do anything when asked for an attribute
             obj = getattr(obj, "__wrapped__", None)
@@ -82,9 +113,9 @@ def _nothing() -> None:
 
 
 def _hold(value: object) -> Held:
-    """A way to ask for `value` that does not keep it alive if that can be: it may lead to the function."""
     if value is None:
         return _nothing
-    with suppress(TypeError):
+    try:
         return weakref.ref(value)
-    return lambda: value
+    except TypeError:
+        return lambda: value

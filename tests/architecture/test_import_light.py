@@ -48,4 +48,4 @@ def test_import_grainlike_loads_nothing_heavy() -> None:
 
 def test_import_grainlike_binds_no_other_room() -> None:
     rooms = {module.split(".")[1] for module in loaded_by("import grainlike") if module.startswith("grainlike.")}
-    assert rooms <= {"_version", "errors", "resources"}
+    assert rooms <= {"_version", "context", "errors", "resources"}

@@ -128,5 +128,5 @@ def test_every_error_is_public():
 
 
 def test_version_is_the_distributions():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert grainlike.__version__ == project["version"]
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["version"]
+    assert f'"{grainlike.__version__}"' in (ROOT / settings["path"]).read_text()

@@ -76,8 +76,8 @@ class LoopResolver:
         self.most_at_once = max(self.most_at_once, len(self._running))
 
     async def _call(self, node: Node) -> None:
-        args, kwargs = node.arguments()
         try:
+            args, kwargs = node.arguments()
             value = node.function.callable(*args, **kwargs)
             assert inspect.iscoroutine(value) == node.function.is_async
             node.succeed(await value if node.function.is_async else value)

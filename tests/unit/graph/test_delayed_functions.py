@@ -4,12 +4,13 @@ import copy
 import functools
 import inspect
 import pickle
+import sys
 from typing import Any
 
 import pytest
 
 from grainlike.errors import ResourceSpecError
-from grainlike.graph import Delayed, DelayedFn, Place, delayed, delayed_value, info, node_of
+from grainlike.graph import Delayed, DelayedFn, Function, Place, delayed, delayed_value, info, node_of
 from grainlike.resources import EMPTY, Cores, GPUs, Memory
 
 
@@ -245,6 +246,12 @@ def test_it_binds_as_a_method_does() -> None:
     assert node_of(Scale.plain(1)).arguments() == ((1,), {})
 
 
+def test_what_is_bound_stays_so() -> None:
+    scale = Scale(3)
+    holder = type("Holder", (), {"run": scale.times})
+    assert node_of(holder().run(2)).arguments() == ((scale, 2), {})
+
+
 def test_it_pickles_by_reference_from_an_importable_module(monkeypatch: pytest.MonkeyPatch) -> None:
     heavy = pickle.loads(pickle.dumps(double @ Cores(2)))
     assert isinstance(heavy, DelayedFn)
@@ -259,6 +266,16 @@ def test_it_pickles_by_its_parts_from_elsewhere() -> None:
     fn = pickle.loads(pickle.dumps(delayed(_async, retries=2)))
     assert fn.function.callable is _async
     assert fn.function.options.retries == 2
+
+
+def test_it_pickles_by_its_parts_from_the_main_script(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def script(x: int) -> int:
+        return x
+
+    script.__module__, script.__qualname__ = "__main__", "script"
+    fn = delayed(script)
+    monkeypatch.setattr(sys.modules["__main__"], "script", fn, raising=False)
+    assert fn.function.__reduce__() == (Function, (script, fn.function.options))
 
 
 def test_its_repr_is_short() -> None:

@@ -125,6 +125,12 @@ def test_pending_nodes_stop_at_the_finished_and_at_the_bound() -> None:
     assert pending_nodes([node_of(done_)]) == ([], [])
 
 
+def test_a_placeholder_used_twice_is_one_dependency() -> None:
+    r_ = add(1)
+    for twice_ in (r_ + r_, add(r_, r_), gather(r_, [r_])):
+        assert node_of(twice_).deps == (node_of(r_),)
+
+
 def test_a_node_shared_on_many_ways_is_walked_once() -> None:
     r_: Delayed[Any] = add(1)
     for _ in range(200):  # 2 ** 200 ways

@@ -94,6 +94,8 @@ async def test_g13_out_of_functions_by_name_and_by_place(resolver: Any) -> None:
         assert (await gather(result_, a_))[0].tolist() in ([1, 2], [1.0, 2.0])
         assert (await a_).tolist() in ([1, 2], [2, 4])
     assert value.tolist() == [0, 0]
+    kept_ = np.mean(array().reshape(2, 2), 0, None, give(np.zeros((1, 2))), True)
+    assert (await kept_).tolist() == [[1, 2]]
 
 
 @pytest.mark.asyncio

@@ -188,6 +188,14 @@ async def test_g13_item_assignment_rebinds_to_a_changed_copy(resolver: Any) -> N
 
 
 @pytest.mark.asyncio
+async def test_g13_deleting_an_item_changes_a_copy(resolver: Any) -> None:
+    value = {"a": 1, "b": 2}
+    a_ = give(value)
+    del a_["b"]
+    assert (await a_, value) == ({"a": 1}, {"a": 1, "b": 2})
+
+
+@pytest.mark.asyncio
 async def test_g13_nout_unpacks(resolver: Any) -> None:
     @delayed(nout=3)
     def three(kind: Any) -> Any:

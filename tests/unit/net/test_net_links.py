@@ -115,7 +115,7 @@ async def test_what_was_posted_before_run_is_not_lost(kind: str) -> None:
 
 async def test_large_buffers_cross_both_ways_at_once(kind: str) -> None:
     near, far = await pair(kind)
-    data = [bytes([n]) * (3 * CHUNK + n) for n in range(3)]
+    data = [bytes([n]) * (12 * CHUNK + n) for n in range(3)]
     here, there = Inbox(), Inbox()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(near.run, here)
@@ -156,14 +156,17 @@ async def test_what_was_drained_before_close_arrives(kind: str) -> None:
     assert inbox.numbers == list(range(50))
 
 
-async def test_drain_gives_up_on_a_peer_that_does_not_read(socket_kind: str) -> None:
-    near, far = await pair(socket_kind)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(near.run, Inbox())
-        near.post(Beat(1), [bytes(16 * CHUNK)])
-        assert not await near.drain(0.05)
-        near.close()
-    await far.aclose()
+@pytest.mark.parametrize("size", [50_000, 64 * CHUNK])
+async def test_drain_gives_up_on_a_peer_that_does_not_read(socket_kind: str, size: int) -> None:
+    ours, theirs = socket.socketpair()
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    link = await one_link(socket_kind, ours)
+    with theirs:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(link.run, Inbox())
+            link.post(Beat(1), [bytes(size)])
+            assert not await link.drain(0.05)
+            link.close()
 
 
 async def test_drain_ends_with_the_link(socket_kind: str) -> None:
@@ -175,7 +178,7 @@ async def test_drain_ends_with_the_link(socket_kind: str) -> None:
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(near.run, Inbox())
-        near.post(Beat(1), [bytes(16 * CHUNK)])
+        near.post(Beat(1), [bytes(64 * CHUNK)])
         tasks.start_soon(drain)
         await anyio.wait_all_tasks_blocked()
         await far.aclose()
@@ -187,7 +190,7 @@ async def test_cancelling_a_half_written_send_closes_the_link(socket_kind: str) 
     near, far = await pair(socket_kind)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(near.run, Inbox())
-        near.post(Beat(1), [bytes(16 * CHUNK)])
+        near.post(Beat(1), [bytes(64 * CHUNK)])
         await anyio.wait_all_tasks_blocked()
         tasks.cancel_scope.cancel()
     assert near.closed

@@ -83,9 +83,11 @@ async def test_a_unix_socket_is_private_and_gone_when_closed(unix: UnixAddress) 
     assert not unix.path.exists()
 
 
-async def test_a_directory_open_to_others_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("bits", [0o750, 0o720, 0o705])
+async def test_a_directory_open_to_others_is_refused(tmp_path: Path, bits: int) -> None:
     folder = tmp_path / "open"
-    folder.mkdir(mode=0o755)
+    folder.mkdir()
+    folder.chmod(bits)
     with pytest.raises(PermissionError, match=f"chmod 700 {folder}"):
         listen(f"unix://{folder}/head.sock")
 

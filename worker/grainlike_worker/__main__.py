@@ -1,0 +1,103 @@
+"""`grainlike-worker`, `python -m grainlike_worker`: one worker, in the foreground, until its head says goodbye.
+
+Exit code 0 when the head closed or we were asked to stop, 2 for wrong usage, 3 for no head, or refused.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import anyio
+
+from grainlike.errors import GrainlikeError, ResourceSpecError
+from grainlike.net import connect, find_access
+from grainlike.resources import Allocation, parse
+from grainlike_worker._daemon import serve_daemon
+from grainlike_worker._probe import logical_in, offer_for
+
+__all__ = ["main", "serve"]
+
+logger = logging.getLogger("grainlike.worker")
+
+OK, USAGE, NO_HEAD = 0, 2, 3
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parse the command line and serve; return the exit code."""
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(level=options.log_level.upper(), format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    return serve(head=options.head, resources=options.resources, name=options.name)
+
+
+def serve(*, head: str | None, resources: str | None, name: str | None) -> int:
+    """Run a worker with the options of the command line; return the exit code, having said why it is not 0."""
+    try:
+        offer = offer_for(parse(resources) if resources else None)
+    except ResourceSpecError as error:
+        print(f"grainlike worker: --resources: {error}", file=sys.stderr)  # noqa: T201 - a command line speaks
+        return USAGE
+    try:
+        return anyio.run(_serve, head, offer, name or socket.gethostname(), backend_options=_uvloop())
+    except (GrainlikeError, OSError, ValueError) as error:
+        print(f"grainlike worker: {error}", file=sys.stderr)  # noqa: T201
+        return NO_HEAD
+
+
+async def _serve(head: str | None, offer: Allocation, name: str) -> int:
+    access = find_access(head)
+    link = await connect(access.address)
+    logical = logical_in(offer)
+    logger.info("worker %s offers %s to the head at %s", name, offer, access.address)
+    if logical:
+        logger.warning("cores %s are not of this machine: given out and shown, never pinned", list(logical))
+    failure: GrainlikeError | None = None
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_stop_at_signal, tasks.cancel_scope.cancel)
+        try:
+            await serve_daemon(link, offer, name=name, secret=access.secret)
+        except GrainlikeError as error:  # kept out of the group, which would wrap it
+            failure = error
+        tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+    logger.info("worker %s has ended: %s", name, link.reason)
+    return OK
+
+
+async def _stop_at_signal(stop: Callable[[], None]) -> None:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for number in signals:
+            logger.info("stopping: %s", number.name)
+            stop()
+            return
+
+
+def _uvloop() -> dict[str, Any]:
+    try:
+        import uvloop  # noqa: F401
+    except ImportError:
+        return {}
+    return {"use_uvloop": True}
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="grainlike-worker", description="Serve this machine's slots to a head.")
+    parser.add_argument(
+        "--head", metavar="ADDRESS_OR_ACCESS_FILE", help="the head's address or access file (default: the current head)"
+    )
+    parser.add_argument(
+        "--resources", metavar="TEXT", help="what to offer, as 'cores=16 memory=64Gi' (default: this process's cores)"
+    )
+    parser.add_argument("--name", help="what the worker is called (default: the host's name)")
+    parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
