@@ -19,6 +19,7 @@ from grainlike.errors import JobCancelledError, RemoteError, SerializationError
 from grainlike.payload import Payload, dump_arguments, dump_function, load_error, load_value
 from grainlike.wire import (
     AUTHENTICATED,
+    Beat,
     Code,
     Completed,
     Define,
@@ -760,6 +761,13 @@ def test_a_crash_is_seen_in_the_exit(how: str, words: str, claims: Claims) -> No
         assert claims.started == 1
     assert 2 not in runner.codes
     assert 3 not in runner.codes
+
+
+def test_a_message_that_is_not_a_runners_ends_it_and_says_so(capfd: pytest.CaptureFixture[str]) -> None:
+    with Runner() as runner:
+        runner.send(Beat(1))
+        assert runner.until_end() == 1
+    assert "ProtocolError: Beat" in capfd.readouterr().err
 
 
 PARENT = """

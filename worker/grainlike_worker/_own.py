@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextvars import copy_context
 
 from grainlike.context import JobInfo, enter_job, leave_job
+from grainlike.errors import ProtocolError
 from grainlike.payload import Payload, dump_value, load_arguments
 from grainlike.resources import Allocation
 from grainlike.wire import Code, Define, Frame, Run, Setup, Stop
@@ -78,7 +79,7 @@ class OwnRunner:
                 case Setup():
                     self._functions.set_up(message)
                 case _:
-                    raise LinkEndedError  # nothing that a worker of this version says to a runner
+                    raise ProtocolError(f"{type(message).__name__} is nothing that a runner is told")
 
     # --- one lease ---
 

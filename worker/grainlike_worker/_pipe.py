@@ -19,12 +19,13 @@ class LinkEndedError(Exception):
 class Pipe:
     """Frames over a blocking socket that came with the process: the other end is its parent, and trusted."""
 
-    __slots__ = ("_decoder", "_poll", "_socket")
+    __slots__ = ("_decoder", "_incoming", "_poll", "_socket")
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(True)
         self._socket = sock
         self._decoder = FrameDecoder(AUTHENTICATED)
+        self._incoming = memoryview(bytearray(_READ_SIZE))  # kept: the system would map and unmap it for every read
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)
 
@@ -35,12 +36,12 @@ class Pipe:
     def receive(self) -> list[Frame]:
         """Wait for bytes; return the frames that they complete. `LinkEndedError` at the end of the stream."""
         try:
-            data = self._socket.recv(_READ_SIZE)
+            count = self._socket.recv_into(self._incoming)
         except ConnectionError:
-            data = b""
-        if not data:
+            count = 0
+        if not count:
             raise LinkEndedError
-        return self._decoder.feed(data)
+        return self._decoder.feed(self._incoming[:count])
 
     def poll(self) -> list[Frame]:
         """As `receive`, but an empty list at once where nothing has come."""

@@ -2,12 +2,13 @@
 
 import os
 import sys
-from contextlib import suppress
 from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 
 __all__ = ["PeakMemory", "cpu_seconds"]
 
 _UNIT = 1 if sys.platform == "darwin" else 1024  # macOS counts ru_maxrss in bytes, the others in KiB
+
+_STATUS_SIZE = 4096  # more than enough for the lines up to VmHWM
 
 
 def cpu_seconds() -> float:
@@ -73,8 +74,12 @@ def _children_peak() -> int:
 
 def _status_peak() -> int:
     """`VmHWM` of this process; 0 where there is none."""
-    with suppress(OSError), open("/proc/self/status", "rb") as status:  # noqa: PTH123 - pathlib costs more
-        for line in status:
-            if line.startswith(b"VmHWM:"):
-                return int(line.split()[1]) * 1024
-    return 0
+    try:
+        status = os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return 0
+    try:
+        _, found, rest = os.read(status, _STATUS_SIZE).partition(b"VmHWM:")
+    finally:
+        os.close(status)
+    return int(rest.split(maxsplit=1)[0]) * 1024 if found else 0
