@@ -134,12 +134,11 @@ def find_access(what: str | Path | None = None, role: Role = "worker") -> Access
 
 def _find_by_address(address: Address, role: Role) -> Access:
     for path in sorted(state_directory().glob(f"*/{role}.json")):
-        if path.parent.name != _CURRENT:
-            # Another cluster's file may be broken or just going away; it is not the one that was asked for.
-            with contextlib.suppress(HeadLostError, AuthenticationError, ValueError):
-                access = read_access(path)
-                if access.address == address:
-                    return access
+        # Another cluster's file may be broken or just going away; it is not the one that was asked for.
+        with contextlib.suppress(HeadLostError, AuthenticationError, ValueError):
+            access = read_access(path)
+            if access.address == address:
+                return access
     raise HeadLostError(
         f"no access file for {address} under {state_directory()}; give the path of one, from the machine of the head"
     )

@@ -9,8 +9,7 @@ from grainlike.wire import Buffer
 __all__ = ["CHUNK", "writes"]
 
 CHUNK = 256 * 1024
-"""The most bytes in one write of a large buffer. What the socket has no room for, asyncio copies before 3.12: more in
-one write is more copied, and fewer is more turns of the loop."""
+"""The most bytes in one write of a large buffer: before 3.12, asyncio copies what the socket has no room for."""
 
 _LARGE = 64 * 1024
 

@@ -37,6 +37,7 @@ class Job:
         "job",
         "lease",
         "losses",
+        "planned_at",
         "retries",
         "state",
         "worker",
@@ -53,6 +54,7 @@ class Job:
         self.losses = 0
         self.retries = fn.retries
         self.cancelled = False
+        self.planned_at = 0.0
         self.expected = 0.0
         """Seconds that it was expected to take when it was sent ahead."""
 
@@ -126,6 +128,7 @@ class WorkerBook:
     __slots__ = (
         "_fits",
         "ahead",
+        "ahead_of",
         "ahead_s",
         "capacity",
         "free",
@@ -134,6 +137,7 @@ class WorkerBook:
         "name",
         "offer",
         "recalled",
+        "using",
         "worker",
     )
 
@@ -150,8 +154,12 @@ class WorkerBook:
         self.leases: dict[int, LeaseBook] = {}
         self.ahead_s = 0.0
         """How many seconds of work `ahead` is expected to be."""
+        self.ahead_of: dict[int, int] = {}
+        """How many of `ahead` each class has."""
         self.recalled: set[int] = set()
         """Those of `ahead` that the worker was asked to give back."""
+        self.using: dict[int, int] = {}
+        """How many planned jobs and leases of each class count against `free`."""
         self._fits: dict[int, bool] = {}
 
     def fits_ever(self, cls: RequestClass) -> bool:
@@ -175,12 +183,14 @@ class WorkerBook:
         free = self.free
         for name, amount in cls.units:
             free[name] -= amount
+        self.using[cls.cls] = self.using.get(cls.cls, 0) + 1
 
     def give(self, cls: RequestClass) -> None:
         """Count the amounts of one job of the class as free again."""
         free = self.free
         for name, amount in cls.units:
             free[name] += amount
+        self.using[cls.cls] -= 1
 
     def put_ahead(self, job: Job) -> None:
         """Count a job as waiting at this worker."""
@@ -188,16 +198,14 @@ class WorkerBook:
         job.expected = job.fn.times.mean
         self.ahead_s += job.expected
         self.held[job.job] = self.ahead[job.job] = job
+        self.ahead_of[job.cls.cls] = self.ahead_of.get(job.cls.cls, 0) + 1
 
     def leave_ahead(self, job: Job) -> None:
         """Count it as waiting here no more."""
         del self.ahead[job.job]
+        self.ahead_of[job.cls.cls] -= 1
         self.recalled.discard(job.job)
         self.ahead_s = self.ahead_s - job.expected if self.ahead else 0.0
-
-    def slots(self, cls: RequestClass) -> int:
-        """How many jobs of the class run here at once when nothing else does (at least 1 for an empty request)."""
-        return min((self.capacity.get(name, 0) // amount for name, amount in cls.units), default=1)
 
     def room_left(self, cls: RequestClass) -> int:
         """What would be left of the scarcest resource of the class: small is a tight fit."""

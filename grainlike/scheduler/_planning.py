@@ -6,8 +6,12 @@ worker per class that still has jobs, plus the jobs that it assigns: never the j
 
 Jobs are *sent ahead* to workers that are full when their function is known to be quick, so that the next one starts
 without a round trip: enough to last `AHEAD_S`, refilled when half of it is used up. Sending nothing ahead costs a
-factor of seven on tiny jobs; sending more piles up work behind a job that turns out long. What was sent ahead is
-taken back when another worker has room for it, or when a reservation takes the worker.
+factor of seven on tiny jobs; sending more piles up work behind a job that turns out long.
+
+A class is sent ahead only to where jobs of it run now, so that each end makes exactly the room that the next one needs;
+a job that waits for room nobody gives back would otherwise be out of the queue, and out of the reservation's care.
+What was sent ahead is taken back when its class has lost its slots there, when another worker has room for it, or when
+a reservation takes the worker.
 """
 
 from __future__ import annotations
@@ -79,26 +83,26 @@ class Planner:
         best: WorkerBook | None = None
         least = 0
         for worker in self._workers.values():
-            if not worker.fits_now(cls) or not self._admitted(cls, job, worker, now):
+            if not worker.fits_now(cls) or not self._admitted(job, worker, now):
                 continue
             left = worker.room_left(cls)
             if best is None or left < least:
                 best, least = worker, left
         return best
 
-    def _admitted(self, cls: RequestClass, job: Job, worker: WorkerBook, now: float) -> bool:
+    def _admitted(self, job: Job, worker: WorkerBook, now: float) -> bool:
         reservation = self._reservations.get(worker.worker)
-        return reservation is None or reservation.job is job or reservation.admits(cls, job.fn, now)
+        return reservation is None or reservation.admits(job, now)
 
     def _assign(self, cls: RequestClass, job: Job, worker: WorkerBook, now: float) -> None:
         cls.queue.popleft()
         reservation = self._reservations.get(worker.worker)
         if reservation is not None and reservation.job is not job:
-            reservation.charge(cls, job.fn, now)
+            reservation.charge(job, now)
         self._release(job)
         worker.take(cls)
         worker.held[job.job] = job
-        job.state, job.worker = JobState.PLANNED, worker.worker
+        job.state, job.worker, job.planned_at = JobState.PLANNED, worker.worker, now
 
     # --- reserving ---------------------------------------------------------------------------------------------------
 
@@ -131,7 +135,7 @@ class Planner:
             job = cls.head()
             if job is None:
                 return
-            if worker.fits_ever(cls) and not worker.recalled and self._may_wait_at(worker, cls):
+            if worker.using.get(cls.cls) and not worker.recalled and self._may_wait_at(worker, cls):
                 self._fill(worker, cls, out)
 
     def _may_wait_at(self, worker: WorkerBook, cls: RequestClass) -> bool:
@@ -139,7 +143,7 @@ class Planner:
         return reservation is None or reservation.job.cls is cls
 
     def _fill(self, worker: WorkerBook, cls: RequestClass, out: list[HeadAction]) -> None:
-        budget = AHEAD_S * worker.slots(cls)
+        budget = AHEAD_S * worker.using[cls.cls]
         if worker.ahead_s > budget / 2 or len(worker.ahead) > AHEAD_MOST / 2:
             return
         jobs: list[Job] = []
@@ -163,7 +167,7 @@ class Planner:
             if reservation is not None:
                 back = [job for job in worker.ahead.values() if job.cls is not reservation.job.cls]
             else:
-                back = self._wanted_elsewhere(worker)
+                back = _stranded(worker, self._classes) or self._wanted_elsewhere(worker)
             back = [job for job in back if not job.cancelled]
             if back:
                 worker.recalled.update(job.job for job in back)
@@ -179,6 +183,16 @@ class Planner:
                 waiting = [job for job in worker.ahead.values() if job.cls is cls]
                 return waiting[len(waiting) // 2 :]
         return []
+
+
+def _stranded(worker: WorkerBook, classes: dict[int, RequestClass]) -> list[Job]:
+    """What waits here although its class runs here no more, and does not fit."""
+    lost = {
+        number
+        for number, waiting in worker.ahead_of.items()
+        if waiting and not worker.using.get(number) and not worker.fits_now(classes[number])
+    }
+    return [job for job in worker.ahead.values() if job.cls.cls in lost] if lost else []
 
 
 def _assignment(worker: int, cls: int, jobs: list[Job], *, ahead: bool) -> AssignJobs:

@@ -45,18 +45,23 @@ class Reservation:
         """Work out `start` and `spare` from what runs on the worker now."""
         self.start, self.spare = _soonest(self.worker, self.job.cls, now)
 
-    def admits(self, cls: RequestClass, fn: Function, now: float) -> bool:
-        """Whether a job of `cls` may start on the worker without putting the reserved job off."""
-        if ends_by(fn, now) <= self.start:
+    def admits(self, job: Job, now: float) -> bool:
+        """Whether `job` may start on the worker: it goes before the reserved one, or does not put it off."""
+        if order(job) <= order(self.job) or ends_by(job.fn, now) <= self.start:
             return True
         spare = self.spare
-        return all(spare.get(name, 0) >= amount for name, amount in cls.units)
+        return all(spare.get(name, 0) >= amount for name, amount in job.cls.units)
 
-    def charge(self, cls: RequestClass, fn: Function, now: float) -> None:
-        """Count a job of `cls` that was admitted: if it may outlast `start`, it uses spare amounts."""
-        if ends_by(fn, now) > self.start:
-            for name, amount in cls.units:
+    def charge(self, job: Job, now: float) -> None:
+        """Count a job that was admitted: if it may outlast `start`, it uses spare amounts."""
+        if ends_by(job.fn, now) > self.start:
+            for name, amount in job.cls.units:
                 self.spare[name] -= amount
+
+
+def order(job: Job) -> tuple[int, int]:
+    """Who goes first: priority, then age."""
+    return (-job.cls.priority, job.job)
 
 
 def ends_by(fn: Function, now: float) -> float:
@@ -104,7 +109,7 @@ def _held(worker: WorkerBook, now: float) -> list[tuple[float, RequestClass]]:
     """When each thing that is counted against the worker is expected to end, and its class."""
     held = [(_lease_end(lease, now), lease.cls) for lease in worker.leases.values()]
     held += [
-        (max(now, now + job.fn.times.mean), job.cls)
+        (max(now, job.planned_at + job.fn.times.mean), job.cls)
         for job in worker.held.values()
         if not job.lease and job.job not in worker.ahead
     ]

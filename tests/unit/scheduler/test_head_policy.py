@@ -1,0 +1,313 @@
+"""The head's policy in virtual time: backfill that starves nobody, tight fits, and clear words for the impossible."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from itertools import count
+
+import pytest
+
+from grainlike.resources import Cores, Resource, offer_of
+from grainlike.scheduler import (
+    AssignJobs,
+    FunctionDefined,
+    HeadMind,
+    JobsCancelled,
+    JobsLost,
+    JobsPending,
+    JobsSettled,
+    JobsSubmitted,
+    JobsUnsatisfiable,
+    RetractJobs,
+    Ticked,
+    WakeAt,
+    WorkerJoined,
+    WorkerLost,
+    WorkerReported,
+)
+from grainlike.scheduler._head import MAX_LOSSES, NOBODY_S
+from grainlike.scheduler._reservation import PATIENCE_S
+from grainlike.wire import Code, Completed, LeaseStart
+
+
+class Cluster:
+    """A head and workers that start what they are sent at once, each job on a lease of its own, in virtual time."""
+
+    def __init__(self, *offers, closed=False):
+        self.now = 0.0
+        self.head = HeadMind(closed=closed)
+        self.begun, self.ended, self.actions, self.started_on = {}, {}, [], {}
+        self.length, self._heap, self._number = {}, [], count(1)
+        self.free_at_work = {}
+        for offer in offers:
+            self.join(offer)
+
+    def join(self, offer):
+        worker = len(self.free_at_work) + 1
+        self.free_at_work[worker] = dict(offer_of(offer, own_cores=range(64)).units)
+        self.tell(WorkerJoined(worker, f"n{worker}", offer_of(offer, own_cores=range(64))))
+
+    def function(self, fn, known_s=None):
+        self.tell(FunctionDefined(fn))
+        if known_s is not None:
+            self.head._functions[fn].times.add([known_s] * 8)
+
+    def submit(self, request, seconds, *, fn=1, n=1, priority=0):
+        jobs = [next(self._number) for _ in range(n)]
+        self.length.update(dict.fromkeys(jobs, seconds))
+        self.tell(JobsSubmitted(request, jobs, [fn] * n, priority))
+        return jobs if n > 1 else jobs[0]
+
+    def tell(self, event):
+        for action in self.head.handle(event, self.now):
+            self.actions.append(action)
+            if isinstance(action, AssignJobs) and not action.ahead:
+                for job, attempt in zip(action.jobs, action.attempts, strict=True):
+                    self._start(action.worker, action.cls, job, attempt)
+        self.head.check()
+
+    def _start(self, worker, cls, job, attempt):
+        for name, amount in self.head.classes[cls].units:
+            self.free_at_work[worker][name] -= amount
+            assert self.free_at_work[worker][name] >= 0, f"{name} of n{worker} is over-allocated"
+        self.begun[job], self.started_on[job] = self.now, worker
+        heappush(self._heap, (self.now + self.length[job], job, worker, cls, attempt))
+
+    def run(self, until=float("inf"), arrivals=None):
+        """End jobs in order; `arrivals(now)` may submit more after each end."""
+        while self._heap and self._heap[0][0] <= until:
+            self.now, job, worker, cls, attempt = heappop(self._heap)
+            self.finish(job, worker, cls, attempt)
+            if arrivals is not None:
+                arrivals()
+
+    def finish(self, job, worker, cls, attempt, code=Code.SUCCEEDED):
+        self.ended[job] = self.now
+        for name, amount in self.head.classes[cls].units:
+            self.free_at_work[worker][name] += amount
+        start = LeaseStart(job, cls, "", [job], [attempt], self.begun[job])
+        done = Completed(job, [job], [attempt], [int(code)], [0.0], [self.length[job]], [0.0], [0], [b""], [], self.now)
+        self.tell(WorkerReported(worker, [start], [done], [job]))
+
+    def told(self, kind):
+        return [action for action in self.actions if isinstance(action, kind)]
+
+
+def test_k5_a_job_behind_blocked_ones_starts_at_once_and_nobody_waits_for_ever():
+    cluster = Cluster(Resource("gpu0", 1) & Resource("gpu1", 1))
+    cluster.function(1)
+    gpu0, gpu1 = Resource("gpu0", 1), Resource("gpu1", 1)
+    aaa, bbb = cluster.submit(gpu0, 2), cluster.submit(gpu0, 2)
+    ccc, ddd = cluster.submit(gpu0 & gpu1, 2), cluster.submit(gpu1, 2)
+    assert cluster.begun == {aaa: 0, ddd: 0}
+    cluster.run()
+    assert cluster.begun == {aaa: 0, ddd: 0, bbb: 2, ccc: 4}
+    assert max(cluster.ended.values()) == 6
+
+
+def test_k5_a_stream_of_gpu1_jobs_cannot_put_the_wide_job_off():
+    cluster = Cluster(Resource("gpu0", 1) & Resource("gpu1", 1))
+    cluster.function(1)
+    gpu0, gpu1 = Resource("gpu0", 1), Resource("gpu1", 1)
+    cluster.submit(gpu0, 2)
+    wide = cluster.submit(gpu0 & gpu1, 2)
+    cluster.submit(gpu1, 3, n=5)
+
+    def stream():
+        if len(cluster.length) < 200:
+            cluster.submit(gpu1, 3)
+
+    cluster.run(until=100, arrivals=stream)
+    assert cluster.begun[wide] <= 3
+
+
+@pytest.mark.parametrize("known", [None, 0.1])
+def test_a_wide_job_in_a_narrow_stream_starts_after_what_runs_now(known):
+    """W6b: the 16-core job, tenth of two hundred. Its bound is the longest remaining run time."""
+    cluster = Cluster(Cores(16))
+    cluster.function(1, known)
+    cluster.function(2)
+    cluster.submit(Cores(1), 0.1, n=9)
+    wide = cluster.submit(Cores(16), 0.1, fn=2)
+    cluster.submit(Cores(1), 0.1, n=190)
+    cluster.run()
+    makespan = max(cluster.ended.values())
+    assert cluster.begun[wide] <= 0.2 + 1e-9
+    assert cluster.begun[wide] / makespan <= 0.15
+    assert makespan <= 1.45
+
+
+def test_without_the_reservation_it_would_starve(monkeypatch):
+    monkeypatch.setattr("grainlike.scheduler._planning.reserve_on", lambda *_: None)
+    cluster = Cluster(Cores(16))
+    cluster.function(1)
+    lengths = [0.10, 0.13, 0.11]
+    for _ in range(8):
+        for seconds in lengths:
+            cluster.submit(Cores(1), seconds)
+    wide = cluster.submit(Cores(16), 0.1)
+    for _ in range(60):
+        for seconds in lengths:
+            cluster.submit(Cores(1), seconds)
+    cluster.run()
+    assert cluster.begun[wide] > 1.0
+
+
+def test_backfill_uses_the_hole_before_a_reservation_only_for_what_ends_in_time():
+    cluster = Cluster(Cores(4))
+    cluster.function(1, known_s=10.0)
+    cluster.function(2, known_s=1.0)
+    cluster.function(3, known_s=20.0)
+    cluster.submit(Cores(2), 10, fn=1)
+    wide = cluster.submit(Cores(4), 1, fn=1)
+    long = cluster.submit(Cores(1), 20, fn=3)
+    short = cluster.submit(Cores(2), 1, fn=2)
+    assert short in cluster.begun, "it ends before the wide job can start"
+    assert long not in cluster.begun, "it would put the wide job off"
+    cluster.run()
+    assert cluster.begun[wide] == 10
+    assert cluster.begun[long] == 11
+
+
+def test_a_narrow_job_is_reserved_for_once_it_was_passed_over_for_long():
+    cluster = Cluster(Cores(8))
+    cluster.function(1)
+    for tenth in range(3, 11):
+        cluster.submit(Cores(1), tenth / 100)
+    medium = cluster.submit(Cores(3), 0.1)
+
+    def stream():
+        if cluster.now < 20:
+            cluster.submit(Cores(1), 0.07 + 0.01 * (len(cluster.length) % 7))
+
+    cluster.run(until=100, arrivals=stream)
+    assert PATIENCE_S <= cluster.begun[medium] < PATIENCE_S + 0.3
+
+
+def test_g6_what_does_not_fit_waits_and_never_blocks_what_does():
+    cluster = Cluster(Cores(4))
+    cluster.function(1)
+    first, second = cluster.submit(Cores(3), 5), cluster.submit(Cores(2), 5)
+    third = cluster.submit(Cores(1), 1)
+    assert cluster.begun == {first: 0, third: 0}
+    cluster.run()
+    assert cluster.begun[second] == 5
+
+
+def test_higher_priority_goes_first_and_age_decides_among_equals():
+    cluster = Cluster(Cores(1))
+    cluster.function(1)
+    cluster.submit(Cores(1), 1)
+    low = cluster.submit(Cores(1), 1, n=2)
+    high = cluster.submit(Cores(1), 1, n=2, priority=5)
+    cluster.run()
+    assert sorted([*low, *high], key=cluster.begun.__getitem__) == [*high, *low]
+
+
+def test_the_tightest_fit_keeps_the_big_worker_free():
+    cluster = Cluster(Cores(16), Cores(4))
+    cluster.function(1)
+    small = cluster.submit(Cores(3), 1)
+    assert cluster.started_on[small] == 2
+
+
+def test_k2_a_closed_cluster_refuses_what_it_can_never_give_and_runs_the_rest():
+    cluster = Cluster(Cores(2), closed=True)
+    cluster.function(1)
+    good = cluster.submit(Cores(1), 1)
+    bad = cluster.submit(Cores(1) & Resource("zed", 1) & Resource("abc", 2), 1)
+    (refusal,) = cluster.told(JobsUnsatisfiable)
+    assert refusal.jobs == [bad]
+    assert refusal.missing.absent == ("abc", "zed")
+    assert refusal.missing.nearest == "n1"
+    assert good in cluster.begun
+    assert bad not in cluster.head.jobs
+
+
+def test_k8_an_amount_above_every_capacity_is_refused_at_once():
+    cluster = Cluster(Cores(2), Cores(3), closed=True)
+    cluster.function(1)
+    cluster.submit(Cores(4), 1)
+    (refusal,) = cluster.told(JobsUnsatisfiable)
+    assert "at most 3" in str(refusal.missing)
+
+
+def test_an_open_cluster_warns_once_and_waits():
+    cluster = Cluster(Cores(2))
+    cluster.function(1)
+    jobs = cluster.submit(Resource("foo", 1), 1, n=3)
+    cluster.submit(Resource("foo", 1), 1)
+    (warning,) = cluster.told(JobsPending)
+    assert warning.waiting == 3
+    cluster.join(Resource("foo", 2))
+    assert set(jobs[:2]) <= set(cluster.begun)
+
+
+def test_with_no_worker_at_all_the_warning_waits_a_little():
+    cluster = Cluster()
+    cluster.function(1)
+    cluster.submit(Cores(1), 1)
+    assert cluster.told(WakeAt) == [WakeAt(NOBODY_S)]
+    assert not cluster.told(JobsPending)
+    cluster.now = NOBODY_S
+    cluster.tell(Ticked())
+    assert len(cluster.told(JobsPending)) == 1
+
+
+def test_quick_jobs_are_sent_ahead_and_taken_back_for_a_reservation():
+    cluster = Cluster(Cores(2))
+    cluster.function(1, known_s=0.001)
+    cluster.function(2)
+    cluster.submit(Cores(1), 0.001, n=20)
+    ahead = [action for action in cluster.told(AssignJobs) if action.ahead]
+    assert sum(len(action.jobs) for action in ahead) == 18
+    cluster.submit(Cores(2), 1, fn=2, priority=1)
+    (taken,) = cluster.told(RetractJobs)
+    assert sorted(taken.jobs) == sorted(job for action in ahead for job in action.jobs)
+
+
+def test_nothing_is_sent_ahead_of_a_function_that_nobody_knows():
+    cluster = Cluster(Cores(2))
+    cluster.function(1)
+    cluster.submit(Cores(1), 0.001, n=20)
+    assert not [action for action in cluster.told(AssignJobs) if action.ahead]
+
+
+def test_a_job_that_keeps_killing_its_runner_is_isolated_and_then_given_up():
+    cluster = Cluster(Cores(1))
+    cluster.function(1)
+    job = cluster.submit(Cores(1), 1)
+    for loss in range(1, MAX_LOSSES + 1):
+        _, job, worker, cls, attempt = heappop(cluster._heap)
+        assert attempt == loss
+        assert cluster.head.classes[cls].isolate == (loss > 1)
+        cluster.finish(job, worker, cls, attempt, Code.CRASHED)
+    (lost,) = cluster.told(JobsLost)
+    assert (lost.jobs, lost.losses) == ([job], MAX_LOSSES)
+    assert not cluster.head.jobs
+
+
+def test_late_answers_of_an_earlier_attempt_count_for_nothing():
+    cluster = Cluster(Cores(1), Cores(1))
+    cluster.function(1)
+    job = cluster.submit(Cores(1), 1)
+    _, _, worker, _, attempt = heappop(cluster._heap)
+    cluster.tell(WorkerLost(worker, "gone"))
+    assert cluster.started_on[job] != worker
+    late = Completed(1, [job], [attempt], [0], [0.0], [1.0], [0.0], [0], [b""], [], 0.0)
+    cluster.tell(WorkerReported(worker, [], [late], []))
+    cluster.tell(WorkerReported(cluster.started_on[job], [], [late], []))
+    assert not cluster.told(JobsSettled)
+    cluster.run()
+    assert len(cluster.told(JobsSettled)) == 1
+
+
+def test_a_cancelled_job_keeps_its_slots_until_its_worker_says_it_is_gone():
+    cluster = Cluster(Cores(1))
+    cluster.function(1)
+    first, second = cluster.submit(Cores(1), 5, n=2)
+    cluster.tell(JobsCancelled([first]))
+    assert second not in cluster.begun
+    cluster.run(until=5)
+    assert second in cluster.begun
+    assert not cluster.told(JobsSettled)
