@@ -13,7 +13,7 @@ from math import sqrt
 
 __all__ = ["RunTimes"]
 
-_MEMORY = 200
+_MEMORY = 64
 _KNOWN = 8
 
 
