@@ -8,7 +8,6 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import version
 
 import anyio
 
@@ -16,6 +15,7 @@ from grainlike.errors import GrainlikeError
 from grainlike.executor._head import Head
 from grainlike.executor._workers import Peer
 from grainlike.net import Link
+from grainlike.payload import serializer_versions
 from grainlike.wire import Beat, Frame, Listener, Software, Welcome
 
 __all__ = ["HEARTBEAT_S", "LOST_S", "Door", "software"]
@@ -30,7 +30,7 @@ LOST_S = 30.0
 
 def software() -> Software:
     """The versions that have to go together between head and workers."""
-    return Software(platform.python_version(), {name: version(name) for name in ("dill", "cloudpickle")})
+    return Software(platform.python_version(), serializer_versions())
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import secrets
 import sys
 from collections.abc import Callable, Sequence
@@ -315,7 +316,7 @@ class Executor:
 
 def _import_paths() -> list[str]:
     """Where this program imports from, so that a worker's jobs can import the same modules."""
-    return [path for path in sys.path if path]
+    return [path or os.getcwd() for path in sys.path]  # "" is the directory of a REPL
 
 
 def _innermost(error: Exception) -> BaseException:

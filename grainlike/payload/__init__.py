@@ -20,6 +20,7 @@ from ._errors import RemoteTraceback, dump_error, load_error
 from ._functions import FunctionBlob, Serializer, dump_function, load_function
 from ._payload import Buffer, Payload
 from ._values import dump_arguments, dump_value, load_arguments, load_value
+from ._versions import serializer_versions
 
 __all__ = [
     "Buffer",
@@ -35,4 +36,5 @@ __all__ = [
     "load_error",
     "load_function",
     "load_value",
+    "serializer_versions",
 ]

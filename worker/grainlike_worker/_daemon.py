@@ -13,7 +13,6 @@ import platform
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 from typing import Literal
 
 import anyio
@@ -21,6 +20,7 @@ from anyio.abc import TaskGroup
 
 from grainlike.errors import GrainlikeError, HeadLostError, ProtocolError
 from grainlike.net import Alarm, Link
+from grainlike.payload import serializer_versions
 from grainlike.resources import Allocation
 from grainlike.scheduler import (
     BarrierHeld,
@@ -323,7 +323,7 @@ def _hello(name: str, offer: Allocation) -> Hello:
         protocol_low=PROTOCOL,
         protocol_high=PROTOCOL,
         python=platform.python_version(),
-        serializers={package: version(package) for package in ("dill", "cloudpickle")},
+        serializers=serializer_versions(),
         name=name,
         incarnation=secrets.token_hex(8),
         pid=os.getpid(),
