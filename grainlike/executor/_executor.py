@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-import os
 import secrets
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
@@ -316,7 +316,7 @@ class Executor:
 
 def _import_paths() -> list[str]:
     """Where this program imports from, so that a worker's jobs can import the same modules."""
-    return [path or os.getcwd() for path in sys.path]  # "" is the directory of a REPL
+    return [path or str(Path.cwd()) for path in sys.path]  # "" is the directory of a REPL
 
 
 def _innermost(error: Exception) -> BaseException:
