@@ -14,6 +14,7 @@ from typing import Any, Literal, Self, TypeVar
 import anyio
 from anyio.abc import TaskStatus
 
+from grainlike.errors import GraphError
 from grainlike.executor._door import Door
 from grainlike.executor._embedded import worker_room
 from grainlike.executor._engine import Engine, Waiter
@@ -22,9 +23,10 @@ from grainlike.executor._head import Head
 from grainlike.executor._home import Home, here, soon, spawn_detached
 from grainlike.executor._local import LocalCalls
 from grainlike.executor._workers import WorkerInfo
-from grainlike.graph import Delayed, Node, delayed, start
+from grainlike.graph import Delayed, Node, delayed, node_of, start
 from grainlike.net import Access, Alarm, Listener, listen, memory_pair, publish_access, withdraw_access
 from grainlike.resources import Allocation, Request
+from grainlike.scheduler import Explanation
 
 __all__ = ["Executor"]
 
@@ -296,6 +298,23 @@ class Executor:
         while len(self._head.peers) < n:
             self._joined = anyio.Event()
             await self._joined.wait()
+
+    async def explain(self, placeholder: Delayed[Any]) -> Explanation:
+        """Say where a placeholder stands and what it waits for, from the books that decide; `str` of it is a sentence.
+
+        It starts nothing. Asking about one that belongs to another executor is a `GraphError`.
+
+        Example::
+
+            print(await executor.explain(r_))
+            # Job 7 waits for room: nearest is n1, short of cores (asked 16, free 12 of 16), held by jobs 3.
+            # It would start now with Cores(12).
+        """
+        self._check_home("asked")
+        node = node_of(placeholder)
+        if node.owner is not None and node.owner is not self and not node.finished:
+            raise GraphError(f"{node.function.name} belongs to another executor ({node.owner}): ask that one")
+        return self._head.explain(node)
 
     def submit(self, request: Request, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Delayed[Any]:
         """Start `fn(*args, **kwargs)` on `request` without building a graph by hand; returns its placeholder.

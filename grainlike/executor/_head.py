@@ -15,13 +15,14 @@ from grainlike.errors import JobTimeoutError, UnsatisfiableError, WorkerLostErro
 from grainlike.executor._functions import Functions
 from grainlike.executor._job import Job
 from grainlike.executor._workers import Peer, WorkerInfo
-from grainlike.graph import Node, State
+from grainlike.graph import Node, Place, State
 from grainlike.net import Link
 from grainlike.payload import Payload, dump_arguments, load_error, load_value
-from grainlike.resources import Request, parse_allocation
+from grainlike.resources import EMPTY, Request, parse_allocation
 from grainlike.scheduler import (
     AssignJobs,
     CancelJobs,
+    Explanation,
     FunctionDefined,
     HeadAction,
     HeadEvent,
@@ -96,6 +97,20 @@ class Head:
         """The workers that are here, in the order in which they came."""
         now = time.monotonic()
         return [peer.info(now, self._mind.running(peer.number)) for peer in self.peers.values()]
+
+    def explain(self, node: Node) -> Explanation:
+        """Where a placeholder stands and what it waits for."""
+        request = node.request if node.request is not None else EMPTY
+        if node.finished or node.state is State.LAZY:
+            return Explanation(0, node.state.label, 0, request)
+        waiting = tuple(dep.function.name for dep in node.deps if not dep.finished)
+        if waiting:
+            return Explanation(0, "inputs", 0, request, inputs=waiting)
+        job = node.record
+        if not isinstance(job, Job):
+            return Explanation(0, "opening" if node.place is Place.REMOTE else "local", 0, request)
+        found = self._mind.explain(job.job, time.monotonic())
+        return found if found is not None else Explanation(job.job, node.state.label, job.attempt, request)
 
     # --- from the engine ---------------------------------------------------------------------------------------------
 
@@ -231,8 +246,8 @@ class Head:
 
     def _assign(self, action: AssignJobs) -> None:
         peer = self.peers[action.worker]
-        cls = self._mind.classes[action.cls]
-        spec = ClassSpec(cls.cls, str(cls.request), cls.isolate)
+        shape = self._mind.shapes[action.cls]
+        spec = ClassSpec(shape.shape, str(shape.request), shape.isolate)
         peer.define([self._functions.shipment(fn) for fn in dict.fromkeys(action.fns)], spec)
         jobs = [self._jobs[number] for number in action.jobs]
         for job, attempt in zip(jobs, action.attempts, strict=True):
@@ -250,6 +265,7 @@ class Head:
                     action.fns[part],
                     data,
                     counts,
+                    action.hard_s,
                 ),
                 buffers,
             )
@@ -312,7 +328,7 @@ class Head:
 
 
 def _error(job: Job, node: Node, code: Code, payload: Payload) -> BaseException:
-    if code is Code.FAILED:
+    if code in (Code.FAILED, Code.OUT_OF_MEMORY):
         return load_error(payload, job.note)
     error: Exception
     if code is Code.TIMED_OUT:

@@ -43,6 +43,7 @@ from grainlike.scheduler._events import (
     WorkerLost,
     WorkerReported,
 )
+from grainlike.scheduler._explain import Explanation, Shortage
 from grainlike.scheduler._head import HeadMind
 from grainlike.scheduler._node import NodeMind
 from grainlike.scheduler._states import JobState, transition_table
@@ -52,6 +53,7 @@ __all__ = [
     "AssignJobs",
     "BarrierHeld",
     "CancelJobs",
+    "Explanation",
     "FunctionDefined",
     "HeadAction",
     "HeadEvent",
@@ -73,6 +75,7 @@ __all__ = [
     "RunTimes",
     "RunnerCompleted",
     "RunnerGone",
+    "Shortage",
     "SpawnRunner",
     "StartLease",
     "StopJobs",

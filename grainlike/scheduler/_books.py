@@ -1,4 +1,4 @@
-"""The head's records: jobs, request classes, workers. Amounts only; concrete ids are the workers' business.
+"""The head's records: jobs, request classes, shapes, workers. Amounts only; concrete ids are the workers' business.
 
 Amounts are integers of one billionth (see `grainlike.resources`), so that books that were balanced stay balanced.
 """
@@ -11,7 +11,7 @@ from grainlike.resources import Allocation, Request
 from grainlike.scheduler._states import JobState
 from grainlike.scheduler._statistics import RunTimes
 
-__all__ = ["Function", "Job", "LeaseBook", "RequestClass", "WorkerBook"]
+__all__ = ["ChangeLog", "Function", "Job", "LeaseBook", "RequestClass", "Shape", "WorkerBook"]
 
 
 class Function:
@@ -26,7 +26,7 @@ class Function:
 
 
 class Job:
-    """One live job. `worker` and `lease` are 0 while it has none."""
+    """One live job. `worker`, `shape` and `lease` say where it is; 0 and None while it is nowhere but in its queue."""
 
     __slots__ = (
         "attempt",
@@ -39,6 +39,7 @@ class Job:
         "losses",
         "planned_at",
         "retries",
+        "shape",
         "state",
         "worker",
     )
@@ -49,6 +50,7 @@ class Job:
         self.fn = fn
         self.attempt = 1
         self.state = JobState.QUEUED
+        self.shape: Shape | None = None
         self.worker = 0
         self.lease = 0
         self.losses = 0
@@ -59,20 +61,74 @@ class Job:
         """Seconds that it was expected to take when it was sent ahead."""
 
 
+class Shape:
+    """One way to satisfy a request: what a job takes on one worker. Numbered, because it travels to workers by number.
+
+    A request `a | b` has two shapes, in the order of preference; most requests have one.
+    """
+
+    __slots__ = ("group", "isolate", "limits", "rates", "request", "shape", "tokens", "units", "walltime")
+
+    def __init__(self, shape: int, request: Request, group: RunTimes | None, *, isolate: bool) -> None:
+        self.shape = shape
+        self.request = request
+        self.isolate = isolate
+        self.units = tuple(request.units.items())
+        self.tokens = frozenset(request.tokens)
+        self.limits = tuple(request.limits.items())
+        self.rates = tuple(request.rates.items())
+        self.walltime = request.walltime
+        self.group = group
+        """The run times of its walltime group, from which limits are learned; None without one."""
+
+    @property
+    def soft_s(self) -> float | None:
+        """How long a job may be expected to run at most: declared, or its group's mean + 2σ; None if unknown."""
+        if self.walltime is not None:
+            return self.walltime
+        return self.group.upper if self.group is not None and self.group.known else None
+
+    @property
+    def hard_s(self) -> float | None:
+        """When a job is ended: declared, or its group's mean + 5σ; None if unknown."""
+        if self.walltime is not None:
+            return self.walltime
+        return self.group.over(5.0) if self.group is not None and self.group.known else None
+
+    @property
+    def rationed(self) -> bool:
+        """Whether a cluster-wide limit or rate is part of it: such jobs are never sent ahead."""
+        return bool(self.limits or self.rates)
+
+
 class RequestClass:
-    """All jobs that ask for the same, with the same priority and isolation: one queue, first in, first out.
+    """All jobs of one client that ask for the same, with the same priority: one queue, first in, first out.
 
     Jobs leave the queue's front only; a cancelled one stays as a hole that `head` steps over.
     """
 
-    __slots__ = ("blocked_job", "blocked_since", "cls", "isolate", "priority", "queue", "request", "units", "warned")
+    __slots__ = (
+        "blocked_job",
+        "blocked_since",
+        "client",
+        "cls",
+        "isolate",
+        "priority",
+        "queue",
+        "request",
+        "shapes",
+        "warned",
+    )
 
-    def __init__(self, cls: int, request: Request, priority: int, isolate: bool) -> None:
+    def __init__(
+        self, cls: int, client: int, request: Request, priority: int, shapes: tuple[Shape, ...], *, isolate: bool
+    ) -> None:
         self.cls = cls
+        self.client = client
         self.request = request
         self.priority = priority
         self.isolate = isolate
-        self.units = tuple(request.units.items())
+        self.shapes = shapes
         self.queue: deque[Job] = deque()
         self.warned = False
         self.blocked_job: Job | None = None
@@ -97,6 +153,7 @@ class RequestClass:
         for job in sorted(jobs, key=_by_age, reverse=True):
             job.state = JobState.QUEUED
             job.worker = job.lease = 0
+            job.shape = None
             self.queue.appendleft(job)
 
     def passed_over(self, job: Job, now: float) -> float:
@@ -113,40 +170,78 @@ def _by_age(job: Job) -> int:
 class LeaseBook:
     """One lease on a worker, as the head sees it."""
 
-    __slots__ = ("begun", "cls", "fn", "lease")
+    __slots__ = ("begun", "client", "fn", "lease", "shape")
 
-    def __init__(self, lease: int, cls: RequestClass, fn: Function | None, begun: float) -> None:
+    def __init__(self, lease: int, shape: Shape, fn: Function | None, client: int, begun: float) -> None:
         self.lease = lease
-        self.cls = cls
+        self.client = client
+        self.shape = shape
         self.fn = fn
         self.begun = begun
 
 
+class ChangeLog:
+    """Which workers' free amounts changed, in order: whoever keeps an index reads on from where it stopped.
+
+    An entry costs an append; a reader that never comes costs nothing. When the log has grown long against the number
+    of workers, `epoch` changes and readers start anew.
+    """
+
+    __slots__ = ("entries", "epoch")
+
+    def __init__(self) -> None:
+        self.entries: list[WorkerBook] = []
+        self.epoch = 0
+
+    def add(self, worker: WorkerBook) -> None:
+        """Note a change."""
+        self.entries.append(worker)
+
+    def compact(self, workers: int) -> None:
+        """Forget entries that are more trouble to read than all workers are."""
+        if len(self.entries) > 8 * workers + 1024:
+            self.entries.clear()
+            self.epoch += 1
+
+
 class WorkerBook:
-    """One worker: what it offers, what is free by the head's books, what it holds."""
+    """One worker: what it offers, what is free by the head's books, what it holds.
+
+    `until` is the end of its life on the clock of `now`, infinite for one that has no walltime.
+    """
 
     __slots__ = (
         "_fits",
+        "_log",
         "ahead",
         "ahead_of",
         "ahead_s",
         "capacity",
         "free",
+        "gone",
         "held",
         "leases",
         "name",
         "offer",
         "recalled",
+        "tokens",
+        "until",
         "using",
+        "version",
         "worker",
     )
 
-    def __init__(self, worker: int, name: str, offer: Allocation) -> None:
+    def __init__(self, worker: int, name: str, offer: Allocation, now: float, log: ChangeLog) -> None:
         self.worker = worker
         self.name = name
         self.offer = offer
+        self.tokens = frozenset(offer.tokens)
+        self.until = float("inf") if offer.walltime is None else now + offer.walltime
         self.capacity = dict(offer.units)
         self.free = dict(self.capacity)
+        self.gone = False
+        self.version = 0
+        """Grows with each change of `free`."""
         self.held: dict[int, Job] = {}
         """Every job that is at this worker, by number, in the order of arrival."""
         self.ahead: dict[int, Job] = {}
@@ -155,64 +250,79 @@ class WorkerBook:
         self.ahead_s = 0.0
         """How many seconds of work `ahead` is expected to be."""
         self.ahead_of: dict[int, int] = {}
-        """How many of `ahead` each class has."""
+        """How many of `ahead` each shape has."""
         self.recalled: set[int] = set()
         """Those of `ahead` that the worker was asked to give back."""
         self.using: dict[int, int] = {}
-        """How many planned jobs and leases of each class count against `free`."""
+        """How many planned jobs and leases of each shape count against `free`."""
         self._fits: dict[int, bool] = {}
+        self._log = log
+        log.add(self)
 
-    def fits_ever(self, cls: RequestClass) -> bool:
-        """Whether this worker, empty, could run a job of the class."""
-        fits = self._fits.get(cls.cls)
+    def fits_ever(self, shape: Shape) -> bool:
+        """Whether this worker, empty and with all its time before it, could run a job of the shape."""
+        fits = self._fits.get(shape.shape)
         if fits is None:
-            capacity = self.capacity
-            fits = self._fits[cls.cls] = all(capacity.get(name, 0) >= amount for name, amount in cls.units)
+            fits = self._fits[shape.shape] = self._could_fit(shape)
         return fits
 
-    def fits_now(self, cls: RequestClass) -> bool:
-        """Whether a job of the class fits into what is free."""
+    def _could_fit(self, shape: Shape) -> bool:
+        if not shape.tokens <= self.tokens:
+            return False
+        return all(self.capacity.get(name, 0) >= amount for name, amount in shape.units)
+
+    def fits_now(self, shape: Shape) -> bool:
+        """Whether a job of the shape fits into what is free."""
+        if not self.fits_ever(shape):
+            return False
         free = self.free
-        for name, amount in cls.units:
-            if free.get(name, 0) < amount:
+        for name, amount in shape.units:
+            if free[name] < amount:
                 return False
         return True
 
-    def take(self, cls: RequestClass) -> None:
-        """Count one job of the class as using its amounts."""
+    def take(self, shape: Shape) -> None:
+        """Count one job of the shape as using its amounts."""
         free = self.free
-        for name, amount in cls.units:
+        for name, amount in shape.units:
             free[name] -= amount
-        self.using[cls.cls] = self.using.get(cls.cls, 0) + 1
+        self.using[shape.shape] = self.using.get(shape.shape, 0) + 1
+        self._changed()
 
-    def give(self, cls: RequestClass) -> None:
-        """Count the amounts of one job of the class as free again."""
+    def give(self, shape: Shape) -> None:
+        """Count the amounts of one job of the shape as free again."""
         free = self.free
-        for name, amount in cls.units:
+        for name, amount in shape.units:
             free[name] += amount
-        self.using[cls.cls] -= 1
+        self.using[shape.shape] -= 1
+        self._changed()
 
-    def put_ahead(self, job: Job) -> None:
+    def _changed(self) -> None:
+        self.version += 1
+        self._log.add(self)
+
+    def put_ahead(self, job: Job, shape: Shape) -> None:
         """Count a job as waiting at this worker."""
-        job.state, job.worker = JobState.AHEAD, self.worker
+        job.state, job.worker, job.shape = JobState.AHEAD, self.worker, shape
         job.expected = job.fn.times.mean
         self.ahead_s += job.expected
         self.held[job.job] = self.ahead[job.job] = job
-        self.ahead_of[job.cls.cls] = self.ahead_of.get(job.cls.cls, 0) + 1
+        self.ahead_of[shape.shape] = self.ahead_of.get(shape.shape, 0) + 1
 
     def leave_ahead(self, job: Job) -> None:
         """Count it as waiting here no more."""
+        assert job.shape is not None
         del self.ahead[job.job]
-        self.ahead_of[job.cls.cls] -= 1
+        self.ahead_of[job.shape.shape] -= 1
         self.recalled.discard(job.job)
         self.ahead_s = self.ahead_s - job.expected if self.ahead else 0.0
 
-    def room_left(self, cls: RequestClass) -> int:
-        """What would be left of the scarcest resource of the class: small is a tight fit."""
+    def room_left(self, shape: Shape) -> int:
+        """What would be left of the scarcest resource of the shape: small is a tight fit."""
         free = self.free
-        return min((free.get(name, 0) - amount for name, amount in cls.units), default=0)
+        return min((free[name] - amount for name, amount in shape.units), default=0)
 
-    def is_wide(self, cls: RequestClass) -> bool:
-        """Whether the class asks for more than half of some resource of this worker."""
+    def is_wide(self, shape: Shape) -> bool:
+        """Whether the shape asks for more than half of some resource of this worker."""
         capacity = self.capacity
-        return any(2 * amount > capacity.get(name, 0) for name, amount in cls.units)
+        return any(2 * amount > capacity.get(name, 0) for name, amount in shape.units)

@@ -73,6 +73,7 @@ class JobsSubmitted(msgspec.Struct, frozen=True):
     fns: list[int]
     priority: int = 0
     isolate: bool = False
+    client: int = 0
 
 
 class JobsCancelled(msgspec.Struct, frozen=True):
@@ -112,7 +113,7 @@ HeadEvent = FunctionDefined | JobsSubmitted | JobsCancelled | WorkerJoined | Wor
 
 
 class AssignJobs(msgspec.Struct, frozen=True):
-    """Send these jobs of one class to a worker; see `wire.Assign`."""
+    """Send these jobs of one shape to a worker; see `wire.Assign`."""
 
     worker: int
     cls: int
@@ -120,6 +121,7 @@ class AssignJobs(msgspec.Struct, frozen=True):
     jobs: list[int]
     attempts: list[int]
     fns: list[int]
+    hard_s: float | None = None
 
 
 class RetractJobs(msgspec.Struct, frozen=True):

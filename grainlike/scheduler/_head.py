@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from grainlike.resources import Missing, Request, missing
-from grainlike.scheduler._books import Function, Job, LeaseBook, RequestClass, WorkerBook
+from grainlike.scheduler._books import Function, Job, LeaseBook, RequestClass, Shape, WorkerBook
 from grainlike.scheduler._events import (
     CancelJobs,
     FunctionDefined,
@@ -34,8 +34,10 @@ from grainlike.scheduler._events import (
     WorkerLost,
     WorkerReported,
 )
+from grainlike.scheduler._explain import Explanation, explain
 from grainlike.scheduler._planning import Planner
 from grainlike.scheduler._states import JobState
+from grainlike.scheduler._statistics import RunTimes
 from grainlike.wire import Code, Completed, LeaseStart
 
 __all__ = ["HeadMind"]
@@ -63,8 +65,12 @@ class HeadMind:
         self.jobs: dict[int, Job] = {}
         self.workers: dict[int, WorkerBook] = {}
         self.classes: dict[int, RequestClass] = {}
+        self.shapes: dict[int, Shape] = {}
+        """What travels to workers by number."""
         self._functions: dict[int, Function] = {}
-        self._class_ids: dict[tuple[Request, int, bool], RequestClass] = {}
+        self._class_ids: dict[tuple[int, Request, int, bool], RequestClass] = {}
+        self._groups: dict[str, RunTimes] = {}
+        self._shape_ids: dict[tuple[Request, bool], Shape] = {}
         self._planner = Planner(self.workers, self.classes)
         self._wake: float | None = None
 
@@ -80,7 +86,8 @@ class HeadMind:
             case JobsCancelled():
                 self._cancelled(event.jobs, out)
             case WorkerJoined():
-                self.workers[event.worker] = WorkerBook(event.worker, event.name, event.offer)
+                self.workers[event.worker] = WorkerBook(event.worker, event.name, event.offer, now, self._planner.log)
+                self._planner.members += 1
             case WorkerLost():
                 self._worker_lost(event, out)
             case WorkerReported():
@@ -88,6 +95,8 @@ class HeadMind:
             case Ticked():
                 self._wake = None
         self._planner.plan(now, out)
+        if self._planner.wake is not None:
+            self._wake_at(self._planner.wake, out)
         self._complain(now, out)
         return out
 
@@ -95,19 +104,36 @@ class HeadMind:
         """How many jobs a worker has started and not ended."""
         return sum(job.state is JobState.LEASED for job in self.workers[worker].held.values())
 
-    def class_of(self, request: Request, priority: int, isolate: bool) -> RequestClass:
+    def explain(self, job: int, now: float) -> Explanation | None:
+        """Where a job stands and what it waits for; None for one that has ended, or never was."""
+        found = self.jobs.get(job)
+        if found is None:
+            return None
+        return explain(found, self.workers.values(), self._planner, lambda: self._why_never(found.cls), now)
+
+    def class_of(self, client: int, request: Request, priority: int, *, isolate: bool) -> RequestClass:
         """The interned class of a request."""
-        key = (request, priority, isolate)
+        key = (client, request, priority, isolate)
         found = self._class_ids.get(key)
         if found is None:
-            found = RequestClass(len(self.classes) + 1, request, priority, isolate)
+            shapes = tuple(self._shape(option, isolate=isolate) for option in request.options)
+            found = RequestClass(len(self.classes) + 1, client, request, priority, shapes, isolate=isolate)
             self._class_ids[key] = self.classes[found.cls] = found
+        return found
+
+    def _shape(self, request: Request, *, isolate: bool) -> Shape:
+        found = self._shape_ids.get((request, isolate))
+        if found is None:
+            name = request.walltime_group
+            group = None if name is None else self._groups.setdefault(name, RunTimes())
+            found = Shape(len(self.shapes) + 1, request, group, isolate=isolate)
+            self._shape_ids[request, isolate] = self.shapes[found.shape] = found
         return found
 
     # --- jobs come and go --------------------------------------------------------------------------------------------
 
     def _submitted(self, event: JobsSubmitted, now: float, out: list[HeadAction]) -> None:
-        cls = self.class_of(event.request, event.priority, event.isolate)
+        cls = self.class_of(event.client, event.request, event.priority, isolate=event.isolate)
         if self.closed and not self._anybody_fits(cls):
             out.append(JobsUnsatisfiable(event.jobs, self._missing(cls)))
             return
@@ -156,23 +182,27 @@ class HeadMind:
         for lease in event.ended:
             book = worker.leases.pop(lease, None)
             if book is not None:
-                worker.give(book.cls)
+                worker.give(book.shape)
+                self._planner.shares.give(book.client, book.shape)
 
     def _lease_started(self, worker: WorkerBook, start: LeaseStart, now: float, out: list[HeadAction]) -> None:
-        cls = self.classes[start.cls]
+        shape = self.shapes[start.cls]
         rows: list[int] = []
-        fn: Function | None = None
+        first: Job | None = None
         for row, (number, attempt) in enumerate(zip(start.jobs, start.attempts, strict=True)):
             job = self._current(worker, number, attempt)
             if job is None:
                 continue
             self._leave_books(worker, job)
             job.state, job.lease = JobState.LEASED, start.lease
-            fn = fn or job.fn
+            first = first or job
             if not job.cancelled:
                 rows.append(row)
-        worker.leases[start.lease] = LeaseBook(start.lease, cls, fn, now)
-        worker.take(cls)
+        client = first.cls.client if first is not None else 0
+        fn = first.fn if first is not None else None
+        worker.leases[start.lease] = LeaseBook(start.lease, shape, fn, client, now)
+        worker.take(shape)
+        self._planner.shares.take(client, shape)
         if rows:
             out.append(JobsStarted(worker.worker, start, rows))
 
@@ -186,10 +216,10 @@ class HeadMind:
             if job is None:
                 continue
             code = codes[row]
-            self._leave_books(worker, job)
-            del worker.held[job.job]
+            self._let_go(worker, job)
             if code == Code.SUCCEEDED:
                 walls.setdefault(job.fn, []).append(completed.wall[row])
+                self._learn_group(job, completed.wall[row])
             if job.cancelled:
                 del self.jobs[job.job]
             elif self._runs_again(job, code, worker, completed, out, back):
@@ -217,12 +247,27 @@ class HeadMind:
             how = completed.details.get(job.job, "its runner died")
             self._lost(job, worker, how, out, back)
             return True
-        if code in (Code.FAILED, Code.TIMED_OUT) and job.retries > 0:
+        if code == Code.OUT_OF_MEMORY and self._grows(job):
+            job.attempt += 1
+            back.append(job)
+            return True
+        if code in (Code.FAILED, Code.TIMED_OUT, Code.OUT_OF_MEMORY) and job.retries > 0:
             job.retries -= 1
             job.attempt += 1
             back.append(job)
             return True
         return False
+
+    def _grows(self, job: Job) -> bool:
+        """Give a job that ran out of memory the next larger request, if it has one that somebody here could grant."""
+        grown = job.cls.request.grown()
+        if grown is None:
+            return False
+        cls = self.class_of(job.cls.client, grown, job.cls.priority, isolate=job.cls.isolate)
+        if self.closed and not self._anybody_fits(cls):
+            return False
+        job.cls = cls
+        return True
 
     def _current(self, worker: WorkerBook, number: int, attempt: int) -> Job | None:
         """The job, if this worker holds it at this attempt; a late or foreign answer finds nothing."""
@@ -232,9 +277,23 @@ class HeadMind:
     def _leave_books(self, worker: WorkerBook, job: Job) -> None:
         """Undo what a planned or ahead job was counted as; a leased one is counted by its lease."""
         if job.state is JobState.PLANNED:
-            worker.give(job.cls)
+            assert job.shape is not None
+            worker.give(job.shape)
+            self._planner.shares.give(job.cls.client, job.shape)
         elif job.state is JobState.AHEAD:
             worker.leave_ahead(job)
+
+    def _let_go(self, worker: WorkerBook, job: Job) -> None:
+        """The worker holds the job no more."""
+        self._leave_books(worker, job)
+        del worker.held[job.job]
+        if job.shape is not None and job.shape.rationed:
+            self._planner.rations.give(job.shape)
+
+    def _learn_group(self, job: Job, wall: float) -> None:
+        group = None if job.shape is None else job.shape.group
+        if group is not None:
+            group.add([wall])
 
     # --- losses ------------------------------------------------------------------------------------------------------
 
@@ -242,11 +301,17 @@ class HeadMind:
         worker = self.workers.pop(event.worker, None)
         if worker is None:
             return
+        worker.gone = True
+        self._planner.members += 1
+        for lease in worker.leases.values():
+            self._planner.shares.give(lease.client, lease.shape)
         back: list[Job] = []
-        for job in worker.held.values():
+        for job in list(worker.held.values()):
+            leased = job.state is JobState.LEASED
+            self._let_go(worker, job)
             if job.cancelled:
                 del self.jobs[job.job]
-            elif job.state is JobState.LEASED:
+            elif leased:
                 self._lost(job, worker, event.reason, out, back, suspect=False)
             else:
                 job.attempt += 1  # it may have started unheard
@@ -273,16 +338,19 @@ class HeadMind:
             out.append(JobsLost([job.job], worker.worker, reason, job.losses))
             return
         if suspect:
-            job.cls = self.class_of(job.cls.request, job.cls.priority, isolate=True)
+            job.cls = self.class_of(job.cls.client, job.cls.request, job.cls.priority, isolate=True)
         back.append(job)
 
     # --- what can never run ------------------------------------------------------------------------------------------
 
     def _anybody_fits(self, cls: RequestClass) -> bool:
-        return any(worker.fits_ever(cls) for worker in self.workers.values())
+        return any(worker.fits_ever(shape) for worker in self.workers.values() for shape in cls.shapes)
+
+    def _why_never(self, cls: RequestClass) -> Missing | None:
+        return missing(cls.request, [(worker.name, worker.offer) for worker in self.workers.values()])
 
     def _missing(self, cls: RequestClass) -> Missing:
-        why = missing(cls.request, [(worker.name, worker.offer) for worker in self.workers.values()])
+        why = self._why_never(cls)
         assert why is not None, "somebody could run it"
         return why
 
@@ -328,9 +396,10 @@ class HeadMind:
                 assert job.worker == worker.worker
                 assert (job.job in worker.ahead) == (job.state is JobState.AHEAD)
                 places[job.job] = places.get(job.job, 0) + 1
-            planned = [job.cls for job in worker.held.values() if job.state is JobState.PLANNED]
-            for cls in planned + [lease.cls for lease in worker.leases.values()]:
-                for name, amount in cls.units:
+            planned = [job.shape for job in worker.held.values() if job.state is JobState.PLANNED]
+            for shape in planned + [lease.shape for lease in worker.leases.values()]:
+                assert shape is not None
+                for name, amount in shape.units:
                     used[name] += amount
             for name, capacity in worker.capacity.items():
                 assert worker.free[name] == capacity - used[name], (worker.name, name)

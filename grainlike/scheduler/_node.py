@@ -72,25 +72,28 @@ class _Function:
 class _Class:
     """A request class as the node sees it. Its `ahead` queue holds the jobs that wait here without a plan."""
 
-    __slots__ = ("ahead", "cls", "devices", "isolate", "request")
+    __slots__ = ("ahead", "alone", "cls", "isolate", "request")
 
     def __init__(self, cls: int, request: Request, *, isolate: bool) -> None:
         self.cls = cls
         self.request = request
         self.isolate = isolate
-        self.devices = "gpus" in request
+        self.alone = "gpus" in request or bool(request.limits or request.rates)
+        """Its jobs never share a lease."""
         self.ahead: deque[_Job] = deque()
 
 
 class _Job:
-    __slots__ = ("attempt", "cls", "fn", "fn_id", "gone", "job", "lease", "stopped")
+    __slots__ = ("attempt", "cls", "fn", "fn_id", "gone", "job", "lease", "limit_s", "stopped")
 
-    def __init__(self, job: int, attempt: int, cls: _Class, fn_id: int, fn: _Function) -> None:
+    def __init__(self, job: int, attempt: int, cls: _Class, fn_id: int, fn: _Function, limit_s: float | None) -> None:
         self.job = job
         self.attempt = attempt
         self.cls = cls
         self.fn_id = fn_id
         self.fn = fn
+        self.limit_s = limit_s
+        """How long it may run at most, by its function's timeout and its request's walltime."""
         self.lease: _Lease | None = None
         self.gone = False
         """Told of, and to be stepped over where it still stands in a queue."""
@@ -189,7 +192,9 @@ class NodeMind:
         cls = self._classes[event.cls]
         queue = cls.ahead if event.ahead else self._planned
         for number, attempt, fn in zip(event.jobs, event.attempts, event.fns, strict=True):
-            job = self._jobs[number] = _Job(number, attempt, cls, fn, self._functions[fn])
+            function = self._functions[fn]
+            limits = [limit for limit in (function.timeout, event.hard_s) if limit is not None]
+            job = self._jobs[number] = _Job(number, attempt, cls, fn, function, min(limits, default=None))
             queue.append(job)
 
     # --- granting ----------------------------------------------------------------------------------------------------
@@ -234,7 +239,7 @@ class NodeMind:
         jobs = [job.job for job in run_list]
         attempts = [job.attempt for job in run_list]
         allocation = str(lease.grant.allocation)
-        deadlines = [None if job.fn.timeout is None else now + job.fn.timeout for job in run_list]
+        deadlines = [None if job.limit_s is None else now + job.limit_s for job in run_list]
         out.append(
             StartLease(
                 lease.runner.runner, lease.lease, allocation, jobs, attempts, [j.fn_id for j in run_list], deadlines
@@ -252,7 +257,7 @@ class NodeMind:
         times = first.fn.times
         if not times.known or times.awaits or times.upper > RUN_LIST_TINY_S:
             return run_list
-        if first.fn.timeout is not None or first.cls.devices or first.cls.isolate:
+        if first.limit_s is not None or first.cls.alone or first.cls.isolate:
             return run_list
         most = min(RUN_LIST_MOST, int(RUN_LIST_S / max(times.mean, 1e-6)))
         queue = first.cls.ahead

@@ -2,122 +2,137 @@
 
 A job that does not fit never blocks one behind it that does, so without more a stream of narrow jobs would keep a wide
 one waiting for ever. A reserved job gets the first moment at which enough of one worker will have come back; until
-then only jobs may use that worker that end before this moment, or that fit beside the reserved job. This is EASY
-backfilling (D. A. Lifka, "The ANL/IBM SP scheduling system", 1995), with learned run times where users declare none.
+then only jobs may use that worker that end before this moment, or that fit beside the reserved job, or that go before
+it in order. This is EASY backfilling (D. A. Lifka, "The ANL/IBM SP scheduling system", 1995), with run times that users
+declare (`WallTime`) or, where they do not, learned ones.
 
 Who gets one: a job that asks for more than half of some resource of the worker at once (`WorkerBook.is_wide`), any
 other after it stood blocked for `PATIENCE_S` and `PATIENCE_RUNS` mean run times. A worker serves one reservation at a
 time, a class holds at most one.
 
-**The bound.** From the moment of the reservation the job waits for no job that starts later: only for those that run
-on that worker then, and for backfilled ones, which end before it could have started. With run times that keep to
-mean + 2σ its wait is at most the longest remaining run time on that worker.
+**The bound.** From the moment of the reservation the job waits for no job behind it that starts later: only for those
+that run on that worker then, and for backfilled ones, which end before it could have started. With run times that keep
+to what was declared, or to mean + 2σ, its wait is at most the longest remaining run time on that worker.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from heapq import nlargest
 
-from grainlike.scheduler._books import Function, Job, LeaseBook, RequestClass, WorkerBook
+from grainlike.scheduler._books import Function, Job, LeaseBook, Shape, WorkerBook
 
-__all__ = ["PATIENCE_RUNS", "PATIENCE_S", "Reservation", "deserves", "reserve_on"]
+__all__ = ["PATIENCE_RUNS", "PATIENCE_S", "Reservation", "is_patient_no_more", "order", "reserve_on", "soft_limit"]
 
 PATIENCE_S = 5.0
 PATIENCE_RUNS = 25
 
+CONSIDERED = 16
+"""How many workers a reservation is weighed on: the ones with most room. More cost time and gain nothing."""
+
 
 class Reservation:
-    """The claim of one blocked job on one worker, as of `now`.
+    """The claim of one blocked job, in one of its shapes, on one worker, as of `now`.
 
-    `start`: when enough will have come back, by learned run times (unknown ones may end at any moment).
+    `start`: when enough will have come back, as far as run times are known (unknown ones may end at any moment).
     `spare`: what stays over beside the job at that moment; jobs that may outlast `start` have to fit in it.
     """
 
-    __slots__ = ("job", "spare", "start", "worker")
+    __slots__ = ("job", "shape", "spare", "start", "worker")
 
-    def __init__(self, job: Job, worker: WorkerBook) -> None:
+    def __init__(self, job: Job, shape: Shape, worker: WorkerBook, now: float) -> None:
         self.job = job
+        self.shape = shape
         self.worker = worker
         self.start = 0.0
         self.spare: dict[str, int] = {}
+        self.refresh(now)
 
     def refresh(self, now: float) -> None:
         """Work out `start` and `spare` from what runs on the worker now."""
-        self.start, self.spare = _soonest(self.worker, self.job.cls, now)
+        self.start, self.spare = _soonest(self.worker, self.shape, now)
 
-    def admits(self, job: Job, now: float) -> bool:
+    def admits(self, job: Job, shape: Shape, now: float) -> bool:
         """Whether `job` may start on the worker: it goes before the reserved one, or does not put it off."""
-        if order(job) <= order(self.job) or ends_by(job.fn, now) <= self.start:
+        if order(job) <= order(self.job) or ends_by(job.fn, shape, now) <= self.start:
             return True
         spare = self.spare
-        return all(spare.get(name, 0) >= amount for name, amount in job.cls.units)
+        return all(spare.get(name, 0) >= amount for name, amount in shape.units)
 
-    def charge(self, job: Job, now: float) -> None:
+    def charge(self, job: Job, shape: Shape, now: float) -> None:
         """Count a job that was admitted: if it may outlast `start`, it uses spare amounts."""
-        if ends_by(job.fn, now) > self.start:
-            for name, amount in job.cls.units:
+        if ends_by(job.fn, shape, now) > self.start:
+            for name, amount in shape.units:
                 self.spare[name] -= amount
 
 
 def order(job: Job) -> tuple[int, int]:
-    """Who goes first: priority, then age."""
+    """Who goes first within a client: priority, then age."""
     return (-job.cls.priority, job.job)
 
 
-def ends_by(fn: Function, now: float) -> float:
-    """When a job of `fn` that starts now will have ended, as far as anybody can tell."""
-    return now + fn.times.upper if fn.times.known else float("inf")
+def soft_limit(fn: Function, shape: Shape) -> float | None:
+    """How long a job rarely runs longer than: declared, or learned; None when nobody can tell."""
+    declared = shape.soft_s
+    if declared is not None:
+        return declared
+    return fn.times.upper if fn.times.known else None
 
 
-def deserves(cls: RequestClass, job: Job, worker: WorkerBook, now: float) -> bool:
-    """Whether a blocked job is to get a reservation on `worker`."""
-    if worker.is_wide(cls):
-        return True
+def ends_by(fn: Function, shape: Shape, now: float) -> float:
+    """When a job that starts now will have ended, as far as anybody can tell."""
+    limit = soft_limit(fn, shape)
+    return float("inf") if limit is None else now + limit
+
+
+def is_patient_no_more(job: Job, now: float) -> bool:
+    """Whether a job that is not wide has stood blocked for long enough to be reserved for."""
     patience = max(PATIENCE_S, PATIENCE_RUNS * job.fn.times.mean)
-    return cls.passed_over(job, now) >= patience
+    return job.cls.passed_over(job, now) >= patience
 
 
-def reserve_on(workers: Iterable[WorkerBook], job: Job, now: float) -> Reservation | None:
-    """Reserve for `job` on the worker where it can start soonest, of those where it may; None where it may nowhere."""
-    best: Reservation | None = None
-    for worker in workers:
-        if not worker.fits_ever(job.cls) or not deserves(job.cls, job, worker, now):
-            continue
-        candidate = Reservation(job, worker)
-        candidate.refresh(now)
-        if best is None or candidate.start < best.start:
-            best = candidate
-    return best
+def reserve_on(workers: Iterable[WorkerBook], job: Job, shape: Shape, now: float) -> Reservation | None:
+    """Reserve for `job` on the worker where it can start soonest; None where it can nowhere."""
+    fitting = (worker for worker in workers if worker.fits_ever(shape))
+    roomy = nlargest(CONSIDERED, fitting, key=lambda worker: worker.room_left(shape))
+    weighed = [Reservation(job, shape, worker, now) for worker in roomy]
+    return min(weighed, key=lambda reservation: reservation.start, default=None)
 
 
-def _soonest(worker: WorkerBook, cls: RequestClass, now: float) -> tuple[float, dict[str, int]]:
-    """Give back what runs, the soonest to end first, until the class fits; return that moment and what stays over."""
+def _soonest(worker: WorkerBook, shape: Shape, now: float) -> tuple[float, dict[str, int]]:
+    """Give back what runs, the soonest to end first, until the shape fits; return that moment and what stays over."""
     free = dict(worker.free)
     start = now
     for end, held in sorted(_held(worker, now), key=lambda pair: pair[0]):
-        if all(free.get(name, 0) >= amount for name, amount in cls.units):
+        if all(free[name] >= amount for name, amount in shape.units):
             break
         start = end
         for name, amount in held.units:
             free[name] += amount
-    for name, amount in cls.units:
-        free[name] = free.get(name, 0) - amount
+    for name, amount in shape.units:
+        free[name] -= amount
     return start, free
 
 
-def _held(worker: WorkerBook, now: float) -> list[tuple[float, RequestClass]]:
-    """When each thing that is counted against the worker is expected to end, and its class."""
-    held = [(_lease_end(lease, now), lease.cls) for lease in worker.leases.values()]
-    held += [
-        (max(now, job.planned_at + job.fn.times.mean), job.cls)
-        for job in worker.held.values()
-        if not job.lease and job.job not in worker.ahead
-    ]
+def _held(worker: WorkerBook, now: float) -> list[tuple[float, Shape]]:
+    """When each thing that is counted against the worker is expected to end, and its shape."""
+    held = [(_lease_end(lease, now), lease.shape) for lease in worker.leases.values()]
+    if len(worker.held) > len(worker.ahead):
+        held += [
+            (_end(job.fn, job.shape, job.planned_at, now), job.shape)
+            for job in worker.held.values()
+            if not job.lease and job.shape is not None and job.job not in worker.ahead
+        ]
     return held
 
 
 def _lease_end(lease: LeaseBook, now: float) -> float:
-    """A lease may end at any moment when nothing is known of its function, or when it is overdue."""
-    if lease.fn is None or not lease.fn.times.known:
-        return now
-    return max(now, lease.begun + lease.fn.times.mean)
+    return now if lease.fn is None else _end(lease.fn, lease.shape, lease.begun, now)
+
+
+def _end(fn: Function, shape: Shape, begun: float, now: float) -> float:
+    """A job may end at any moment when nothing is known of its run time, or when it is overdue."""
+    if fn.times.known:
+        return max(now, begun + fn.times.mean)
+    soft = shape.soft_s
+    return now if soft is None else max(now, begun + soft)

@@ -56,4 +56,8 @@ class RunTimes:
     @property
     def upper(self) -> float:
         """Mean plus two standard deviations: a job rarely takes longer."""
-        return self.mean + 2.0 * sqrt(self.variance)
+        return self.over(2.0)
+
+    def over(self, deviations: float) -> float:
+        """Mean plus so many standard deviations, in seconds."""
+        return self.mean + deviations * sqrt(self.variance)

@@ -47,6 +47,7 @@ class Code(IntEnum):
     TIMED_OUT = 3  # stopped because it ran past its function's `timeout`
     RETURNED = 4  # never started; the same attempt may be assigned again
     CRASHED = 5  # its runner died while the job may have been running; `details` says how
+    OUT_OF_MEMORY = 6  # failed for want of memory; its parcel is the exception
 
 
 class _Message(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
@@ -132,7 +133,8 @@ class Assign(_Message, frozen=True, tag=11):
     """Jobs of one class for this worker.
 
     A planned job (`ahead` false) fits by the head's books and starts before any job sent ahead; one sent ahead waits
-    at the worker so that the next job starts without a round trip. `data` and `counts` are packed parcels.
+    at the worker so that the next job starts without a round trip. `data` and `counts` are packed parcels. `hard_s` is
+    how long each job may run at most.
     """
 
     cls: int
@@ -142,6 +144,7 @@ class Assign(_Message, frozen=True, tag=11):
     fns: list[int]
     data: list[bytes]
     counts: list[int]
+    hard_s: float | None = None
 
 
 class Cancel(_Message, frozen=True, tag=12):

@@ -67,7 +67,7 @@ class Cluster:
         self.head.check()
 
     def _start(self, worker, cls, job, attempt):
-        for name, amount in self.head.classes[cls].units:
+        for name, amount in self.head.shapes[cls].units:
             self.free_at_work[worker][name] -= amount
             assert self.free_at_work[worker][name] >= 0, f"{name} of n{worker} is over-allocated"
         self.begun[job], self.started_on[job] = self.now, worker
@@ -83,7 +83,7 @@ class Cluster:
 
     def finish(self, job, worker, cls, attempt, code=Code.SUCCEEDED):
         self.ended[job] = self.now
-        for name, amount in self.head.classes[cls].units:
+        for name, amount in self.head.shapes[cls].units:
             self.free_at_work[worker][name] += amount
         start = LeaseStart(job, cls, "", [job], [attempt], self.begun[job])
         done = Completed(job, [job], [attempt], [int(code)], [0.0], [self.length[job]], [0.0], [0], [b""], [], self.now)
@@ -280,7 +280,7 @@ def test_a_job_that_keeps_killing_its_runner_is_isolated_and_then_given_up():
     for loss in range(1, MAX_LOSSES + 1):
         _, job, worker, cls, attempt = heappop(cluster._heap)
         assert attempt == loss
-        assert cluster.head.classes[cls].isolate == (loss > 1)
+        assert cluster.head.shapes[cls].isolate == (loss > 1)
         cluster.finish(job, worker, cls, attempt, Code.CRASHED)
     (lost,) = cluster.told(JobsLost)
     assert (lost.jobs, lost.losses) == ([job], MAX_LOSSES)

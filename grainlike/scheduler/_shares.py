@@ -1,0 +1,43 @@
+"""Fair shares between the clients of one head: whoever uses least, against its weight, goes first.
+
+Use is counted in cores held (one for a job that asks for none), by what runs now: a client that was away has no claim
+on the past, and one alone has all.
+"""
+
+from __future__ import annotations
+
+from grainlike.scheduler._books import Shape
+
+__all__ = ["Shares"]
+
+_UNIT = 10**9
+
+
+class Shares:
+    """What each client uses now."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, int] = {}
+        self._weights: dict[int, float] = {}
+
+    def set_weight(self, client: int, weight: float) -> None:
+        """Let a client's share be `weight` times that of one with weight 1."""
+        self._weights[client] = weight
+
+    def used(self, client: int) -> float:
+        """Cores held, in billionths, for each unit of weight. Alone, a client's use does not matter."""
+        if len(self._held) < 2:
+            return 0.0
+        return self._held.get(client, 0) / self._weights.get(client, 1.0)
+
+    def take(self, client: int, shape: Shape) -> None:
+        """A job starts."""
+        self._held[client] = self._held.get(client, 0) + _size(shape)
+
+    def give(self, client: int, shape: Shape) -> None:
+        """A job ends."""
+        self._held[client] -= _size(shape)
+
+
+def _size(shape: Shape) -> int:
+    return next((amount for name, amount in shape.units if name == "cores"), _UNIT)
