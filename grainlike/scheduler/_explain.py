@@ -31,12 +31,14 @@ class Explanation(msgspec.Struct, frozen=True):
     """Where a job stands and what it waits for. `str` says it in a sentence or two.
 
     `state` is queued, planned, ahead or leased; for a placeholder that is no job (yet) it is lazy, inputs, local, or
-    the state in which it ended, and `job` is 0. `inputs` names what it still needs. `reason` is one word for what holds a queued job up: `"turn"` (others
-    of its class are before it), `"room"`, `"reservation"` (the room is kept for an older wide job), `"walltime"` (no
-    worker lives long enough), `"limit"` or `"rate"`, `"workers"` (none is here), `"never"` (no worker here could ever
-    run it), and `""` for a job that waits for nothing. `holders` are the numbers of jobs that hold what is short on
-    `nearest`. `starts_in_s` is an estimate from declared and learned run times, None where nobody can tell.
-    `would_start_with` is a smaller request that would start now.
+    the state in which it ended, and `job` is 0. `inputs` names what it still needs.
+
+    `reason` is one word for what holds a queued job up: `"turn"` (others of its class are before it), `"room"`,
+    `"reservation"` (the room is kept for an older wide job), `"walltime"` (no worker lives long enough), `"limit"` or
+    `"rate"`, `"workers"` (none is here), `"never"` (no worker here could ever run it), and `""` for a job that waits
+    for nothing. `holders` are the numbers of jobs that hold what is short on `nearest`. `starts_in_s` is an estimate
+    from declared and learned run times, None where nobody can tell. `would_start_with` is a smaller request that would
+    start now.
     """
 
     job: int
