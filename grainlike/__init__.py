@@ -39,7 +39,21 @@ from grainlike.errors import (
     VersionMismatchError,
     WorkerLostError,
 )
-from grainlike.resources import Allocation, Cores, GPUs, Memory, Node, Request, Resource, parse
+from grainlike.resources import (
+    Allocation,
+    Cores,
+    GPUs,
+    Limit,
+    Memory,
+    Node,
+    Nodes,
+    Rate,
+    Request,
+    Resource,
+    Token,
+    WallTime,
+    parse,
+)
 
 if TYPE_CHECKING:
     from grainlike.executor import Executor, as_completed, run
@@ -71,17 +85,22 @@ __all__ = [
     "JobCancelledError",
     "JobMemoryError",
     "JobTimeoutError",
+    "Limit",
     "Memory",
     "Node",
+    "Nodes",
     "ProtocolError",
+    "Rate",
     "RemoteError",
     "Request",
     "Resource",
     "ResourceError",
     "ResourceSpecError",
     "SerializationError",
+    "Token",
     "UnsatisfiableError",
     "VersionMismatchError",
+    "WallTime",
     "WorkerLostError",
     "__version__",
     "as_completed",
