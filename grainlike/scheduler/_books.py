@@ -67,7 +67,18 @@ class Shape:
     A request `a | b` has two shapes, in the order of preference; most requests have one.
     """
 
-    __slots__ = ("group", "isolate", "limits", "rates", "request", "shape", "tokens", "units", "walltime")
+    __slots__ = (
+        "group",
+        "isolate",
+        "limits",
+        "rates",
+        "request",
+        "shape",
+        "tokens",
+        "units",
+        "walltime",
+        "walltime_soft",
+    )
 
     def __init__(self, shape: int, request: Request, group: RunTimes | None, *, isolate: bool) -> None:
         self.shape = shape
@@ -78,14 +89,15 @@ class Shape:
         self.limits = tuple(request.limits.items())
         self.rates = tuple(request.rates.items())
         self.walltime = request.walltime
+        self.walltime_soft = request.walltime_soft
         self.group = group
         """The run times of its walltime group, from which limits are learned; None without one."""
 
     @property
     def soft_s(self) -> float | None:
         """How long a job may be expected to run at most: declared, or its group's mean + 2σ; None if unknown."""
-        if self.walltime is not None:
-            return self.walltime
+        if self.walltime_soft is not None:
+            return self.walltime_soft
         return self.group.upper if self.group is not None and self.group.known else None
 
     @property

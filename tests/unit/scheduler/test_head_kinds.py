@@ -1,0 +1,174 @@
+"""What a request can ask for besides amounts: alternatives, tokens, walltimes, limits, rates, growth; fair shares."""
+
+from __future__ import annotations
+
+import pytest
+from scheduler_cluster import Cluster
+
+from grainlike.resources import Cores, GPUs, Limit, Memory, Rate, Resource, Token, WallTime
+from grainlike.scheduler import AssignJobs, JobsPending, JobsSettled, JobsUnsatisfiable, Ticked, WakeAt
+from grainlike.wire import Code
+
+
+def test_of_two_alternatives_the_preferred_one_that_can_start_now_is_taken():
+    cluster = Cluster(Cores(8) & GPUs(1))
+    cluster.function(1)
+    either = GPUs(1) | Cores(4)
+    first, second, third = (cluster.submit(either, 5) for _ in range(3))
+    fourth = cluster.submit(either, 5)
+    shapes = [str(cluster.head.shapes[action.cls].request) for action in cluster.told(AssignJobs)]
+    assert shapes == ["gpus=1", "cores=4", "cores=4"]
+    assert {first, second, third} == set(cluster.begun)
+    cluster.run()
+    assert cluster.begun[fourth] == 5
+
+
+def test_alternatives_of_which_none_can_ever_be_given_are_refused():
+    cluster = Cluster(Cores(2), closed=True)
+    cluster.function(1)
+    cluster.submit(Cores(4) | GPUs(1), 1)
+    (refusal,) = cluster.told(JobsUnsatisfiable)
+    assert "cores" in str(refusal.missing)
+    good = cluster.submit(Cores(4) | Cores(1), 1)
+    assert good in cluster.begun
+
+
+def test_tokens_choose_the_worker():
+    cluster = Cluster(Cores(8), Cores(8) & Token("big"))
+    cluster.function(1)
+    jobs = [cluster.submit(Cores(1) & Token("big"), 1) for _ in range(3)]
+    assert {cluster.started_on[job] for job in jobs} == {2}
+
+
+def test_a_token_that_no_worker_carries_is_missing():
+    cluster = Cluster(Cores(8))
+    cluster.function(1)
+    cluster.submit(Cores(1) & Token("big"), 1)
+    (warning,) = cluster.told(JobsPending)
+    assert "big" in str(warning.missing)
+
+
+def test_a_walltime_starts_only_where_so_much_time_is_left():
+    cluster = Cluster(Cores(4) & WallTime(100))
+    cluster.function(1)
+    assert cluster.submit(Cores(1) & WallTime(50), 10) in cluster.begun
+    cluster.now = 60
+    late = cluster.submit(Cores(1) & WallTime(50), 10)
+    short = cluster.submit(Cores(1) & WallTime(30), 10)
+    assert late not in cluster.begun
+    assert short in cluster.begun
+    assert cluster.head.explain(late, cluster.now).reason == "walltime"
+    cluster.join(Cores(4) & WallTime(100))
+    assert cluster.started_on[late] == 2
+
+
+def test_a_declared_walltime_bounds_the_reservation():
+    """A job that must end before the wide one can start is let in, though nobody ever measured its function."""
+    cluster = Cluster(Cores(4))
+    cluster.function(1)
+    cluster.submit(Cores(2) & WallTime(10), 10)
+    wide = cluster.submit(Cores(4), 1)
+    assert cluster.submit(Cores(1) & WallTime(8), 8) in cluster.begun
+    assert cluster.submit(Cores(1) & WallTime(20), 20) not in cluster.begun
+    cluster.run()
+    assert cluster.begun[wide] == 10
+
+
+def test_g14_a_group_learns_its_limits_from_eight_runs():
+    cluster = Cluster(Cores(1))
+    cluster.function(1)
+    request = Cores(1) & WallTime(group="fit")
+    for seconds in (9, 11, 9, 11, 9, 11, 9, 11):
+        cluster.submit(request, seconds)
+    cluster.run()
+    assert [action.hard_s for action in cluster.told(AssignJobs)] == [None] * 8
+    cluster.submit(request, 10)
+    learned = cluster.told(AssignJobs)[-1].hard_s
+    assert learned == pytest.approx(10 + 5 * 1.0)
+    assert cluster.head.shapes[1].soft_s == pytest.approx(10 + 2 * 1.0)
+
+
+def test_a_limit_holds_over_all_workers():
+    cluster = Cluster(Cores(8), Cores(8))
+    cluster.function(1, known_s=0.001)
+    jobs = [cluster.submit(Cores(1) & Limit("db", 2), 1) for _ in range(6)]
+    other = cluster.submit(Cores(1), 1)
+    assert set(cluster.begun) == {*jobs[:2], other}
+    assert cluster.head.explain(jobs[2], 0.0).ration == "limit:db"
+    cluster.run()
+    assert [cluster.begun[job] for job in jobs] == [0, 0, 1, 1, 2, 2]
+
+
+def test_a_rate_spaces_launches_and_asks_to_be_woken():
+    cluster = Cluster(Cores(8))
+    cluster.function(1)
+    jobs = [cluster.submit(Cores(1) & Rate("api", 10), 1) for _ in range(3)]
+    assert set(cluster.begun) == {jobs[0]}
+    assert cluster.told(WakeAt)[-1].at == pytest.approx(0.1)
+    for tenth in (1, 2):
+        cluster.now = tenth / 10 + 1e-9
+        cluster.tell(Ticked())
+    assert [cluster.begun[job] for job in jobs] == pytest.approx([0, 0.1, 0.2])
+
+
+def test_after_a_memory_error_a_growing_request_is_tried_larger():
+    cluster = Cluster(Memory("4G") & Cores(1))
+    cluster.function(1)
+    job = cluster.submit(Memory("1G", grow=2, max="4G"), 1)
+    sizes = []
+    for _ in range(3):
+        _, _, worker, cls, attempt = cluster.take_running(job)
+        sizes.append(cluster.head.shapes[cls].request["memory"])
+        cluster.finish(job, worker, cls, attempt, Code.OUT_OF_MEMORY)
+    assert sizes == [10**9, 2 * 10**9, 4 * 10**9]
+    assert len(cluster.told(JobsSettled)) == 1
+
+
+def test_two_clients_get_the_same_share_whoever_came_first():
+    cluster = Cluster(Cores(4))
+    cluster.function(1)
+    mine = cluster.submit(Cores(1), 1, n=20, client=1)
+    yours = cluster.submit(Cores(1), 1, n=20, client=2)
+    cluster.run(until=6)
+    begun = [sum(job in cluster.begun for job in jobs) for jobs in (mine, yours)]
+    assert abs(begun[0] - begun[1]) <= 4
+    cluster.run()
+
+
+def test_explain_names_what_is_short_who_holds_it_and_what_would_start():
+    cluster = Cluster(Cores(4))
+    cluster.function(1, known_s=2.0)
+    holder = cluster.submit(Cores(3), 2)
+    waiting = cluster.submit(Cores(2), 2)
+    behind = cluster.submit(Cores(2), 2)
+    cluster.now = 0.5
+    answer = cluster.head.explain(waiting, cluster.now)
+    assert (answer.reason, answer.nearest, answer.holders) == ("room", "n1", (holder,))
+    assert [(s.name, s.asked, s.free, s.capacity) for s in answer.short] == [("cores", 2, 1, 4)]
+    assert answer.would_start_with == Cores(1)
+    assert answer.starts_in_s == pytest.approx(1.5)
+    assert "would start now with Cores(1)" in str(answer)
+    assert cluster.head.explain(behind, cluster.now).before == 1
+    assert cluster.head.explain(holder, cluster.now).state == "planned"
+    assert cluster.head.explain(99, cluster.now) is None
+
+
+def test_explain_says_for_whom_the_room_is_kept():
+    cluster = Cluster(Cores(4))
+    cluster.function(1)
+    cluster.submit(Cores(2), 5)
+    wide = cluster.submit(Cores(4), 5)
+    kept_out = cluster.submit(Cores(1), 5)
+    answer = cluster.head.explain(kept_out, 0.0)
+    assert (answer.reason, answer.holders) == ("reservation", (wide,))
+
+
+def test_explain_says_that_no_worker_is_here_and_what_none_could_give():
+    cluster = Cluster()
+    cluster.function(1)
+    job = cluster.submit(Memory("600Gi"), 1)
+    assert "none is connected" in str(cluster.head.explain(job, 0.0))
+    cluster.join(Memory("8Gi") & Resource("foo", 1))
+    answer = cluster.head.explain(job, 0.0)
+    assert answer.reason == "never"
+    assert "memory" in str(answer)
