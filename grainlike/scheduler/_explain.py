@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 from msgspec.structs import replace
 
-from grainlike.resources import Missing, Request, plain
+from grainlike.resources import Missing, Request, number
 from grainlike.scheduler._books import Job, Shape, WorkerBook
 from grainlike.scheduler._planning import Planner
 from grainlike.scheduler._reservation import Reservation
@@ -61,7 +61,7 @@ class Explanation(msgspec.Struct, frozen=True):
         return " ".join(_sentences(self))
 
 
-def explain(
+def exnumber(
     job: Job, workers: Iterable[WorkerBook], planner: Planner, why_never: Callable[[], Missing | None], now: float
 ) -> Explanation:
     """Say where `job` stands. `why_never` tells why no worker could ever run it, None if one could."""
@@ -126,7 +126,7 @@ def _lack(worker: WorkerBook, shape: Shape) -> float:
 
 def _shortage(worker: WorkerBook, shape: Shape, name: str) -> Shortage:
     asked = next(amount for other, amount in shape.units if other == name)
-    return Shortage(name, plain(asked), plain(worker.free.get(name, 0)), plain(worker.capacity.get(name, 0)))
+    return Shortage(name, number(asked), number(worker.free.get(name, 0)), number(worker.capacity.get(name, 0)))
 
 
 def _holders(worker: WorkerBook, names: list[str]) -> tuple[int, ...]:
@@ -141,7 +141,7 @@ def _holders(worker: WorkerBook, names: list[str]) -> tuple[int, ...]:
 
 def _smaller(worker: WorkerBook, shape: Shape) -> Request | None:
     """The request cut down to what is free on the worker; None when nothing of something is."""
-    cut = {name: plain(min(amount, worker.free.get(name, 0))) for name, amount in shape.units}
+    cut = {name: number(min(amount, worker.free.get(name, 0))) for name, amount in shape.units}
     return Request(cut) if cut and all(cut.values()) else None
 
 

@@ -84,27 +84,30 @@ class Planner:
 
     def _place_all(self, now: float, out: list[HeadAction]) -> list[RequestClass]:
         """Place jobs until no class's oldest fits; return the classes that still have jobs, in order."""
-        waiting = [(self._rank(cls, job), cls) for cls in self._classes.values() if (job := cls.head()) is not None]
-        ranked = [(rank, cls.cls) for rank, cls in waiting]
-        heapify(ranked)
+        queues: dict[int, list[tuple[int, int, int]]] = {}
+        for cls in self._classes.values():
+            job = cls.head()
+            if job is not None:
+                queues.setdefault(cls.client, []).append((*order(job), cls.cls))
+        for ranked in queues.values():
+            heapify(ranked)
         blocked: list[RequestClass] = []
         batch: dict[tuple[int, int], list[Job]] = {}
-        while ranked:
-            cls = self._classes[heappop(ranked)[1]]
+        while queues:
+            client = min(queues, key=self.shares.used) if len(queues) > 1 else next(iter(queues))
+            ranked = queues[client]
+            cls = self._classes[heappop(ranked)[2]]
             job = cls.head()
             assert job is not None
             if not self._place(cls, job, now, batch):
                 blocked.append(cls)
-                continue
-            following = cls.head()
-            if following is not None:
-                heappush(ranked, (self._rank(cls, following), cls.cls))
+            elif (following := cls.head()) is not None:
+                heappush(ranked, (*order(following), cls.cls))
+            if not ranked:
+                del queues[client]
         for (to, shape), jobs in batch.items():
             out.append(_assignment(to, shape, jobs, ahead=False))
         return blocked
-
-    def _rank(self, cls: RequestClass, job: Job) -> tuple[float, int, int]:
-        return (self.shares.used(cls.client), *order(job))
 
     def _place(self, cls: RequestClass, job: Job, now: float, batch: dict[tuple[int, int], list[Job]]) -> bool:
         """Start the oldest job of a class in the first of its shapes that can start now; else see to its turn."""

@@ -1,7 +1,7 @@
 """Fair shares between the clients of one head: whoever uses least, against its weight, goes first.
 
 Use is counted in cores held (one for a job that asks for none), by what runs now: a client that was away has no claim
-on the past, and one alone has all.
+on the past, and one alone has all. Within one client, priorities are strict.
 """
 
 from __future__ import annotations
@@ -25,9 +25,7 @@ class Shares:
         self._weights[client] = weight
 
     def used(self, client: int) -> float:
-        """Cores held, in billionths, for each unit of weight. Alone, a client's use does not matter."""
-        if len(self._held) < 2:
-            return 0.0
+        """Cores held, in billionths, for each unit of weight."""
         return self._held.get(client, 0) / self._weights.get(client, 1.0)
 
     def take(self, client: int, shape: Shape) -> None:
