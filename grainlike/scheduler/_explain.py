@@ -61,7 +61,7 @@ class Explanation(msgspec.Struct, frozen=True):
         return " ".join(_sentences(self))
 
 
-def exnumber(
+def explain(
     job: Job, workers: Iterable[WorkerBook], planner: Planner, why_never: Callable[[], Missing | None], now: float
 ) -> Explanation:
     """Say where `job` stands. `why_never` tells why no worker could ever run it, None if one could."""
