@@ -25,7 +25,7 @@ __all__ = ["demo"]
 START_S = 60.0
 """How long the workers may take to be there."""
 
-MEMBERS, MEMBERS_QUICK = 24, 4
+MEMBERS, MEMBERS_QUICK = 60, 4
 """Models in the final committee."""
 
 
