@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree as Xml
 
+import anyio
 import psutil
 import pytest
 
@@ -124,9 +125,7 @@ def test_ctrl_c_ends_everything(start: Demo, state: Path) -> None:
 
 @pytest.mark.anyio
 async def test_a_worker_that_finds_no_head_ends_the_wait(capfd: pytest.CaptureFixture[str]) -> None:
-    import anyio
-
-    with pytest.raises(WorkerFailedError, match="worker-1 ended with exit code 3"):
+    with anyio.fail_after(LIMIT_S), pytest.raises(WorkerFailedError, match="worker-1 ended with exit code 3"):
         async with own_workers("tcp://127.0.0.1:9", [Cores([0])]):
             await anyio.sleep_forever()
     assert "no access file" in capfd.readouterr().err

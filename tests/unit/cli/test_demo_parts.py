@@ -1,10 +1,11 @@
 """What the demonstration tries, says and draws, without running it."""
 
+import sys
 from dataclasses import replace
 
 import pytest
 
-from grainlike.cli._demo_baseline import Baseline
+from grainlike.cli._demo_baseline import Baseline, run_baseline
 from grainlike.cli._demo_jobs import FOLDS, candidates
 from grainlike.cli._demo_report import Site, drawn, final, intro, speed_up
 from grainlike.cli._demo_sweep import Fit, Outcome, Sweep
@@ -104,3 +105,9 @@ def test_logical_cores_are_said_to_be_so() -> None:
     assert "core 9 not of this machine" in intro(site, 8)
     assert "not of this machine" not in intro(SITE, 8)
     assert site.real_cores == [2]
+
+
+def test_a_sequential_run_that_dies_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(RuntimeError, match="exit code 1"):
+        run_baseline(0, quick=True, on_fit=lambda: None)
