@@ -39,7 +39,7 @@ def intro(site: Site, tried: int) -> str:
         *(f"  {worker.name}: {_named(worker.resources.cores)}, process {worker.pid}" for worker in site.workers),
     ]
     if site.logical:
-        lines.append(f"  {_named(site.logical)} not of this machine: given out and shown, but not pinned")
+        lines.append(f"  ({_named(site.logical)}: logical, given out and shown, but not pinned)")
     return "\n".join(lines) + "\n"
 
 
