@@ -76,7 +76,7 @@ def drawn(outcome: Outcome, site: Site) -> str:
         outcome.spans(),
         title="Who ran on which core",
         subtitle=(
-            f"{len(outcome.fits)} candidates × {FOLDS} folds on {_cores(len(site.lanes))} in {outcome.seconds:.1f} s, "
+            f"{len(outcome.fits)} candidates × {FOLDS} folds on {_all_cores(site)} in {outcome.seconds:.1f} s, "
             f"then the best one again in {_cores(site.widest)}"
         ),
         lanes=site.lanes,
@@ -93,7 +93,7 @@ def speed_up(outcome: Outcome, measured: Baseline, site: Site) -> str:
     width = "1 thread" if measured.threads == 1 else f"{measured.threads} threads"
     return (
         f"\n  one by one  {measured.seconds:6.2f} s  (one process {held}, {width}, without grainlike)\n"
-        f"  in parallel {outcome.seconds:6.2f} s  ({_cores(len(set(site.real_cores)))})\n"
+        f"  in parallel {outcome.seconds:6.2f} s  ({_all_cores(site)})\n"
         f"  speed-up    [bold]{measured.seconds / outcome.seconds:6.2f} ×[/bold]  (both with starting Python and "
         f"loading scikit-learn)\n  {agree}"
     )
@@ -110,6 +110,10 @@ def _ran_on(told: Info) -> str:
 
 def _named(cores: Sequence[int]) -> str:
     return f"core{'s' if len(cores) > 1 else ''} {', '.join(map(str, cores))}"
+
+
+def _all_cores(site: Site) -> str:
+    return _cores(len(set(site.real_cores))) + (f" (and {len(site.logical)} logical)" if site.logical else "")
 
 
 def _cores(count: int) -> str:

@@ -100,11 +100,12 @@ def test_the_final_fit_tells_its_cores_and_what_it_read_right(outcome: Outcome) 
     assert "9 of 10" in said
 
 
-def test_logical_cores_are_said_to_be_so() -> None:
+def test_logical_cores_are_said_to_be_so(outcome: Outcome) -> None:
     site = Site([WorkerInfo("n1", parse_allocation("cores=[2,9]"), (9,), 17, 0, 0, 0.0)])
     assert "(core 9: logical" in intro(site, 8)
     assert "logical" not in intro(SITE, 8)
     assert site.real_cores == [2]
+    assert "on 1 core (and 1 logical) in" in drawn(outcome, site)
 
 
 def test_a_sequential_run_that_dies_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
