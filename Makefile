@@ -21,7 +21,7 @@ test: check  ## check, then run the tests (ARGS="-k net" for some of them)
 
 check: lint  ## style, types, and the walls between the rooms
 	$(BIN)/mypy
-	$(BIN)/pyright --warnings
+	$(BIN)/pyright --warnings --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
 
 lint: $(VENV)/.dev  ## style alone

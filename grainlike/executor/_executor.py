@@ -12,16 +12,17 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
 import anyio
-from anyio.abc import TaskStatus
+from anyio.abc import TaskGroup
 
 from grainlike.errors import GraphError
 from grainlike.executor._door import Door
 from grainlike.executor._embedded import worker_room
 from grainlike.executor._engine import Engine, Waiter
-from grainlike.executor._finding import current, entered, left
+from grainlike.executor._finding import current, entered, last_in_job, left
 from grainlike.executor._head import Head
 from grainlike.executor._home import Home, here, soon, spawn_detached
 from grainlike.executor._local import LocalCalls
+from grainlike.executor._no_workers import NoWorkers
 from grainlike.executor._workers import WorkerInfo
 from grainlike.graph import Delayed, Node, delayed, node_of, start
 from grainlike.net import Access, Alarm, Listener, listen, memory_pair, publish_access, withdraw_access
@@ -67,7 +68,7 @@ class Executor:
         ResourceSpecError: `local` is no offer.
         ValueError: `listen` is no address.
         OSError: the address is in use.
-        PermissionError: TCP beyond loopback.
+        PermissionError: TCP beyond loopback, or a Unix socket in a directory that others may enter.
 
     Example::
 
@@ -156,7 +157,7 @@ class Executor:
         self._alarm = Alarm(self._ring)
         self._head = Head(self._engine, closed=self._listen is None, alarm=self._alarm.set)
         self._calls = LocalCalls(self._engine, current, self)
-        self._engine.jobs = self._head
+        self._engine.jobs = NoWorkers(self._engine) if self._in_job else self._head
         self._engine.calls = self._calls
         self._task = spawn_detached(home, "grainlike executor", self._serve)
 
@@ -176,6 +177,9 @@ class Executor:
             self._engine.cancel_all()
             if self._home is not None:
                 left(self, self._home)
+                in_job = last_in_job(self._home)
+                if in_job is not None:
+                    await in_job._close()
             self._opened.set()
             self._closed.set()
 
@@ -186,13 +190,13 @@ class Executor:
             door = Door(self._head, secret, cluster, _import_paths(), self._settled, self._on_joined)
             listener = self._listen_at(stack, secret, cluster)
             async with anyio.create_task_group() as tasks:
-                self._calls.tasks = tasks
+                self._calls.open(tasks)
                 tasks.start_soon(self._alarm.run)
                 if listener is not None:
                     tasks.start_soon(listener.serve, door.admit)
                 try:
                     if self.offer is not None:
-                        await tasks.start(self._embed, door, self.offer, secret)
+                        await self._embed(tasks, door, self.offer, secret)
                     self._engine.release_hold()
                     self._opened.set()
                     await self._stop.wait()
@@ -211,16 +215,15 @@ class Executor:
         self._address = str(listener.address)
         return listener
 
-    async def _embed(self, door: Door, offer: Allocation, secret: bytes, *, task_status: TaskStatus[None]) -> None:
+    async def _embed(self, tasks: TaskGroup, door: Door, offer: Allocation, secret: bytes) -> None:
         near, far = memory_pair()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(door.admit, near)
-            tasks.start_soon(lambda: worker_room().serve(far, offer, name="local", secret=secret))
-            await self._joined.wait()
-            task_status.started()
+        tasks.start_soon(door.admit, near)
+        tasks.start_soon(lambda: worker_room().serve(far, offer, name="local", secret=secret))
+        await self._joined.wait()
 
     async def _quieten(self) -> None:
         """Cancel everything, and wait until no job is anywhere."""
+        self._stop.set()  # also when it was the loop that ended us, so that each outcome is looked at below
         self._engine.cancel_all()
         with anyio.move_on_after(QUIET_S):
             while not self._head.quiet:

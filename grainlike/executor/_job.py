@@ -55,7 +55,7 @@ class Job:
     def assigned(self, worker: str, attempt: int) -> None:
         """It goes to a worker; whatever an earlier attempt was given is no longer so."""
         self.worker, self.attempt = worker, attempt
-        self.slots = self.began = None
+        self.slots = self.began = self.ended = None
         if self.node is not None:
             self.node.state = State.PENDING
 

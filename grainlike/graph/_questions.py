@@ -21,7 +21,8 @@ class Info:
 
     `state` is lazy, pending, running, succeeded, failed or cancelled. `worker`, `allocation`, `attempt` (0
     until there is one), `receipt` and `usage` are filled in as the job goes on; calls without resources have
-    none.
+    none. `began` and `ended` are when the job itself ran, in seconds on this process's monotonic clock; for a job
+    elsewhere they are as exact as its worker's clock could be set against this one.
     """
 
     name: str
@@ -32,6 +33,8 @@ class Info:
     error: BaseException | None = None
     receipt: Receipt | None = None
     usage: Usage | None = None
+    began: float | None = None
+    ended: float | None = None
 
 
 def info(placeholder: Delayed[object]) -> Info:
@@ -48,7 +51,18 @@ def info(placeholder: Delayed[object]) -> Info:
     known, name, state = node.record, node.function.name, node.state.label
     if known is None:
         return Info(name, state, error=node.error)
-    return Info(name, state, known.worker, known.allocation, known.attempt, node.error, known.receipt, known.usage)
+    return Info(
+        name,
+        state,
+        known.worker,
+        known.allocation,
+        known.attempt,
+        node.error,
+        known.receipt,
+        known.usage,
+        known.began,
+        known.ended,
+    )
 
 
 def start(placeholder: Delayed[T]) -> Delayed[T]:
@@ -81,6 +95,12 @@ def cancel(placeholder: Delayed[object]) -> bool:
 
     Raises:
         TypeError: it is not a placeholder.
+
+    Example::
+
+        r_ = start((fn @ Cores(4))(x))
+        cancel(r_)
+        info(r_).state    # "cancelled"
     """
     node = node_of(placeholder)
     if node.finished:

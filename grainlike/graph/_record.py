@@ -32,6 +32,14 @@ class Record(Protocol):
     def usage(self) -> "Usage | None":
         """What was used, once the job has finished."""
 
+    @property
+    def began(self) -> float | None:
+        """When the job started, on this process's monotonic clock, in seconds; None before it does."""
+
+    @property
+    def ended(self) -> float | None:
+        """When it ended, on the same clock; None before it does."""
+
     def elapsed_s(self) -> float | None:
         """Seconds that the job has run, or ran; None before it starts."""
 

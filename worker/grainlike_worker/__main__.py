@@ -31,12 +31,12 @@ OK, USAGE, NO_HEAD = 0, 2, 3
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse the command line and serve; return the exit code."""
     options = _parser().parse_args(arguments)
-    logging.basicConfig(level=options.log_level.upper(), format="%(asctime)s %(name)s %(levelname)s %(message)s")
-    return serve(head=options.head, resources=options.resources, name=options.name)
+    return serve(head=options.head, resources=options.resources, name=options.name, log_level=options.log_level)
 
 
-def serve(*, head: str | None, resources: str | None, name: str | None) -> int:
+def serve(*, head: str | None, resources: str | None, name: str | None, log_level: str) -> int:
     """Run a worker with the options of the command line; return the exit code, having said why it is not 0."""
+    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(name)s %(levelname)s %(message)s")
     try:
         offer = offer_for(parse(resources) if resources else None)
     except ResourceSpecError as error:

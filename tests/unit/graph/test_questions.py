@@ -28,6 +28,8 @@ class Known:
     attempt: int = 2
     receipt: Receipt | None = None
     usage: Usage | None = None
+    began: float | None = 5.0
+    ended: float | None = None
 
     def elapsed_s(self) -> float | None:
         return 12.3456
@@ -49,6 +51,7 @@ def test_info_shows_what_the_executor_knows() -> None:
     node_of(r_).record = Known(allocation=allocation())
     told = info(r_)
     assert (told.worker, told.allocation, told.attempt) == ("n1", allocation(), 2)
+    assert (told.began, told.ended) == (5.0, None)
 
 
 @pytest.mark.asyncio

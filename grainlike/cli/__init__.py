@@ -1,0 +1,18 @@
+"""Speaks to a person: parses what was typed, and prints what the rooms below have to say.
+
+Answers: what `grainlike ...` does (`main`), with exit code 0 for success, 1 when a job failed, 2 for wrong usage, 3 for
+no head, no worker, or refused.
+
+Never decides, schedules or draws. A command loads what it needs when it is run, so that `--help` answers at once. The
+worker is started by name, as everywhere. The demonstration's jobs (`_demo_jobs`) live here too, as a user's would in
+their own program.
+"""
+
+__all__ = ["main"]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the program with `arguments` (by default the command line's), and return its exit code."""
+    from grainlike.cli._app import run_app
+
+    return run_app(arguments)

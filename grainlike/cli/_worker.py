@@ -1,0 +1,15 @@
+"""`worker start`: the worker's own program, loaded by name."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+__all__ = ["start_worker"]
+
+
+def start_worker(*, head: str | None, resources: str | None, name: str | None, log_level: str) -> int:
+    """Serve until the head closes or a signal comes; the exit code is the worker's own."""
+    room: Any = import_module("grainlike_worker.__main__")
+    code: int = room.serve(head=head, resources=resources, name=name, log_level=log_level)
+    return code

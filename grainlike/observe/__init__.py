@@ -1,0 +1,12 @@
+"""Counts and draws what happened, from facts that others hand over.
+
+Answers: which job ran on which cores and when (`Span`, `span_of`), and what that looks like (`timeline`).
+
+Never waits, asks a worker, or looks at a clock: it takes finished facts and returns text. Stands beside `net`, on
+`graph`, whose `Info` it reads; `cli` prints what it draws.
+"""
+
+from grainlike.observe._span import Lane, Span, span_of
+from grainlike.observe._timeline import timeline
+
+__all__ = ["Lane", "Span", "span_of", "timeline"]

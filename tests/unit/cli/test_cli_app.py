@@ -1,0 +1,133 @@
+"""What a person types, and the exit codes and words that come back."""
+
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from grainlike import __version__
+from grainlike.cli import main
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, object]]:
+    """The options with which the worker was started: none is, here."""
+    calls: list[dict[str, object]] = []
+
+    def serve(**options: object) -> int:
+        calls.append(options)
+        return 3
+
+    monkeypatch.setitem(sys.modules, "grainlike_worker.__main__", SimpleNamespace(serve=serve))  # type: ignore[arg-type]
+    return calls
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"grainlike {__version__}\n"
+
+
+@pytest.mark.parametrize("option", ["--help", "-h"])
+def test_help_shows_the_commands_in_groups_with_examples(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([option]) == 0
+    shown = capsys.readouterr().out
+    assert [word in shown for word in ("Run a cluster", "worker", "demo", "Examples", "grainlike demo")] == [True] * 5
+
+
+@pytest.mark.parametrize("command", [["worker", "start"], ["demo"]])
+def test_each_command_has_examples_and_exit_codes(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*command, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert f"grainlike {' '.join(command)} --" in shown
+    assert "Exit codes" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["wroker"], "wroker"),
+        (["worker", "strat"], "strat"),
+        (["worker", "start", "--haed", "x"], "--haed"),
+        (["worker", "start", "extra"], "extra"),
+        (["worker", "start", "--log-level", "loud"], "loud"),
+        (["demo", "--workers", "-1"], "--workers"),
+        (["demo", "--picture", "run.png"], ".svg"),
+        (["demo", "--picture", "/nowhere/at/all/run.svg"], "no folder"),
+    ],
+)
+def test_wrong_usage_is_explained(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    told = capsys.readouterr()
+    assert said in told.err
+    assert "Traceback" not in told.err
+    assert told.out == ""
+
+
+def test_worker_start_hands_its_options_on_and_returns_the_workers_exit_code(served: list[dict[str, object]]) -> None:
+    line = ["worker", "start", "--head", "tcp://h:1", "--resources", "cores=2", "--name", "n1", "--log-level", "error"]
+    assert main(line) == 3
+    assert main(["worker", "start"]) == 3
+    assert served == [
+        {"head": "tcp://h:1", "resources": "cores=2", "name": "n1", "log_level": "error"},
+        {"head": None, "resources": None, "name": None, "log_level": "info"},
+    ]
+
+
+def test_a_worker_without_a_head_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert main(["worker", "start"]) == 3
+    assert "no head is running here" in capsys.readouterr().err
+
+
+def test_a_worker_that_offers_nonsense_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["worker", "start", "--resources", "cores"]) == 2
+    assert "KEY=VALUE" in capsys.readouterr().err
+
+
+def test_ctrl_c_is_an_exit_code_and_a_word(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted(**options: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("grainlike.cli._demo.demo", interrupted)
+    assert main(["demo"]) == 130
+    assert "interrupted" in capsys.readouterr().err
+
+
+def test_the_demo_says_which_extra_it_misses(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn", None)  # as if it were not installed
+    assert main(["demo", "--quick"]) == 3
+    assert 'pip install "grainlike[demo]"' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("line", ["--help", "demo --help", "--version"])
+def test_help_loads_nothing_that_only_running_needs(line: str) -> None:
+    program = (
+        "import sys\nfrom grainlike.cli import main\n"
+        f"assert main({line.split()!r}) == 0\nprint(*sys.modules, sep='\\n', file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+    )
+    assert done.returncode == 0
+    loaded = set(done.stderr.split())
+    assert "grainlike.cli._app" in loaded
+    assert not loaded & {"anyio", "asyncio", "dill", "sklearn", "numpy", "grainlike.executor", "grainlike.graph"}
+
+
+def test_python_m_grainlike_is_the_same_program() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "grainlike", "--version"],
+        cwd=ROOT,
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (0, f"grainlike {__version__}\n")
