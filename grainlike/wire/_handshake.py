@@ -87,6 +87,12 @@ class Dialer:
         self._state = _State.START
         self.welcome: Welcome | None = None
 
+    @property
+    def proved(self) -> bool:
+        """Whether the listener has proved that it knows the secret. What follows its welcome may come in one read with
+        it, so this, not `welcome`, is the moment to take frames of any kind."""
+        return self._state in (_State.AWAIT_WELCOME, _State.DONE)
+
     def start(self) -> Hello:
         """The introduction to send first."""
         self._state = _State.AWAIT_CHALLENGE

@@ -15,12 +15,28 @@ GRACE_S = 5.0
 
 
 @pytest.fixture(autouse=True)
-def no_leaks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def no_leaks(watch_leaks: "WatchLeaks") -> Iterator[None]:
     """Fail a test that leaves a process, a thread, a file descriptor or an asyncio task behind."""
-    orphans = _watch_loops(monkeypatch)
+    with watch_leaks():
+        yield
+
+
+@pytest.fixture(scope="session")
+def watch_leaks() -> "WatchLeaks":
+    """For fixtures of other scopes: `with watch_leaks():` fails when the block leaves anything behind."""
+    return _watch_leaks
+
+
+WatchLeaks = Callable[[], contextlib.AbstractContextManager[None]]
+
+
+@contextlib.contextmanager
+def _watch_leaks() -> Iterator[None]:
     before = {name: probe() for name, probe in _PROBES.items()}
-    yield
-    left = {name: _left(probe, before[name]) for name, probe in _PROBES.items()}
+    with pytest.MonkeyPatch.context() as patches:
+        orphans = _watch_loops(patches)
+        yield
+        left = {name: _left(probe, before[name]) for name, probe in _PROBES.items()}
     left["task"] = orphans
     report = [f"{name}: {', '.join(sorted(what))}" for name, what in left.items() if what]
     if report:

@@ -143,7 +143,7 @@ class _Daemon:
         for reply in self._handshake.receive(frame.message):
             self._link.post(reply)
         self._welcome = self._handshake.welcome
-        if self._welcome is not None:
+        if self._handshake.proved and not self._link.trusted:
             self._link.trust()
 
     def _obey(self, frame: Frame) -> None:

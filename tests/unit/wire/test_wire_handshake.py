@@ -37,7 +37,9 @@ def test_both_ends_come_to_trust_each_other():
     dialer, door = Dialer(SECRET, hello()), listener()
     (challenge,) = door.receive(dialer.start())
     assert door.hello is None
+    assert not dialer.proved
     (proof,) = dialer.receive(challenge)
+    assert dialer.proved, "what comes in one read with the welcome must be let in"
     assert door.receive(proof) == []
     assert door.hello == hello()
     assert dialer.receive(Welcome("c", 5.0, [])) == []
@@ -57,6 +59,7 @@ def test_a_listener_without_the_secret_is_refused():
     (challenge,) = impostor.receive(dialer.start())
     with pytest.raises(AuthenticationError, match="does not know the secret"):
         dialer.receive(challenge)
+    assert not dialer.proved
 
 
 def test_a_proof_cannot_be_reflected():

@@ -1,0 +1,168 @@
+"""A stage on which jobs appear and wait for their cue, so that a test decides what happens when.
+
+Jobs come from any process and say what they hold; the stage, in the test's process, is the one clock. Between
+appearing and its cue a job surely holds its slots, so whatever is on stage at one moment must fit, and share no id.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import anyio.abc
+
+from grainlike import GVAR, Allocation
+
+LIMIT_S = 30.0
+
+
+async def appear(path: str, name: str) -> None:
+    """In an `async def` job: appear, and return at the cue."""
+    async with await anyio.connect_unix(path) as stream:
+        await stream.send(_introduction(name))
+        await stream.receive(1)
+
+
+def appear_blocking(path: str, name: str) -> None:
+    """In a plain job: the same."""
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.connect(path)
+        sock.sendall(_introduction(name))
+        if not sock.recv(1):
+            raise ConnectionError("the stage is gone")
+
+
+def _introduction(name: str) -> bytes:
+    res = GVAR.res
+    ids = {kind: list(numbers) for kind, numbers in res.ids.items()}
+    facts = {"name": name, "units": dict(res.units), "ids": ids, "pid": os.getpid(), "instance": GVAR.instance}
+    return json.dumps(facts).encode() + b"\n"
+
+
+@dataclass
+class Actor:
+    """One job on stage, and what it said of itself."""
+
+    name: str
+    units: dict[str, int]
+    ids: dict[str, list[int]]
+    pid: int
+    instance: str | None
+    stream: anyio.abc.SocketStream
+
+    @property
+    def cores(self) -> tuple[int, ...]:
+        return tuple(self.ids.get("cores", ()))
+
+
+@dataclass
+class Stage:
+    """The test's side. `log` is the order of ("begin", name) and ("cue", name)."""
+
+    path: str
+    log: list[tuple[str, str]] = field(default_factory=list)
+    capacity: dict[str, int] | None = None
+    """What all jobs on stage together may hold; None for no check."""
+    _on: dict[str, Actor] = field(default_factory=dict)
+    _changed: anyio.Event = field(default_factory=anyio.Event)
+    _faults: list[str] = field(default_factory=list)
+
+    @property
+    def names(self) -> set[str]:
+        """Who is on stage now."""
+        return set(self._on)
+
+    @property
+    def begun(self) -> list[str]:
+        """Who has appeared, in order."""
+        return [name for what, name in self.log if what == "begin"]
+
+    def limit(self, offer: Allocation) -> None:
+        """Check that what is on stage never exceeds `offer`."""
+        self.capacity = dict(offer.units)
+
+    async def serve(self, listener: anyio.abc.Listener[anyio.abc.SocketStream]) -> None:
+        await listener.serve(self._attend)
+
+    async def _attend(self, stream: anyio.abc.SocketStream) -> None:
+        data = b""
+        with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+            while not data.endswith(b"\n"):
+                data += await stream.receive()
+        actor = Actor(**json.loads(data), stream=stream)
+        self._on[actor.name] = actor
+        self.log.append(("begin", actor.name))
+        self._check(actor)
+        self._change()
+        # A job that is killed on stage leaves it without a cue.
+        with suppress(anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            await stream.receive(1)
+        await stream.aclose()
+        if self._on.get(actor.name) is actor:
+            del self._on[actor.name]
+            self.log.append(("gone", actor.name))
+        self._change()
+
+    def _check(self, new: Actor) -> None:
+        others = [actor for actor in self._on.values() if actor is not new]
+        for actor in others:
+            for kind, ids in new.ids.items():
+                if kind == "cores" and set(ids) & set(actor.ids.get(kind, ())):
+                    self._faults.append(f"{new.name} and {actor.name} share {kind} {ids}")
+        for kind, capacity in (self.capacity or {}).items():
+            held = sum(actor.units.get(kind, 0) for actor in self._on.values())
+            if held > capacity:
+                self._faults.append(f"{held} of {capacity} {kind} are held")
+
+    def _change(self) -> None:
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()
+
+    async def wait_for(self, *names: str) -> list[Actor]:
+        """Return when all of these are on stage together."""
+        with anyio.fail_after(LIMIT_S):
+            while not self.names.issuperset(names):
+                await self._changed.wait()
+        self.applaud()
+        return [self._on[name] for name in names]
+
+    async def wait_for_count(self, count: int) -> set[str]:
+        """Return when this many are on stage together: their names."""
+        with anyio.fail_after(LIMIT_S):
+            while len(self._on) < count:
+                await self._changed.wait()
+        self.applaud()
+        return self.names
+
+    async def wait_gone(self, name: str) -> None:
+        """Return when this one left without a cue."""
+        with anyio.fail_after(LIMIT_S):
+            while ("gone", name) not in self.log:
+                await self._changed.wait()
+
+    async def cue(self, *names: str) -> None:
+        """Let these go on."""
+        for name in names:
+            actor = self._on.pop(name)
+            self.log.append(("cue", name))
+            await actor.stream.send(b".")
+
+    async def cue_all(self) -> None:
+        """Let everybody on stage go on."""
+        await self.cue(*sorted(self._on))
+
+    def applaud(self) -> None:
+        """Fail if what was on stage at any moment was too much."""
+        assert not self._faults, self._faults
+
+
+async def eventually(condition: Any) -> None:
+    """Return when `condition()` holds, for what gives no sign of itself."""
+    with anyio.fail_after(LIMIT_S):
+        while not condition():  # noqa: ASYNC110 - nothing to wait for
+            await anyio.sleep(0.005)
