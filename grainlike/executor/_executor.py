@@ -17,7 +17,7 @@ from anyio.abc import TaskStatus
 from grainlike.executor._door import Door
 from grainlike.executor._embedded import worker_room
 from grainlike.executor._engine import Engine, Waiter
-from grainlike.executor._finding import current, entered, left
+from grainlike.executor._finding import current, entered, last_in_job, left
 from grainlike.executor._head import Head
 from grainlike.executor._home import Home, here, soon, spawn_detached
 from grainlike.executor._local import LocalCalls
@@ -174,6 +174,9 @@ class Executor:
             self._engine.cancel_all()
             if self._home is not None:
                 left(self, self._home)
+                in_job = last_in_job(self._home)
+                if in_job is not None:
+                    await in_job._close()
             self._opened.set()
             self._closed.set()
 
@@ -184,7 +187,7 @@ class Executor:
             door = Door(self._head, secret, cluster, _import_paths(), self._settled, self._on_joined)
             listener = self._listen_at(stack, secret, cluster)
             async with anyio.create_task_group() as tasks:
-                self._calls.tasks = tasks
+                self._calls.open(tasks)
                 tasks.start_soon(self._alarm.run)
                 if listener is not None:
                     tasks.start_soon(listener.serve, door.admit)

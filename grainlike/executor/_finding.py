@@ -18,7 +18,7 @@ from grainlike.executor._home import Home, here
 if TYPE_CHECKING:
     from grainlike.executor._executor import Executor
 
-__all__ = ["current", "entered", "find", "left"]
+__all__ = ["current", "entered", "find", "last_in_job", "left"]
 
 logger = logging.getLogger("grainlike")
 
@@ -42,6 +42,11 @@ def left(executor: Executor, home: Home) -> None:
             del _open[home]
     for key in [key for key, implicit in _implicit.items() if implicit is executor]:
         del _implicit[key]
+
+
+def last_in_job(home: Home) -> Executor | None:
+    """The executor of a loop's embedded jobs, if none is left in the loop whose jobs they could be: close it too."""
+    return None if home in _open or (home, False) in _implicit else _implicit.get((home, True))
 
 
 def find() -> Executor:

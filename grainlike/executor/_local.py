@@ -35,7 +35,7 @@ class Outcomes(Protocol):
 
 
 class LocalCalls:
-    """Runs calls for one engine in `tasks`. `current` is set to `owner` inside each, so that nested awaits find it."""
+    """Runs calls for one engine, once it is `open`. `current` is set to `owner` inside each, so that nested awaits find it."""
 
     def __init__(self, outcomes: Outcomes, current: ContextVar[Any], owner: object) -> None:
         self._outcomes = outcomes
@@ -43,14 +43,26 @@ class LocalCalls:
         self._owner = owner
         self._scopes: dict[Node, anyio.CancelScope] = {}
         self._threads = anyio.CapacityLimiter(THREADS)
-        self.tasks: TaskGroup | None = None
+        self._tasks: TaskGroup | None = None
+        self._early: list[tuple[Node, Context]] = []
+        """Calls that came before the executor had opened: nobody waits for an implicit one to open."""
+
+    def open(self, tasks: TaskGroup) -> None:
+        """Run calls in `tasks` from now on, and those that came before."""
+        self._tasks = tasks
+        early, self._early = self._early, []
+        for node, context in early:
+            if not node.finished:
+                self.begin(node, context)
 
     def begin(self, node: Node, context: Context) -> None:
         """Run the call of `node`."""
-        assert self.tasks is not None
+        if self._tasks is None:
+            self._early.append((node, context))
+            return
         self._scopes[node] = anyio.CancelScope()
         run = self._run_async if node.function.is_async else self._run_plain
-        context.copy().run(self.tasks.start_soon, run, node)
+        context.copy().run(self._tasks.start_soon, run, node)
 
     def cancel(self, node: Node) -> None:
         """End the call: a coroutine gets its cancellation, a thread's answer is thrown away."""
@@ -94,7 +106,7 @@ class LocalCalls:
         self._outcomes.pump()
 
     def _closing(self) -> bool:
-        return self.tasks is None or self.tasks.cancel_scope.cancel_called
+        return self._tasks is None or self._tasks.cancel_scope.cancel_called
 
 
 async def _in_thread(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

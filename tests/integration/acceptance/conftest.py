@@ -3,6 +3,7 @@
 An executor serves all tests of a module, as it would serve a program: what one test leaves in it, another would feel.
 """
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,7 @@ from stagehands import LIMIT_S, Stage, eventually
 
 from grainlike import Executor, parse
 
+ROOT = Path(__file__).parents[3]
 OFFER = "cores=8 foo=7 goo=12 gpu0=1 gpu1=1 gpus=2 memory=8Gi"
 
 
@@ -66,7 +68,7 @@ async def daemon(executor: Executor, offer: str, name: str = "n1") -> AsyncItera
     command = [sys.executable, "-m", "grainlike_worker", "--head", str(executor.address)]
     command += ["--resources", offer, "--name", name, "--log-level", "error"]
     expected = len(executor.workers()) + 1
-    process = subprocess.Popen(command)
+    process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'worker'}"})
     try:
         with anyio.fail_after(LIMIT_S):
             await executor.wait_for_workers(expected)

@@ -18,7 +18,7 @@ import anyio.abc
 
 from grainlike import GVAR, Allocation
 
-LIMIT_S = 30.0
+LIMIT_S = 15.0
 
 
 async def appear(path: str, name: str) -> None:
