@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
 import anyio
-from anyio.abc import TaskStatus
+from anyio.abc import TaskGroup
 
 from grainlike.executor._door import Door
 from grainlike.executor._embedded import worker_room
@@ -193,7 +193,7 @@ class Executor:
                     tasks.start_soon(listener.serve, door.admit)
                 try:
                     if self.offer is not None:
-                        await tasks.start(self._embed, door, self.offer, secret)
+                        await self._embed(tasks, door, self.offer, secret)
                     self._engine.release_hold()
                     self._opened.set()
                     await self._stop.wait()
@@ -212,16 +212,15 @@ class Executor:
         self._address = str(listener.address)
         return listener
 
-    async def _embed(self, door: Door, offer: Allocation, secret: bytes, *, task_status: TaskStatus[None]) -> None:
+    async def _embed(self, tasks: TaskGroup, door: Door, offer: Allocation, secret: bytes) -> None:
         near, far = memory_pair()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(door.admit, near)
-            tasks.start_soon(lambda: worker_room().serve(far, offer, name="local", secret=secret))
-            await self._joined.wait()
-            task_status.started()
+        tasks.start_soon(door.admit, near)
+        tasks.start_soon(lambda: worker_room().serve(far, offer, name="local", secret=secret))
+        await self._joined.wait()
 
     async def _quieten(self) -> None:
         """Cancel everything, and wait until no job is anywhere."""
+        self._stop.set()  # also when it was the loop that ended us, so that each outcome is looked at below
         self._engine.cancel_all()
         with anyio.move_on_after(QUIET_S):
             while not self._head.quiet:

@@ -1,0 +1,51 @@
+"""Programs that open no executor: `asyncio.run(main())` alone, as in a REPL, a notebook or a first try."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+PROGRAM = """
+import asyncio, time
+from grainlike import Cores, delayed, start
+
+@delayed
+def square(x):
+    return x * x
+
+@delayed
+def nap():
+    time.sleep(60)
+
+async def main():
+    {body}
+
+asyncio.run(main())
+"""
+
+
+def run_program(body: str) -> "subprocess.CompletedProcess[str]":
+    """Run it in a process of its own: one that hangs at the end of its loop must not take the tests with it."""
+    return subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(body=body)],
+        env={"PYTHONPATH": f"{ROOT}:{ROOT / 'worker'}"},
+        capture_output=True,
+        text=True,
+        timeout=10,  # below the 12 s that closing an executor waits for jobs at most
+        check=False,
+    )
+
+
+def test_call_without_resources_may_be_the_first_thing_awaited() -> None:
+    program = run_program("print(await square(3))")
+    assert (program.returncode, program.stdout) == (0, "9\n"), program.stderr
+
+
+@pytest.mark.parametrize("pause", ["pass", "await asyncio.sleep(0)", "await asyncio.sleep(0.5)"])
+def test_work_left_behind_ends_with_the_loop(pause: str) -> None:
+    program = run_program(f"start((nap @ Cores(1))()); {pause}; raise KeyError('mine')")
+    assert program.returncode == 1
+    assert "KeyError: 'mine'" in program.stderr
