@@ -153,7 +153,9 @@ class Request:
 
     def __call__(self, *_args: object, **_kwargs: object) -> NoReturn:
         """Refuse: a call binds tighter than `@`, so this is a slip of the pen that deserves a hint."""
-        raise TypeError(f"`fn @ {self!r}(...)` calls {self!r}; write `(fn @ ({self!r}))(...)`")
+        code = repr(self)
+        whole = code if len(self.units) == 1 else f"({code})"
+        raise TypeError(f"`fn @ {whole}(...)` calls {whole}; write `(fn @ {whole})(...)`")
 
     # As a value
 

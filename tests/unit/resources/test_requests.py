@@ -155,7 +155,7 @@ def test_a_bad_request_is_refused_where_it_is_written_and_the_part_named(write, 
 
 
 def test_a_call_of_a_request_shows_where_the_brackets_belong():
-    with pytest.raises(TypeError, match=r"calls Cores\(4\); write `\(fn @ \(?Cores\(4\)\)?\)\(\.\.\.\)`"):
+    with pytest.raises(TypeError, match=r"calls Cores\(4\); write `\(fn @ Cores\(4\)\)\(\.\.\.\)`"):
         Cores(4)("data", key=1)
 
 
