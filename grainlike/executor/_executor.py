@@ -21,6 +21,7 @@ from grainlike.executor._finding import current, entered, last_in_job, left
 from grainlike.executor._head import Head
 from grainlike.executor._home import Home, here, soon, spawn_detached
 from grainlike.executor._local import LocalCalls
+from grainlike.executor._no_workers import NoWorkers
 from grainlike.executor._workers import WorkerInfo
 from grainlike.graph import Delayed, Node, delayed, start
 from grainlike.net import Access, Alarm, Listener, listen, memory_pair, publish_access, withdraw_access
@@ -154,7 +155,7 @@ class Executor:
         self._alarm = Alarm(self._ring)
         self._head = Head(self._engine, closed=self._listen is None, alarm=self._alarm.set)
         self._calls = LocalCalls(self._engine, current, self)
-        self._engine.jobs = self._head
+        self._engine.jobs = NoWorkers(self._engine) if self._in_job else self._head
         self._engine.calls = self._calls
         self._task = spawn_detached(home, "grainlike executor", self._serve)
 

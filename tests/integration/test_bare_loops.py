@@ -20,6 +20,14 @@ def square(x):
 def nap():
     time.sleep(60)
 
+@delayed
+async def nested():
+    return await (square @ Cores(1))(3)
+
+@delayed
+async def nested_local():
+    return await square(3)
+
 async def main():
     {body}
 
@@ -49,3 +57,14 @@ def test_work_left_behind_ends_with_the_loop(pause: str) -> None:
     program = run_program(f"start((nap @ Cores(1))()); {pause}; raise KeyError('mine')")
     assert program.returncode == 1
     assert "KeyError: 'mine'" in program.stderr
+
+
+def test_jobs_run_calls_without_resources_themselves() -> None:
+    program = run_program("print(await (nested_local @ Cores(1))())")
+    assert (program.returncode, program.stdout) == (0, "9\n"), program.stderr
+
+
+def test_jobs_that_ask_for_workers_are_told_what_to_do_instead() -> None:
+    program = run_program("await (nested @ Cores(1))()")
+    assert program.returncode == 1
+    assert "UnsatisfiableError: square asks for cores=1 from inside a job" in program.stderr
