@@ -87,8 +87,10 @@ class _Visit:
                 self._link.post(reply)
             if self._handshake.hello is not None:
                 self._link.trust()
-                self._link.post(Welcome(self._door.cluster, HEARTBEAT_S, self._door.paths))
-                self._peer = self._door.head.join(self._handshake.hello, self._link)
+                hello = self._handshake.hello
+                name = self._door.head.free_name(hello.name)
+                self._link.post(Welcome(self._door.cluster, HEARTBEAT_S, self._door.paths, name))
+                self._peer = self._door.head.join(hello, name, self._link)
                 self._door.joined()
         except GrainlikeError as error:
             logger.warning("%s was refused: %s", self._link.peer, error)

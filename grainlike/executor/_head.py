@@ -143,16 +143,16 @@ class Head:
 
     # --- from workers ------------------------------------------------------------------------------------------------
 
-    def join(self, hello: Hello, link: Link) -> Peer:
-        """Take in a worker that has proved itself. Raises `ResourceSpecError` for an offer that is none."""
+    def join(self, hello: Hello, name: str, link: Link) -> Peer:
+        """Take in a worker that has proved itself, under a free name. `ResourceSpecError`: its offer is none."""
         offer = parse_allocation(hello.offer)
         self._last_worker += 1
-        peer = Peer(self._last_worker, self._free_name(hello.name), link, hello, offer, time.monotonic())
+        peer = Peer(self._last_worker, name, link, hello, offer, time.monotonic())
         self.peers[peer.number] = peer
         self._tell(WorkerJoined(peer.number, peer.name, peer.offer))
         return peer
 
-    def _free_name(self, name: str) -> str:
+    def free_name(self, name: str) -> str:
         """Two workers of one name are two workers: the second gets a number."""
         taken = {peer.name for peer in self.peers.values()}
         names: Iterator[str] = (name if n == 1 else f"{name}-{n}" for n in range(1, len(taken) + 2))

@@ -86,11 +86,16 @@ class Proof(_Message, frozen=True, tag=3):
 
 
 class Welcome(_Message, frozen=True, tag=4):
-    """The worker is connected from here on. `paths` are the client's import paths, for its runners."""
+    """The worker is connected from here on.
+
+    `paths` are the client's import paths, for its runners. `name` is what the worker is called from now on: another may
+    have come with the name that it wished for.
+    """
 
     cluster: str
     heartbeat_s: float
     paths: list[str]
+    name: str
 
 
 class Refused(_Message, frozen=True, tag=5):

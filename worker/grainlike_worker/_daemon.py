@@ -96,7 +96,6 @@ async def serve_embedded(link: Link, offer: Allocation, *, name: str, secret: by
 class _Daemon:
     def __init__(self, link: Link, offer: Allocation, name: str, secret: bytes, *, in_process: bool) -> None:
         self._link = link
-        self._name = name
         self._in_process = in_process
         self._mind = NodeMind(offer)
         self._handshake = Dialer(secret, _hello(name, offer))
@@ -143,6 +142,8 @@ class _Daemon:
         for reply in self._handshake.receive(frame.message):
             self._link.post(reply)
         self._welcome = self._handshake.welcome
+        if self._welcome is not None:
+            logger.info("joined cluster %s as worker %s", self._welcome.cluster, self._welcome.name)
         if self._handshake.proved and not self._link.trusted:
             self._link.trust()
 
@@ -256,7 +257,7 @@ class _Daemon:
         else:
             runner = ProcessRunner(action.kind, lambda pid: logger.debug("runner %d is process %d", number, pid))
         self._runners[number] = runner
-        runner.post(Setup(self._name, self._welcome.paths))
+        runner.post(Setup(self._welcome.name, self._welcome.paths))
         self._tasks.start_soon(self._tend, number, runner, action.kind)
 
     async def _tend(self, number: int, runner: RunnerBody, kind: Literal["shared", "own"]) -> None:

@@ -42,8 +42,8 @@ def test_both_ends_come_to_trust_each_other():
     assert dialer.proved, "what comes in one read with the welcome must be let in"
     assert door.receive(proof) == []
     assert door.hello == hello()
-    assert dialer.receive(Welcome("c", 5.0, [])) == []
-    assert dialer.welcome == Welcome("c", 5.0, [])
+    assert dialer.receive(Welcome("c", 5.0, [], "n1")) == []
+    assert dialer.welcome == Welcome("c", 5.0, [], "n1")
 
 
 def test_a_dialer_without_the_secret_is_refused():
@@ -102,7 +102,7 @@ def test_a_refusal_reaches_the_dialer_as_its_own_type():
         dialer.receive(Listener.refusal(VersionMismatchError("too old")))
 
 
-@pytest.mark.parametrize("message", [Beat(1), Proof(b""), Welcome("c", 1.0, [])])
+@pytest.mark.parametrize("message", [Beat(1), Proof(b""), Welcome("c", 1.0, [], "n1")])
 def test_messages_out_of_turn_are_refused(message):
     with pytest.raises(ProtocolError, match="out of turn"):
         listener().receive(message)
