@@ -264,7 +264,8 @@ class NodeMind:
         return run_list
 
     def _runner_for(self, job: _Job, out: list[NodeAction]) -> _Runner:
-        if job.fn.is_async and not job.cls.isolate:
+        # Devices are shown by the environment, which coroutines that share a process cannot each have.
+        if job.fn.is_async and not job.cls.isolate and not job.cls.devices:
             if self._shared is None:
                 self._shared = self._spawn("shared", out)
             return self._shared
