@@ -6,7 +6,7 @@ Each derives from `GrainlikeError` and from the built-in that a caller would alr
     ├── ResourceError(RuntimeError)               slots misused: released twice, foreign, over capacity
     │   └── UnsatisfiableError(RuntimeError)      no worker can ever give what was asked for
     ├── ResourceSpecError(ValueError)             a request that is not one
-    ├── GraphError(ValueError)                    a cycle, a foreign placeholder, an unknown name
+    ├── GraphError(ValueError)                    a placeholder that another executor has started
     ├── SerializationError(TypeError)             an object that cannot travel
     ├── JobTimeoutError(TimeoutError)             a job ran past its limit
     ├── JobMemoryError(MemoryError)               a job took more memory than it asked for
@@ -60,7 +60,7 @@ class ResourceSpecError(GrainlikeError, ValueError):
 
 
 class GraphError(GrainlikeError, ValueError):
-    """The graph is wrong: a placeholder of another executor, a cycle, an unknown name."""
+    """The graph is wrong: a placeholder that another executor has started and not finished."""
 
 
 class SerializationError(GrainlikeError, TypeError):
@@ -68,11 +68,11 @@ class SerializationError(GrainlikeError, TypeError):
 
 
 class JobTimeoutError(GrainlikeError, TimeoutError):
-    """A job ran past its `timeout`; its slots are free again."""
+    """A job ran past its `timeout` and was ended."""
 
 
 class JobMemoryError(GrainlikeError, MemoryError):
-    """A job took more memory than it asked for."""
+    """A job took more memory than it asked for. Memory is not enforced yet, so nothing raises it today."""
 
 
 class JobCancelledError(GrainlikeError, CancelledError):
@@ -80,7 +80,7 @@ class JobCancelledError(GrainlikeError, CancelledError):
 
 
 class WorkerLostError(GrainlikeError, RuntimeError):
-    """The worker or runner of a job died, and the job may not be tried again."""
+    """The worker or runner of a job died while it ran, too many times: it is not tried again."""
 
 
 class HeadLostError(GrainlikeError, ConnectionError):

@@ -66,7 +66,7 @@ class Executor:
         ResourceSpecError: `local` is no offer.
         ValueError: `listen` is no address.
         OSError: the address is in use.
-        PermissionError: TCP beyond loopback.
+        PermissionError: TCP beyond loopback, or a Unix socket in a directory that others may enter.
 
     Example::
 

@@ -253,7 +253,7 @@ def delayed(
         retries: how many more attempts a failed call gets.
         timeout: seconds after which a running call is ended.
         priority: higher ones start earlier.
-        keep: hold on to the cores while the call awaits other placeholders.
+        keep: hold on to the cores while the call awaits other placeholders; today every job does.
         isolate: run a coroutine in a process of its own.
         cache: reserved.
 

@@ -95,6 +95,12 @@ def cancel(placeholder: Delayed[object]) -> bool:
 
     Raises:
         TypeError: it is not a placeholder.
+
+    Example::
+
+        r_ = start((fn @ Cores(4))(x))
+        cancel(r_)
+        info(r_).state    # "cancelled"
     """
     node = node_of(placeholder)
     if node.finished:
