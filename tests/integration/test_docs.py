@@ -1,0 +1,196 @@
+"""What the documentation shows is what happens: every program in it is run, and its output compared.
+
+In Markdown, a block of `python` is a program, run alone in an empty directory. A block of `text` right after it is
+its whole standard output, with `...` for what differs from run to run. A `console` block runs each line that starts
+with `$ grainlike`; `worker start` lines are started beside the program before them. A tutorial's docstring ends with
+what the tutorial prints, after the line `It prints::`.
+"""
+
+import ast
+import doctest
+import os
+import re
+import shlex
+import subprocess
+import sys
+import textwrap
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from grainlike.scheduler import JobState, transition_table
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    path for pattern in ("*.md", "docs/*.md", "worker/*.md", "tutorials/*.md") for path in ROOT.glob(pattern)
+)
+TUTORIALS = sorted(ROOT.glob("tutorials/[0-9]*.py"))
+
+LIMIT_S = 30.0
+_BLOCK = re.compile(r"^```(?P<kind>\w*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+_PRINTS = "It prints::\n"
+
+needs_two_cores = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="the examples are for two cores or more")
+
+
+@dataclass
+class Example:
+    """One program of a page, with what it prints and the commands that run beside it."""
+
+    name: str
+    program: str
+    output: str | None = None
+    beside: list[str] = field(default_factory=list)
+
+
+def read_page(path: Path) -> tuple[list[Example], list[str]]:
+    """The programs of a page, and its commands that stand alone."""
+    text = path.read_text()
+    examples: list[Example] = []
+    commands: list[str] = []
+    last, end = "", 0
+    for block in _BLOCK.finditer(text):
+        kind, body = block["kind"], block["body"]
+        if kind == "python":
+            line = text.count("\n", 0, block.start()) + 1
+            examples.append(Example(f"{path.relative_to(ROOT)}:{line}", body))
+        elif kind == "text" and last == "python" and not text[end : block.start()].strip():
+            examples[-1].output = body
+        elif kind == "console":
+            for command in re.findall(r"^\$ (grainlike .*)$", body, re.MULTILINE):
+                (examples[-1].beside if " worker start" in command else commands).append(command)
+        last, end = kind, block.end()
+    return examples, commands
+
+
+def read_tutorial(path: Path) -> Example:
+    """A tutorial and what its docstring says it prints."""
+    program = path.read_text()
+    docstring = ast.get_docstring(ast.parse(program)) or ""
+    _, found, output = docstring.partition(_PRINTS)
+    assert found, f"{path.name} does not say what it prints"
+    return Example(str(path.relative_to(ROOT)), program, textwrap.dedent(output).strip("\n") + "\n")
+
+
+_PAGES = {path: read_page(path) for path in PAGES}
+EXAMPLES = [example for examples, _ in _PAGES.values() for example in examples]
+EXAMPLES += [read_tutorial(path) for path in TUTORIALS]
+COMMANDS = [command for _, commands in _PAGES.values() for command in commands]
+
+
+@needs_two_cores
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_an_example_prints_what_it_says(example: Example, tmp_path: Path) -> None:
+    if example.beside or '"worker", "start"' in example.program:
+        _need_command_line()
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "example.py").write_text(example.program)
+    environment = _environment(home)
+    with ExitStack() as stack:
+        program = stack.enter_context(_start([sys.executable, "example.py"], work, environment))
+        workers = [stack.enter_context(_start_beside(command, home, work, environment)) for command in example.beside]
+        output = _finish(program)
+        for worker in workers:
+            _finish(worker)
+    if example.output is None:
+        assert output == "", "the page does not show this output"
+    else:
+        _compare(example.output, output)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_runs(command: str, tmp_path: Path) -> None:
+    _need_command_line()
+    with _start(_argv(command), tmp_path, _environment(tmp_path)) as program:
+        _finish(program)
+
+
+def test_there_is_something_to_run() -> None:
+    assert len(TUTORIALS) >= 4
+    assert sum(example.output is not None for example in EXAMPLES) >= len(TUTORIALS) + 4
+    assert any(example.beside for example in EXAMPLES)
+
+
+def test_links_inside_the_documentation_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}"
+
+
+def test_the_page_shows_every_step_of_a_job_and_no_other() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    shown = set(
+        re.findall(r"^    (QUEUED|PLANNED|AHEAD|LEASED) --> (QUEUED|PLANNED|AHEAD|LEASED)\b", page, re.MULTILINE)
+    )
+    allowed = {(old.name, new.name) for old, following in transition_table().items() for new in following}
+    assert shown == allowed
+    assert {old for old, _ in shown} == {state.name for state in JobState}
+
+
+def _need_command_line() -> None:
+    if find_spec("grainlike.cli") is None:
+        pytest.skip("there is no command line yet")
+
+
+def _environment(home: Path) -> dict[str, str]:
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "worker")])
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "PYTHONPATH": paths,
+        "XDG_STATE_HOME": str(home),
+        "TMPDIR": str(home),
+    }
+
+
+def _start(argv: list[str], work: Path, environment: dict[str, str]) -> "_Process":
+    pipe = subprocess.PIPE
+    return _Process(argv, cwd=work, env=environment, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True)
+
+
+class _Process(subprocess.Popen[str]):
+    """A process that does not outlive its block."""
+
+    def __exit__(self, *error: object) -> None:
+        if self.poll() is None:
+            self.kill()
+        super().__exit__(None, None, None)
+
+
+def _finish(program: _Process) -> str:
+    """Wait for a program and return what it printed; fail, with what it complained of, if it hangs or fails."""
+    try:
+        output, errors = program.communicate(timeout=LIMIT_S)
+    except subprocess.TimeoutExpired:
+        program.kill()
+        output, errors = program.communicate()
+        pytest.fail(f"{program.args} did not end\n{output}\n{errors}", pytrace=False)
+    if program.returncode != 0:
+        pytest.fail(f"{program.args} ended with {program.returncode}\n{output}\n{errors}", pytrace=False)
+    return output
+
+
+def _start_beside(command: str, home: Path, work: Path, environment: dict[str, str]) -> _Process:
+    """Start a command in "another terminal", once there is a head to find."""
+    deadline = time.monotonic() + LIMIT_S
+    while not (home / "grainlike" / "current" / "worker.json").exists():
+        assert time.monotonic() < deadline, "the program did not listen"
+        time.sleep(0.01)
+    return _start(_argv(command), work, environment)
+
+
+def _argv(command: str) -> list[str]:
+    return [sys.executable, "-m", *shlex.split(command)]
+
+
+def _compare(expected: str, actual: str) -> None:
+    checker = doctest.OutputChecker()
+    if not checker.check_output(expected, actual, doctest.ELLIPSIS):
+        pytest.fail(f"expected\n{expected}\ngot\n{actual}", pytrace=False)

@@ -1,0 +1,82 @@
+"""External programs: a job starts one, and it runs on exactly the job's cores.
+
+A plain function runs in a process that is pinned to its cores, and children inherit that. So a program that the
+job starts needs no help: it can use these cores and no others, and a program with OpenMP finds `OMP_NUM_THREADS` set.
+Where the program wants to be told which cores are its own, `GVAR.res.cores` has the ids: `mpirun --cpu-set 6,7`, or
+`taskset --cpu-list 6,7`.
+
+An `async def` job is not pinned, for it shares its process with other jobs. It suits thousands of programs that are
+waited for rather than computed with. There, say on the command line where the program belongs.
+
+When a job is cancelled, or runs into its `timeout`, a plain function's process gets SIGTERM, and SIGKILL five seconds
+later together with its children. Its cores are given to another job only when the process is gone.
+
+It prints::
+
+    a child inherits the cores: True, and OMP_NUM_THREADS=2
+    a program told by mpirun or taskset: True
+    4 programs on one core each, in 4 places
+    the timeout ended it: sleep ran past its timeout of 0.5 s
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import anyio
+
+from grainlike import GVAR, Cores, JobTimeoutError, delayed, gather, run
+
+# A stand-in for a real program: it prints the cores that it may use. Any executable does.
+PROGRAM = [sys.executable, "-c", "import os; print(sorted(os.sched_getaffinity(0)), os.environ.get('OMP_NUM_THREADS'))"]
+
+
+@delayed
+def child() -> str:
+    """Start a program and wait. Its output is the job's to read; what it prints otherwise goes to our terminal."""
+    return subprocess.run(PROGRAM, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def placed(command: list[str]) -> list[str]:
+    """The command, told which cores are its own."""
+    ids = ",".join(map(str, GVAR.res.cores))
+    if shutil.which("mpirun"):
+        return ["mpirun", "--allow-run-as-root", "--cpu-set", ids, "--bind-to", "core", "-n", str(GVAR.res.N), *command]
+    return ["taskset", "--cpu-list", ids, *command]
+
+
+@delayed
+async def placed_child() -> tuple[tuple[int, ...], str]:
+    """A coroutine that waits for a program. Many of these share one event loop while their programs run."""
+    program = await anyio.run_process(placed(PROGRAM))
+    return GVAR.res.cores, program.stdout.decode().splitlines()[0]
+
+
+@delayed(timeout=0.5)
+def sleep(seconds: float) -> None:
+    """A program that takes too long; it ends with the job."""
+    subprocess.run(["sleep", str(seconds)], check=True)
+
+
+async def main() -> None:
+    cores = f"[{', '.join(map(str, sorted(os.sched_getaffinity(0))[:2]))}]"  # as `local=Cores(2)` chooses them
+
+    told, threads = (await (child @ Cores(2))()).rsplit(maxsplit=1)
+    print(f"a child inherits the cores: {told == cores}, and OMP_NUM_THREADS={threads}")
+
+    given, told = await (placed_child @ Cores(1))()
+    print("a program told by mpirun or taskset:", told.startswith(str(list(given))))
+
+    places = await gather((placed_child @ Cores(1))() for _ in range(4))
+    right = [told.startswith(str(list(given))) for given, told in places]
+    print(len(places), "programs on one core each, in", sum(right), "places")
+
+    try:
+        await (sleep @ Cores(1))(60)
+    except JobTimeoutError as error:
+        print("the timeout ended it:", error)
+
+
+if __name__ == "__main__":
+    run(main, local=Cores(2))
