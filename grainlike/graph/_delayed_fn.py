@@ -250,9 +250,9 @@ def delayed(
         fn: the function.
         nout: how many values a call gives; its placeholder can then be unpacked, and has a `len`.
         name: what to call it in listings, instead of its own name.
-        retries: how many more attempts a failed call gets.
-        timeout: seconds after which a running call is ended.
-        priority: higher ones start earlier.
+        retries: how many more attempts a failed job gets. Calls without resources get one attempt.
+        timeout: seconds after which a running job is ended. Calls without resources are not timed yet.
+        priority: jobs with a higher one start earlier.
         keep: hold on to the cores while the call awaits other placeholders; today every job does.
         isolate: run a coroutine in a process of its own.
         cache: reserved.
