@@ -18,7 +18,7 @@ Run it with `python 01_first_steps.py`. It needs no set-up. It prints::
     an expression: 65
     a sum over a loop: 285
     gathered: [0, 1, 4, 9]
-    nested arguments: 26
+    nested arguments: 25
     unpacked: 3 1
     the job's own error: no root of -1
     where it was: grainlike: on worker local, slots cores=[0], attempt 1

@@ -17,7 +17,6 @@ import textwrap
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -85,8 +84,6 @@ COMMANDS = [command for _, commands in _PAGES.values() for command in commands]
 @needs_two_cores
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_an_example_prints_what_it_says(example: Example, tmp_path: Path) -> None:
-    if example.beside or '"worker", "start"' in example.program:
-        _need_command_line()
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
     work = tmp_path / "work"
@@ -107,7 +104,6 @@ def test_an_example_prints_what_it_says(example: Example, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_runs(command: str, tmp_path: Path) -> None:
-    _need_command_line()
     with _start(_argv(command), tmp_path, _environment(tmp_path)) as program:
         _finish(program)
 
@@ -132,11 +128,6 @@ def test_the_page_shows_every_step_of_a_job_and_no_other() -> None:
     allowed = {(old.name, new.name) for old, following in transition_table().items() for new in following}
     assert shown == allowed
     assert {old for old, _ in shown} == {state.name for state in JobState}
-
-
-def _need_command_line() -> None:
-    if find_spec("grainlike.cli") is None:
-        pytest.skip("there is no command line yet")
 
 
 def _environment(home: Path) -> dict[str, str]:
