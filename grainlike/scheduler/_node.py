@@ -72,13 +72,14 @@ class _Function:
 class _Class:
     """A request class as the node sees it. Its `ahead` queue holds the jobs that wait here without a plan."""
 
-    __slots__ = ("ahead", "alone", "cls", "isolate", "request")
+    __slots__ = ("ahead", "alone", "cls", "devices", "isolate", "request")
 
     def __init__(self, cls: int, request: Request, *, isolate: bool) -> None:
         self.cls = cls
         self.request = request
         self.isolate = isolate
-        self.alone = "gpus" in request or bool(request.limits or request.rates)
+        self.devices = "gpus" in request
+        self.alone = self.devices or bool(request.limits or request.rates)
         """Its jobs never share a lease."""
         self.ahead: deque[_Job] = deque()
 
