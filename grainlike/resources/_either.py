@@ -1,6 +1,6 @@
 """`a | b`: a request with several options, of which the first that fits is granted."""
 
-from typing import NoReturn
+from typing import ClassVar, NoReturn
 
 from grainlike.errors import ResourceSpecError
 from grainlike.resources._request import Request
@@ -10,6 +10,7 @@ class Either(Request):
     """A request with at least two different options, each a simple request; made by `either` alone."""
 
     __slots__ = ("_options",)
+    _several: ClassVar[bool] = True
 
     _options: tuple[Request, ...]
 
@@ -31,10 +32,11 @@ class Either(Request):
     def __and__(self, other: Request) -> Request:  # type: ignore[override]  # never an allocation: that is refused
         if not isinstance(other, Request):
             return NotImplemented
+        _check_number(len(self._options) * len(other.options))
         return either(tuple(mine & theirs for mine in self._options for theirs in other.options))
 
     def __rand__(self, other: Request) -> Request:
-        return either(tuple(theirs & mine for theirs in other.options for mine in self._options))
+        return either(tuple(other & mine for mine in self._options))
 
     def __bool__(self) -> bool:
         return True
@@ -63,12 +65,21 @@ class Either(Request):
         return either, (self._options,)
 
 
+MOST_OPTIONS = 64  # each of them is looked at whenever something is free
+
+
+def _check_number(count: int) -> None:
+    if count > MOST_OPTIONS:
+        raise ResourceSpecError(f"a request with {count} options is no request: there may be {MOST_OPTIONS}")
+
+
 _set_options = Either.__dict__["_options"].__set__
 
 
 def either(options: tuple[Request, ...]) -> Request:
     """Give a request for any of the options, in this order; the same one twice counts once."""
     distinct = tuple(dict.fromkeys(options))
+    _check_number(len(distinct))
     for option in distinct:
         if type(option) is not Request:
             raise ResourceSpecError(f"{option!r}: a choice is for requests, and ids belong to offers")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NoReturn, TypeVar, overload
+from typing import TYPE_CHECKING, ClassVar, NoReturn, TypeVar, overload
 
 from grainlike.errors import ResourceSpecError
 from grainlike.resources._fit import excess, time_fits, tokens_fit
@@ -48,6 +48,7 @@ class Request:
     """
 
     __slots__ = ("_hash", "ids", "terms", "units")
+    _several: ClassVar[bool] = False  # whether there is more than one option
 
     units: Mapping[str, int]
     ids: Ids
@@ -187,7 +188,11 @@ class Request:
         return mine is NO_TERMS or (tokens_fit(mine, offer.terms) and time_fits(mine, offer.terms))
 
     def __le__(self, other: "Request") -> bool:
-        return excess(self, other) is None if isinstance(other, Request) else NotImplemented
+        if not isinstance(other, Request):
+            return NotImplemented
+        if not self._several and not other._several and self.terms is other.terms is NO_TERMS:
+            return self.fits_units(other.units)
+        return excess(self, other) is None
 
     def __lt__(self, other: "Request") -> bool:
         if not isinstance(other, Request):
@@ -279,12 +284,12 @@ def build(kind: type[R], units: Mapping[str, int], ids: Ids = NO_IDS, terms: Ter
 
 def join(a: Request, b: Request) -> Request:
     """Give `a & b` as a request, whatever they are; ResourceSpecError where both have the same kind."""
+    if a.terms is not NO_TERMS or b.terms is not NO_TERMS:
+        _check_gang(a, b)
     twice = next((name for name in a.units if name in b.units), None)
     if twice is not None:
         mine, theirs = plain(a.units[twice]), plain(b.units[twice])
         raise ResourceSpecError(f"{twice} is there twice, as {twice}={mine} and {twice}={theirs}; write it once")
-    if a.terms is not NO_TERMS or b.terms is not NO_TERMS:
-        _check_gang(a, b)
     ids = by_name({**a.ids, **b.ids}) if a.ids or b.ids else NO_IDS
     return build(Request, by_name({**a.units, **b.units}), ids, joined(a.terms, b.terms))
 
@@ -300,7 +305,7 @@ def _check_gang(a: Request, b: Request) -> None:
 
 
 def _amounts(request: Request) -> Mapping[str, int]:
-    if len(request.options) > 1 or request.terms is not NO_TERMS:
+    if request._several or request.terms is not NO_TERMS:
         raise ResourceSpecError(f"{request} does not add: only amounts count by value")
     return request.units
 
