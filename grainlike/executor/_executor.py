@@ -14,6 +14,7 @@ from typing import Any, Literal, Self, TypeVar
 import anyio
 from anyio.abc import TaskGroup
 
+from grainlike.context import GVAR, JobInfo
 from grainlike.executor._door import Door
 from grainlike.executor._embedded import worker_room
 from grainlike.executor._engine import Engine, Waiter
@@ -96,6 +97,8 @@ class Executor:
         self._fail_fast = on_failure == "fail_fast"
         self._home: Home | None = None
         self._state: Literal["new", "open", "closed"] = "new"
+        self.opened_in: JobInfo | None = None
+        """The job that opened it; jobs inherit the context of a task that may know of other executors."""
         self._failure: BaseException | None = None
         self._address: str | None = None
         self._tokens: list[Any] = []
@@ -147,6 +150,7 @@ class Executor:
             raise RuntimeError(f"this executor is {self._state}: make a new one")
         self._state = "open"
         self._home = home
+        self.opened_in = GVAR.job
         self._opened = anyio.Event()
         self._stop = anyio.Event()
         self._closed = anyio.Event()
