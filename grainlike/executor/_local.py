@@ -35,7 +35,7 @@ class Outcomes(Protocol):
 
 
 class LocalCalls:
-    """Runs calls for one engine, once it is `open`. `current` is set to `owner` inside each, so that nested awaits find it."""
+    """Runs calls for one engine, once it is `open`. In each, `current` is `owner`, so that nested awaits find it."""
 
     def __init__(self, outcomes: Outcomes, current: ContextVar[Any], owner: object) -> None:
         self._outcomes = outcomes

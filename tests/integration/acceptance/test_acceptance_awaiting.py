@@ -277,7 +277,7 @@ async def test_fail_after_cancels_the_remote_work(executor: Executor, stage: Sta
         await appear(path, "a")
 
     r_ = (delayed(act) @ Cores(1))()
-    with pytest.raises(TimeoutError):  # noqa: PT012
+    with pytest.raises(TimeoutError):
         with anyio.fail_after(0.05):
             await r_
     assert info(r_).state == "cancelled"

@@ -313,7 +313,9 @@ async def test_g13_numpy_functions_ufuncs_and_out(executor: Executor):
     assert await np.mean(a_) == 2.5
     assert await a_.shape == (2, 3)
     np.add(a_, 1, out=a_)
-    assert (await np.sum(a_ @ a_.T)) == float((np.arange(1.0, 7).reshape(2, 3) @ np.arange(1.0, 7).reshape(2, 3).T).sum())
+    assert (await np.sum(a_ @ a_.T)) == float(
+        (np.arange(1.0, 7).reshape(2, 3) @ np.arange(1.0, 7).reshape(2, 3).T).sum()
+    )
 
 
 async def test_g13_a_chain_of_100_000_operators(executor: Executor):
