@@ -170,6 +170,35 @@ async def test_an_executor_that_failed_to_open_does_not_stand_in_the_way(state):
         assert await (double @ Cores(1))(1) == 2
 
 
+@pytest.mark.parametrize("on_failure", ["fail_fast", "continue"])
+async def test_what_becomes_of_the_rest_when_one_fails(on_failure):
+    async with Executor(local=Cores(2), on_failure=on_failure):
+        go_on = anyio.Event()
+
+        @delayed
+        async def slow():
+            await go_on.wait()
+            return 1
+
+        slow_, bad_ = slow(), (double @ Cores(1))(0) / 0
+        with pytest.raises(ZeroDivisionError):
+            await gather(slow_, bad_)
+        assert info(slow_).state == ("cancelled" if on_failure == "fail_fast" else "running")
+        go_on.set()
+        if on_failure == "continue":
+            assert await slow_ == 1
+
+
+@pytest.mark.parametrize("on_failure", ["fail_fast", "continue"])
+async def test_cancel_takes_what_only_the_cancelled_needs(on_failure):
+    async with Executor(local=Cores(2), on_failure=on_failure):
+        needed_, shared_ = delayed(anyio.sleep_forever)(), delayed(anyio.sleep_forever)()
+        r_ = start(needed_ + shared_)
+        start(shared_)
+        cancel(r_)
+        assert (info(needed_).state, info(shared_).state == "cancelled") == ("cancelled", False)
+
+
 # --- finding ---
 
 
@@ -324,7 +353,7 @@ async def test_g11_10_000_groups_side_by_side_share_few_cores():
         assert sum(await gather(group(i) for i in range(10_000))) == 2 * sum(range(10_000))
 
 
-async def test_cancelling_10_000_nested_groups():
+async def test_cancelling_2_000_nested_groups():
     @delayed
     async def group(depth):
         if depth:
@@ -335,7 +364,7 @@ async def test_cancelling_10_000_nested_groups():
 
     bottom = anyio.Event()
     async with Executor(local=Cores(1)):
-        r_ = start(group(10_000))
+        r_ = start(group(2_000))
         await bottom.wait()
         cancel(r_)
         with pytest.raises(JobCancelledError):
@@ -353,6 +382,14 @@ async def test_a_tree_of_100_000_calls():
             pairs = zip(level[::2], level[1::2], strict=False)
             level = [add(a, b) for a, b in pairs] + level[len(level) // 2 * 2 :]
         assert await level[0] == 50_000
+
+
+async def test_g13_a_chain_of_100_000_operators():
+    async with Executor(local=Cores(1)):
+        s_ = (double @ Cores(1))(0)
+        for _ in range(100_000):
+            s_ = s_ + 1
+        assert await s_ == 100_000
 
 
 async def test_a_failure_and_a_cancellation_go_through_100_000_operators():
