@@ -181,7 +181,7 @@ class Engine:
         if node.place is Place.INLINE:
             try:
                 value = node.apply()
-            except Exception as error:  # noqa: BLE001 - an operator's own error is its awaiters'
+            except BaseException as error:  # noqa: BLE001 - an operator's own error is its awaiters'
                 self._ended.appendleft((node, False, error))
             else:
                 self._ended.appendleft((node, True, value))

@@ -1,5 +1,6 @@
 """What awaiters get: errors as they were raised, cancellation that reaches the work, and nothing that is not theirs."""
 
+import asyncio
 import logging
 import os
 import signal
@@ -102,6 +103,29 @@ async def test_an_error_of_a_call_without_resources_is_its_own(executor: Executo
     with pytest.raises(KeyError) as caught:
         await (delayed(async_failure)("here") + 1)
     assert "this line fails" in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize(
+    "kind", [SystemExit, KeyboardInterrupt, asyncio.CancelledError, type("Odd", (BaseException,), {})]
+)
+async def test_no_error_of_a_call_without_resources_harms_the_executor(executor: Executor, kind, anyio_backend_name):
+    def plain():
+        raise kind("so")
+
+    async def coroutine():
+        raise kind("so")
+
+    class Operand:
+        def __add__(self, other):
+            raise kind("so")
+
+    own = kind is asyncio.CancelledError and anyio_backend_name == "asyncio"
+    for r_ in (delayed(plain)(), delayed(coroutine)()):
+        with pytest.raises(JobCancelledError if own else kind, match="cancelled itself" if own else "so"):
+            await r_
+    with pytest.raises(kind, match="so"):
+        await (delayed(Operand)() + 1)
+    assert await (delayed(lambda: 1) @ Cores(8))() == 1
 
 
 async def test_an_operator_that_raises_fails_what_follows_and_nothing_else(executor: Executor):
