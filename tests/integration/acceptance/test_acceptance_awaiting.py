@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import random
 import signal
 import threading
 import traceback
@@ -17,7 +18,9 @@ from grainlike import (
     GPUs,
     JobCancelledError,
     JobTimeoutError,
+    Memory,
     RemoteError,
+    Resource,
     SerializationError,
     UnsatisfiableError,
     WorkerLostError,
@@ -373,3 +376,40 @@ async def test_a_runner_that_dies_takes_no_other_job_with_it(executor: Executor,
     await gather(victim_, other_)
     assert info(victim_).attempt == 2
     assert info(other_).attempt == 1
+
+
+async def test_a_mixed_stream_with_cancellations_gives_each_job_one_outcome(executor: Executor):
+    dice = random.Random(7)
+    outcomes = dict.fromkeys(range(600), 0)
+
+    def plain(i):
+        return i
+
+    def fails(i):
+        raise KeyError(i)
+
+    async def coroutine(i):
+        return i
+
+    async def naps(i):
+        await anyio.sleep(0.001 * (i % 5))
+        return i
+
+    kinds = [delayed(make) for make in (plain, fails, coroutine, naps)]
+    requests = [Cores(1), Cores(2), Cores(3) & Memory("1Mi"), Resource("foo", 2)]
+
+    async def one(i):
+        r_ = (dice.choice(kinds) @ dice.choice(requests))(i)
+        with anyio.move_on_after(dice.random() * 0.05 if i % 4 == 0 else None) as scope:
+            try:
+                assert await r_ == i
+            except KeyError as error:
+                assert error.args == (i,)
+        assert info(r_).state in ("succeeded", "failed") or (scope.cancelled_caught and info(r_).state == "cancelled")
+        outcomes[i] += 1
+
+    async with anyio.create_task_group() as tasks:
+        for i in outcomes:
+            tasks.start_soon(one, i)
+    assert set(outcomes.values()) == {1}
+    await (delayed(plain) @ (Cores(8) & Resource("foo", 7) & Memory("8Gi")))(1)
