@@ -1,6 +1,7 @@
 """What awaiters get: errors as they were raised, cancellation that reaches the work, and nothing that is not theirs."""
 
 import asyncio
+import atexit
 import logging
 import os
 import random
@@ -249,6 +250,25 @@ async def test_cancelling_the_last_awaiter_ends_the_work_and_its_finally_runs(ex
         await r_
 
 
+async def test_slots_come_back_only_when_the_process_is_gone(executor: Executor, stage: Stage):
+    path = stage.path
+
+    def act():
+        atexit.register(appear_blocking, path, "exits")
+        appear_blocking(path, "works")
+
+    await _cancelled((delayed(act) @ Cores(8))(), stage, "works")
+    await stage.wait_for("exits")
+    next_ = start((delayed(lambda: appear_blocking(path, "next")) @ Cores(1))())
+    assert stage.names == {"exits"}
+    assert info(next_).state == "pending"
+    await stage.cue("exits")
+    await stage.wait_for("next")
+    await stage.cue("next")
+    await next_
+    assert info(next_).attempt == 1, "it was given to the process that was about to end"
+
+
 async def test_started_work_outlives_its_awaiters(executor: Executor, stage: Stage):
     path = stage.path
 
@@ -404,7 +424,7 @@ async def test_a_mixed_stream_with_cancellations_gives_each_job_one_outcome(exec
             try:
                 assert await r_ == i
             except KeyError as error:
-                assert error.args == (i,)
+                assert error.args == (i,)  # noqa: PT017 - which of the two it is, the dice know
         assert info(r_).state in ("succeeded", "failed") or (scope.cancelled_caught and info(r_).state == "cancelled")
         outcomes[i] += 1
 

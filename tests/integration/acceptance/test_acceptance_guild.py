@@ -95,21 +95,24 @@ async def test_k5_what_fits_starts_beside_what_waits(executor: Executor, stage: 
     assert rounds[1] | rounds[2] == {"bbb", "ccc"}
 
 
-async def test_k5_a_stream_of_narrow_jobs_cannot_put_the_wide_one_off(executor: Executor, stage: Stage, command):
-    narrow, wide = parse("gpu1=1"), parse("gpu0=1 gpu1=1")
-    stream = [start((command @ narrow)("s0"))]
-    await stage.wait_for("s0")
-    wide_ = start((command @ wide)("wide"))
-    while "wide" not in stage.begun:
-        # There is always another narrow one waiting before the one on stage ends.
-        stream.append(start((command @ narrow)(f"s{len(stream)}")))
-        assert len(stream) < 10, stage.begun
-        (now,) = await stage.wait_for_count(1)
-        await stage.cue(now)
-    while len(stage.begun) < len(stream) + 1:
-        await stage.wait_for_count(1)
+async def test_k5_streams_of_narrow_jobs_cannot_put_the_wide_one_off(executor: Executor, stage: Stage, command):
+    """gpu0 and gpu1 are never free at the same moment, unless the first that is free is kept for the wide one."""
+    zero, one = parse("gpu0=1"), parse("gpu1=1")
+    first = [start((command @ zero)("zero")), start((command @ one)("one"))]
+    await stage.wait_for("zero", "one")
+    wide_ = start((command @ (zero & one))("wide"))
+    more = [start((command @ request)(f"more{i}")) for i, request in enumerate([one, zero] * 3)]
+    await stage.cue("one")
+    await first[1]
+    assert [info(r_).worker for r_ in more] == [None] * 6
+    await stage.cue("zero")
+    await stage.wait_for("wide")
+    assert stage.names == {"wide"}
+    await stage.cue("wide")
+    for _ in range(3):
+        await stage.wait_for_count(2)
         await stage.cue_all()
-    await gather(*stream, wide_)
+    await gather(*first, wide_, *more)
 
 
 async def test_k8_an_amount_above_every_capacity_is_refused_at_once(executor: Executor):
