@@ -17,7 +17,7 @@ let a stream of small requests starve a wide one.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from heapq import heapify, heappop, heapreplace
 from typing import Protocol
 
@@ -143,9 +143,8 @@ class Line:
         if not queue:
             del self._queues[ticket.request]
 
-    def serve(self) -> list[Ticket]:
-        """Grant whatever can be granted now; gives the tickets served, oldest first."""
-        served: list[Ticket] = []
+    def serve(self) -> Iterator[Ticket]:
+        """Grant whatever can be granted now, oldest first: one ticket a step, so that each grant can be looked at."""
         self._front, self._claimed = [], set()
         heads = [(next(iter(queue)), request) for request, queue in self._queues.items()]
         heapify(heads)
@@ -158,13 +157,12 @@ class Line:
                 self._stand(ticket)  # and so do all that are like it
                 heappop(heads)
                 continue
-            served.append(ticket)
             self.leave(ticket)
             if queue:
                 heapreplace(heads, (next(iter(queue)), request))
             else:
                 heappop(heads)
-        return served
+            yield ticket
 
     def _stand(self, ticket: Ticket) -> None:
         if self._claimed.isdisjoint(ticket.request.units):

@@ -263,14 +263,13 @@ class ResourcePool:
             ResourceError: more is given back than was reserved; nothing changes then.
             Exception: what a usage callback raised.
 
-        Cancelled, it gives nothing back.
+        Cancelled, it gives back all the same: clean-up in a cancelled task must not lose a quota.
 
         Example::
 
             await pool.relinquish({"launches": 1})
         """
         asked = _request(request)
-        await checkpoint()
         if self._due > self._done:
             self._due += 1  # a count that is under way may have seen what is gone now
             await self._count()
@@ -280,6 +279,7 @@ class ResourcePool:
             raise ResourceError(f"{asked} cannot be relinquished: less {limit} is reserved")
         self.timeline.record("relinquish", name)
         self._serve()
+        await cancel_shielded_checkpoint()
 
     def register(self, callback: UsageCallback) -> None:
         """Let `callback`, an async function without arguments, tell what is in use of what is reserved, by any program.
