@@ -354,6 +354,28 @@ def test_an_operators_own_error_is_its_awaiters() -> None:
     assert node_of(good_).value == 2
 
 
+class Stops:
+    """An operand that ends the program."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def __add__(self, other: object) -> object:
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3)])
+def test_an_interrupt_in_an_operator_goes_on_and_leaves_nobody_waiting(error: BaseException) -> None:
+    bench = Bench()
+    r_ = delayed_value(Stops(error)) + 1
+    after_ = job()
+    with pytest.raises(type(error)):
+        bench.start(r_, after_)
+    bench.turn()
+    assert node_of(r_).error is error
+    assert bench.began(after_)
+
+
 # --- cancel -----------------------------------------------------------------------------------------------------------
 
 
