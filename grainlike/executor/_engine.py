@@ -277,7 +277,7 @@ class Engine:
         """Tell awaiters and dependents of an outcome that is there."""
         self._forget(node)
         error = node.error
-        if error is not None and self._fail_fast:
+        if error is not None and (self._fail_fast or node.state is State.CANCELLED):
             self._lose_interest([dep for dep in deps if not dep.finished])
         dependents, node.dependents = node.dependents, None
         for dependent in dependents or ():

@@ -393,6 +393,16 @@ async def test_cancel_is_for_everybody_and_for_all_that_depend(fail_fast: bool) 
     assert bench.began(a_)
 
 
+@pytest.mark.parametrize("fail_fast", [True, False])
+def test_cancel_lets_go_of_what_only_that_node_needed(fail_fast: bool) -> None:
+    bench = Bench(fail_fast=fail_fast)
+    mine_, shared_ = job(), job()
+    r_ = job(mine_, shared_)
+    bench.start(r_, shared_)
+    bench.engine.cancel([node_of(r_)])
+    assert [state(x_) for x_ in (r_, mine_, shared_)] == [State.CANCELLED, State.CANCELLED, State.PENDING]
+
+
 def test_cancel_after_the_end_changes_nothing() -> None:
     bench, r_ = Bench(), job()
     bench.start(r_)
