@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from contextvars import Context, ContextVar
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -53,7 +54,7 @@ class Bench:
         self.turns: list[Callable[[], None]] = []
         self.hands = Hands()
         self.engine = Engine(self, self.turns.append, fail_fast=fail_fast)
-        self.engine.jobs = self.engine.calls = self.hands  # type: ignore[assignment]
+        self.engine.jobs = self.engine.calls = self.hands
         if not held:
             self.engine.release_hold()
 
@@ -501,6 +502,31 @@ def test_a_tree_of_many_nodes_takes_bounded_time() -> None:
     bench.turn()
     assert node_of(root_).value == sum(range(len(leaves)))
     assert time.perf_counter() - began < 10
+
+
+class Slow:
+    """An operand whose addition takes a clock's step."""
+
+    def __init__(self, clock: list[float]) -> None:
+        self.clock = clock
+
+    def __add__(self, other: object) -> Slow:
+        self.clock[0] += 0.004
+        return self
+
+
+def test_slices_give_others_a_turn_however_slow_the_operators(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("grainlike.executor._engine.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    bench = Bench()
+    last_ = chain(delayed_value(Slow(clock)), 100)
+    bench.start(last_)
+    slices = [clock[0]]
+    while bench.turns:
+        bench.turns.pop(0)()
+        slices.append(clock[0])
+    assert state(last_) is State.SUCCEEDED
+    assert max(after - before for before, after in zip([0.0, *slices], slices, strict=False)) < 0.02
 
 
 def test_quick_operators_do_not_take_the_loop_for_long() -> None:
