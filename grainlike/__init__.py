@@ -42,7 +42,7 @@ from grainlike.errors import (
 from grainlike.resources import Allocation, Cores, GPUs, Memory, Node, Request, Resource, parse
 
 if TYPE_CHECKING:
-    from grainlike.executor import Executor, as_completed, run
+    from grainlike.executor import Executor, ResourcePool, as_completed, run
     from grainlike.graph import (
         Delayed,
         DelayedFn,
@@ -78,6 +78,7 @@ __all__ = [
     "Request",
     "Resource",
     "ResourceError",
+    "ResourcePool",
     "ResourceSpecError",
     "SerializationError",
     "UnsatisfiableError",
@@ -104,6 +105,7 @@ _LAZY = {
     "Delayed": _GRAPH,
     "DelayedFn": _GRAPH,
     "Executor": _EXECUTOR,
+    "ResourcePool": _EXECUTOR,
     "as_completed": _EXECUTOR,
     "cancel": _GRAPH,
     "delayed": _GRAPH,

@@ -28,8 +28,6 @@ __all__ = ["Calls", "Engine", "Jobs", "Waiter"]
 _SLICE_S = 0.005
 """How long the event loop is kept before others get a turn."""
 
-_SLICE_CHECK = 256
-
 
 class Jobs(Protocol):
     """Where calls with resources go."""
@@ -159,7 +157,6 @@ class Engine:
             self._pumping = False
 
     def _run(self, until: float) -> None:
-        count = 0
         while self._ended or self._ready or (self._remote and not self._held):
             if self._ended:
                 node, good, outcome = self._ended.popleft()
@@ -170,8 +167,8 @@ class Engine:
             else:
                 batch, self._remote = self._remote, []
                 self.jobs.submit([node for node in batch if not node.finished])
-            count += 1
-            if count % _SLICE_CHECK == 0 and time.monotonic() > until:
+            # Looked at after every step: an operator on arrays may take as long as a whole slice.
+            if time.monotonic() > until:
                 self._soon(self.pump)
                 return
 
@@ -183,6 +180,11 @@ class Engine:
                 value = node.apply()
             except BaseException as error:  # noqa: BLE001 - an operator's own error is its awaiters'
                 self._ended.appendleft((node, False, error))
+            except BaseException as error:
+                # An interrupt goes on to the event loop, but nobody may wait for ever for what it hit.
+                self._ended.appendleft((node, False, error))
+                self._soon(self.pump)
+                raise
             else:
                 self._ended.appendleft((node, True, value))
         elif node.place is Place.LOCAL:
