@@ -178,13 +178,8 @@ class Engine:
         if node.place is Place.INLINE:
             try:
                 value = node.apply()
-            except BaseException as error:  # noqa: BLE001 - an operator's own error is its awaiters'
+            except BaseException as error:  # noqa: BLE001 - an operator's own error is its awaiters', SystemExit too
                 self._ended.appendleft((node, False, error))
-            except BaseException as error:
-                # An interrupt goes on to the event loop, but nobody may wait for ever for what it hit.
-                self._ended.appendleft((node, False, error))
-                self._soon(self.pump)
-                raise
             else:
                 self._ended.appendleft((node, True, value))
         elif node.place is Place.LOCAL:
