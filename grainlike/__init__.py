@@ -56,7 +56,7 @@ from grainlike.resources import (
 )
 
 if TYPE_CHECKING:
-    from grainlike.executor import Executor, as_completed, run
+    from grainlike.executor import Executor, ResourcePool, as_completed, run
     from grainlike.graph import (
         Delayed,
         DelayedFn,
@@ -95,6 +95,7 @@ __all__ = [
     "Request",
     "Resource",
     "ResourceError",
+    "ResourcePool",
     "ResourceSpecError",
     "SerializationError",
     "Token",
@@ -123,6 +124,7 @@ _LAZY = {
     "Delayed": _GRAPH,
     "DelayedFn": _GRAPH,
     "Executor": _EXECUTOR,
+    "ResourcePool": _EXECUTOR,
     "as_completed": _EXECUTOR,
     "cancel": _GRAPH,
     "delayed": _GRAPH,

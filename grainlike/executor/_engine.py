@@ -28,8 +28,6 @@ __all__ = ["Calls", "Engine", "Jobs", "Waiter"]
 _SLICE_S = 0.005
 """How long the event loop is kept before others get a turn."""
 
-_SLICE_CHECK = 256
-
 
 class Jobs(Protocol):
     """Where calls with resources go."""
@@ -159,7 +157,6 @@ class Engine:
             self._pumping = False
 
     def _run(self, until: float) -> None:
-        count = 0
         while self._ended or self._ready or (self._remote and not self._held):
             if self._ended:
                 node, good, outcome = self._ended.popleft()
@@ -170,8 +167,8 @@ class Engine:
             else:
                 batch, self._remote = self._remote, []
                 self.jobs.submit([node for node in batch if not node.finished])
-            count += 1
-            if count % _SLICE_CHECK == 0 and time.monotonic() > until:
+            # Looked at after every step: an operator on arrays may take as long as a whole slice.
+            if time.monotonic() > until:
                 self._soon(self.pump)
                 return
 
@@ -181,7 +178,7 @@ class Engine:
         if node.place is Place.INLINE:
             try:
                 value = node.apply()
-            except Exception as error:  # noqa: BLE001 - an operator's own error is its awaiters'
+            except BaseException as error:  # noqa: BLE001 - an operator's own error is its awaiters', SystemExit too
                 self._ended.appendleft((node, False, error))
             else:
                 self._ended.appendleft((node, True, value))
@@ -272,7 +269,7 @@ class Engine:
         """Tell awaiters and dependents of an outcome that is there."""
         self._forget(node)
         error = node.error
-        if error is not None and self._fail_fast:
+        if error is not None and (self._fail_fast or node.state is State.CANCELLED):
             self._lose_interest([dep for dep in deps if not dep.finished])
         dependents, node.dependents = node.dependents, None
         for dependent in dependents or ():

@@ -14,6 +14,7 @@ from typing import Any, Literal, Self, TypeVar
 import anyio
 from anyio.abc import TaskGroup
 
+from grainlike.context import GVAR, JobInfo
 from grainlike.errors import GraphError
 from grainlike.executor._door import Door
 from grainlike.executor._embedded import worker_room
@@ -97,7 +98,9 @@ class Executor:
         self._in_job = False
         self._fail_fast = on_failure == "fail_fast"
         self._home: Home | None = None
-        self._state: Literal["new", "open", "closed"] = "new"
+        self._state: Literal["new", "open", "closing", "closed"] = "new"
+        self.opened_in: JobInfo | None = None
+        """The job that opened it; jobs inherit the context of a task that may know of other executors."""
         self._failure: BaseException | None = None
         self._address: str | None = None
         self._tokens: list[Any] = []
@@ -135,7 +138,7 @@ class Executor:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._check_home("closed")
+        self._check_home("closed", open_only=False)
         assert self._home is not None
         left(self, self._home)
         with suppress(ValueError):  # opened in another context, as fixtures are: there is nothing to put back here
@@ -149,10 +152,11 @@ class Executor:
             raise RuntimeError(f"this executor is {self._state}: make a new one")
         self._state = "open"
         self._home = home
+        self.opened_in = GVAR.job
         self._opened = anyio.Event()
         self._stop = anyio.Event()
         self._closed = anyio.Event()
-        self._joined = anyio.Event()
+        self._changed = anyio.Event()
         self._engine = Engine(self, lambda call: soon(home, call), fail_fast=self._fail_fast)
         self._alarm = Alarm(self._ring)
         self._head = Head(self._engine, closed=self._listen is None, alarm=self._alarm.set)
@@ -162,8 +166,11 @@ class Executor:
         self._task = spawn_detached(home, "grainlike executor", self._serve)
 
     async def _close(self) -> None:
+        if self._state == "open":
+            self._state = "closing"
+        self._stop.set()
+        self._change()
         with anyio.CancelScope(shield=True):
-            self._stop.set()
             await self._closed.wait()
 
     async def _serve(self) -> None:
@@ -174,6 +181,7 @@ class Executor:
             self._failure = _innermost(error)
         finally:
             self._state = "closed"
+            self._change()
             self._engine.cancel_all()
             if self._home is not None:
                 left(self, self._home)
@@ -187,7 +195,7 @@ class Executor:
         with ExitStack() as stack:
             secret = secrets.token_bytes(32)
             cluster = secrets.token_hex(6)
-            door = Door(self._head, secret, cluster, _import_paths(), self._settled, self._on_joined)
+            door = Door(self._head, secret, cluster, _import_paths(), self._settled, self._change)
             listener = self._listen_at(stack, secret, cluster)
             async with anyio.create_task_group() as tasks:
                 self._calls.open(tasks)
@@ -219,16 +227,14 @@ class Executor:
         near, far = memory_pair()
         tasks.start_soon(door.admit, near)
         tasks.start_soon(lambda: worker_room().serve(far, offer, name="local", secret=secret))
-        await self._joined.wait()
+        await self._until(lambda: bool(self._head.peers))
 
     async def _quieten(self) -> None:
         """Cancel everything, and wait until no job is anywhere."""
-        self._stop.set()  # also when it was the loop that ended us, so that each outcome is looked at below
+        self._state = "closing"  # also when it was the loop that ended us, so that each outcome is looked at below
         self._engine.cancel_all()
         with anyio.move_on_after(QUIET_S):
-            while not self._head.quiet:
-                self._joined = anyio.Event()
-                await self._joined.wait()
+            await self._until(lambda: self._head.quiet)
         if not self._head.quiet:
             logger.warning("some jobs did not end within %g s of being cancelled; their workers are left", QUIET_S)
 
@@ -236,11 +242,17 @@ class Executor:
 
     def _settled(self) -> None:
         self._engine.pump()
-        if self._stop.is_set():
-            self._joined.set()
+        if self._state != "open":
+            self._change()
 
-    def _on_joined(self) -> None:
-        self._joined.set()
+    def _change(self) -> None:
+        """Let all who wait in `_until` look again."""
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            await self._changed.wait()
 
     def _ring(self) -> None:
         self._head.tick()
@@ -250,8 +262,8 @@ class Executor:
 
     @property
     def is_open(self) -> bool:
-        """Whether work may be given to it."""
-        return self._state == "open"
+        """Whether it is what an `await` in its block means; one that is closing refuses the work itself."""
+        return self._state in ("open", "closing")
 
     async def wait(self, node: Node) -> Any:
         """Start what is not started, wait for the node, and return its value or raise its error."""
@@ -274,11 +286,11 @@ class Executor:
 
     def release(self, nodes: Sequence[Node]) -> None:
         """Take back what `start` put in: nodes that nobody else wants are cancelled."""
-        if self._state == "open":
+        if self.is_open:
             self._engine.release(nodes)
 
-    def _check_home(self, what: str) -> None:
-        if self._state != "open":
+    def _check_home(self, what: str, *, open_only: bool = True) -> None:
+        if open_only and self._state != "open":
             raise RuntimeError(f"{self!r} is not open")
         now = here()
         if now != self._home:
@@ -296,11 +308,15 @@ class Executor:
         return self._head.workers() if self._state == "open" else []
 
     async def wait_for_workers(self, n: int = 1) -> None:
-        """Wait until `n` workers are here, counting the embedded one. Bound it with `anyio.fail_after`."""
+        """Wait until `n` workers are here, counting the embedded one. Bound it with `anyio.fail_after`.
+
+        Raises:
+            RuntimeError: it is closed, or was before they had come.
+        """
         self._check_home("awaited")
-        while len(self._head.peers) < n:
-            self._joined = anyio.Event()
-            await self._joined.wait()
+        await self._until(lambda: len(self._head.peers) >= n or self._state != "open")
+        if len(self._head.peers) < n:
+            raise RuntimeError(f"{self!r} is not open any more, and {n} workers were waited for")
 
     async def explain(self, placeholder: Delayed[Any]) -> Explanation:
         """Say where a placeholder stands and what it waits for, from the books that decide; `str` of it is a sentence.

@@ -2,8 +2,8 @@
 
 The innermost one open in this context; else the one open in this event loop; else, on asyncio, an implicit one of the
 loop's own, over this process's cores. So a REPL or a notebook needs no set-up, and two executors open side by side are
-an error rather than a guess. Inside a job on a worker there is no way to the head yet: calls without resources run
-there, calls with resources are refused.
+an error rather than a guess. Inside a job on a worker there is no way to the head yet: unless the job opens an executor
+of its own, calls without resources run there, calls with resources are refused.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ def find() -> Executor:
         RuntimeError: outside an event loop; on trio with none open; with several open side by side and none in context.
     """
     home = here()
-    in_job = GVAR.job is not None
-    if not in_job:
-        executor = current.get()
-        if executor is not None and executor.is_open:
-            return executor
+    job = GVAR.job
+    in_job = job is not None
+    executor = current.get()
+    if executor is not None and executor.is_open and (not in_job or executor.opened_in is job):
+        return executor
     if home is None:
         raise RuntimeError(
             "a placeholder is awaited inside an event loop: call grainlike.run(main), or asyncio.run(main())"

@@ -131,19 +131,24 @@ class Head:
 
     def _make_job(self, node: Node) -> Job | None:
         try:
-            fn, fresh = self._functions.number(node.function)
+            fn = self._number(node)
             args, kwargs = node.arguments()
             payload = dump_arguments(args, kwargs, what=node.function.name).detached()
         except Exception as error:  # noqa: BLE001 - whatever the user's objects raise belongs to this job's awaiters
             self._outcomes.failed(node, error)
             return None
-        if fresh:
-            self._tell(FunctionDefined(fn, node.function.options.retries))
         self._last_job += 1
         job = Job(self._last_job, fn, node, (bytes(payload.data), payload.buffers))
         self._jobs[job.job] = job
         node.record = job
         return job
+
+    def _number(self, node: Node) -> int:
+        """The number of the node's function, which the mind knows from now on, whatever becomes of this job."""
+        fn, fresh = self._functions.number(node.function)
+        if fresh:
+            self._tell(FunctionDefined(fn, node.function.options.retries))
+        return fn
 
     def cancel(self, nodes: Iterable[Node]) -> None:
         """Stop the jobs of nodes that nobody wants; their awaiters have had their answer."""

@@ -35,7 +35,7 @@ class Outcomes(Protocol):
 
 
 class LocalCalls:
-    """Runs calls for one engine, once it is `open`. `current` is set to `owner` inside each, so that nested awaits find it."""
+    """Runs calls for one engine, once it is `open`. In each, `current` is `owner`, so that nested awaits find it."""
 
     def __init__(self, outcomes: Outcomes, current: ContextVar[Any], owner: object) -> None:
         self._outcomes = outcomes
@@ -94,12 +94,14 @@ class LocalCalls:
         with self._scopes.get(node, anyio.CancelScope()) as scope:
             try:
                 value = await function(*args, **kwargs)
-            except Exception as error:  # noqa: BLE001 - the call's own error is its awaiters'
-                self._outcomes.failed(node, error)
             except anyio.get_cancelled_exc_class():
                 if scope.cancel_called or self._closing():
                     raise
                 self._outcomes.failed(node, JobCancelledError(f"{node.function.name} cancelled itself"))
+            except GeneratorExit:
+                raise
+            except BaseException as error:  # noqa: BLE001 - the call's own, SystemExit included: its awaiters raise it
+                self._outcomes.failed(node, error)
             else:
                 self._outcomes.succeeded(node, value)
         self._scopes.pop(node, None)

@@ -68,7 +68,9 @@ async def daemon(executor: Executor, offer: str, name: str = "n1") -> AsyncItera
     command = [sys.executable, "-m", "grainlike_worker", "--head", str(executor.address)]
     command += ["--resources", offer, "--name", name, "--log-level", "error"]
     expected = len(executor.workers()) + 1
-    process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'worker'}"})
+    process = subprocess.Popen(  # noqa: ASYNC220 - anyio's would be waited for by the loop that is under test
+        command, env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'worker'}"}
+    )
     try:
         with anyio.fail_after(LIMIT_S):
             await executor.wait_for_workers(expected)

@@ -90,10 +90,18 @@ class Stage:
         await listener.serve(self._attend)
 
     async def _attend(self, stream: anyio.abc.SocketStream) -> None:
+        try:
+            await self._play(stream)
+        finally:
+            await anyio.aclose_forcefully(stream)
+
+    async def _play(self, stream: anyio.abc.SocketStream) -> None:
         data = b""
-        with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
-            while not data.endswith(b"\n"):
+        while not data.endswith(b"\n"):
+            try:
                 data += await stream.receive()
+            except (anyio.EndOfStream, anyio.BrokenResourceError):
+                return  # killed before it had said a word
         actor = Actor(**json.loads(data), stream=stream)
         self._on[actor.name] = actor
         self.log.append(("begin", actor.name))
@@ -102,7 +110,6 @@ class Stage:
         # A job that is killed on stage leaves it without a cue.
         with suppress(anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
             await stream.receive(1)
-        await stream.aclose()
         if self._on.get(actor.name) is actor:
             del self._on[actor.name]
             self.log.append(("gone", actor.name))

@@ -1,0 +1,184 @@
+"""Who waits for a pool's resources, and who is served next: the pool's mind, without any waiting of its own.
+
+Laws:
+
+1. Oldest first. A request that does not fit lets younger ones that do fit pass: nothing that fits waits behind
+   something that does not.
+2. A waiting request is *in front* when no older one asks for any resource that it asks for. So unrelated resources have
+   fronts of their own, and requests in front never compete with each other.
+3. Whoever is in front is passed at most `PASSES` times by younger requests that take what it asks for. From then on
+   what it asks for is kept back for it: others get only the rest. Nothing else can be taken from it then, so it is
+   served as soon as those who hold what it lacks have given it back.
+
+Keeping back for every request that waits, at once, would be fairer still, and leave much idle; never keeping back would
+let a stream of small requests starve a wide one.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from heapq import heapify, heappop, heapreplace
+from typing import Protocol
+
+from grainlike.resources import Allocation, Grant, Ledger, Request
+
+__all__ = ["PASSES", "Bell", "Line", "Ticket"]
+
+PASSES = 16
+"""How many younger requests may pass one that is in front."""
+
+_SHARED = "gpus"
+"""Fractions may break the whole device that somebody waits for: amounts do not tell, so all devices are kept back."""
+
+
+class Bell(Protocol):
+    """How a waiter is told, as an event loop's `Event` is."""
+
+    def set(self) -> object: ...
+
+
+class Ticket:
+    """One request on its way through the line; `grant` is None until it is served."""
+
+    __slots__ = ("bell", "grant", "name", "number", "passed", "request")
+
+    def __init__(self, number: int, request: Request, name: str, bell: Bell) -> None:
+        self.number = number
+        self.request = request
+        self.name = name
+        self.bell = bell
+        self.grant: Grant | None = None
+        self.passed = 0
+
+    def shares(self, request: Request) -> bool:
+        """Whether both ask for some of the same."""
+        return any(name in self.request for name in request.units)
+
+
+class Line:
+    """The books of a pool and the requests that wait; amounts are nano-units.
+
+    Requests that are alike stand in one queue, of which only the head is looked at: serving costs the number of
+    different requests, not of waiters.
+    """
+
+    def __init__(self, offer: Allocation) -> None:
+        self._ledger = Ledger(offer)
+        self.counted: dict[str, int] = dict.fromkeys(offer.units, 0)
+        """What is in use without a grant; it may exceed the capacity, where others report it."""
+        self._queues: dict[Request, OrderedDict[int, Ticket]] = {}
+        self._last = 0
+        self._front: list[Ticket] = []
+        self._claimed: set[str] = set()
+        """What those in line ask for."""
+
+    # --- what there is -----------------------------------------------------------------------------------------------
+
+    def fits_ever(self, request: Request) -> bool:
+        """Whether an idle pool could serve it."""
+        return self._ledger.fits_ever(request)
+
+    def used(self) -> dict[str, int]:
+        """What is in use of each resource; more than there is, where others report so."""
+        free = self._ledger.free
+        return {name: units - free[name] + self.counted[name] for name, units in self._ledger.capacity.units.items()}
+
+    def left(self) -> dict[str, int]:
+        """What is free of each resource, whoever it may be kept back for."""
+        counted = self.counted
+        return {name: max(0, free - counted[name]) for name, free in self._ledger.free.items()}
+
+    # --- taking and giving back --------------------------------------------------------------------------------------
+
+    def take(self, request: Request) -> Grant | None:
+        """Serve a newcomer if that is fair; None where it would have to wait."""
+        if not request.fits_units(self._open()):
+            return None
+        grant = self._ledger.grant(request)
+        if grant is not None:
+            self._pass(request)
+        return grant
+
+    def give(self, grant: Grant) -> None:
+        """Take a grant back; `serve` does the rest."""
+        self._ledger.release(grant)
+
+    def count(self, request: Request) -> str | None:
+        """Note a newcomer's amounts as used; None, or the first name that stands in the way, and nothing noted."""
+        available = self._open()
+        for name, units in request.units.items():
+            if units > available.get(name, 0):
+                return name
+        for name, units in request.units.items():
+            self.counted[name] += units
+        self._pass(request)
+        return None
+
+    def discount(self, request: Request) -> str | None:
+        """Forget amounts that were noted; None, or the first name of which less is noted, and nothing forgotten."""
+        for name, units in request.units.items():
+            if units > self.counted.get(name, 0):
+                return name
+        for name, units in request.units.items():
+            self.counted[name] -= units
+        return None
+
+    # --- the line ----------------------------------------------------------------------------------------------------
+
+    def join(self, request: Request, name: str, bell: Bell) -> Ticket:
+        """Serve a request at once if that is fair, else let it wait at the end of the line."""
+        self._last += 1
+        ticket = Ticket(self._last, request, name, bell)
+        ticket.grant = self.take(request)
+        if ticket.grant is None:
+            self._queues.setdefault(request, OrderedDict())[ticket.number] = ticket
+            self._stand(ticket)
+        return ticket
+
+    def leave(self, ticket: Ticket) -> None:
+        """Let a waiting request go; `serve` does the rest."""
+        queue = self._queues[ticket.request]
+        del queue[ticket.number]
+        if not queue:
+            del self._queues[ticket.request]
+
+    def serve(self) -> Iterator[Ticket]:
+        """Grant whatever can be granted now, oldest first: one ticket a step, so that each grant can be looked at."""
+        self._front, self._claimed = [], set()
+        heads = [(next(iter(queue)), request) for request, queue in self._queues.items()]
+        heapify(heads)
+        while heads:
+            number, request = heads[0]
+            queue = self._queues[request]
+            ticket = queue[number]
+            ticket.grant = self.take(request)
+            if ticket.grant is None:
+                self._stand(ticket)  # and so do all that are like it
+                heappop(heads)
+                continue
+            self.leave(ticket)
+            if queue:
+                heapreplace(heads, (next(iter(queue)), request))
+            else:
+                heappop(heads)
+            yield ticket
+
+    def _stand(self, ticket: Ticket) -> None:
+        if self._claimed.isdisjoint(ticket.request.units):
+            self._front.append(ticket)
+        self._claimed.update(ticket.request.units)
+
+    def _pass(self, request: Request) -> None:
+        for ticket in self._front:
+            if ticket.shares(request):
+                ticket.passed += 1
+
+    def _open(self) -> Mapping[str, int]:
+        """What one may take who is younger than all in front: all that is left, but what is kept back."""
+        left = self.left()
+        for ticket in self._front:
+            if ticket.passed >= PASSES:
+                for name, units in ticket.request.units.items():
+                    left[name] = 0 if name == _SHARED else max(0, left[name] - units)
+        return left
