@@ -37,6 +37,7 @@ from grainlike.scheduler import (
     Ticked,
     WakeAt,
     WorkerJoined,
+    WorkerLeaving,
     WorkerLost,
     WorkerReported,
 )
@@ -49,6 +50,7 @@ from grainlike.wire import (
     Completed,
     Frame,
     Hello,
+    Leaving,
     Parcel,
     Report,
     Retract,
@@ -177,6 +179,9 @@ class Head:
                     self._report(peer, message, buffers)
                 case Beat():
                     peer.beats += 1
+                case Leaving():
+                    logger.info("worker %s is leaving: %s", peer.name, message.reason)
+                    self._tell(WorkerLeaving(peer.number))
                 case _:
                     logger.warning("worker %s sent %s, which workers do not send", peer.name, type(message).__name__)
 

@@ -26,6 +26,7 @@ from grainlike.scheduler._events import (
     KillRunner,
     NodeAction,
     NodeEvent,
+    NodeStopped,
     RaiseBarrier,
     RetractJobs,
     RunnerCompleted,
@@ -40,15 +41,17 @@ from grainlike.scheduler._events import (
     Ticked,
     WakeAt,
     WorkerJoined,
+    WorkerLeaving,
     WorkerLost,
     WorkerReported,
 )
 from grainlike.scheduler._head import HeadMind
-from grainlike.scheduler._node import NodeMind
+from grainlike.scheduler._node import GRACE_S, NodeMind
 from grainlike.scheduler._states import JobState, transition_table
 from grainlike.scheduler._statistics import RunTimes
 
 __all__ = [
+    "GRACE_S",
     "AssignJobs",
     "BarrierHeld",
     "CancelJobs",
@@ -68,6 +71,7 @@ __all__ = [
     "NodeAction",
     "NodeEvent",
     "NodeMind",
+    "NodeStopped",
     "RaiseBarrier",
     "RetractJobs",
     "RunTimes",
@@ -83,6 +87,7 @@ __all__ = [
     "Ticked",
     "WakeAt",
     "WorkerJoined",
+    "WorkerLeaving",
     "WorkerLost",
     "WorkerReported",
     "transition_table",

@@ -134,6 +134,7 @@ class WorkerBook:
         "free",
         "held",
         "leases",
+        "leaving",
         "name",
         "offer",
         "recalled",
@@ -160,10 +161,14 @@ class WorkerBook:
         """Those of `ahead` that the worker was asked to give back."""
         self.using: dict[int, int] = {}
         """How many planned jobs and leases of each class count against `free`."""
+        self.leaving = False
+        """It said that it stops: nothing fits any more."""
         self._fits: dict[int, bool] = {}
 
     def fits_ever(self, cls: RequestClass) -> bool:
         """Whether this worker, empty, could run a job of the class."""
+        if self.leaving:
+            return False
         fits = self._fits.get(cls.cls)
         if fits is None:
             capacity = self.capacity
@@ -172,6 +177,8 @@ class WorkerBook:
 
     def fits_now(self, cls: RequestClass) -> bool:
         """Whether a job of the class fits into what is free."""
+        if self.leaving:
+            return False
         free = self.free
         for name, amount in cls.units:
             if free.get(name, 0) < amount:

@@ -26,6 +26,7 @@ __all__ = [
     "KillRunner",
     "NodeAction",
     "NodeEvent",
+    "NodeStopped",
     "RaiseBarrier",
     "RetractJobs",
     "RunnerCompleted",
@@ -40,6 +41,7 @@ __all__ = [
     "Ticked",
     "WakeAt",
     "WorkerJoined",
+    "WorkerLeaving",
     "WorkerLost",
     "WorkerReported",
 ]
@@ -96,6 +98,12 @@ class WorkerLost(msgspec.Struct, frozen=True):
     reason: str
 
 
+class WorkerLeaving(msgspec.Struct, frozen=True):
+    """A worker says that it stops: it gets no more jobs, and those that it still holds when it goes are not lost."""
+
+    worker: int
+
+
 class WorkerReported(msgspec.Struct, frozen=True):
     """A `Report` came: leases begun, then attempts ended, then leases ended."""
 
@@ -105,7 +113,16 @@ class WorkerReported(msgspec.Struct, frozen=True):
     ended: list[int]
 
 
-HeadEvent = FunctionDefined | JobsSubmitted | JobsCancelled | WorkerJoined | WorkerLost | WorkerReported | Ticked
+HeadEvent = (
+    FunctionDefined
+    | JobsSubmitted
+    | JobsCancelled
+    | WorkerJoined
+    | WorkerLeaving
+    | WorkerLost
+    | WorkerReported
+    | Ticked
+)
 
 
 # --- actions of the head's mind --------------------------------------------------------------------------------------
@@ -217,7 +234,11 @@ class BarrierHeld(msgspec.Struct, frozen=True):
     started: int
 
 
-NodeEvent = Define | Assign | Cancel | Retract | RunnerCompleted | RunnerGone | BarrierHeld | Ticked
+class NodeStopped(msgspec.Struct, frozen=True):
+    """The node was told to stop: nothing starts any more, what runs is ended."""
+
+
+NodeEvent = Define | Assign | Cancel | Retract | RunnerCompleted | RunnerGone | BarrierHeld | NodeStopped | Ticked
 
 
 # --- actions of the node's mind --------------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ from grainlike.scheduler._events import (
     Ticked,
     WakeAt,
     WorkerJoined,
+    WorkerLeaving,
     WorkerLost,
     WorkerReported,
 )
@@ -81,6 +82,8 @@ class HeadMind:
                 self._cancelled(event.jobs, out)
             case WorkerJoined():
                 self.workers[event.worker] = WorkerBook(event.worker, event.name, event.offer)
+            case WorkerLeaving():
+                self._leaving(event, out)
             case WorkerLost():
                 self._worker_lost(event, out)
             case WorkerReported():
@@ -217,6 +220,10 @@ class HeadMind:
             how = completed.details.get(job.job, "its runner died")
             self._lost(job, worker, how, out, back)
             return True
+        if code == Code.STOPPED:
+            job.attempt += 1
+            back.append(job)
+            return True
         if code in (Code.FAILED, Code.TIMED_OUT) and job.retries > 0:
             job.retries -= 1
             job.attempt += 1
@@ -238,6 +245,13 @@ class HeadMind:
 
     # --- losses ------------------------------------------------------------------------------------------------------
 
+    def _leaving(self, event: WorkerLeaving, out: list[HeadAction]) -> None:
+        worker = self.workers.get(event.worker)
+        if worker is not None:
+            worker.leaving = True
+            if self.closed:
+                self._fail_impossible(out)
+
     def _worker_lost(self, event: WorkerLost, out: list[HeadAction]) -> None:
         worker = self.workers.pop(event.worker, None)
         if worker is None:
@@ -246,7 +260,7 @@ class HeadMind:
         for job in worker.held.values():
             if job.cancelled:
                 del self.jobs[job.job]
-            elif job.state is JobState.LEASED:
+            elif job.state is JobState.LEASED and not worker.leaving:
                 self._lost(job, worker, event.reason, out, back, suspect=False)
             else:
                 job.attempt += 1  # it may have started unheard

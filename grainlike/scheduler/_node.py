@@ -24,6 +24,7 @@ from grainlike.scheduler._events import (
     KillRunner,
     NodeAction,
     NodeEvent,
+    NodeStopped,
     RaiseBarrier,
     RunnerCompleted,
     RunnerGone,
@@ -40,7 +41,7 @@ from grainlike.scheduler._events import (
 from grainlike.scheduler._statistics import RunTimes
 from grainlike.wire import Assign, Cancel, Code, Completed, Define, LeaseStart, Retract
 
-__all__ = ["NodeMind"]
+__all__ = ["GRACE_S", "NodeMind"]
 
 RUN_LIST_TINY_S = 0.005
 """Only functions whose mean + 2σ is under this get run-lists."""
@@ -95,7 +96,7 @@ class _Job:
         self.gone = False
         """Told of, and to be stepped over where it still stands in a queue."""
         self.stopped: Code | None = None
-        """CANCELLED or TIMED_OUT, once somebody asked for its end."""
+        """CANCELLED, TIMED_OUT or STOPPED, once somebody asked for its end."""
 
 
 class _Runner:
@@ -148,6 +149,7 @@ class NodeMind:
         self._last_lease = 0
         self._timers: list[tuple[float, int, str]] = []
         self._wake: float | None = None
+        self._stopped = False
 
     def handle(self, event: NodeEvent, now: float) -> list[NodeAction]:
         """Take one event; return what to do, in order."""
@@ -163,14 +165,19 @@ class NodeMind:
             case Retract():
                 self._retract(event, now, out)
             case RunnerCompleted():
-                self._completed(event, out)
+                self._completed(event, now, out)
             case RunnerGone():
                 self._runner_gone(event, now, out)
             case BarrierHeld():
                 self._barrier_held(event, now, out)
+            case NodeStopped():
+                self._stopped = True
             case Ticked():
                 self._ticked(now, out)
-        self._grant_all(now, out)
+        if self._stopped:
+            self._stop_all(now, out)
+        else:
+            self._grant_all(now, out)
         self._set_timer(out)
         return out
 
@@ -279,7 +286,7 @@ class NodeMind:
 
     # --- what runners say --------------------------------------------------------------------------------------------
 
-    def _completed(self, event: RunnerCompleted, out: list[NodeAction]) -> None:
+    def _completed(self, event: RunnerCompleted, now: float, out: list[NodeAction]) -> None:
         lease = self._leases.get(event.completed.lease)
         if lease is None:
             return
@@ -299,6 +306,10 @@ class NodeMind:
                 continue
             if codes[row] in (Code.CANCELLED, Code.RETURNED) and job.stopped is not None:
                 codes[row] = job.stopped
+            elif codes[row] == Code.CANCELLED:
+                # Not by us: somebody else told the process to end, and it is about to.
+                codes[row] = Code.CRASHED
+                self._terminate(lease.runner, lease, now, out)
             elif codes[row] == Code.SUCCEEDED:
                 walls.setdefault(job.fn, []).append(completed.wall[row])
             self._forget(job)
@@ -416,6 +427,17 @@ class NodeMind:
             out.append(TellCompleted(_blank(0, jobs, [code] * len(jobs), now, {}), forwarded=False))
             for job in jobs:
                 self._forget(job)
+
+    def _stop_all(self, now: float, out: list[NodeAction]) -> None:
+        """Give back what waits, and end what runs."""
+        waiting = [job for job in self._jobs.values() if job.lease is None]
+        self._tell_unstarted(waiting, Code.RETURNED, now, out)
+        for lease in list(self._leases.values()):
+            running = [job for job in lease.jobs.values() if job.stopped is None]
+            for job in running:
+                job.stopped = Code.STOPPED
+            if running:
+                self._stop(lease, running, now, out)
 
     def _stop(self, lease: _Lease, jobs: list[_Job], now: float, out: list[NodeAction]) -> None:
         """Stop jobs that may be running: inside the shared runner, by signal where the process holds nothing else."""

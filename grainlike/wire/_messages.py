@@ -25,6 +25,7 @@ __all__ = [
     "FunctionSpec",
     "Hello",
     "LeaseStart",
+    "Leaving",
     "Message",
     "Proof",
     "ReceiptSpec",
@@ -47,6 +48,7 @@ class Code(IntEnum):
     TIMED_OUT = 3  # stopped because it ran past its function's `timeout`
     RETURNED = 4  # never started; the same attempt may be assigned again
     CRASHED = 5  # its runner died while the job may have been running; `details` says how
+    STOPPED = 6  # ended because its worker was told to stop; another attempt may be made, and nothing counts as lost
 
 
 class _Message(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
@@ -225,6 +227,12 @@ class Report(_Message, frozen=True, tag=21):
     ended: list[int]
 
 
+class Leaving(_Message, frozen=True, tag=22):
+    """The worker was told to stop: it takes no more jobs, ends those it has, reports them, and hangs up."""
+
+    reason: str
+
+
 # --- worker to runner ------------------------------------------------------------------------------------------------
 
 
@@ -267,6 +275,7 @@ Message = (
     | Beat
     | Completed
     | Report
+    | Leaving
     | Setup
     | Run
     | Stop

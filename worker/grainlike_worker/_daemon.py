@@ -23,11 +23,13 @@ from grainlike.net import Alarm, Link
 from grainlike.payload import serializer_versions
 from grainlike.resources import Allocation
 from grainlike.scheduler import (
+    GRACE_S,
     BarrierHeld,
     KillRunner,
     NodeAction,
     NodeEvent,
     NodeMind,
+    NodeStopped,
     RaiseBarrier,
     RunnerCompleted,
     RunnerGone,
@@ -54,6 +56,7 @@ from grainlike.wire import (
     FunctionSpec,
     Hello,
     LeaseStart,
+    Leaving,
     Parcel,
     Report,
     Retract,
@@ -78,14 +81,22 @@ LOST_S = 30.0
 """A head that has been silent for this long is lost."""
 
 
-async def serve_daemon(link: Link, offer: Allocation, *, name: str, secret: bytes) -> None:
+FAREWELL_S = 1.0
+"""How long a worker that stops tries to get its last words out."""
+
+
+async def serve_daemon(
+    link: Link, offer: Allocation, *, name: str, secret: bytes, stop: anyio.Event | None = None
+) -> None:
     """Be a worker at the other end of `link`, with all jobs in processes of their own, until the head says goodbye.
+
+    When `stop` is set, it takes no more jobs, ends those it has as a cancellation would, hands them back, and returns.
 
     Raises:
         HeadLostError: the head fell silent, or the connection broke before it let us in.
         AuthenticationError, VersionMismatchError: one of the two ends refused the other.
     """
-    await _Daemon(link, offer, name, secret, in_process=False).run()
+    await _Daemon(link, offer, name, secret, in_process=False).run(stop)
 
 
 async def serve_embedded(link: Link, offer: Allocation, *, name: str, secret: bytes) -> None:
@@ -107,14 +118,17 @@ class _Daemon:
         self._parcels: dict[int, Parcel] = {}
         self._alarm = Alarm(self._ring)
         self._report = _ReportDraft()
+        self._idle = anyio.Event()
 
-    async def run(self) -> None:
-        """Serve until the link ends; then end every runner and wait until it is gone."""
+    async def run(self, stop: anyio.Event | None = None) -> None:
+        """Serve until the link ends, or `stop` is set; then end every runner and wait until it is gone."""
         error: GrainlikeError | None = None
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             tasks.start_soon(self._alarm.run)
             tasks.start_soon(self._beat)
+            if stop is not None:
+                tasks.start_soon(self._stop_at, stop)
             self._link.post(self._handshake.start())
             try:
                 await self._link.run(self._hear)
@@ -125,6 +139,19 @@ class _Daemon:
             raise error
         if self._welcome is None:
             raise HeadLostError(f"the head at {self._link.peer} ended the connection: {self._link.reason}")
+
+    async def _stop_at(self, stop: anyio.Event) -> None:
+        await stop.wait()
+        if self._welcome is not None:
+            self._idle = anyio.Event()
+            self._link.post(Leaving("it was told to stop"))
+            self._tell(NodeStopped())
+            self._flush()
+            # The mind kills what does not end within its grace time; this only bounds what nobody foresaw.
+            with anyio.move_on_after(GRACE_S + FAREWELL_S):
+                await self._idle.wait()
+            await self._link.drain(FAREWELL_S)
+        self._link.close("told to stop")
 
     # --- what is heard -----------------------------------------------------------------------------------------------
 
@@ -181,6 +208,8 @@ class _Daemon:
     def _tell(self, event: NodeEvent, buffers: Sequence[Buffer] = ()) -> None:
         for action in self._mind.handle(event, time.monotonic()):
             self._act(action, buffers)
+        if self._mind.idle:
+            self._idle.set()
 
     def _act(self, action: NodeAction, buffers: Sequence[Buffer]) -> None:
         match action:
