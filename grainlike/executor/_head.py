@@ -18,7 +18,7 @@ from grainlike.executor._workers import Peer, WorkerInfo
 from grainlike.graph import Node, State
 from grainlike.net import Link
 from grainlike.payload import Payload, dump_arguments, load_error, load_value
-from grainlike.resources import Request, parse_allocation
+from grainlike.resources import Allocation, Request
 from grainlike.scheduler import (
     AssignJobs,
     CancelJobs,
@@ -150,9 +150,8 @@ class Head:
 
     # --- from workers ------------------------------------------------------------------------------------------------
 
-    def join(self, hello: Hello, name: str, link: Link) -> Peer:
-        """Take in a worker that has proved itself, under a free name. `ResourceSpecError`: its offer is none."""
-        offer = parse_allocation(hello.offer)
+    def join(self, hello: Hello, offer: Allocation, name: str, link: Link) -> Peer:
+        """Take in a worker that has proved itself, with what it offers, under a free name."""
         self._last_worker += 1
         peer = Peer(self._last_worker, name, link, hello, offer, time.monotonic())
         self.peers[peer.number] = peer
@@ -181,6 +180,7 @@ class Head:
                     peer.beats += 1
                 case Leaving():
                     logger.info("worker %s is leaving: %s", peer.name, message.reason)
+                    peer.leaving = True
                     self._tell(WorkerLeaving(peer.number))
                 case _:
                     logger.warning("worker %s sent %s, which workers do not send", peer.name, type(message).__name__)
