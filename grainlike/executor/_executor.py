@@ -158,7 +158,7 @@ class Executor:
         self._engine = Engine(self, lambda call: soon(home, call), fail_fast=self._fail_fast)
         self._alarm = Alarm(self._ring)
         self._head = Head(self._engine, closed=self._listen is None, alarm=self._alarm.set)
-        self._calls = LocalCalls(self._engine, current, self)
+        self._calls = LocalCalls(self._engine, current, self, home)
         self._engine.jobs = NoWorkers(self._engine) if self._in_job else self._head
         self._engine.calls = self._calls
         self._task = spawn_detached(home, "grainlike executor", self._serve)
