@@ -28,6 +28,9 @@ HEARTBEAT_S = 5.0
 LOST_S = 30.0
 """A worker that has been silent for this long is lost."""
 
+SECOND_LOOK_S = 1.0
+"""How long after that its silence is believed."""
+
 
 def software() -> Software:
     """The versions that have to go together between head and workers."""
@@ -112,11 +115,19 @@ class _Visit:
             self._link.close(f"no handshake within {HANDSHAKE_S:g} s" if self._late else "refused")
             return
         number = 0
-        while (silent := time.monotonic() - self._peer.heard) < LOST_S:
+        doubt = False
+        while not (doubt and self._silent_s >= LOST_S):
+            # Our own loop may have been blocked, with beats waiting to be read: nobody is lost at the first look.
+            doubt = self._silent_s >= LOST_S
             number += 1
             self._link.post(Beat(number))
-            await anyio.sleep(min(HEARTBEAT_S, LOST_S - silent))
+            await anyio.sleep(min(HEARTBEAT_S, max(SECOND_LOOK_S, LOST_S - self._silent_s)))
         self._link.close(f"silent for {LOST_S:g} s")
+
+    @property
+    def _silent_s(self) -> float:
+        assert self._peer is not None
+        return time.monotonic() - self._peer.heard
 
     def tell_of_end(self) -> None:
         """Log an end that nobody here wanted. A stranger may come and go; one who was refused was told of already."""

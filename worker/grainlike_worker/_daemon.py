@@ -314,7 +314,10 @@ class _Daemon:
     async def _beat(self) -> None:
         """Show the head that we live, whatever jobs do; give it up when it does not."""
         number = 0
-        while time.monotonic() - self._heard < LOST_S:
+        doubt = False
+        while not (doubt and time.monotonic() - self._heard >= LOST_S):
+            # This loop may have been blocked (the embedded worker's is the user's): believe in a silence at second look.
+            doubt = time.monotonic() - self._heard >= LOST_S
             if self._welcome is not None:
                 number += 1
                 self._link.post(Beat(number))
