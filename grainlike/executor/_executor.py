@@ -15,6 +15,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from grainlike.context import GVAR, JobInfo
+from grainlike.errors import GrainlikeError
 from grainlike.executor._door import Door
 from grainlike.executor._embedded import worker_room
 from grainlike.executor._engine import Engine, Waiter
@@ -142,7 +143,8 @@ class Executor:
         with suppress(ValueError):  # opened in another context, as fixtures are: there is nothing to put back here
             current.reset(self._tokens.pop())
         await self._close()
-        if self._failure is not None and error is None:
+        # What failed inside is told rather than what followed from it; an error of the user's own goes first.
+        if self._failure is not None and (error is None or isinstance(error, GrainlikeError)):
             raise self._failure
 
     def _open(self, home: Home) -> None:
@@ -177,6 +179,8 @@ class Executor:
             await self._live()
         except Exception as error:  # noqa: BLE001 - whoever opens or closes the executor raises it
             self._failure = _innermost(error)
+            if self._opened.is_set():
+                logger.error("%r has failed: %r", self, self._failure, exc_info=self._failure)
         finally:
             self._state = "closed"
             self._change()
