@@ -177,7 +177,7 @@ class Executor:
         """Everything that waits, in one task group of a task of its own. Raises nothing but its cancellation."""
         try:
             await self._live()
-        except Exception as error:  # noqa: BLE001 - whoever opens or closes the executor raises it
+        except Exception as error:
             self._failure = _innermost(error)
             if self._opened.is_set():
                 logger.error("%r has failed: %r", self, self._failure, exc_info=self._failure)

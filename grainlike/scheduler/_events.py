@@ -29,8 +29,10 @@ __all__ = [
     "NodeStopped",
     "RaiseBarrier",
     "RetractJobs",
+    "RunnerAnswered",
     "RunnerCompleted",
     "RunnerGone",
+    "RunnerRetired",
     "SpawnRunner",
     "StartLease",
     "StopJobs",
@@ -218,6 +220,12 @@ class RunnerCompleted(msgspec.Struct, frozen=True):
     completed: Completed
 
 
+class RunnerAnswered(msgspec.Struct, frozen=True):
+    """The shared runner has heard of a stop: its event loop turns."""
+
+    runner: int
+
+
 class RunnerGone(msgspec.Struct, frozen=True):
     """A runner's process is gone, with its children. `started` is the run-list position that it last claimed."""
 
@@ -238,7 +246,18 @@ class NodeStopped(msgspec.Struct, frozen=True):
     """The node was told to stop: nothing starts any more, what runs is ended."""
 
 
-NodeEvent = Define | Assign | Cancel | Retract | RunnerCompleted | RunnerGone | BarrierHeld | NodeStopped | Ticked
+NodeEvent = (
+    Define
+    | Assign
+    | Cancel
+    | Retract
+    | RunnerAnswered
+    | RunnerCompleted
+    | RunnerGone
+    | BarrierHeld
+    | NodeStopped
+    | Ticked
+)
 
 
 # --- actions of the node's mind --------------------------------------------------------------------------------------
@@ -289,6 +308,13 @@ class KillRunner(msgspec.Struct, frozen=True):
     runner: int
 
 
+class RunnerRetired(msgspec.Struct, frozen=True):
+    """Jobs of these functions ignore that they were stopped: they keep their slots, and their runner gets no more."""
+
+    runner: int
+    fns: list[int]
+
+
 class TellStarted(msgspec.Struct, frozen=True):
     """Tell the head that a lease began."""
 
@@ -315,6 +341,7 @@ NodeAction = (
     | RaiseBarrier
     | TerminateRunner
     | KillRunner
+    | RunnerRetired
     | TellStarted
     | TellCompleted
     | TellEnded

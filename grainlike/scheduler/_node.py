@@ -26,8 +26,10 @@ from grainlike.scheduler._events import (
     NodeEvent,
     NodeStopped,
     RaiseBarrier,
+    RunnerAnswered,
     RunnerCompleted,
     RunnerGone,
+    RunnerRetired,
     SpawnRunner,
     StartLease,
     StopJobs,
@@ -100,7 +102,7 @@ class _Job:
 
 
 class _Runner:
-    __slots__ = ("doomed", "kind", "leases", "runner")
+    __slots__ = ("answers", "doomed", "kind", "leases", "retired", "runner")
 
     def __init__(self, runner: int, kind: str) -> None:
         self.runner = runner
@@ -108,6 +110,10 @@ class _Runner:
         self.leases: dict[int, _Lease] = {}
         self.doomed = False
         """It was told to die: it gets no more leases, and its slots wait until it is gone."""
+        self.retired = False
+        """A coroutine in it ignores that it was stopped: it gets no more leases."""
+        self.answers = True
+        """Whether it has shown that its loop turns since it was last told to stop something."""
 
 
 class _Lease:
@@ -126,7 +132,7 @@ class _Lease:
 class NodeMind:
     """Decides for one node. `offer` is all that the node gives, with ids.
 
-    Runner 1 is the shared one, for coroutines; it exists as soon as it is first needed.
+    `mortal` says that the shared runner is a process, which can be killed; the embedded worker's is not.
 
     Example::
 
@@ -135,7 +141,8 @@ class NodeMind:
         mind.handle(Assign(...), now=0.0)     # [SpawnRunner(...), StartLease(...), TellStarted(...)]
     """
 
-    def __init__(self, offer: Allocation) -> None:
+    def __init__(self, offer: Allocation, *, mortal: bool = True) -> None:
+        self._mortal = mortal
         self._ledger = Ledger(offer)
         self._functions: dict[int, _Function] = {}
         self._classes: dict[int, _Class] = {}
@@ -164,6 +171,9 @@ class NodeMind:
                 self._cancel(event, now, out)
             case Retract():
                 self._retract(event, now, out)
+            case RunnerAnswered():
+                if event.runner in self._runners:
+                    self._runners[event.runner].answers = True
             case RunnerCompleted():
                 self._completed(event, now, out)
             case RunnerGone():
@@ -301,6 +311,8 @@ class NodeMind:
             if position is None:
                 continue
             job = lease.jobs.pop(position)
+            if job.gone:
+                continue  # told of when it would not stop; now it has
             if codes[row] == Code.RETURNED and job.stopped is None:
                 back.append(job)
                 continue
@@ -330,6 +342,7 @@ class NodeMind:
         self._end(lease, out)
         if runner.kind == "own":
             self._idle.append(runner)
+        self._end_retired(runner, out)
 
     def _end(self, lease: _Lease, out: list[NodeAction]) -> None:
         del self._leases[lease.lease], lease.runner.leases[lease.lease]
@@ -359,6 +372,8 @@ class NodeMind:
         codes: list[Code] = []
         back: list[_Job] = []
         for position, job in lease.jobs.items():
+            if job.gone:
+                continue
             if job.stopped is not None:
                 ended.append(job)
                 codes.append(job.stopped)
@@ -448,6 +463,39 @@ class NodeMind:
         out.append(StopJobs(runner.runner, [job.job for job in jobs]))
         if runner.kind == "own":
             self._timer(now + SOFT_STOP_S, lease.lease, "bar")
+        else:
+            runner.answers = False
+            self._timer(now + GRACE_S, lease.lease, "retire")
+
+    def _retire(self, lease: _Lease, now: float, out: list[NodeAction]) -> None:
+        """Coroutines have not ended though they were told to. They keep their slots, and get no company any more.
+
+        Whoever waits for one that ran past its timeout need not wait for its end too.
+        """
+        deaf = [job for job in lease.jobs.values() if job.stopped is not None and not job.gone]
+        if not deaf:
+            return
+        runner = lease.runner
+        runner.retired = True
+        if runner is self._shared:
+            self._shared = None
+        out.append(RunnerRetired(runner.runner, [job.fn_id for job in deaf]))
+        overdue = [job for job in deaf if job.stopped is Code.TIMED_OUT]
+        if overdue:
+            codes = [Code.TIMED_OUT] * len(overdue)
+            out.append(TellCompleted(_blank(lease.lease, overdue, codes, now, {}), forwarded=False))
+            for job in overdue:
+                self._forget(job)
+        self._end_retired(runner, out)
+
+    def _end_retired(self, runner: _Runner, out: list[NodeAction]) -> None:
+        """Kill a retired runner once nobody in it is worth waiting for, or at once when its loop stands still."""
+        if not runner.retired or runner.doomed:
+            return
+        worth = [job for lease in runner.leases.values() for job in lease.jobs.values() if job.stopped is None]
+        if not runner.leases or (self._mortal and (not worth or not runner.answers)):
+            runner.doomed = True
+            out.append(KillRunner(runner.runner))
 
     def _terminate(self, runner: _Runner, lease: _Lease, now: float, out: list[NodeAction]) -> None:
         if not runner.doomed:
@@ -484,6 +532,8 @@ class NodeMind:
             out.append(RaiseBarrier(runner.runner, lease.lease))
         elif what == "kill":
             out.append(KillRunner(runner.runner))
+        elif what == "retire":
+            self._retire(lease, now, out)
         elif what == "timeout":
             overdue = [job for job in lease.jobs.values() if job.stopped is None]
             for job in overdue:
@@ -509,7 +559,7 @@ class NodeMind:
             assert self._ledger.free[name] == capacity - used[name], name
         queued = [job for cls in self._classes.values() for job in cls.ahead if not job.gone]
         queued += [job for job in self._planned if not job.gone]
-        leased = [job for lease in self._leases.values() for job in lease.jobs.values()]
+        leased = [job for lease in self._leases.values() for job in lease.jobs.values() if not job.gone]
         assert sorted(job.job for job in queued + leased) == sorted(self._jobs), "a job is in exactly one place"
 
 

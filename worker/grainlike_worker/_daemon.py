@@ -31,8 +31,10 @@ from grainlike.scheduler import (
     NodeMind,
     NodeStopped,
     RaiseBarrier,
+    RunnerAnswered,
     RunnerCompleted,
     RunnerGone,
+    RunnerRetired,
     SpawnRunner,
     StartLease,
     StopJobs,
@@ -108,7 +110,7 @@ class _Daemon:
     def __init__(self, link: Link, offer: Allocation, name: str, secret: bytes, *, in_process: bool) -> None:
         self._link = link
         self._in_process = in_process
-        self._mind = NodeMind(offer)
+        self._mind = NodeMind(offer, mortal=not in_process)
         self._handshake = Dialer(secret, _hello(name, offer))
         self._welcome: Welcome | None = None
         self._heard = time.monotonic()
@@ -196,9 +198,13 @@ class _Daemon:
     def _hear_runner(self, runner: int) -> Callable[[list[Frame]], None]:
         def hear(frames: list[Frame]) -> None:
             for message, buffers in frames:
-                if not isinstance(message, Completed):
-                    raise ProtocolError(f"{type(message).__name__} is nothing that a runner says")
-                self._tell(RunnerCompleted(runner, message), buffers)
+                match message:
+                    case Completed():
+                        self._tell(RunnerCompleted(runner, message), buffers)
+                    case Beat():
+                        self._tell(RunnerAnswered(runner))
+                    case _:
+                        raise ProtocolError(f"{type(message).__name__} is nothing that a runner says")
             self._flush()
 
         return hear
@@ -232,6 +238,12 @@ class _Daemon:
                 self._runners[action.runner].terminate()
             case KillRunner():
                 self._runners[action.runner].kill()
+            case RunnerRetired():
+                names = sorted({self._functions[fn][0].name for fn in action.fns})
+                logger.warning(
+                    "%s: cancelled, and goes on all the same; it keeps its slots, and its runner gets no more jobs",
+                    ", ".join(names),
+                )
             case WakeAt():
                 self._alarm.set(action.at)
 
@@ -316,7 +328,7 @@ class _Daemon:
         number = 0
         doubt = False
         while not (doubt and time.monotonic() - self._heard >= LOST_S):
-            # This loop may have been blocked (the embedded worker's is the user's): believe in a silence at second look.
+            # This loop may have been blocked (the embedded worker's is the user's): a silence needs a second look.
             doubt = time.monotonic() - self._heard >= LOST_S
             if self._welcome is not None:
                 number += 1

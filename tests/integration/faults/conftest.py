@@ -112,8 +112,12 @@ class Worker:
 
     def __init__(self, arguments: list[str], first: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", f"{first}\nimport sys; from grainlike_worker.__main__ import main; sys.exit(main())"]
-            + arguments,
+            [
+                sys.executable,
+                "-c",
+                f"{first}\nimport sys; from grainlike_worker.__main__ import main; sys.exit(main())",
+                *arguments,
+            ],
             env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'worker'}"},
             stdin=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

@@ -1,6 +1,7 @@
 """Who must not come in: strangers at the port, workers with the wrong papers, addresses that are not to be opened."""
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
@@ -14,7 +15,7 @@ import pytest
 
 from grainlike import Cores, Executor, delayed
 from grainlike.net import Access, find_access, parse_address, write_access
-from grainlike.wire import Dialer, FrameDecoder, Hello, Report, encode_frame
+from grainlike.wire import Dialer, FrameDecoder, Report, encode_frame
 from grainlike_worker import _daemon
 
 LISTEN = "tcp://127.0.0.1:0"
@@ -141,10 +142,8 @@ async def test_many_strangers_do_not_keep_a_worker_out_for_longer_than_the_hands
 
 
 async def _end_of(reader):
-    try:
+    with contextlib.suppress(ConnectionResetError):
         await reader.read()
-    except ConnectionResetError:
-        pass
 
 
 # --- workers that are refused --------------------------------------------------------------------------------------------
