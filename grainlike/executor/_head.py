@@ -65,6 +65,9 @@ logger = logging.getLogger("grainlike")
 _BATCH_BYTES = 1024 * 1024
 """The most small payloads, in bytes, that travel in one message's header."""
 
+_BUFFER_COUNTS = 256
+"""What a buffer beside the header counts as: the number of those in one message is limited too."""
+
 
 class Outcomes(Protocol):
     """Who hears how jobs ended; the engine. It only takes note: what follows is done after the mind's actions are."""
@@ -334,10 +337,10 @@ def _error(job: Job, node: Node, code: Code, payload: Payload) -> BaseException:
 
 
 def _slices(jobs: Sequence[Job]) -> Iterator[tuple[int, int]]:
-    """Cut a batch so that the small payloads of each part stay well under the limit of a header."""
+    """Cut a batch so that the small payloads, and the number of large ones, stay well under the limits of a frame."""
     first = size = 0
     for at, job in enumerate(jobs):
-        size += len(job.parcel[0]) if job.parcel is not None else 0
+        size += len(job.parcel[0]) + _BUFFER_COUNTS * len(job.parcel[1]) if job.parcel is not None else 0
         if size > _BATCH_BYTES and at > first:
             yield first, at
             first, size = at, 0

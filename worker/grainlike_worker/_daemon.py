@@ -278,7 +278,7 @@ class _Daemon:
         self._report.completed.append(completed)
         if action.forwarded:
             self._report.buffers.extend(buffers)
-        self._report.size += sum(map(len, completed.data))
+        self._report.size += sum(map(len, completed.data)) + _BUFFER_COUNTS * len(buffers)
         if self._report.size > _REPORT_BYTES:
             self._flush()
 
@@ -337,6 +337,9 @@ class _Daemon:
         logger.warning("the head has been silent for %g s; giving it up", LOST_S)
         self._link.close(f"the head was silent for {LOST_S:g} s")
 
+
+_BUFFER_COUNTS = 256
+"""What a buffer counts as there: their number in one message is limited too."""
 
 _REPORT_BYTES = 1024 * 1024
 """How many bytes of small payloads one report holds before it is sent."""

@@ -60,7 +60,7 @@ async def test_without_a_worker_jobs_wait_and_run_when_one_joins(gates, start_wo
         all_ = start(gather((job @ Cores(1))(number) for number in range(20)))
         await gate.arrival()
         os.kill(executor.workers()[0].pid, signal.SIGKILL)
-        while executor.workers():
+        while executor.workers():  # noqa: ASYNC110
             await asyncio.sleep(0.005)
         gate.release_all()
         start_worker(executor.address, name="second")
@@ -188,7 +188,7 @@ async def test_a_worker_that_is_killed_takes_runners_and_their_children_along(ki
             visit("parent", child.pid)
 
         async def parent_coroutine():
-            child = subprocess.Popen(["sleep", "1000"])
+            child = subprocess.Popen(["sleep", "1000"])  # noqa: ASYNC220
             visit("parent", child.pid)
 
         worker = start_worker(executor.address)

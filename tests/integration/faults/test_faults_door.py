@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import os
 import pickle
 import secrets
 import socket
@@ -146,7 +145,7 @@ async def _end_of(reader):
         await reader.read()
 
 
-# --- workers that are refused --------------------------------------------------------------------------------------------
+# --- workers that are refused ---
 
 
 async def refusal(worker):
@@ -233,7 +232,7 @@ async def test_two_workers_of_one_name_are_two_workers(start_worker):
         assert sorted(worker.name for worker in executor.workers()) == ["twin", "twin-2"]
 
 
-# --- addresses -----------------------------------------------------------------------------------------------------------
+# --- addresses ---
 
 
 async def test_a_port_in_use_is_an_error_that_names_it_and_leaves_nothing(private_state):
@@ -256,4 +255,4 @@ async def test_access_files_are_gone_when_the_head_is(private_state):
     async with Executor(listen=LISTEN):
         assert len(list(private_state.glob("*/worker.json"))) >= 1
     assert not list(private_state.glob("**/*.json"))
-    assert os.listdir(private_state) == []
+    assert list(private_state.iterdir()) == []

@@ -76,7 +76,7 @@ async def test_an_exception_that_leaves_the_block_is_the_users_own_and_ends_runn
     async def wait(r_):
         await r_
 
-    with pytest.raises(OwnError) as caught:
+    with pytest.raises(OwnError) as caught:  # noqa: PT012
         async with Executor(local=Cores(3)):
             start((plain @ Cores(1))())
             start((coroutine @ Cores(1))())
@@ -105,7 +105,7 @@ async def test_an_error_inside_is_told_to_whoever_leaves_and_awaiters_do_not_wai
         raise ZeroDivisionError("inside")
 
     with anyio.fail_after(20):
-        with pytest.raises(ZeroDivisionError, match="inside"):
+        with pytest.raises(ZeroDivisionError, match="inside"):  # noqa: PT012
             async with Executor(local=Cores(1)):
                 monkeypatch.setattr("grainlike.scheduler.NodeMind.handle", broken)
                 await (one @ Cores(1))()
@@ -149,7 +149,7 @@ async def test_a_blocked_loop_loses_no_worker(monkeypatch, start_worker):
             start_worker(executor.address, resources="cores=1")
             await executor.wait_for_workers(2)
             await anyio.sleep(0.2)
-            time.sleep(1.5)
+            time.sleep(1.5)  # noqa: ASYNC251
             await anyio.sleep(0.3)
             assert len(executor.workers()) == 2
             assert await gather((one @ Cores(1))() for _ in range(4)) == [1] * 4
@@ -161,7 +161,7 @@ async def test_a_job_that_blocks_its_loop_or_holds_the_interpreter_does_not_stop
 
     @delayed
     async def block():
-        time.sleep(1.0)
+        time.sleep(1.0)  # noqa: ASYNC251
         return "done"
 
     with anyio.fail_after(20):

@@ -42,7 +42,7 @@ async def slots_are_free(executor):
     assert await gather((one @ Cores(2))(), (one @ Cores(1))(), (one @ Cores(1))()) == [1, 1, 1]
 
 
-# --- timeouts ------------------------------------------------------------------------------------------------------------
+# --- timeouts ---
 
 
 @pytest.mark.parametrize("kind", ["plain", "coroutine", "isolated", "deaf", "stubborn coroutine"])
@@ -78,7 +78,7 @@ async def test_a_job_past_its_timeout_is_a_timeout_error_and_its_slots_are_free(
 async def test_a_coroutine_on_a_worker_that_ignores_its_timeout_is_ended_with_its_runner(start_worker, monkeypatch):
     async def stuck():
         while True:
-            time.sleep(0.01)
+            time.sleep(0.01)  # noqa: ASYNC251
 
     async def neighbour(number):
         await anyio.lowlevel.checkpoint()
@@ -188,7 +188,7 @@ async def test_neighbours_of_a_coroutine_that_blocks_its_runner_for_ever_run_aga
         async def stuck():
             visit("stuck")
             while True:
-                time.sleep(0.01)
+                time.sleep(0.01)  # noqa: ASYNC251
 
         @delayed
         async def neighbour(number):
@@ -207,7 +207,7 @@ async def test_neighbours_of_a_coroutine_that_blocks_its_runner_for_ever_run_aga
         await slots_are_free(executor)
 
 
-# --- cancelling ----------------------------------------------------------------------------------------------------------
+# --- cancelling ---
 
 
 async def test_cancelling_at_the_moment_of_completion_is_one_or_the_other():
@@ -319,7 +319,7 @@ async def test_an_awaiter_that_is_cancelled_takes_the_work_along(way, kind, gate
             with pytest.raises(asyncio.CancelledError):
                 await task
         else:
-            with pytest.raises(TimeoutError):
+            with pytest.raises(TimeoutError):  # noqa: PT012
                 if way == "asyncio":
                     async with asyncio.timeout(0.5):
                         await r_
@@ -380,7 +380,7 @@ async def test_a_plain_local_call_that_waits_for_a_thread_can_be_cancelled():
     assert ran == []
 
 
-# --- what does not travel --------------------------------------------------------------------------------------------------
+# --- what does not travel ---
 
 
 class Unpicklable:
@@ -503,6 +503,19 @@ async def test_large_results_come_whole(listen, start_worker):
         await slots_are_free(executor)
 
 
+async def test_many_jobs_of_many_buffers_come_whole():
+    np = pytest.importorskip("numpy")
+
+    @delayed
+    async def many(arrays):
+        return arrays
+
+    async with asyncio.timeout(30), Executor(local=Cores(2)):
+        arrays = [np.zeros(1024) for _ in range(500)]
+        for back in await gather((many @ Cores(1))(arrays) for _ in range(20)):
+            assert len(back) == 500
+
+
 # --- one after another, where frames arrive in callbacks of the loop ---
 
 
@@ -525,7 +538,7 @@ async def test_a_graph_of_many_local_calls_takes_many_turns_of_the_loop():
         assert len(await gather(local(number) for number in range(3000))) == 3000
 
 
-# --- many ------------------------------------------------------------------------------------------------------------------
+# --- many ---
 
 
 async def test_5000_tiny_jobs_do_not_wait_behind_one_that_is_held(gates):
