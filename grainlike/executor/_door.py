@@ -16,6 +16,7 @@ from grainlike.executor._head import Head
 from grainlike.executor._workers import Peer
 from grainlike.net import Link
 from grainlike.payload import serializer_versions
+from grainlike.resources import parse_allocation
 from grainlike.wire import Beat, Frame, Listener, Software, Welcome
 
 __all__ = ["HEARTBEAT_S", "LOST_S", "Door", "software"]
@@ -26,6 +27,9 @@ HANDSHAKE_S = 10.0
 HEARTBEAT_S = 5.0
 LOST_S = 30.0
 """A worker that has been silent for this long is lost."""
+
+SECOND_LOOK_S = 1.0
+"""How long after that its silence is believed."""
 
 
 def software() -> Software:
@@ -56,6 +60,8 @@ class Door:
                 await link.run(visit.hear)
             except GrainlikeError as error:
                 logger.warning("the connection from %s was dropped: %s", link.peer, error)
+            else:
+                visit.tell_of_end()
             finally:
                 visit.end()
                 tasks.cancel_scope.cancel()
@@ -70,6 +76,7 @@ class _Visit:
         self._handshake = Listener(door.secret, secrets.token_bytes(32), software(), frozenset({"worker"}))
         self._peer: Peer | None = None
         self._refused = anyio.Event()
+        self._late = False
 
     def hear(self, frames: list[Frame]) -> None:
         """Take one read."""
@@ -86,11 +93,12 @@ class _Visit:
             for reply in self._handshake.receive(frame.message):
                 self._link.post(reply)
             if self._handshake.hello is not None:
-                self._link.trust()
                 hello = self._handshake.hello
+                offer = parse_allocation(hello.offer)  # before the welcome: after that nothing is a refusal any more
+                self._link.trust()
                 name = self._door.head.free_name(hello.name)
                 self._link.post(Welcome(self._door.cluster, HEARTBEAT_S, self._door.paths, name))
-                self._peer = self._door.head.join(hello, name, self._link)
+                self._peer = self._door.head.join(hello, offer, name, self._link)
                 self._door.joined()
         except GrainlikeError as error:
             logger.warning("%s was refused: %s", self._link.peer, error)
@@ -102,15 +110,32 @@ class _Visit:
         with anyio.move_on_after(HANDSHAKE_S):
             await self._refused.wait()
         if self._peer is None:
+            self._late = not self._refused.is_set()
             await self._link.drain(1.0)
-            self._link.close("refused" if self._refused.is_set() else f"no handshake within {HANDSHAKE_S:g} s")
+            self._link.close(f"no handshake within {HANDSHAKE_S:g} s" if self._late else "refused")
             return
         number = 0
-        while (silent := time.monotonic() - self._peer.heard) < LOST_S:
+        doubt = False
+        while not (doubt and self._silent_s >= LOST_S):
+            # Our own loop may have been blocked, with beats waiting to be read: nobody is lost at the first look.
+            doubt = self._silent_s >= LOST_S
             number += 1
             self._link.post(Beat(number))
-            await anyio.sleep(min(HEARTBEAT_S, LOST_S - silent))
+            await anyio.sleep(min(HEARTBEAT_S, max(SECOND_LOOK_S, LOST_S - self._silent_s)))
         self._link.close(f"silent for {LOST_S:g} s")
+
+    @property
+    def _silent_s(self) -> float:
+        assert self._peer is not None
+        return time.monotonic() - self._peer.heard
+
+    def tell_of_end(self) -> None:
+        """Log an end that nobody here wanted. A stranger may come and go; one who was refused was told of already."""
+        if self._peer is not None:
+            level = logging.INFO if self._peer.leaving else logging.WARNING
+            logger.log(level, "worker %s is gone: %s", self._peer.name, self._link.reason)
+        elif self._late:
+            logger.warning("the connection from %s was dropped: %s", self._link.peer, self._link.reason)
 
     def end(self) -> None:
         """The link is gone."""

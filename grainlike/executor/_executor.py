@@ -15,7 +15,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from grainlike.context import GVAR, JobInfo
-from grainlike.errors import GraphError
+from grainlike.errors import GrainlikeError, GraphError
 from grainlike.executor._door import Door
 from grainlike.executor._embedded import worker_room
 from grainlike.executor._engine import Engine, Waiter
@@ -144,7 +144,8 @@ class Executor:
         with suppress(ValueError):  # opened in another context, as fixtures are: there is nothing to put back here
             current.reset(self._tokens.pop())
         await self._close()
-        if self._failure is not None and error is None:
+        # What failed inside is told rather than what followed from it; an error of the user's own goes first.
+        if self._failure is not None and (error is None or isinstance(error, GrainlikeError)):
             raise self._failure
 
     def _open(self, home: Home) -> None:
@@ -160,7 +161,7 @@ class Executor:
         self._engine = Engine(self, lambda call: soon(home, call), fail_fast=self._fail_fast)
         self._alarm = Alarm(self._ring)
         self._head = Head(self._engine, closed=self._listen is None, alarm=self._alarm.set)
-        self._calls = LocalCalls(self._engine, current, self)
+        self._calls = LocalCalls(self._engine, current, self, home)
         self._engine.jobs = NoWorkers(self._engine) if self._in_job else self._head
         self._engine.calls = self._calls
         self._task = spawn_detached(home, "grainlike executor", self._serve)
@@ -177,8 +178,10 @@ class Executor:
         """Everything that waits, in one task group of a task of its own. Raises nothing but its cancellation."""
         try:
             await self._live()
-        except Exception as error:  # noqa: BLE001 - whoever opens or closes the executor raises it
+        except Exception as error:
             self._failure = _innermost(error)
+            if self._opened.is_set():
+                logger.error("%r has failed: %r", self, self._failure, exc_info=self._failure)
         finally:
             self._state = "closed"
             self._change()

@@ -18,7 +18,7 @@ from grainlike.executor._workers import Peer, WorkerInfo
 from grainlike.graph import Node, Place, State
 from grainlike.net import Link
 from grainlike.payload import Payload, dump_arguments, load_error, load_value
-from grainlike.resources import EMPTY, Request, parse_allocation
+from grainlike.resources import EMPTY, Allocation, Request
 from grainlike.scheduler import (
     AssignJobs,
     CancelJobs,
@@ -38,6 +38,7 @@ from grainlike.scheduler import (
     Ticked,
     WakeAt,
     WorkerJoined,
+    WorkerLeaving,
     WorkerLost,
     WorkerReported,
 )
@@ -50,6 +51,7 @@ from grainlike.wire import (
     Completed,
     Frame,
     Hello,
+    Leaving,
     Parcel,
     Report,
     Retract,
@@ -63,6 +65,9 @@ logger = logging.getLogger("grainlike")
 
 _BATCH_BYTES = 1024 * 1024
 """The most small payloads, in bytes, that travel in one message's header."""
+
+_BUFFER_COUNTS = 256
+"""What a buffer beside the header counts as: the number of those in one message is limited too."""
 
 
 class Outcomes(Protocol):
@@ -163,9 +168,8 @@ class Head:
 
     # --- from workers ------------------------------------------------------------------------------------------------
 
-    def join(self, hello: Hello, name: str, link: Link) -> Peer:
-        """Take in a worker that has proved itself, under a free name. `ResourceSpecError`: its offer is none."""
-        offer = parse_allocation(hello.offer)
+    def join(self, hello: Hello, offer: Allocation, name: str, link: Link) -> Peer:
+        """Take in a worker that has proved itself, with what it offers, under a free name."""
         self._last_worker += 1
         peer = Peer(self._last_worker, name, link, hello, offer, time.monotonic())
         self.peers[peer.number] = peer
@@ -192,6 +196,10 @@ class Head:
                     self._report(peer, message, buffers)
                 case Beat():
                     peer.beats += 1
+                case Leaving():
+                    logger.info("worker %s is leaving: %s", peer.name, message.reason)
+                    peer.leaving = True
+                    self._tell(WorkerLeaving(peer.number))
                 case _:
                     logger.warning("worker %s sent %s, which workers do not send", peer.name, type(message).__name__)
 
@@ -345,10 +353,10 @@ def _error(job: Job, node: Node, code: Code, payload: Payload) -> BaseException:
 
 
 def _slices(jobs: Sequence[Job]) -> Iterator[tuple[int, int]]:
-    """Cut a batch so that the small payloads of each part stay well under the limit of a header."""
+    """Cut a batch so that the small payloads, and the number of large ones, stay well under the limits of a frame."""
     first = size = 0
     for at, job in enumerate(jobs):
-        size += len(job.parcel[0]) if job.parcel is not None else 0
+        size += len(job.parcel[0]) + _BUFFER_COUNTS * len(job.parcel[1]) if job.parcel is not None else 0
         if size > _BATCH_BYTES and at > first:
             yield first, at
             first, size = at, 0

@@ -7,9 +7,10 @@ import os
 import sys
 import threading
 from collections.abc import Awaitable, Callable
+from contextvars import copy_context
 from typing import Any, NamedTuple
 
-__all__ = ["Home", "here", "soon", "spawn_detached"]
+__all__ = ["Home", "here", "name_the_loop", "soon", "spawn_detached"]
 
 
 class Home(NamedTuple):
@@ -52,11 +53,23 @@ def spawn_detached(home: Home, name: str, run: Callable[[], Awaitable[None]]) ->
         import trio
 
         return trio.lowlevel.spawn_system_task(run, name=name)
-    return asyncio.get_running_loop().create_task(_coroutine(run), name=name)
+    return asyncio.get_running_loop().create_task(_coroutine(home, run), name=name)
 
 
-async def _coroutine(run: Callable[[], Awaitable[None]]) -> None:
+async def _coroutine(home: Home, run: Callable[[], Awaitable[None]]) -> None:
+    name_the_loop(home)
     await run()
+
+
+def name_the_loop(home: Home) -> None:
+    """Say in this context which event loop is the home's.
+
+    Where sniffio is installed, anyio asks it, and it knows asyncio only by the running task; but frames arrive in
+    callbacks of transports, where none runs. They inherit this context.
+    """
+    sniffio = sys.modules.get("sniffio")
+    if sniffio is not None and home.backend == "asyncio":
+        sniffio.current_async_library_cvar.set("asyncio")
 
 
 def soon(home: Home, call: Callable[[], Any]) -> None:
@@ -65,4 +78,6 @@ def soon(home: Home, call: Callable[[], Any]) -> None:
     if home.backend == "trio":
         loop.run_sync_soon(call)
     else:
-        loop.call_soon(call)
+        context = copy_context()
+        context.run(name_the_loop, home)
+        loop.call_soon(call, context=context)

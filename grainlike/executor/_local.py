@@ -18,6 +18,7 @@ from anyio.abc import TaskGroup
 
 from grainlike.context import leave_job
 from grainlike.errors import JobCancelledError
+from grainlike.executor._home import Home, name_the_loop
 from grainlike.graph import Node, State
 
 __all__ = ["LocalCalls"]
@@ -37,10 +38,11 @@ class Outcomes(Protocol):
 class LocalCalls:
     """Runs calls for one engine, once it is `open`. In each, `current` is `owner`, so that nested awaits find it."""
 
-    def __init__(self, outcomes: Outcomes, current: ContextVar[Any], owner: object) -> None:
+    def __init__(self, outcomes: Outcomes, current: ContextVar[Any], owner: object, home: Home) -> None:
         self._outcomes = outcomes
         self._current = current
         self._owner = owner
+        self._home = home
         self._scopes: dict[Node, anyio.CancelScope] = {}
         self._threads = anyio.CapacityLimiter(THREADS)
         self._tasks: TaskGroup | None = None
@@ -60,9 +62,10 @@ class LocalCalls:
         if self._tasks is None:
             self._early.append((node, context))
             return
-        self._scopes[node] = anyio.CancelScope()
-        run = self._run_async if node.function.is_async else self._run_plain
-        context.copy().run(self._tasks.start_soon, run, node)
+        scope = self._scopes[node] = anyio.CancelScope()
+        own = context.copy()
+        own.run(name_the_loop, self._home)  # this may be a callback of the loop, where no task runs
+        own.run(self._tasks.start_soon, self._run, node, scope)
 
     def cancel(self, node: Node) -> None:
         """End the call: a coroutine gets its cancellation, a thread's answer is thrown away."""
@@ -70,30 +73,16 @@ class LocalCalls:
         if scope is not None:
             scope.cancel()
 
-    async def _run_async(self, node: Node) -> None:
-        self._enter(node)
-        function = node.function.callable
-        args, kwargs = node.arguments()
-        await self._settle(node, function, args, kwargs)
-
-    async def _run_plain(self, node: Node) -> None:
-        self._enter(node)
-        function = node.function.callable
-        args, kwargs = node.arguments()
-        async with self._threads:
-            await self._settle(node, _in_thread, (function, args, kwargs), {})
-
-    def _enter(self, node: Node) -> None:
+    async def _run(self, node: Node, scope: anyio.CancelScope) -> None:
+        """Make the call and tell of its end; only the executor's own cancellation leaves this task."""
+        if node.finished:  # cancelled before it began; its arguments are gone
+            return
         leave_job()
         self._current.set(self._owner)
-        if not node.finished:
-            node.state = State.RUNNING
-
-    async def _settle(self, node: Node, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Await the call and tell of its end; only the executor's own cancellation leaves this task."""
-        with self._scopes.get(node, anyio.CancelScope()) as scope:
+        call = self._call if node.function.is_async else self._call_in_thread
+        with scope:
             try:
-                value = await function(*args, **kwargs)
+                value = await call(node)
             except anyio.get_cancelled_exc_class():
                 if scope.cancel_called or self._closing():
                     raise
@@ -106,6 +95,17 @@ class LocalCalls:
                 self._outcomes.succeeded(node, value)
         self._scopes.pop(node, None)
         self._outcomes.pump()
+
+    async def _call(self, node: Node) -> Any:
+        node.state = State.RUNNING
+        args, kwargs = node.arguments()
+        return await node.function.callable(*args, **kwargs)
+
+    async def _call_in_thread(self, node: Node) -> Any:
+        async with self._threads:
+            node.state = State.RUNNING
+            args, kwargs = node.arguments()
+            return await _in_thread(node.function.callable, args, kwargs)
 
     def _closing(self) -> bool:
         return self._tasks is None or self._tasks.cancel_scope.cancel_called

@@ -41,6 +41,7 @@ class Peer:
         self.offer = offer
         self.heard = now
         self.beats = 0
+        self.leaving = False
         self.receipts: dict[int, ReceiptSpec] = {}
         """What was enforced for each lease that has not ended."""
         self._functions: set[int] = set()

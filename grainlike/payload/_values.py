@@ -25,6 +25,9 @@ HOSTILE = (Exception, SystemExit)
 unreachable: list[bytes] = []
 """Names of loaded modules that no import finds, as far as any was met. `__main__` is another, always."""
 
+_MOST_BUFFERS = 4096
+"""How many buffers of one payload travel apart; a frame holds a limited number, of all its payloads together."""
+
 _dumps = pickle.dumps
 _loads = pickle.loads
 
@@ -79,7 +82,7 @@ def _dump(obj: object) -> Payload:
 
     def keep(buffer: pickle.PickleBuffer) -> bool:
         raw = buffer.raw()
-        if raw.nbytes < INLINE_LIMIT:
+        if raw.nbytes < INLINE_LIMIT or len(buffers) >= _MOST_BUFFERS:
             return True
         buffers.append(raw)
         return False

@@ -26,10 +26,13 @@ from grainlike.scheduler._events import (
     KillRunner,
     NodeAction,
     NodeEvent,
+    NodeStopped,
     RaiseBarrier,
     RetractJobs,
+    RunnerAnswered,
     RunnerCompleted,
     RunnerGone,
+    RunnerRetired,
     SpawnRunner,
     StartLease,
     StopJobs,
@@ -40,16 +43,18 @@ from grainlike.scheduler._events import (
     Ticked,
     WakeAt,
     WorkerJoined,
+    WorkerLeaving,
     WorkerLost,
     WorkerReported,
 )
 from grainlike.scheduler._explain import Explanation, Shortage
 from grainlike.scheduler._head import HeadMind
-from grainlike.scheduler._node import NodeMind
+from grainlike.scheduler._node import GRACE_S, NodeMind
 from grainlike.scheduler._states import JobState, transition_table
 from grainlike.scheduler._statistics import RunTimes
 
 __all__ = [
+    "GRACE_S",
     "AssignJobs",
     "BarrierHeld",
     "CancelJobs",
@@ -70,11 +75,14 @@ __all__ = [
     "NodeAction",
     "NodeEvent",
     "NodeMind",
+    "NodeStopped",
     "RaiseBarrier",
     "RetractJobs",
     "RunTimes",
+    "RunnerAnswered",
     "RunnerCompleted",
     "RunnerGone",
+    "RunnerRetired",
     "Shortage",
     "SpawnRunner",
     "StartLease",
@@ -86,6 +94,7 @@ __all__ = [
     "Ticked",
     "WakeAt",
     "WorkerJoined",
+    "WorkerLeaving",
     "WorkerLost",
     "WorkerReported",
     "transition_table",

@@ -233,6 +233,7 @@ class WorkerBook:
         "gone",
         "held",
         "leases",
+        "leaving",
         "name",
         "offer",
         "recalled",
@@ -267,12 +268,21 @@ class WorkerBook:
         """Those of `ahead` that the worker was asked to give back."""
         self.using: dict[int, int] = {}
         """How many planned jobs and leases of each shape count against `free`."""
+        self.leaving = False
+        """It said that it stops: nothing fits any more."""
         self._fits: dict[int, bool] = {}
         self._log = log
         log.add(self)
 
+    def leave(self) -> None:
+        """It stops: from now on nothing fits."""
+        self.leaving = True
+        self._changed()
+
     def fits_ever(self, shape: Shape) -> bool:
         """Whether this worker, empty and with all its time before it, could run a job of the shape."""
+        if self.leaving:
+            return False
         fits = self._fits.get(shape.shape)
         if fits is None:
             fits = self._fits[shape.shape] = self._could_fit(shape)

@@ -26,10 +26,13 @@ __all__ = [
     "KillRunner",
     "NodeAction",
     "NodeEvent",
+    "NodeStopped",
     "RaiseBarrier",
     "RetractJobs",
+    "RunnerAnswered",
     "RunnerCompleted",
     "RunnerGone",
+    "RunnerRetired",
     "SpawnRunner",
     "StartLease",
     "StopJobs",
@@ -40,6 +43,7 @@ __all__ = [
     "Ticked",
     "WakeAt",
     "WorkerJoined",
+    "WorkerLeaving",
     "WorkerLost",
     "WorkerReported",
 ]
@@ -97,6 +101,12 @@ class WorkerLost(msgspec.Struct, frozen=True):
     reason: str
 
 
+class WorkerLeaving(msgspec.Struct, frozen=True):
+    """A worker says that it stops: it gets no more jobs, and those that it still holds when it goes are not lost."""
+
+    worker: int
+
+
 class WorkerReported(msgspec.Struct, frozen=True):
     """A `Report` came: leases begun, then attempts ended, then leases ended."""
 
@@ -106,7 +116,16 @@ class WorkerReported(msgspec.Struct, frozen=True):
     ended: list[int]
 
 
-HeadEvent = FunctionDefined | JobsSubmitted | JobsCancelled | WorkerJoined | WorkerLost | WorkerReported | Ticked
+HeadEvent = (
+    FunctionDefined
+    | JobsSubmitted
+    | JobsCancelled
+    | WorkerJoined
+    | WorkerLeaving
+    | WorkerLost
+    | WorkerReported
+    | Ticked
+)
 
 
 # --- actions of the head's mind --------------------------------------------------------------------------------------
@@ -203,6 +222,12 @@ class RunnerCompleted(msgspec.Struct, frozen=True):
     completed: Completed
 
 
+class RunnerAnswered(msgspec.Struct, frozen=True):
+    """The shared runner has heard of a stop: its event loop turns."""
+
+    runner: int
+
+
 class RunnerGone(msgspec.Struct, frozen=True):
     """A runner's process is gone, with its children. `started` is the run-list position that it last claimed."""
 
@@ -219,7 +244,22 @@ class BarrierHeld(msgspec.Struct, frozen=True):
     started: int
 
 
-NodeEvent = Define | Assign | Cancel | Retract | RunnerCompleted | RunnerGone | BarrierHeld | Ticked
+class NodeStopped(msgspec.Struct, frozen=True):
+    """The node was told to stop: nothing starts any more, what runs is ended."""
+
+
+NodeEvent = (
+    Define
+    | Assign
+    | Cancel
+    | Retract
+    | RunnerAnswered
+    | RunnerCompleted
+    | RunnerGone
+    | BarrierHeld
+    | NodeStopped
+    | Ticked
+)
 
 
 # --- actions of the node's mind --------------------------------------------------------------------------------------
@@ -270,6 +310,13 @@ class KillRunner(msgspec.Struct, frozen=True):
     runner: int
 
 
+class RunnerRetired(msgspec.Struct, frozen=True):
+    """Jobs of these functions ignore that they were stopped: they keep their slots, and their runner gets no more."""
+
+    runner: int
+    fns: list[int]
+
+
 class TellStarted(msgspec.Struct, frozen=True):
     """Tell the head that a lease began."""
 
@@ -296,6 +343,7 @@ NodeAction = (
     | RaiseBarrier
     | TerminateRunner
     | KillRunner
+    | RunnerRetired
     | TellStarted
     | TellCompleted
     | TellEnded

@@ -31,6 +31,7 @@ from grainlike.scheduler._events import (
     Ticked,
     WakeAt,
     WorkerJoined,
+    WorkerLeaving,
     WorkerLost,
     WorkerReported,
 )
@@ -88,6 +89,8 @@ class HeadMind:
             case WorkerJoined():
                 self.workers[event.worker] = WorkerBook(event.worker, event.name, event.offer, now, self._planner.log)
                 self._planner.members += 1
+            case WorkerLeaving():
+                self._leaving(event, out)
             case WorkerLost():
                 self._worker_lost(event, out)
             case WorkerReported():
@@ -247,7 +250,7 @@ class HeadMind:
             how = completed.details.get(job.job, "its runner died")
             self._lost(job, worker, how, out, back)
             return True
-        if code == Code.OUT_OF_MEMORY and self._grows(job):
+        if code == Code.STOPPED or (code == Code.OUT_OF_MEMORY and self._grows(job)):
             job.attempt += 1
             back.append(job)
             return True
@@ -297,6 +300,14 @@ class HeadMind:
 
     # --- losses ------------------------------------------------------------------------------------------------------
 
+    def _leaving(self, event: WorkerLeaving, out: list[HeadAction]) -> None:
+        worker = self.workers.get(event.worker)
+        if worker is not None:
+            worker.leave()
+            self._planner.members += 1
+            if self.closed:
+                self._fail_impossible(out)
+
     def _worker_lost(self, event: WorkerLost, out: list[HeadAction]) -> None:
         worker = self.workers.pop(event.worker, None)
         if worker is None:
@@ -311,7 +322,7 @@ class HeadMind:
             self._let_go(worker, job)
             if job.cancelled:
                 del self.jobs[job.job]
-            elif leased:
+            elif leased and not worker.leaving:
                 self._lost(job, worker, event.reason, out, back, suspect=False)
             else:
                 job.attempt += 1  # it may have started unheard

@@ -24,9 +24,12 @@ from grainlike.scheduler._events import (
     KillRunner,
     NodeAction,
     NodeEvent,
+    NodeStopped,
     RaiseBarrier,
+    RunnerAnswered,
     RunnerCompleted,
     RunnerGone,
+    RunnerRetired,
     SpawnRunner,
     StartLease,
     StopJobs,
@@ -40,7 +43,7 @@ from grainlike.scheduler._events import (
 from grainlike.scheduler._statistics import RunTimes
 from grainlike.wire import Assign, Cancel, Code, Completed, Define, LeaseStart, Retract
 
-__all__ = ["NodeMind"]
+__all__ = ["GRACE_S", "NodeMind"]
 
 RUN_LIST_TINY_S = 0.005
 """Only functions whose mean + 2σ is under this get run-lists."""
@@ -99,11 +102,11 @@ class _Job:
         self.gone = False
         """Told of, and to be stepped over where it still stands in a queue."""
         self.stopped: Code | None = None
-        """CANCELLED or TIMED_OUT, once somebody asked for its end."""
+        """CANCELLED, TIMED_OUT or STOPPED, once somebody asked for its end."""
 
 
 class _Runner:
-    __slots__ = ("doomed", "kind", "leases", "runner")
+    __slots__ = ("answers", "doomed", "kind", "leases", "retired", "runner")
 
     def __init__(self, runner: int, kind: str) -> None:
         self.runner = runner
@@ -111,6 +114,10 @@ class _Runner:
         self.leases: dict[int, _Lease] = {}
         self.doomed = False
         """It was told to die: it gets no more leases, and its slots wait until it is gone."""
+        self.retired = False
+        """A coroutine in it ignores that it was stopped: it gets no more leases."""
+        self.answers = True
+        """Whether it has shown that its loop turns since it was last told to stop something."""
 
 
 class _Lease:
@@ -129,7 +136,7 @@ class _Lease:
 class NodeMind:
     """Decides for one node. `offer` is all that the node gives, with ids.
 
-    Runner 1 is the shared one, for coroutines; it exists as soon as it is first needed.
+    `mortal` says that the shared runner is a process, which can be killed; the embedded worker's is not.
 
     Example::
 
@@ -138,7 +145,8 @@ class NodeMind:
         mind.handle(Assign(...), now=0.0)     # [SpawnRunner(...), StartLease(...), TellStarted(...)]
     """
 
-    def __init__(self, offer: Allocation) -> None:
+    def __init__(self, offer: Allocation, *, mortal: bool = True) -> None:
+        self._mortal = mortal
         self._ledger = Ledger(offer)
         self._functions: dict[int, _Function] = {}
         self._classes: dict[int, _Class] = {}
@@ -152,6 +160,7 @@ class NodeMind:
         self._last_lease = 0
         self._timers: list[tuple[float, int, str]] = []
         self._wake: float | None = None
+        self._stopped = False
 
     def handle(self, event: NodeEvent, now: float) -> list[NodeAction]:
         """Take one event; return what to do, in order."""
@@ -166,15 +175,23 @@ class NodeMind:
                 self._cancel(event, now, out)
             case Retract():
                 self._retract(event, now, out)
+            case RunnerAnswered():
+                if event.runner in self._runners:
+                    self._runners[event.runner].answers = True
             case RunnerCompleted():
-                self._completed(event, out)
+                self._completed(event, now, out)
             case RunnerGone():
                 self._runner_gone(event, now, out)
             case BarrierHeld():
                 self._barrier_held(event, now, out)
+            case NodeStopped():
+                self._stopped = True
             case Ticked():
                 self._ticked(now, out)
-        self._grant_all(now, out)
+        if self._stopped:
+            self._stop_all(now, out)
+        else:
+            self._grant_all(now, out)
         self._set_timer(out)
         return out
 
@@ -285,7 +302,7 @@ class NodeMind:
 
     # --- what runners say --------------------------------------------------------------------------------------------
 
-    def _completed(self, event: RunnerCompleted, out: list[NodeAction]) -> None:
+    def _completed(self, event: RunnerCompleted, now: float, out: list[NodeAction]) -> None:
         lease = self._leases.get(event.completed.lease)
         if lease is None:
             return
@@ -300,11 +317,17 @@ class NodeMind:
             if position is None:
                 continue
             job = lease.jobs.pop(position)
+            if job.gone:
+                continue  # told of when it would not stop; now it has
             if codes[row] == Code.RETURNED and job.stopped is None:
                 back.append(job)
                 continue
             if codes[row] in (Code.CANCELLED, Code.RETURNED) and job.stopped is not None:
                 codes[row] = job.stopped
+            elif codes[row] == Code.CANCELLED:
+                # Not by us: somebody else told the process to end, and it is about to.
+                codes[row] = Code.CRASHED
+                self._terminate(lease.runner, lease, now, out)
             elif codes[row] == Code.SUCCEEDED:
                 walls.setdefault(job.fn, []).append(completed.wall[row])
             self._forget(job)
@@ -325,6 +348,7 @@ class NodeMind:
         self._end(lease, out)
         if runner.kind == "own":
             self._idle.append(runner)
+        self._end_retired(runner, out)
 
     def _end(self, lease: _Lease, out: list[NodeAction]) -> None:
         del self._leases[lease.lease], lease.runner.leases[lease.lease]
@@ -354,6 +378,8 @@ class NodeMind:
         codes: list[Code] = []
         back: list[_Job] = []
         for position, job in lease.jobs.items():
+            if job.gone:
+                continue
             if job.stopped is not None:
                 ended.append(job)
                 codes.append(job.stopped)
@@ -423,6 +449,17 @@ class NodeMind:
             for job in jobs:
                 self._forget(job)
 
+    def _stop_all(self, now: float, out: list[NodeAction]) -> None:
+        """Give back what waits, and end what runs."""
+        waiting = [job for job in self._jobs.values() if job.lease is None]
+        self._tell_unstarted(waiting, Code.RETURNED, now, out)
+        for lease in list(self._leases.values()):
+            running = [job for job in lease.jobs.values() if job.stopped is None]
+            for job in running:
+                job.stopped = Code.STOPPED
+            if running:
+                self._stop(lease, running, now, out)
+
     def _stop(self, lease: _Lease, jobs: list[_Job], now: float, out: list[NodeAction]) -> None:
         """Stop jobs that may be running: inside the shared runner, by signal where the process holds nothing else."""
         runner = lease.runner
@@ -432,6 +469,39 @@ class NodeMind:
         out.append(StopJobs(runner.runner, [job.job for job in jobs]))
         if runner.kind == "own":
             self._timer(now + SOFT_STOP_S, lease.lease, "bar")
+        else:
+            runner.answers = False
+            self._timer(now + GRACE_S, lease.lease, "retire")
+
+    def _retire(self, lease: _Lease, now: float, out: list[NodeAction]) -> None:
+        """Coroutines have not ended though they were told to. They keep their slots, and get no company any more.
+
+        Whoever waits for one that ran past its timeout need not wait for its end too.
+        """
+        deaf = [job for job in lease.jobs.values() if job.stopped is not None and not job.gone]
+        if not deaf:
+            return
+        runner = lease.runner
+        runner.retired = True
+        if runner is self._shared:
+            self._shared = None
+        out.append(RunnerRetired(runner.runner, [job.fn_id for job in deaf]))
+        overdue = [job for job in deaf if job.stopped is Code.TIMED_OUT]
+        if overdue:
+            codes = [Code.TIMED_OUT] * len(overdue)
+            out.append(TellCompleted(_blank(lease.lease, overdue, codes, now, {}), forwarded=False))
+            for job in overdue:
+                self._forget(job)
+        self._end_retired(runner, out)
+
+    def _end_retired(self, runner: _Runner, out: list[NodeAction]) -> None:
+        """Kill a retired runner once nobody in it is worth waiting for, or at once when its loop stands still."""
+        if not runner.retired or runner.doomed:
+            return
+        worth = [job for lease in runner.leases.values() for job in lease.jobs.values() if job.stopped is None]
+        if not runner.leases or (self._mortal and (not worth or not runner.answers)):
+            runner.doomed = True
+            out.append(KillRunner(runner.runner))
 
     def _terminate(self, runner: _Runner, lease: _Lease, now: float, out: list[NodeAction]) -> None:
         if not runner.doomed:
@@ -468,6 +538,8 @@ class NodeMind:
             out.append(RaiseBarrier(runner.runner, lease.lease))
         elif what == "kill":
             out.append(KillRunner(runner.runner))
+        elif what == "retire":
+            self._retire(lease, now, out)
         elif what == "timeout":
             overdue = [job for job in lease.jobs.values() if job.stopped is None]
             for job in overdue:
@@ -493,7 +565,7 @@ class NodeMind:
             assert self._ledger.free[name] == capacity - used[name], name
         queued = [job for cls in self._classes.values() for job in cls.ahead if not job.gone]
         queued += [job for job in self._planned if not job.gone]
-        leased = [job for lease in self._leases.values() for job in lease.jobs.values()]
+        leased = [job for lease in self._leases.values() for job in lease.jobs.values() if not job.gone]
         assert sorted(job.job for job in queued + leased) == sorted(self._jobs), "a job is in exactly one place"
 
 

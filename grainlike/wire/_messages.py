@@ -25,6 +25,7 @@ __all__ = [
     "FunctionSpec",
     "Hello",
     "LeaseStart",
+    "Leaving",
     "Message",
     "Proof",
     "ReceiptSpec",
@@ -47,7 +48,8 @@ class Code(IntEnum):
     TIMED_OUT = 3  # stopped because it ran past its function's `timeout`
     RETURNED = 4  # never started; the same attempt may be assigned again
     CRASHED = 5  # its runner died while the job may have been running; `details` says how
-    OUT_OF_MEMORY = 6  # failed for want of memory; its parcel is the exception
+    STOPPED = 6  # ended because its worker was told to stop; another attempt may be made, and nothing counts as lost
+    OUT_OF_MEMORY = 7  # failed for want of memory; its parcel is the exception
 
 
 class _Message(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
@@ -228,6 +230,12 @@ class Report(_Message, frozen=True, tag=21):
     ended: list[int]
 
 
+class Leaving(_Message, frozen=True, tag=22):
+    """The worker was told to stop: it takes no more jobs, ends those it has, reports them, and hangs up."""
+
+    reason: str
+
+
 # --- worker to runner ------------------------------------------------------------------------------------------------
 
 
@@ -270,6 +278,7 @@ Message = (
     | Beat
     | Completed
     | Report
+    | Leaving
     | Setup
     | Run
     | Stop

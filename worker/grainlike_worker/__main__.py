@@ -57,10 +57,11 @@ async def _serve(head: str | None, offer: Allocation, name: str) -> int:
     if logical:
         logger.warning("cores %s are not of this machine: given out and shown, never pinned", list(logical))
     failure: GrainlikeError | None = None
+    stop = anyio.Event()
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_stop_at_signal, tasks.cancel_scope.cancel)
+        tasks.start_soon(_stop_at_signal, stop.set, tasks.cancel_scope.cancel)
         try:
-            await serve_daemon(link, offer, name=name, secret=access.secret)
+            await serve_daemon(link, offer, name=name, secret=access.secret, stop=stop)
         except GrainlikeError as error:  # kept out of the group, which would wrap it
             failure = error
         tasks.cancel_scope.cancel()
@@ -70,12 +71,14 @@ async def _serve(head: str | None, offer: Allocation, name: str) -> int:
     return OK
 
 
-async def _stop_at_signal(stop: Callable[[], None]) -> None:
+async def _stop_at_signal(*stops: Callable[[], None]) -> None:
+    """At the first signal stop in good order, at the second at once."""
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async for number in signals:
             logger.info("stopping: %s", number.name)
+            stop, *rest = stops
             stop()
-            return
+            stops = tuple(rest) or (stop,)
 
 
 def _uvloop() -> dict[str, Any]:

@@ -23,14 +23,18 @@ from grainlike.net import Alarm, Link
 from grainlike.payload import serializer_versions
 from grainlike.resources import Allocation
 from grainlike.scheduler import (
+    GRACE_S,
     BarrierHeld,
     KillRunner,
     NodeAction,
     NodeEvent,
     NodeMind,
+    NodeStopped,
     RaiseBarrier,
+    RunnerAnswered,
     RunnerCompleted,
     RunnerGone,
+    RunnerRetired,
     SpawnRunner,
     StartLease,
     StopJobs,
@@ -54,6 +58,7 @@ from grainlike.wire import (
     FunctionSpec,
     Hello,
     LeaseStart,
+    Leaving,
     Parcel,
     Report,
     Retract,
@@ -78,14 +83,22 @@ LOST_S = 30.0
 """A head that has been silent for this long is lost."""
 
 
-async def serve_daemon(link: Link, offer: Allocation, *, name: str, secret: bytes) -> None:
+FAREWELL_S = 1.0
+"""How long a worker that stops tries to get its last words out."""
+
+
+async def serve_daemon(
+    link: Link, offer: Allocation, *, name: str, secret: bytes, stop: anyio.Event | None = None
+) -> None:
     """Be a worker at the other end of `link`, with all jobs in processes of their own, until the head says goodbye.
+
+    When `stop` is set, it takes no more jobs, ends those it has as a cancellation would, hands them back, and returns.
 
     Raises:
         HeadLostError: the head fell silent, or the connection broke before it let us in.
         AuthenticationError, VersionMismatchError: one of the two ends refused the other.
     """
-    await _Daemon(link, offer, name, secret, in_process=False).run()
+    await _Daemon(link, offer, name, secret, in_process=False).run(stop)
 
 
 async def serve_embedded(link: Link, offer: Allocation, *, name: str, secret: bytes) -> None:
@@ -97,7 +110,7 @@ class _Daemon:
     def __init__(self, link: Link, offer: Allocation, name: str, secret: bytes, *, in_process: bool) -> None:
         self._link = link
         self._in_process = in_process
-        self._mind = NodeMind(offer)
+        self._mind = NodeMind(offer, mortal=not in_process)
         self._handshake = Dialer(secret, _hello(name, offer))
         self._welcome: Welcome | None = None
         self._heard = time.monotonic()
@@ -107,14 +120,17 @@ class _Daemon:
         self._parcels: dict[int, Parcel] = {}
         self._alarm = Alarm(self._ring)
         self._report = _ReportDraft()
+        self._idle = anyio.Event()
 
-    async def run(self) -> None:
-        """Serve until the link ends; then end every runner and wait until it is gone."""
+    async def run(self, stop: anyio.Event | None = None) -> None:
+        """Serve until the link ends, or `stop` is set; then end every runner and wait until it is gone."""
         error: GrainlikeError | None = None
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             tasks.start_soon(self._alarm.run)
             tasks.start_soon(self._beat)
+            if stop is not None:
+                tasks.start_soon(self._stop_at, stop)
             self._link.post(self._handshake.start())
             try:
                 await self._link.run(self._hear)
@@ -125,6 +141,19 @@ class _Daemon:
             raise error
         if self._welcome is None:
             raise HeadLostError(f"the head at {self._link.peer} ended the connection: {self._link.reason}")
+
+    async def _stop_at(self, stop: anyio.Event) -> None:
+        await stop.wait()
+        if self._welcome is not None:
+            self._idle = anyio.Event()
+            self._link.post(Leaving("it was told to stop"))
+            self._tell(NodeStopped())
+            self._flush()
+            # The mind kills what does not end within its grace time; this only bounds what nobody foresaw.
+            with anyio.move_on_after(GRACE_S + FAREWELL_S):
+                await self._idle.wait()
+            await self._link.drain(FAREWELL_S)
+        self._link.close("told to stop")
 
     # --- what is heard -----------------------------------------------------------------------------------------------
 
@@ -169,9 +198,13 @@ class _Daemon:
     def _hear_runner(self, runner: int) -> Callable[[list[Frame]], None]:
         def hear(frames: list[Frame]) -> None:
             for message, buffers in frames:
-                if not isinstance(message, Completed):
-                    raise ProtocolError(f"{type(message).__name__} is nothing that a runner says")
-                self._tell(RunnerCompleted(runner, message), buffers)
+                match message:
+                    case Completed():
+                        self._tell(RunnerCompleted(runner, message), buffers)
+                    case Beat():
+                        self._tell(RunnerAnswered(runner))
+                    case _:
+                        raise ProtocolError(f"{type(message).__name__} is nothing that a runner says")
             self._flush()
 
         return hear
@@ -181,6 +214,8 @@ class _Daemon:
     def _tell(self, event: NodeEvent, buffers: Sequence[Buffer] = ()) -> None:
         for action in self._mind.handle(event, time.monotonic()):
             self._act(action, buffers)
+        if self._mind.idle:
+            self._idle.set()
 
     def _act(self, action: NodeAction, buffers: Sequence[Buffer]) -> None:
         match action:
@@ -203,6 +238,12 @@ class _Daemon:
                 self._runners[action.runner].terminate()
             case KillRunner():
                 self._runners[action.runner].kill()
+            case RunnerRetired():
+                names = sorted({self._functions[fn][0].name for fn in action.fns})
+                logger.warning(
+                    "%s: cancelled, and goes on all the same; it keeps its slots, and its runner gets no more jobs",
+                    ", ".join(names),
+                )
             case WakeAt():
                 self._alarm.set(action.at)
 
@@ -237,7 +278,7 @@ class _Daemon:
         self._report.completed.append(completed)
         if action.forwarded:
             self._report.buffers.extend(buffers)
-        self._report.size += sum(map(len, completed.data))
+        self._report.size += sum(map(len, completed.data)) + _BUFFER_COUNTS * len(buffers)
         if self._report.size > _REPORT_BYTES:
             self._flush()
 
@@ -285,7 +326,10 @@ class _Daemon:
     async def _beat(self) -> None:
         """Show the head that we live, whatever jobs do; give it up when it does not."""
         number = 0
-        while time.monotonic() - self._heard < LOST_S:
+        doubt = False
+        while not (doubt and time.monotonic() - self._heard >= LOST_S):
+            # This loop may have been blocked (the embedded worker's is the user's): a silence needs a second look.
+            doubt = time.monotonic() - self._heard >= LOST_S
             if self._welcome is not None:
                 number += 1
                 self._link.post(Beat(number))
@@ -293,6 +337,9 @@ class _Daemon:
         logger.warning("the head has been silent for %g s; giving it up", LOST_S)
         self._link.close(f"the head was silent for {LOST_S:g} s")
 
+
+_BUFFER_COUNTS = 256
+"""What a buffer counts as there: their number in one message is limited too."""
 
 _REPORT_BYTES = 1024 * 1024
 """How many bytes of small payloads one report holds before it is sent."""

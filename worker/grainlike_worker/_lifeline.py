@@ -1,12 +1,27 @@
-"""A runner never outlives its worker: the kernel kills it in the moment in which its parent dies."""
+"""A runner never outlives its worker, nor do the programs that its jobs started: the kernel sees to both.
 
+The runner itself dies by the death signal of its parent. Its children have another parent, so for them there is a pipe:
+the worker holds the end to write to, and never writes; when the worker dies, in whatever way, the kernel closes that
+end and signals "I/O" to the owner of the other, which is the runner's whole process group, and the signal is SIGKILL.
+No process has to be alive, awake or willing for that. A job's child that made a group of its own escapes it.
+"""
+
+import fcntl
 import os
 import signal
 import sys
 
-__all__ = ["die_with_parent"]
+__all__ = ["die_with_parent", "die_with_pipe"]
 
 _PR_SET_PDEATHSIG = 1
+
+
+def die_with_pipe(fd: int) -> None:
+    """Have this process's group killed when the last writer of the pipe `fd` is gone. Linux only; elsewhere nothing."""
+    if sys.platform == "linux":
+        fcntl.fcntl(fd, fcntl.F_SETOWN, -os.getpgrp())
+        fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
 
 
 def die_with_parent(parent: int) -> None:

@@ -7,6 +7,7 @@ from typing import Literal, Protocol
 
 import anyio
 
+from grainlike.errors import ProtocolError
 from grainlike.net import OnFrames, memory_pair
 from grainlike.wire import Buffer, Message
 from grainlike_worker._claims import NO_BARRIER
@@ -109,16 +110,24 @@ class ProcessRunner:
             self._early.clear()
             if self._end_wanted is not None:
                 self.kill()
-            await process.link.run(on_frames)
+            rubbish = await self._listen(process, on_frames)
             # The link ends first: a process that closed it and lives on is of no more use.
             with anyio.move_on_after(1.0):
                 await process.wait()
             process.kill()
-            return describe_exit(await process.wait())
+            return rubbish or describe_exit(await process.wait())
         finally:
             if process.claims is not None:
                 self._last_claim = process.claims.started
             await process.aclose()
+
+    async def _listen(self, process: RunnerProcess, on_frames: OnFrames) -> str | None:
+        """Until the link ends. Its process holds user code, which may write anything there: that is its end alone."""
+        try:
+            await process.link.run(on_frames)
+        except ProtocolError as error:
+            return f"it said what no runner says: {error}"
+        return None
 
     def started(self) -> int:
         claims = self._process.claims if self._process is not None else None

@@ -9,7 +9,7 @@ from grainlike.errors import ProtocolError
 from grainlike.net import Link
 from grainlike.payload import Payload, dump_value, load_arguments
 from grainlike.resources import Allocation
-from grainlike.wire import Code, Define, Frame, Run, Setup, Stop
+from grainlike.wire import Beat, Code, Define, Frame, Run, Setup, Stop
 from grainlike_worker._driven import Suspended, as_coroutine
 from grainlike_worker._enforce import read_receipt
 from grainlike_worker._failures import NO_VALUE, failure, is_cancellation
@@ -65,6 +65,7 @@ class _SharedRunner:
                     self.tasks.start(lease)
                 case Stop(jobs=jobs):
                     self._stop(jobs)
+                    self._link.post(Beat(0))  # whatever the jobs do about it: this loop turns
                 case Define():
                     self._functions.define(message, buffers)
                 case Setup():

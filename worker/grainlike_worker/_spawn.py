@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -45,11 +45,12 @@ class RunnerProcess:
         await runner.aclose()
     """
 
-    def __init__(self, process: subprocess.Popen[bytes], link: Link, claims: Claims | None) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], link: Link, claims: Claims | None, held: ExitStack) -> None:
         self.link = link
         self.claims = claims
         self.pid = process.pid
         self._process = process
+        self._held = held
 
     @classmethod
     async def spawn(cls, kind: Literal["shared", "own"], *, env: Mapping[str, str] | None = None) -> "RunnerProcess":
@@ -58,27 +59,19 @@ class RunnerProcess:
         An "own" runner shares a page of `claims` with this process. The link is trusted; nobody runs it yet. Starting
         blocks the loop for about a millisecond. `OSError` when the system has no process or descriptor left.
         """
-        claims = Claims.create() if kind == "own" else None
-        near, far = socket.socketpair()
-        try:
-            process = _start(kind, far, claims, env or {})
-        except BaseException:
-            near.close()
-            if claims is not None:
-                claims.close()
-            raise
-        finally:
-            far.close()
-        try:
-            link = await adopt(near, f"runner {process.pid}")
-        except BaseException:
-            process.kill()
-            process.wait()
-            if claims is not None:
-                claims.close()
-            raise
-        link.trust()
-        return cls(process, link, claims)
+        with ExitStack() as stack:
+            claims = stack.enter_context(closing(Claims.create())) if kind == "own" else None
+            lifeline, held_end = os.pipe()
+            stack.callback(os.close, held_end)
+            process, near = _start_with_socket(kind, claims, lifeline, env or {})
+            try:
+                link = await adopt(near, f"runner {process.pid}")
+            except BaseException:
+                process.kill()
+                process.wait()
+                raise
+            link.trust()
+            return cls(process, link, claims, stack.pop_all())
 
     @property
     def returncode(self) -> int | None:
@@ -116,8 +109,7 @@ class RunnerProcess:
             self.kill()
             await self.wait()
             await self.link.aclose()
-        if self.claims is not None:
-            self.claims.close()
+        self._held.close()
 
     def _signal(self, number: signal.Signals) -> None:
         # Only `wait` reaps, so until then the number cannot be another process's.
@@ -151,7 +143,25 @@ def describe_exit(returncode: int) -> str:
     return f"{_FATAL[number]} ({number.name})" if number in _FATAL else f"killed by {number.name}"
 
 
-def _start(kind: str, far: socket.socket, claims: Claims | None, extra: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+def _start_with_socket(
+    kind: str, claims: Claims | None, lifeline: int, extra: Mapping[str, str]
+) -> "tuple[subprocess.Popen[bytes], socket.socket]":
+    """The process and our end of its socket; its own ends, `lifeline` too, are closed here whatever happens."""
+    try:
+        near, far = socket.socketpair()
+        with far:
+            try:
+                return _start(kind, far, claims, lifeline, extra), near
+            except BaseException:
+                near.close()
+                raise
+    finally:
+        os.close(lifeline)
+
+
+def _start(
+    kind: str, far: socket.socket, claims: Claims | None, lifeline: int, extra: Mapping[str, str]
+) -> "subprocess.Popen[bytes]":
     environment = {**os.environ, **extra}
     added = _needed_paths()
     if added:
@@ -159,7 +169,8 @@ def _start(kind: str, far: socket.socket, claims: Claims | None, extra: Mapping[
     # -P: what lies in the current directory must not stand in for the standard library.
     command = [sys.executable, "-P", "-m", "grainlike_worker.runner", f"--{kind}"]
     command += ["--fd", str(far.fileno()), "--parent", str(os.getpid()), "--added-paths", str(len(added))]
-    fds = [far.fileno()]
+    command += ["--lifeline", str(lifeline)]
+    fds = [far.fileno(), lifeline]
     if claims is not None:
         command += ["--claims", str(claims.fd)]
         fds.append(claims.fd)

@@ -1,4 +1,4 @@
-"""A runner's process: `python -m grainlike_worker.runner --own|--shared --fd N [--claims FD] --parent PID`.
+"""A runner's process: `python -m grainlike_worker.runner --own|--shared --fd N --parent PID ...`.
 
 Started by the worker's daemon alone, with one end of a socket pair as descriptor N. It dies with that parent.
 """
@@ -9,7 +9,7 @@ import sys
 from types import ModuleType
 from typing import NoReturn
 
-from grainlike_worker._lifeline import die_with_parent
+from grainlike_worker._lifeline import die_with_parent, die_with_pipe
 
 __all__ = ["main"]
 
@@ -20,7 +20,10 @@ def main(arguments: list[str]) -> NoReturn:
     kind, options = arguments[0], dict(zip(arguments[1::2], arguments[2::2], strict=True))
     die_with_parent(int(options["--parent"]))
     fds = [int(options[name]) for name in ("--fd", "--claims") if name in options]
-    for fd in fds:
+    lifeline = [int(options["--lifeline"])] if "--lifeline" in options else []
+    for fd in lifeline:
+        die_with_pipe(fd)
+    for fd in (*fds, *lifeline):
         # Inherited once; a job's children must not hold the link open, or read it.
         os.set_inheritable(fd, False)
     _forget_imports_path(int(options.get("--added-paths", 0)))

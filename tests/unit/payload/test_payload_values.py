@@ -401,3 +401,9 @@ def test_many_threads_at_once() -> None:
     for thread in threads:
         thread.join()
     assert problems == []
+
+
+def test_a_value_of_very_many_buffers_has_only_so_many_apart():
+    payload = dump_value([pickle.PickleBuffer(bytearray(8192)) for _ in range(5000)])
+    assert len(payload.buffers) == 4096
+    assert load_value(payload) == [bytearray(8192)] * 5000

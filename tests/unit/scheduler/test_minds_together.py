@@ -270,7 +270,8 @@ class World:
 
     def tick(self):
         for node in self.nodes.values():
-            node.act(node.mind.handle(Ticked(), self.now))
+            if node.number in self.head.workers:  # a lost node has no clock any more
+                node.act(node.mind.handle(Ticked(), self.now))
         self.tell_head(Ticked())
 
     def cancel(self):

@@ -13,7 +13,7 @@ from grainlike.context import GVAR
 from grainlike.errors import JobCancelledError, RemoteError, SerializationError
 from grainlike.net import Link, memory_pair
 from grainlike.payload import Payload, dump_arguments, dump_function, load_error, load_value
-from grainlike.wire import Code, Completed, Define, Frame, FunctionSpec, Run, Setup, Stop, unpack_parcels
+from grainlike.wire import Beat, Code, Completed, Define, Frame, FunctionSpec, Run, Setup, Stop, unpack_parcels
 from grainlike_worker._shared import serve_shared
 
 pytestmark = pytest.mark.anyio
@@ -45,6 +45,8 @@ class Worker:
 
     def on_frames(self, frames: list[Frame]) -> None:
         for message, buffers in frames:
+            if isinstance(message, Beat):  # the answer to a stop
+                continue
             assert isinstance(message, Completed)
             self.batches.append(message)
             parcels = unpack_parcels(message.data, message.counts, buffers)

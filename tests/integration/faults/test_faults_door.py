@@ -1,0 +1,258 @@
+"""Who must not come in: strangers at the port, workers with the wrong papers, addresses that are not to be opened."""
+
+import asyncio
+import contextlib
+import json
+import logging
+import pickle
+import secrets
+import socket
+import struct
+from pathlib import Path
+
+import pytest
+
+from grainlike import Cores, Executor, delayed
+from grainlike.net import Access, find_access, parse_address, write_access
+from grainlike.wire import Dialer, FrameDecoder, Report, encode_frame
+from grainlike_worker import _daemon
+
+LISTEN = "tcp://127.0.0.1:0"
+
+pytestmark = pytest.mark.asyncio
+
+
+class Canary:
+    """Sings when it is unpickled, wherever that is."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+def joined(*pieces):
+    return b"".join(map(bytes, pieces))
+
+
+def frame(message):
+    return joined(*encode_frame(message))
+
+
+def hello(**changes):
+    import msgspec
+
+    return msgspec.structs.replace(_daemon._hello("stranger", Cores([0])), **changes)
+
+
+async def knock(executor, data):
+    """Send bytes to the head; return what it says until it hangs up."""
+    address = parse_address(executor.address)
+    reader, writer = await asyncio.open_connection(address.host, address.port)
+    try:
+        writer.write(data)
+        return await asyncio.wait_for(reader.read(), 5.0)
+    except ConnectionResetError:
+        return b""
+    finally:
+        writer.close()
+
+
+GARBAGE = {
+    "zeros": bytes(64),
+    "random": b"\x93\xfa\x01\x00" + bytes(range(250)),
+    "http": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "tls": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(200),
+    "giant header": struct.pack("<II", 2**32 - 1, 0),
+    "giant buffers": struct.pack("<IIQ", 8, 1, 2**63),
+    "many buffers": struct.pack("<II", 8, 2**32 - 1),
+    "report first": frame(Report(0.0, [], [], [])),
+    "unknown role": frame(hello(role="head")),
+    "many hellos": frame(hello()) * 3,
+}
+
+
+@pytest.mark.parametrize("what", [*GARBAGE, "pickle", "pickle in a frame"])
+async def test_garbage_is_dropped_and_logged_once_and_a_real_worker_still_works(
+    what, start_worker, tmp_path, caplog, monkeypatch
+):
+    canary = tmp_path / "canary"
+    song = pickle.dumps(Canary(canary))
+    data = GARBAGE.get(what) or (song if what == "pickle" else struct.pack("<II", len(song), 0) + song)
+
+    @delayed
+    def double(x):
+        return 2 * x
+
+    async with asyncio.timeout(20), Executor(listen=LISTEN) as executor:
+        with caplog.at_level(logging.INFO):
+            await knock(executor, data)
+        said = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+        assert len(said) == 1, said
+        assert not any(record.exc_info for record in caplog.records)
+        assert executor.workers() == []
+        if what in ("http", "pickle"):
+            start_worker(executor.address)
+            assert await (double @ Cores(1))(4) == 8
+    assert not canary.exists()
+
+
+async def test_a_wrong_secret_is_refused_both_ways(caplog):
+    async with asyncio.timeout(20), Executor(listen=LISTEN) as executor:
+        address = parse_address(executor.address)
+        reader, writer = await asyncio.open_connection(address.host, address.port)
+        introduction = hello()
+        dialer = Dialer(find_access(executor.address).secret, introduction)
+        decoder = FrameDecoder()
+        writer.write(frame(dialer.start()))
+        (challenge,) = decoder.feed(await reader.read(4096))
+        (proof,) = dialer.receive(challenge.message)
+        wrong = type(proof)(bytes(32))
+        writer.write(frame(wrong))
+        (refused,) = decoder.feed(await reader.read(4096))
+        assert refused.message.kind == "AuthenticationError"
+        assert await reader.read() == b""
+        writer.close()
+        assert executor.workers() == []
+        assert [r.getMessage() for r in caplog.records if "secret" in r.getMessage()]
+
+
+async def test_a_stranger_who_says_nothing_is_shown_out_in_time(caplog, monkeypatch, start_worker):
+    monkeypatch.setattr("grainlike.executor._door.HANDSHAKE_S", 0.1)
+    async with asyncio.timeout(20), Executor(listen=LISTEN) as executor:
+        whole = frame(hello())
+        assert await asyncio.gather(*(knock(executor, whole[:count]) for count in (0, 1, 9, 100))) == [b""] * 4
+        said = [record.getMessage() for record in caplog.records]
+        assert sum("no handshake within 0.1 s" in text for text in said) == len(said) == 4
+
+
+async def test_many_strangers_do_not_keep_a_worker_out_for_longer_than_the_handshake(monkeypatch, start_worker):
+    monkeypatch.setattr("grainlike.executor._door.HANDSHAKE_S", 0.5)
+    async with asyncio.timeout(20), Executor(listen=LISTEN) as executor:
+        address = parse_address(executor.address)
+        crowd = [await asyncio.open_connection(address.host, address.port) for _ in range(300)]
+        start_worker(executor.address)
+        await asyncio.gather(*(_end_of(reader) for reader, _ in crowd))
+        start_worker(executor.address, name="n2")
+        await executor.wait_for_workers(1)
+        for _, writer in crowd:
+            writer.close()
+
+
+async def _end_of(reader):
+    with contextlib.suppress(ConnectionResetError):
+        await reader.read()
+
+
+# --- workers that are refused ---
+
+
+async def refusal(worker):
+    code, said, _ = await worker.exit()
+    assert "Traceback" not in said, said
+    assert code == 3, said
+    return said
+
+
+async def test_a_worker_that_finds_nobody_says_so(start_worker, tmp_path):
+    async with asyncio.timeout(30):
+        path = tmp_path / "nowhere" / "worker.json"
+        none = start_worker(path)
+        unknown = start_worker("tcp://127.0.0.1:1")
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+        stale = tmp_path / "stale" / "worker.json"
+        write_access(Access(parse_address(f"tcp://127.0.0.1:{port}"), "c", secrets.token_bytes(32)), stale)
+        closed = start_worker(stale)
+        bad = tmp_path / "bad.json"
+        bad.write_text("{}")
+        bad.chmod(0o600)
+        broken = start_worker(bad)
+        far = tmp_path / "far.json"
+        far.write_text(json.dumps({"version": 1, "address": "tcp://8.8.8.8:99", "cluster": "c", "secret": "00"}))
+        far.chmod(0o600)
+        beyond = start_worker(far)
+        assert str(path) in await refusal(none)
+        assert "no access file for tcp://127.0.0.1:1" in await refusal(unknown)
+        assert f"nobody listens at tcp://127.0.0.1:{port}" in await refusal(closed)
+        assert "not an access file" in await refusal(broken)
+        assert "TLS" in await refusal(beyond)
+
+
+async def test_a_worker_with_the_access_file_of_another_head_is_told(start_worker, tmp_path):
+    async with asyncio.timeout(20), Executor(listen=LISTEN) as executor:
+        access = find_access(executor.address)
+        path = tmp_path / "old" / "worker.json"
+        write_access(Access(access.address, access.cluster, secrets.token_bytes(32)), path)
+        assert "does not know the secret" in await refusal(start_worker(path))
+
+
+async def test_a_worker_does_not_read_an_access_file_that_others_could_read(start_worker, tmp_path, private_state):
+    async with asyncio.timeout(20), Executor(listen=LISTEN) as executor:
+        path = next(private_state.glob("*/worker.json"))
+        path.chmod(0o644)
+        assert "chmod 600" in await refusal(start_worker(path))
+        assert executor.workers() == []
+
+
+async def test_a_worker_of_another_version_is_refused_with_both_versions(start_worker):
+    async with asyncio.timeout(20), Executor(listen=LISTEN) as executor:
+        python = start_worker(executor.address, first="import platform; platform.python_version = lambda: '3.9.1'")
+        protocol = start_worker(executor.address, first="from grainlike_worker import _daemon; _daemon.PROTOCOL = 99")
+        said = await refusal(python)
+        assert "3.9.1" in said
+        assert "the head has Python" in said
+        assert "99" in await refusal(protocol)
+        assert executor.workers() == []
+
+
+async def test_a_worker_whose_offer_is_no_offer_is_refused(start_worker):
+    first = "from grainlike_worker import _daemon as d; old = d._hello\n"
+    first += (
+        "def bad(name, offer):\n import msgspec\n return msgspec.structs.replace(old(name, offer), offer='cores=')\n"
+    )
+    async with asyncio.timeout(20), Executor(listen=LISTEN) as executor:
+        said = await refusal(start_worker(executor.address, first=first + "d._hello = bad"))
+        assert "cores" in said.splitlines()[-1], said
+        assert executor.workers() == []
+
+
+async def test_a_worker_with_wrong_options_exits_with_2(start_worker):
+    async with asyncio.timeout(20):
+        code, said, _ = await start_worker("x", resources="cores=-1").exit()
+        assert (code, "Traceback" in said) == (2, False), said
+
+
+async def test_two_workers_of_one_name_are_two_workers(start_worker):
+    async with asyncio.timeout(20), Executor(listen=LISTEN) as executor:
+        for _ in range(2):
+            start_worker(executor.address, name="twin")
+        await executor.wait_for_workers(2)
+        assert sorted(worker.name for worker in executor.workers()) == ["twin", "twin-2"]
+
+
+# --- addresses ---
+
+
+async def test_a_port_in_use_is_an_error_that_names_it_and_leaves_nothing(private_state):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(OSError, match=f"cannot listen at {address}"):
+            async with Executor(listen=address):
+                pytest.fail("it opened")
+    assert not list(private_state.glob("*/*.json"))
+
+
+@pytest.mark.parametrize("address", ["tcp://0.0.0.0:0", "tcp://[::]:0", "tcp://192.0.2.1:7"])
+async def test_tcp_beyond_loopback_is_refused(address):
+    with pytest.raises(PermissionError, match="TLS"):
+        async with Executor(listen=address):
+            pytest.fail("it opened")
+
+
+async def test_access_files_are_gone_when_the_head_is(private_state):
+    async with Executor(listen=LISTEN):
+        assert len(list(private_state.glob("*/worker.json"))) >= 1
+    assert not list(private_state.glob("**/*.json"))
+    assert list(private_state.iterdir()) == []

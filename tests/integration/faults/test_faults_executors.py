@@ -1,0 +1,274 @@
+"""Executors that are left in a hurry, opened many times, or live in a loop that is blocked: nothing stays behind."""
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+
+import anyio
+import pytest
+
+from grainlike import Cores, Executor, delayed, gather, run, start
+from grainlike.executor import _door
+from grainlike_worker import _daemon
+
+LISTEN = "tcp://127.0.0.1:0"
+
+
+@delayed
+def one():
+    return 1
+
+
+@delayed
+async def async_one():
+    return 1
+
+
+def descriptors():
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@pytest.mark.anyio
+async def test_50_executors_one_after_another_leave_no_descriptor():
+    async with Executor(local=Cores(1)):  # whatever is opened once and for all
+        await (async_one @ Cores(1))()
+    before = descriptors()
+    for _ in range(50):
+        async with Executor(local=Cores(1)):
+            assert await (async_one @ Cores(1))() == 1
+    assert descriptors() == before
+
+
+@pytest.mark.anyio
+async def test_executors_with_processes_and_doors_leave_no_descriptor():
+    before = None
+    for _ in range(6):
+        async with Executor(local=Cores(1), listen=LISTEN):
+            assert await (one @ Cores(1))() == 1
+        before = before or descriptors()
+    assert descriptors() == before
+
+
+class OwnError(Exception):
+    pass
+
+
+@pytest.mark.anyio
+async def test_an_exception_that_leaves_the_block_is_the_users_own_and_ends_running_jobs(tmp_path):
+    path = tmp_path / "ended"
+    begun = tmp_path / "begun"
+    os.mkfifo(begun)
+
+    @delayed
+    def plain():
+        try:
+            begun.write_text("begun")
+            time.sleep(1000)
+        finally:
+            path.write_text("ended")
+
+    @delayed
+    async def coroutine():
+        await anyio.sleep(1000)
+
+    async def wait(r_):
+        await r_
+
+    with pytest.raises(OwnError) as caught:  # noqa: PT012
+        async with Executor(local=Cores(3)):
+            start((plain @ Cores(1))())
+            start((coroutine @ Cores(1))())
+            start(coroutine())
+            await anyio.to_thread.run_sync(begun.read_text)
+            raise OwnError
+    assert caught.value.__cause__ is None
+    assert path.read_text() == "ended"
+
+
+@pytest.mark.anyio
+async def test_awaiters_in_a_task_group_get_the_error_as_it_is():
+    @delayed
+    def fail():
+        raise OwnError("a")
+
+    async with Executor(local=Cores(1)):
+        with anyio.fail_after(20):
+            with pytest.raises(OwnError):
+                await (fail @ Cores(1))()
+
+
+@pytest.mark.anyio
+async def test_an_error_inside_is_told_to_whoever_leaves_and_awaiters_do_not_wait_for_ever(monkeypatch):
+    def broken(self, event, now):
+        raise ZeroDivisionError("inside")
+
+    with anyio.fail_after(20):
+        with pytest.raises(ZeroDivisionError, match="inside"):  # noqa: PT012
+            async with Executor(local=Cores(1)):
+                monkeypatch.setattr("grainlike.scheduler.NodeMind.handle", broken)
+                await (one @ Cores(1))()
+
+
+@pytest.mark.anyio
+async def test_several_tasks_wait_for_workers_and_all_are_told(start_worker):
+    with anyio.fail_after(20):
+        async with Executor(listen=LISTEN) as executor, anyio.create_task_group() as tasks:
+            for count in (1, 2, 1, 2):
+                tasks.start_soon(executor.wait_for_workers, count)
+            await anyio.lowlevel.checkpoint()
+            start_worker(executor.address, name="n1")
+            start_worker(executor.address, name="n2")
+
+
+@pytest.mark.anyio
+async def test_waiting_for_workers_of_an_executor_that_closes_is_an_error():
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            executor = Executor(listen=LISTEN)
+
+            async def wait():
+                with pytest.raises(RuntimeError, match="not open any more"):
+                    await executor.wait_for_workers(1)
+
+            async with executor:
+                tasks.start_soon(wait)
+                await anyio.sleep(0.01)
+
+
+@pytest.mark.anyio
+async def test_a_blocked_loop_loses_no_worker(monkeypatch, start_worker):
+    """A user's code may block the loop for longer than a worker may be silent: what waits to be read is no silence."""
+    for module in (_door, _daemon):
+        monkeypatch.setattr(module, "LOST_S", 1.2)
+    monkeypatch.setattr(_door, "HEARTBEAT_S", 0.05)
+    monkeypatch.setattr(_door, "HANDSHAKE_S", 0.1)
+    with anyio.fail_after(20):
+        async with Executor(local=Cores(1), listen=LISTEN) as executor:
+            start_worker(executor.address, resources="cores=1")
+            await executor.wait_for_workers(2)
+            await anyio.sleep(0.2)
+            time.sleep(1.5)  # noqa: ASYNC251
+            await anyio.sleep(0.3)
+            assert len(executor.workers()) == 2
+            assert await gather((one @ Cores(1))() for _ in range(4)) == [1] * 4
+
+
+@pytest.mark.anyio
+async def test_a_job_that_blocks_its_loop_or_holds_the_interpreter_does_not_stop_heartbeats(monkeypatch, start_worker):
+    monkeypatch.setattr(_door, "HEARTBEAT_S", 0.05)
+
+    @delayed
+    async def block():
+        time.sleep(1.0)  # noqa: ASYNC251
+        return "done"
+
+    with anyio.fail_after(20):
+        async with Executor(listen=LISTEN) as executor:
+            start_worker(executor.address)
+            await executor.wait_for_workers(1)
+            await (async_one @ Cores(1))()
+            before = executor.workers()[0].beats
+            assert await (block @ Cores(1))() == "done"
+            assert executor.workers()[0].beats - before >= 5
+
+
+SCRIPT = """
+import sys, time, threading
+from grainlike import Cores, delayed, gather, run
+
+@delayed
+def plain(path):
+    import time
+    try:
+        open(path, "w").write("begun")
+        time.sleep(1000)
+    finally:
+        print("plain ended", flush=True)
+
+@delayed
+async def coroutine():
+    import anyio
+    try:
+        await anyio.sleep(1000)
+    finally:
+        print("coroutine ended", flush=True)
+
+async def main():
+    await gather((plain @ Cores(1))(sys.argv[1]), (coroutine @ Cores(1))(), coroutine())
+
+run(main, local=Cores(2), backend=sys.argv[2])
+"""
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_ctrl_c_ends_everything_with_one_clean_message(backend, script, tmp_path):
+    import psutil
+
+    begun = tmp_path / "begun"
+    os.mkfifo(begun)
+    process = script(SCRIPT, begun, backend)
+    begun.read_text()
+    runners = psutil.Process(process.pid).children(recursive=True)
+    os.kill(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=15)
+    assert process.returncode in (130, -signal.SIGINT)
+    assert sorted(out.split("\n")) == ["", "coroutine ended", "coroutine ended", "plain ended"]
+    assert err.strip().splitlines()[-1] == "KeyboardInterrupt"
+    assert err.count("Traceback (most recent call last)") <= 2, err
+    assert "ExceptionGroup" not in err
+    assert "never" not in err
+    assert psutil.wait_procs(runners, timeout=3.0)[1] == []
+
+
+def test_run_after_run_in_one_program():
+    async def main():
+        return await gather((async_one @ Cores(1))(), async_one())
+
+    for backend in ("asyncio", "trio") * 3:
+        assert run(main, local=Cores(1), backend=backend) == [1, 1]
+
+
+def test_a_loop_that_is_stopped_uncleaned_ends_runners(script, tmp_path):
+    text = """
+import asyncio, os, sys
+from grainlike import Cores, Executor, delayed
+@delayed
+def pid():
+    import os
+    return os.getpid()
+async def main():
+    executor = Executor(local=Cores(1))
+    await executor.__aenter__()
+    print(await (pid @ Cores(1))(), flush=True)
+    return executor
+loop = asyncio.new_event_loop()
+loop.run_until_complete(main())
+os._exit(0)
+"""
+    import psutil
+
+    process = script(text)
+    out, _ = process.communicate(timeout=15)
+    runner = int(out.split()[0])
+    deadline = time.monotonic() + 5
+    while psutil.pid_exists(runner) and psutil.Process(runner).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline
+
+
+@pytest.mark.asyncio
+async def test_nothing_hangs_when_the_last_of_the_descriptors_is_gone(monkeypatch):
+    import socket
+
+    def none(*_):
+        raise OSError(24, "Too many open files")
+
+    async with asyncio.timeout(20), Executor(local=Cores(1)):
+        before = descriptors()
+        monkeypatch.setattr(socket, "socketpair", none)
+        with pytest.raises(Exception, match="Too many open files"):
+            await (one @ Cores(1))()
+        assert descriptors() == before
+        monkeypatch.undo()
+        assert await (one @ Cores(1))() == 1

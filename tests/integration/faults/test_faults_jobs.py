@@ -1,0 +1,583 @@
+"""Jobs that fail, hang, are cancelled at the worst moment, or will not travel: one clear answer, slots free again."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from types import SimpleNamespace
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from grainlike import (
+    GVAR,
+    Cores,
+    Executor,
+    JobCancelledError,
+    JobTimeoutError,
+    RemoteError,
+    SerializationError,
+    cancel,
+    delayed,
+    gather,
+    info,
+    start,
+)
+from grainlike.scheduler import _node
+
+pytestmark = pytest.mark.asyncio
+
+
+@delayed
+def one():
+    return 1
+
+
+async def slots_are_free(executor):
+    """Two jobs of one core each have to get through: nothing holds on to either."""
+    assert await gather((one @ Cores(2))(), (one @ Cores(1))(), (one @ Cores(1))()) == [1, 1, 1]
+
+
+# --- timeouts ---
+
+
+@pytest.mark.parametrize("kind", ["plain", "coroutine", "isolated", "deaf", "stubborn coroutine"])
+async def test_a_job_past_its_timeout_is_a_timeout_error_and_its_slots_are_free(kind, monkeypatch):
+    monkeypatch.setattr(_node, "GRACE_S", 0.2)
+
+    def plain():
+        time.sleep(1000)
+
+    def deaf():
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+        time.sleep(1000)
+
+    async def coroutine():
+        await anyio.sleep(1000)
+
+    async def stubborn():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(1000)
+        raise ValueError("on my own terms")
+
+    function = {"plain": plain, "deaf": deaf, "stubborn coroutine": stubborn}.get(kind, coroutine)
+    job = delayed(timeout=0.3, isolate=kind == "isolated")(function)
+    async with asyncio.timeout(15), Executor(local=Cores(2)) as executor:
+        error = ValueError if kind == "stubborn coroutine" else JobTimeoutError
+        with pytest.raises(error) as caught:
+            await (job @ Cores(1))()
+        if error is JobTimeoutError:
+            assert "0.3 s" in str(caught.value)
+        await slots_are_free(executor)
+
+
+async def test_a_coroutine_on_a_worker_that_ignores_its_timeout_is_ended_with_its_runner(start_worker, monkeypatch):
+    async def stuck():
+        while True:
+            time.sleep(0.01)  # noqa: ASYNC251
+
+    async def neighbour(number):
+        await anyio.lowlevel.checkpoint()
+        return number
+
+    first = "from grainlike.scheduler import _node; _node.GRACE_S = 0.2"
+    async with asyncio.timeout(15), Executor(listen="tcp://127.0.0.1:0") as executor:
+        start_worker(executor.address, first=first)
+        with pytest.raises(JobTimeoutError):
+            await (delayed(timeout=0.3)(stuck) @ Cores(1))()
+        assert await gather((delayed(neighbour) @ Cores(1))(i) for i in range(20)) == list(range(20))
+        await slots_are_free(executor)
+
+
+async def test_a_coroutine_that_swallows_cancellation_is_ended_with_its_runner(gates, start_worker):
+    async with asyncio.timeout(15), gates() as gate, Executor(listen="tcp://127.0.0.1:0") as executor:
+        visit = gate.visit
+        gate.open = True
+
+        async def swallow():
+            visit("here")
+            while True:
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.sleep(1000)
+
+        start_worker(executor.address, first="from grainlike.scheduler import _node; _node.GRACE_S = 0.2")
+        r_ = start((delayed(swallow) @ Cores(1))())
+        await gate.arrival()
+        cancel(r_)
+        await slots_are_free(executor)
+
+
+async def test_retries_are_for_timeouts_too_and_every_attempt_has_its_time(tmp_path):
+    marks = tmp_path / "marks"
+
+    def job():
+        with marks.open("a") as file:
+            file.write(".")
+        if marks.stat().st_size < 3:
+            time.sleep(1000)
+        return GVAR.job.attempt
+
+    async with asyncio.timeout(15), Executor(local=Cores(1)):
+        assert await (delayed(timeout=0.5, retries=2)(job) @ Cores(1))() == 3
+
+
+async def test_retries_run_out_with_the_last_error():
+    @delayed(retries=2)
+    def fail():
+        raise ValueError(f"attempt {GVAR.job.attempt}")
+
+    async with asyncio.timeout(15), Executor(local=Cores(1)):
+        r_ = (fail @ Cores(1))()
+        with pytest.raises(ValueError, match="attempt 3"):
+            await r_
+        assert info(r_).attempt == 3
+
+
+@pytest.mark.parametrize("stopped_by", ["timeout", "cancel"])
+async def test_an_embedded_coroutine_that_ignores_its_end_is_named_and_keeps_its_slots_alone(
+    stopped_by, monkeypatch, caplog
+):
+    """Nobody can end it but itself: its awaiter has an answer, its neighbours live, and its slots are its own."""
+    monkeypatch.setattr(_node, "GRACE_S", 0.2)
+    release, begun = asyncio.Event(), asyncio.Event()
+    # The function travels by value even here; what it shares with the test it finds by name.
+    monkeypatch.setitem(sys.modules, "fault_switch", SimpleNamespace(release=release, begun=begun))
+
+    async def swallow():
+        from fault_switch import begun, release
+
+        begun.set()
+        while not release.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await release.wait()
+
+    @delayed
+    async def neighbour():
+        await asyncio.sleep(1.0)
+        return "lives"
+
+    @delayed
+    async def quick():
+        return GVAR.res.cores
+
+    async with asyncio.timeout(15), Executor(local=Cores(3)):
+        asyncio.get_running_loop().call_later(8, release.set)
+        beside = start((neighbour @ Cores(1))())
+        r_ = start((delayed(timeout=0.2 if stopped_by == "timeout" else None)(swallow) @ Cores(1))())
+        await begun.wait()
+        if stopped_by == "cancel":
+            cancel(r_)
+        with pytest.raises(JobTimeoutError if stopped_by == "timeout" else JobCancelledError):
+            await r_
+        assert await beside == "lives"
+        cores = set().union(*await gather((quick @ Cores(1))() for _ in range(20)))
+        assert len(cores) == 2
+        assert [record for record in caplog.records if "swallow" in record.getMessage()]
+        release.set()
+        await gather((quick @ Cores(3))() for _ in range(2))
+
+
+async def test_neighbours_of_a_coroutine_that_blocks_its_runner_for_ever_run_again(gates, start_worker):
+    async with asyncio.timeout(20), gates() as gate, Executor(listen="tcp://127.0.0.1:0") as executor:
+        visit = gate.visit
+
+        async def stuck():
+            visit("stuck")
+            while True:
+                time.sleep(0.01)  # noqa: ASYNC251
+
+        @delayed
+        async def neighbour(number):
+            await asyncio.sleep(0.5)
+            return number
+
+        start_worker(
+            executor.address, resources="cores=4", first="from grainlike.scheduler import _node; _node.GRACE_S = 0.2"
+        )
+        others = start(gather((neighbour @ Cores(1))(number) for number in range(3)))
+        r_ = start((delayed(stuck) @ Cores(1))())
+        await gate.arrival()
+        gate.release_all()
+        cancel(r_)
+        assert await others == [0, 1, 2]
+        await slots_are_free(executor)
+
+
+# --- cancelling ---
+
+
+async def test_cancelling_at_the_moment_of_completion_is_one_or_the_other():
+    @delayed
+    async def quick(number):
+        await asyncio.sleep(0)
+        return number
+
+    @delayed
+    def plain(number):
+        return number
+
+    async with asyncio.timeout(20), Executor(local=Cores(2)) as executor:
+        for turns in range(40):
+            for fn in (quick, plain):
+                r_ = start((fn @ Cores(1))(turns))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                cancel(r_)
+                try:
+                    assert await r_ == turns
+                except JobCancelledError:
+                    assert info(r_).state == "cancelled"
+        await slots_are_free(executor)
+
+
+async def test_cancelling_queued_leased_and_spawning_jobs(gates):
+    async with asyncio.timeout(20), gates() as gate, Executor(local=Cores(2)) as executor:
+        visit = gate.visit
+
+        @delayed
+        def job(number):
+            visit(number)
+            return number
+
+        jobs = [start((job @ Cores(1))(number)) for number in range(6)]
+        cancel(jobs[0])  # its process is being started
+        cancel(jobs[5])  # queued
+        held = [await gate.arrival() for _ in range(2)]
+        cancel(jobs[int(held[0].name)])
+        third = await gate.arrival()
+        assert third.name not in {"0", "5", held[0].name, held[1].name}
+        gate.release_all()
+        outcomes = []
+        for r_ in jobs:
+            try:
+                outcomes.append(await r_)
+            except JobCancelledError:
+                outcomes.append(None)
+        assert [number for number, value in enumerate(outcomes) if value is None] == sorted([0, 5, int(held[0].name)])
+        await slots_are_free(executor)
+
+
+async def test_cancelling_a_member_of_a_run_list_leaves_the_others(gates):
+    """Quick jobs ride together; one of them, at random moments, is cancelled, and all others give their values."""
+
+    @delayed
+    def tiny(number):
+        return number
+
+    async with asyncio.timeout(20), Executor(local=Cores(2)) as executor:
+        await gather((tiny @ Cores(1))(number) for number in range(200))
+        for round_ in range(10):
+            jobs = [(tiny @ Cores(1))(number) for number in range(300)]
+            all_ = start(gather(jobs[:150] + jobs[151:]))
+            start(jobs[150])
+            for _ in range(round_ * 3):
+                await asyncio.sleep(0)
+            cancel(jobs[150])
+            assert await all_ == [*range(150), *range(151, 300)]
+        await slots_are_free(executor)
+
+
+@pytest.mark.parametrize("way", ["asyncio", "anyio", "task"])
+@pytest.mark.parametrize("kind", ["plain", "coroutine", "local"])
+async def test_an_awaiter_that_is_cancelled_takes_the_work_along(way, kind, gates, tmp_path):
+    async with asyncio.timeout(20), gates() as gate, gates() as farewell, Executor(local=Cores(2)) as executor:
+        visit, leave = gate.visit, farewell.visit
+        gate.open = farewell.open = True
+
+        def plain():
+            try:
+                visit("begun")
+                time.sleep(1000)
+            finally:
+                leave("ended")
+
+        async def local():
+            try:
+                await asyncio.to_thread(visit, "begun")
+                await asyncio.sleep(1000)
+            finally:
+                told.set()
+
+        async def coroutine():
+            try:
+                await asyncio.to_thread(visit, "begun")
+                await asyncio.sleep(1000)
+            finally:
+                await asyncio.to_thread(leave, "ended")
+
+        told = asyncio.Event()
+        fn = delayed({"plain": plain, "local": local}.get(kind, coroutine))
+        r_ = (fn if kind == "local" else fn @ Cores(1))()
+        if way == "task":
+            task = asyncio.create_task(_value(r_))
+            await gate.arrival()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        else:
+            with pytest.raises(TimeoutError):  # noqa: PT012
+                if way == "asyncio":
+                    async with asyncio.timeout(0.5):
+                        await r_
+                else:
+                    with anyio.fail_after(0.5):
+                        await r_
+            await gate.arrival()
+        await (told.wait() if kind == "local" else farewell.arrival())
+        assert info(r_).state == "cancelled"
+        await slots_are_free(executor)
+
+
+async def _value(r_):
+    return await r_
+
+
+async def test_a_local_call_that_is_cancelled_before_it_began_never_runs():
+    ran = []
+
+    @delayed
+    async def coroutine(mark="default"):
+        ran.append(mark)
+
+    @delayed
+    def plain(mark="default"):
+        ran.append(mark)
+
+    async with asyncio.timeout(10), Executor(local=Cores(1)):
+        for fn in (coroutine, plain):
+            r_ = start(fn("given"))
+            cancel(r_)
+            with pytest.raises(JobCancelledError):
+                await r_
+        await asyncio.sleep(0.01)
+    assert ran == []
+
+
+async def test_a_plain_local_call_that_waits_for_a_thread_can_be_cancelled():
+    go = threading.Event()
+    ran = []
+
+    @delayed
+    def hold():
+        go.wait(10)
+
+    @delayed
+    def after(mark="default"):
+        ran.append(mark)
+
+    async with asyncio.timeout(10), Executor(local=Cores(1)):
+        holders = start(gather(hold() for _ in range(40)))
+        r_ = start(after("given"))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        cancel(r_)
+        go.set()
+        await holders
+    assert ran == []
+
+
+# --- what does not travel ---
+
+
+class Unpicklable:
+    def __reduce__(self):
+        raise TypeError("not me")
+
+
+class BreaksOnArrival:
+    def __reduce__(self):
+        return _explode, ()
+
+
+def _explode():
+    raise ZeroDivisionError("on arrival")
+
+
+@pytest.mark.parametrize("kind", ["plain", "coroutine"])
+async def test_results_and_exceptions_that_do_not_travel_are_named(kind):
+    def body(what):
+        import threading
+
+        class Local(Exception):
+            def __reduce__(self):
+                raise TypeError("not me")
+
+        if what == "lock":
+            return threading.Lock()
+        if what == "error":
+            raise Local("lost words")
+        if what == "exit":
+            raise SystemExit(3)
+        if what == "interrupt":
+            raise KeyboardInterrupt
+        return what
+
+    async def async_body(what):
+        await asyncio.sleep(0)
+        return body(what)
+
+    fn = delayed(body if kind == "plain" else async_body)
+    async with asyncio.timeout(20), Executor(local=Cores(2)) as executor:
+        with pytest.raises(SerializationError, match="lock"):
+            await (fn @ Cores(1))("lock")
+        with pytest.raises(RemoteError, match="lost words") as caught:
+            await (fn @ Cores(1))("error")
+        assert caught.value.type_name.endswith("Local")
+        for what, name in (("exit", "SystemExit"), ("interrupt", "KeyboardInterrupt")):
+            with pytest.raises(RemoteError, match=name):
+                await (fn @ Cores(1))(what)
+        await slots_are_free(executor)
+
+
+async def test_a_result_that_breaks_on_arrival_is_that_jobs_error():
+    pid = os.getpid()
+
+    @delayed
+    def broken():
+        class Breaks:
+            def __reduce__(self):
+                return eval, (f"1 // 0 if __import__('os').getpid() == {pid} else None",)
+
+        return Breaks()
+
+    async with asyncio.timeout(20), Executor(local=Cores(2)) as executor:
+        with pytest.raises(SerializationError, match="ZeroDivisionError"):
+            await (broken @ Cores(1))()
+        await slots_are_free(executor)
+
+
+async def test_an_argument_that_does_not_pickle_is_named_and_nothing_is_sent(monkeypatch):
+    async with asyncio.timeout(20), Executor(local=Cores(1)) as executor:
+        submitted = []
+        mind = executor._head._mind
+        handle = mind.handle
+        monkeypatch.setattr(mind, "handle", lambda event, now: (submitted.append(event), handle(event, now))[1])
+        with pytest.raises(SerializationError, match="argument 'key'"):
+            await (delayed(lambda x, key: x) @ Cores(1))(1, key=[threading.Lock()])
+        assert [type(event).__name__ for event in submitted if "Jobs" in type(event).__name__] == []
+
+
+async def test_a_container_that_cannot_be_rebuilt_fails_its_own_call():
+    @delayed
+    async def unhashable():
+        return []
+
+    @delayed
+    async def use(box):
+        return box
+
+    @delayed
+    def plain_use(box):
+        return box
+
+    async with asyncio.timeout(10), Executor(local=Cores(1)) as executor:
+        for fn in (use, plain_use, use @ Cores(1)):
+            with pytest.raises(TypeError, match="unhashable"):
+                await fn({unhashable()})
+        assert await (one @ Cores(1))() == 1
+        assert executor.is_open
+
+
+@pytest.mark.parametrize("listen", [None, "tcp://127.0.0.1:0"])
+async def test_large_results_come_whole(listen, start_worker):
+    size = 110 * 1024 * 1024
+
+    @delayed
+    def large(size):
+        return bytearray(size)
+
+    @delayed
+    async def large_coroutine(size):
+        return bytes(size)
+
+    local = None if listen else Cores(2)
+    async with asyncio.timeout(30), Executor(local=local, listen=listen) as executor:
+        if listen:
+            start_worker(executor.address)
+        first, second = await gather((large @ Cores(1))(size), (large_coroutine @ Cores(1))(size))
+        assert (len(first), len(second)) == (size, size)
+        await slots_are_free(executor)
+
+
+async def test_many_jobs_of_many_buffers_come_whole():
+    np = pytest.importorskip("numpy")
+
+    @delayed
+    async def many(arrays):
+        return arrays
+
+    async with asyncio.timeout(30), Executor(local=Cores(2)):
+        arrays = [np.zeros(1024) for _ in range(500)]
+        for back in await gather((many @ Cores(1))(arrays) for _ in range(20)):
+            assert len(back) == 500
+
+
+# --- one after another, where frames arrive in callbacks of the loop ---
+
+
+async def test_a_local_call_may_depend_on_a_job_far_away(start_worker):
+    @delayed
+    async def local(x):
+        return x + 1
+
+    async with asyncio.timeout(20), Executor(listen="tcp://127.0.0.1:0") as executor:
+        start_worker(executor.address)
+        assert await local((one @ Cores(1))()) == 2
+
+
+async def test_a_graph_of_many_local_calls_takes_many_turns_of_the_loop():
+    @delayed
+    async def local(x):
+        return x
+
+    async with asyncio.timeout(20), Executor(local=Cores(1)):
+        assert len(await gather(local(number) for number in range(3000))) == 3000
+
+
+# --- many ---
+
+
+async def test_5000_tiny_jobs_do_not_wait_behind_one_that_is_held(gates):
+    async with asyncio.timeout(30), gates() as gate, Executor(local=Cores(2)) as executor:
+        visit = gate.visit
+
+        @delayed
+        def tiny(number):
+            if number == 2500:
+                visit("long")
+            return number
+
+        jobs = [(tiny @ Cores(1))(number) for number in range(5000)]
+        others = start(gather(jobs[:2500] + jobs[2501:]))
+        long = start(jobs[2500])
+        assert len(await others) == 4999
+        assert info(long).state != "succeeded"
+        gate.release_all()
+        assert await long == 2500
+        await slots_are_free(executor)
+
+
+async def test_a_job_that_writes_rubbish_to_its_own_socket_hurts_only_itself():
+    @delayed
+    def rubbish():
+        import os
+        import stat
+
+        for fd in range(3, 64):
+            try:
+                if stat.S_ISSOCK(os.fstat(fd).st_mode):
+                    os.write(fd, b"\xff" * 64)
+            except OSError:
+                pass
+        return "written"
+
+    async with asyncio.timeout(20), Executor(local=Cores(2)) as executor:
+        others = start(gather((one @ Cores(1))() for _ in range(20)))
+        with pytest.raises(Exception, match="3 times"):
+            await (rubbish @ Cores(1))()
+        assert await others == [1] * 20
+        await slots_are_free(executor)
