@@ -101,6 +101,7 @@ class Head:
     def leave(self, worker: int, reason: str) -> None:
         """Give a worker up."""
         if self.peers.pop(worker, None) is not None:
+            self.witness.given_up(worker)
             self._tell(WorkerLost(worker, reason))
 
     def report(self, worker: int, started: list[LeaseStart], completed: list[Completed], ended: list[int]) -> None:

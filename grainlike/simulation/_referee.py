@@ -33,14 +33,12 @@ MOST_LOSSES = 3
 
 
 class _Lease:
-    __slots__ = ("allocation", "attempts", "open", "runner")
+    __slots__ = ("allocation", "attempts", "runner")
 
     def __init__(self, action: StartLease, allocation: Allocation) -> None:
         self.runner = action.runner
         self.allocation = allocation
         self.attempts = dict(zip(action.jobs, action.attempts, strict=True))
-        self.open = dict.fromkeys(action.jobs)
-        """Jobs that the node has not told of yet."""
 
 
 class Referee(Witness):
@@ -53,6 +51,7 @@ class Referee(Witness):
         self._functions = functions
         self._closed = closed
         self._nodes: dict[int, NodeBooks] = {}
+        self._gone: set[int] = set()
         self._leases: dict[tuple[int, int], _Lease] = {}
         self._lease_of: dict[tuple[int, int], _Lease] = {}
         self._running: dict[tuple[int, int], int] = {}
@@ -62,7 +61,10 @@ class Referee(Witness):
         self._patience = Patience(self.plans, self._fits)
         self._failures: dict[int, int] = {}
         self._blame: dict[tuple[int, int], str] = {}
-        self._losses: dict[int, list[str]] = {}
+        self._losses: dict[int, dict[int, str]] = {}
+        """What cost each lost attempt of a job."""
+        self._last: dict[int, tuple[int, int]] = {}
+        """The worker and attempt of a job's last assignment."""
 
     # --- workers -----------------------------------------------------------------------------------------------------
 
@@ -70,24 +72,35 @@ class Referee(Witness):
         """See `Witness`."""
         self._nodes[worker] = NodeBooks(offer)
 
+    def given_up(self, worker: int) -> None:
+        """See `Witness`."""
+        super().given_up(worker)
+        self._count_losses(worker)
+
     def died(self, worker: int) -> None:
         """See `Witness`."""
         super().died(worker)
-        books = self._nodes.pop(worker, None)
+        self._count_losses(worker)
+        self._nodes.pop(worker, None)
         for key in [key for key in self._leases if key[0] == worker]:
-            lease = self._leases.pop(key)
-            for job in lease.open:
-                self._losses.setdefault(job, []).append("worker")
-                assert (worker, job) not in self._running, f"job {job} outlived worker {worker}"
-        assert books is None or not any(key[0] == worker for key in self._running)
+            del self._leases[key]
+        assert not any(at == worker for at, _ in self._running), f"jobs outlived worker {worker}"
+
+    def _count_losses(self, worker: int) -> None:
+        if worker not in self._gone:
+            self._gone.add(worker)
+            for (at, job), lease in self._lease_of.items():
+                attempt = lease.attempts[job]
+                if at == worker and job not in self.outcome and self._last.get(job) == (worker, attempt):
+                    self._losses.setdefault(job, {}).setdefault(attempt, "worker")
 
     def runner_died(self, worker: int, runner: int, killer: int) -> None:
         """See `Witness`."""
         super().runner_died(worker, runner, killer)
         for (at, _), lease in self._leases.items():
             if at == worker and lease.runner == runner:
-                for job in lease.open:
-                    self._blame[job, lease.attempts[job]] = "neighbour" if killer not in (0, job) else "own"
+                for job, attempt in lease.attempts.items():
+                    self._blame[job, attempt] = "neighbour" if killer not in (0, job) else "own"
 
     # --- what the head does ------------------------------------------------------------------------------------------
 
@@ -104,6 +117,7 @@ class Referee(Witness):
             assert job not in self.outcome, f"job {job} was assigned after it was {self.outcome[job]}"
             assert (job, attempt) not in self._truth, f"attempt {attempt} of job {job} had begun; it was assigned again"
             self._assigned_to[job, attempt] = action.worker
+            self._last[job] = (action.worker, attempt)
             key = key_of(self.plans[job])
             first, queue = self._front(key), self._unassigned[key]
             if first == job:
@@ -147,7 +161,7 @@ class Referee(Witness):
         """See `Witness`."""
         super().lost(job, losses)
         self._close(job, "LOST")
-        blames = self._losses.get(job, [])
+        blames = list(self._losses.get(job, {}).values())
         assert len(blames) >= losses >= MOST_LOSSES, f"job {job} was given up after {blames}"
         assert blames.count("neighbour") <= 1, f"job {job} was given up for its neighbours: {blames}"
 
@@ -198,13 +212,10 @@ class Referee(Witness):
         super().told(worker, job, attempt, code)
         if not attempt:
             return
-        lease = self._lease_of.get((worker, job))
-        if lease is not None and lease.attempts[job] == attempt:
-            lease.open.pop(job, None)
         if code == Code.RETURNED:
             assert (job, attempt) not in self._truth, f"attempt {attempt} of job {job} had begun; it was returned"
         elif code == Code.CRASHED:
-            self._losses.setdefault(job, []).append(self._blame.get((job, attempt), "own"))
+            self._losses.setdefault(job, {}).setdefault(attempt, self._blame.get((job, attempt), "own"))
         elif code in (Code.FAILED, Code.TIMED_OUT):
             self._failures[job] = self._failures.get(job, -1) + 1
 

@@ -45,6 +45,10 @@ class Witness:
     def joined(self, worker: int, offer: Allocation) -> None:
         """An incarnation of a node was let in."""
 
+    def given_up(self, worker: int) -> None:
+        """The head has let go of a worker, which may not know it yet."""
+        self.seen["worker given up"] += 1
+
     def died(self, worker: int) -> None:
         """A node's daemon and all its processes are gone."""
         self.seen["worker died"] += 1
