@@ -158,9 +158,7 @@ class Head:
         peer = self.peers[action.worker]
         self._define(peer, action)
         blank = [b""] * len(action.jobs)
-        self._post(
-            action.worker, Assign(action.cls, action.ahead, action.jobs, action.attempts, action.fns, blank, [])
-        )
+        self._post(action.worker, Assign(action.cls, action.ahead, action.jobs, action.attempts, action.fns, blank, []))
 
     def _define(self, peer: Peer, action: AssignJobs) -> None:
         fresh = [fn for fn in dict.fromkeys(action.fns) if fn not in peer.functions]

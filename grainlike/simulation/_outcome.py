@@ -20,6 +20,7 @@ class Outcome(msgspec.Struct, frozen=True):
         lower_bound: no scheduler could have been done before.
         utilisation: the part of all cores that jobs used until then.
         starts: when each job began (the last time), by its position in the workload.
+        widest_start: when the job with the most cores began (of several, the first to begin); None if it never did.
         passed_over: how long a job was passed over at most, and its position. Only where nothing breaks.
         steps: how many things happened.
         seen: how often each kind of thing happened.
@@ -35,6 +36,7 @@ class Outcome(msgspec.Struct, frozen=True):
     lower_bound: float
     utilisation: float
     starts: dict[int, float]
+    widest_start: float | None
     passed_over: tuple[float, int]
     steps: int
     seen: dict[str, int]

@@ -1,6 +1,6 @@
 """The judge of waiting: how long the first of its class stood while younger jobs went past it.
 
-A job is *passed over* while younger jobs of no higher priority are assigned to workers that could run it. Counting
+A job is *passed over* while younger jobs of no higher priority take what it asks for on workers that could run it. Counting
 starts anew whenever a job that goes before it is assigned: waiting for one's elders is no injustice.
 """
 
@@ -41,7 +41,9 @@ class Patience:
         """Jobs were assigned; `front_of` gives the first job of a class that waits now."""
         youngest = max(action.jobs, key=self._order)
         for key in [*self._fronts]:
-            self._judge(key, action.worker, youngest, now)
+            self._renew(key, front_of(key))
+            if key in self._fronts:
+                self._judge(self._fronts[key], action.worker, youngest, now)
         for job in action.jobs:
             key = key_of(self._plans[job])
             self._renew(key, front_of(key))
@@ -57,9 +59,9 @@ class Patience:
         elif held is None or held.job != front:
             self._fronts[key] = _Front(front)
 
-    def _judge(self, key: Key, worker: int, passer: int, now: float) -> None:
-        front = self._fronts[key]
-        if front.job == passer or not self._fits(worker, front.job):
+    def _judge(self, front: _Front, worker: int, passer: int, now: float) -> None:
+        wanted, taken = self._plans[front.job].request.units, self._plans[passer].request.units
+        if front.job == passer or wanted.keys().isdisjoint(taken) or not self._fits(worker, front.job):
             return
         if self._order(passer) < self._order(front.job):
             front.since = None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from grainlike.simulation._dice import Dice
 from grainlike.simulation._channel import Delay
+from grainlike.simulation._dice import Dice
 from grainlike.simulation._outcome import Outcome
 from grainlike.simulation._plans import CALM, QUICK, Faults, Network
-from grainlike.simulation._world import World
 from grainlike.simulation._workloads import BENCHMARKS, draw_nodes, draw_workload, equal_nodes
+from grainlike.simulation._world import World
 
 __all__ = ["simulate"]
 

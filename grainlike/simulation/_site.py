@@ -27,6 +27,7 @@ class _Stage(Protocol):
 
     def new_daemon(self, plan: NodePlan) -> Daemon:
         """The next incarnation."""
+        ...
 
 
 class Site:

@@ -1,3 +1,4 @@
+# ruff: noqa: ARG002 - what it is told, and makes nothing of, is for the judge
 """Who sees what truly happens, whatever the minds believe: when jobs ran, and how full the nodes were."""
 
 from __future__ import annotations

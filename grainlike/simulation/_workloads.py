@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import msgspec
 
@@ -10,7 +11,7 @@ from grainlike.resources import Allocation, Cores, GPUs, Memory, Request, Resour
 from grainlike.simulation._dice import Dice
 from grainlike.simulation._plans import FOREVER, FunctionPlan, JobPlan, NodePlan, Workload
 
-__all__ = ["WORKLOADS", "BENCHMARKS", "draw_nodes", "draw_workload", "equal_nodes"]
+__all__ = ["BENCHMARKS", "WORKLOADS", "draw_nodes", "draw_workload", "equal_nodes"]
 
 TINY_S, SHORT_S, LONG_S = 0.0004, 0.05, 2.0
 
@@ -24,6 +25,8 @@ _FUNCTIONS = (
 )
 _TINY, _TINY_ASYNC, _WAITS, _SHORT, _LONG, _HURRIED = range(6)
 _SECONDS = (TINY_S, TINY_S, TINY_S, SHORT_S, LONG_S, SHORT_S)
+
+_ON_STOP: tuple[Literal["ends", "returns", "goes on"], ...] = ("ends", "ends", "ends", "returns", "goes on")
 
 _REQUESTS: tuple[Request, ...] = (
     Cores(1),
@@ -66,7 +69,7 @@ def _numbered(offer: Request) -> Allocation:
 
 def _job(dice: Dice, fn: int, request: Request, at: float = 0.0) -> JobPlan:
     seconds = _SECONDS[fn] * dice.between(0.5, 1.5)
-    on_stop = dice.pick(("ends", "ends", "ends", "returns", "goes on"))
+    on_stop: Literal["ends", "returns", "goes on"] = dice.pick(_ON_STOP)
     plan = JobPlan(fn, request, seconds, at, awaits=fn == _WAITS, on_stop=on_stop, priority=dice.below(8) // 7)
     if fn == _HURRIED and dice.chance(0.3):
         plan = msgspec.structs.replace(plan, seconds=5.0)
@@ -81,9 +84,7 @@ def stream(dice: Dice, count: int) -> Workload:
     """One kind of job after another, evenly; now and then another request."""
     fn, request = dice.below(len(_FUNCTIONS)), dice.pick(_REQUESTS)
     gap = dice.between(0.0, 2.0 * _SECONDS[fn])
-    jobs = [
-        _job(dice, fn, request if dice.chance(0.9) else dice.pick(_REQUESTS), at * gap) for at in range(count)
-    ]
+    jobs = [_job(dice, fn, request if dice.chance(0.9) else dice.pick(_REQUESTS), at * gap) for at in range(count)]
     return Workload("stream", _FUNCTIONS, tuple(jobs))
 
 
@@ -109,6 +110,20 @@ def wide(dice: Dice, count: int) -> Workload:
         fn, request = (_SHORT, Cores(4)) if broad else (narrow, Cores(1))
         jobs.append(JobPlan(fn, request, _SECONDS[fn] * dice.between(0.5, 1.5), at * gap))
     return Workload("wide", _FUNCTIONS, tuple(jobs))
+
+
+def surprises(dice: Dice, count: int) -> Workload:
+    """Tiny jobs of one function, until some turn out long or await, and their run-lists come back."""
+    fn = dice.pick((_TINY, _TINY_ASYNC))
+    jobs = [JobPlan(fn, Cores(1), TINY_S / 4 * dice.between(0.5, 1.5)) for _ in range(count)]
+    for at in range(min(12, count), count):
+        if dice.chance(0.06):
+            jobs[at] = msgspec.structs.replace(jobs[at], seconds=0.1, awaits=fn == _TINY_ASYNC)
+        if dice.chance(0.03):
+            jobs[at] = msgspec.structs.replace(jobs[at], cancel_at=dice.between(0.0, 0.3))
+        if dice.chance(0.02):
+            jobs[at] = msgspec.structs.replace(jobs[at], kills=dice.pick((1, FOREVER)))
+    return Workload("surprises", _FUNCTIONS, tuple(jobs))
 
 
 def layers(dice: Dice, count: int) -> Workload:
@@ -148,9 +163,7 @@ def impossible(dice: Dice, count: int) -> Workload:
 
 def mixed(dice: Dice, count: int) -> Workload:
     """Benchmark W5: jobs of 1 to 8 cores and 0.1 to 1 s, all at once, in any order."""
-    jobs = [
-        JobPlan(0, Cores(dice.pick((1, 1, 2, 2, 4, 8))), dice.between(0.1, 1.0), awaits=True) for _ in range(count)
-    ]
+    jobs = [JobPlan(0, Cores(dice.pick((1, 1, 2, 2, 4, 8))), dice.between(0.1, 1.0), awaits=True) for _ in range(count)]
     return Workload("mixed", (FunctionPlan("sleep", is_async=True),), tuple(jobs))
 
 
@@ -171,14 +184,25 @@ def one_wide(dice: Dice, count: int) -> Workload:
 
 WORKLOADS: dict[str, Callable[[Dice, int], Workload]] = {
     maker.__name__: maker
-    for maker in (stream, bursts, wide, layers, poison, impossible, mixed, mixed_widest_first, one_wide)
+    for maker in (stream, bursts, wide, surprises, layers, poison, impossible, mixed, mixed_widest_first, one_wide)
 }
 """What `draw_workload` knows."""
 
 BENCHMARKS = ("mixed", "mixed_widest_first", "one_wide")
 """Those that are made for nodes of 16 cores."""
 
-_ANY: Sequence[str] = ("stream", "bursts", "bursts", "wide", "layers", "poison", "poison", "impossible")
+_ANY: Sequence[str] = (
+    "stream",
+    "bursts",
+    "bursts",
+    "wide",
+    "surprises",
+    "surprises",
+    "layers",
+    "poison",
+    "poison",
+    "impossible",
+)
 
 
 def draw_workload(dice: Dice, name: str, count: int) -> Workload:

@@ -120,7 +120,9 @@ class World:
         assert isinstance(self.witness, Referee)
         self.witness.check_idle()
         for worker in self.head.mind.workers.values():
-            assert worker.free == worker.capacity, f"worker {worker.worker} is idle, and the head believes {worker.free}"
+            assert worker.free == worker.capacity, (
+                f"worker {worker.worker} is idle, and the head believes {worker.free}"
+            )
             assert not worker.held, f"the head believes that worker {worker.worker} holds {list(worker.held)}"
         for site in self.sites:
             if site.daemon is not None:
@@ -147,6 +149,11 @@ class World:
             self._journal.note(self.clock.now, who, event, actions)
             mind.check()
 
+    def _widest_start(self, starts: dict[int, float]) -> float | None:
+        cores = [plan.request.units.get("cores", 0) for plan in self.workload.jobs]
+        most = max(cores, default=0)
+        return min((start for at, start in starts.items() if cores[at] == most), default=None)
+
     # --- the end -----------------------------------------------------------------------------------------------------
 
     def _outcome(self, violations: tuple[str, ...]) -> Outcome:
@@ -154,6 +161,7 @@ class World:
         cores = sum(offer.units.get("cores", 0) for offer in offers)
         seconds = witness.last_end
         number_of = self.head.client.number_of
+        starts = {at: witness.begun[number] for at, number in number_of.items() if number in witness.begun}
         return Outcome(
             seed=self.seed,
             workload=self.workload.name,
@@ -162,7 +170,8 @@ class World:
             makespan=seconds,
             lower_bound=lower_bound(self.workload, offers),
             utilisation=witness.busy.get("cores", 0.0) / (cores * seconds) if cores and seconds else 0.0,
-            starts={at: witness.begun[number] for at, number in number_of.items() if number in witness.begun},
+            starts=starts,
+            widest_start=self._widest_start(starts),
             passed_over=witness.passed_over,
             steps=self.clock.steps,
             seen=dict(sorted(witness.seen.items())),
