@@ -185,6 +185,11 @@ class WorkerBook:
                 return False
         return True
 
+    def fits_after(self, cls: RequestClass, ended: RequestClass) -> bool:
+        """Whether a job of the class would fit here once a job of another one has ended."""
+        free, back = self.free, ended.request.units
+        return all(free.get(name, 0) + back.get(name, 0) >= amount for name, amount in cls.units)
+
     def take(self, cls: RequestClass) -> None:
         """Count one job of the class as using its amounts."""
         free = self.free

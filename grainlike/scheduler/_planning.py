@@ -11,7 +11,9 @@ factor of seven on tiny jobs; sending more piles up work behind a job that turns
 A class is sent ahead only to where jobs of it run now, so that each end makes exactly the room that the next one needs;
 a job that waits for room nobody gives back would otherwise be out of the queue, and out of the reservation's care.
 What was sent ahead is taken back when its class has lost its slots there, when another worker has room for it, or when
-a reservation takes the worker.
+a reservation takes the worker. Nor may it go past its *elders*: where a job that goes first could use the room that
+the next end makes, nothing is sent ahead, and what is there comes back. Without that, quick jobs would hand their slots
+on to one another for as long as there are any, unseen by the head, and a more urgent job would wait for all of them.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from heapq import heapify, heappop, heappush
 
 from grainlike.scheduler._books import Job, RequestClass, WorkerBook
 from grainlike.scheduler._events import AssignJobs, HeadAction, RetractJobs
-from grainlike.scheduler._reservation import Reservation, reserve_on
+from grainlike.scheduler._reservation import Reservation, order, reserve_on
 from grainlike.scheduler._states import JobState
 
 __all__ = ["Planner"]
@@ -33,6 +35,9 @@ AHEAD_QUICK_S = 0.1
 
 AHEAD_MOST = 4096
 """The most jobs that one worker holds ahead."""
+
+ELDERS_MOST = 4
+"""How many blocked classes are heeded before others are sent ahead; a bound on the work of a pass."""
 
 
 class Planner:
@@ -47,20 +52,25 @@ class Planner:
         """Assign what can be assigned."""
         self._review(now)
         blocked = self._place_all(now, out)
+        elders: list[RequestClass] = []
         for cls in blocked:
-            self._send_ahead(cls, out)
-        self._retract(out)
+            self._send_ahead(cls, elders, out)
+            if len(elders) < ELDERS_MOST and self._is_unserved(cls):
+                elders.append(cls)
+        self._retract(elders, out)
 
     # --- placing -----------------------------------------------------------------------------------------------------
 
     def _place_all(self, now: float, out: list[HeadAction]) -> list[RequestClass]:
-        """Place jobs until no class's oldest fits; return the classes that still have jobs, in order."""
-        order = [(-cls.priority, job.job, cls.cls) for cls in self._classes.values() if (job := cls.head()) is not None]
-        heapify(order)
+        """Place jobs until no class's oldest fits; return the classes with jobs left, in order."""
+        fronts = [
+            (-cls.priority, job.job, cls.cls) for cls in self._classes.values() if (job := cls.head()) is not None
+        ]
+        heapify(fronts)
         blocked: list[RequestClass] = []
         batch: dict[tuple[int, int], list[Job]] = {}
-        while order:
-            priority, _, number = heappop(order)
+        while fronts:
+            priority, _, number = heappop(fronts)
             cls = self._classes[number]
             job = cls.head()
             assert job is not None
@@ -73,7 +83,7 @@ class Planner:
             batch.setdefault((worker.worker, number), []).append(job)
             following = cls.head()
             if following is not None:
-                heappush(order, (priority, following.job, number))
+                heappush(fronts, (priority, following.job, number))
         for (to, number), jobs in batch.items():
             out.append(_assignment(to, number, jobs, ahead=False))
         return blocked
@@ -130,26 +140,34 @@ class Planner:
 
     # --- sending ahead -----------------------------------------------------------------------------------------------
 
-    def _send_ahead(self, cls: RequestClass, out: list[HeadAction]) -> None:
+    def _is_unserved(self, cls: RequestClass) -> bool:
+        """Whether its oldest job waits for room without a reservation."""
+        job = cls.head()
+        return job is not None and all(reservation.job is not job for reservation in self._reservations.values())
+
+    def _send_ahead(self, cls: RequestClass, elders: list[RequestClass], out: list[HeadAction]) -> None:
         for worker in self._workers.values():
             job = cls.head()
             if job is None:
                 return
             if worker.using.get(cls.cls) and not worker.recalled and self._may_wait_at(worker, cls):
-                self._fill(worker, cls, out)
+                self._fill(worker, cls, elders, out)
 
     def _may_wait_at(self, worker: WorkerBook, cls: RequestClass) -> bool:
         reservation = self._reservations.get(worker.worker)
         return reservation is None or reservation.job.cls is cls
 
-    def _fill(self, worker: WorkerBook, cls: RequestClass, out: list[HeadAction]) -> None:
+    def _fill(self, worker: WorkerBook, cls: RequestClass, elders: list[RequestClass], out: list[HeadAction]) -> None:
         budget = AHEAD_S * worker.using[cls.cls]
         if worker.ahead_s > budget / 2 or len(worker.ahead) > AHEAD_MOST / 2:
+            return
+        first = cls.head()
+        if first is None or not _is_quick(first) or any(_goes_first(elder, first, worker) for elder in elders):
             return
         jobs: list[Job] = []
         while len(worker.ahead) < AHEAD_MOST and worker.ahead_s < budget:
             job = cls.head()
-            if job is None or not job.fn.times.known or job.fn.times.mean > AHEAD_QUICK_S:
+            if job is None or not _is_quick(job):
                 break
             cls.queue.popleft()
             worker.put_ahead(job)
@@ -159,7 +177,8 @@ class Planner:
 
     # --- taking back -------------------------------------------------------------------------------------------------
 
-    def _retract(self, out: list[HeadAction]) -> None:
+    def _retract(self, elders: list[RequestClass], out: list[HeadAction]) -> None:
+        overtaken = self._overtaken(elders)
         for worker in self._workers.values():
             if not worker.ahead or worker.recalled:
                 continue
@@ -167,11 +186,24 @@ class Planner:
             if reservation is not None:
                 back = [job for job in worker.ahead.values() if job.cls is not reservation.job.cls]
             else:
-                back = _stranded(worker, self._classes) or self._wanted_elsewhere(worker)
+                back = (
+                    overtaken.get(worker.worker) or _stranded(worker, self._classes) or self._wanted_elsewhere(worker)
+                )
             back = [job for job in back if not job.cancelled]
             if back:
                 worker.recalled.update(job.job for job in back)
                 out.append(RetractJobs(worker.worker, [job.job for job in back], [job.attempt for job in back]))
+
+    def _overtaken(self, elders: list[RequestClass]) -> dict[int, list[Job]]:
+        """What waits, by worker, where it would go past an elder: at one worker for each of them."""
+        found: dict[int, list[Job]] = {}
+        for elder in elders:
+            for worker in self._workers.values():
+                past = [job for job in worker.ahead.values() if _goes_first(elder, job, worker)]
+                if past:
+                    found.setdefault(worker.worker, past)
+                    break
+        return found
 
     def _wanted_elsewhere(self, worker: WorkerBook) -> list[Job]:
         """The younger half of what waits here, of a class for which another worker has room and the queue nothing."""
@@ -183,6 +215,24 @@ class Planner:
                 waiting = [job for job in worker.ahead.values() if job.cls is cls]
                 return waiting[len(waiting) // 2 :]
         return []
+
+
+def _is_quick(job: Job) -> bool:
+    """Whether it is known to take so little that a round trip matters."""
+    return job.fn.times.known and job.fn.times.mean <= AHEAD_QUICK_S
+
+
+def _goes_first(elder: RequestClass, job: Job, worker: WorkerBook) -> bool:
+    """Whether the oldest of `elder` goes before `job`, and one end of the job's class here makes room for it.
+
+    Two classes of one priority that both have quick jobs running here are both sent ahead: the node goes by age.
+    """
+    first = elder.head()
+    if first is None or elder is job.cls or order(first) > order(job):
+        return False
+    if elder.priority == job.cls.priority and worker.using.get(elder.cls) and _is_quick(first):
+        return False
+    return worker.fits_after(elder, job.cls)
 
 
 def _stranded(worker: WorkerBook, classes: dict[int, RequestClass]) -> list[Job]:

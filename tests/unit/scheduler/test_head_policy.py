@@ -311,3 +311,25 @@ def test_a_cancelled_job_keeps_its_slots_until_its_worker_says_it_is_gone():
     cluster.run(until=5)
     assert second in cluster.begun
     assert not cluster.told(JobsSettled)
+
+
+def test_quick_jobs_sent_ahead_let_a_more_urgent_one_pass():
+    """It would fit in what the next end gives back, so that end must be seen by the head."""
+    cluster = Cluster(Cores(4) & Resource("lic", 1))
+    cluster.function(1, known_s=0.001)
+    cluster.function(2)
+    cluster.submit(Cores(1), 0.001, n=200)
+    cluster.actions.clear()
+    cluster.submit(Cores(1) & Resource("lic", 0.5), 1, fn=2, priority=1)
+    assert len(cluster.told(RetractJobs)) == 1
+    assert not [action for action in cluster.told(AssignJobs) if action.ahead]
+
+
+def test_quick_classes_of_one_priority_are_both_sent_ahead():
+    cluster = Cluster(Cores(4) & Resource("lic", 4))
+    cluster.function(1, known_s=0.001)
+    for _ in range(100):
+        cluster.submit(Cores(1), 0.001)
+        cluster.submit(Cores(1) & Resource("lic", 1), 0.001)
+    assert {action.cls for action in cluster.told(AssignJobs) if action.ahead} == {1, 2}
+    assert not cluster.told(RetractJobs)
