@@ -128,10 +128,15 @@ class Planner:
     def _reserve(self, job: Job, now: float) -> None:
         if any(reservation.job is job for reservation in self._reservations.values()):
             return
-        vacant = [worker for number, worker in self._workers.items() if number not in self._reservations]
-        reservation = reserve_on(vacant, job, now)
+        open_to_it = [worker for worker in self._workers.values() if self._may_reserve(worker, job)]
+        reservation = reserve_on(open_to_it, job, now)
         if reservation is not None:
             self._reservations[reservation.worker.worker] = reservation
+
+    def _may_reserve(self, worker: WorkerBook, job: Job) -> bool:
+        """Who goes first takes a reservation over: jobs of another class that hold it in turn must not shut it out."""
+        held = self._reservations.get(worker.worker)
+        return held is None or order(job) < order(held.job)
 
     def _release(self, job: Job) -> None:
         for number, reservation in list(self._reservations.items()):

@@ -333,3 +333,19 @@ def test_quick_classes_of_one_priority_are_both_sent_ahead():
         cluster.submit(Cores(1) & Resource("lic", 1), 0.001)
     assert {action.cls for action in cluster.told(AssignJobs) if action.ahead} == {1, 2}
     assert not cluster.told(RetractJobs)
+
+
+def test_a_reservation_goes_over_to_a_job_that_goes_first():
+    """One device, and a queue for it: each of its jobs asks for all of it, and so takes the reservation in turn."""
+    cluster = Cluster(Cores(4) & Resource("device", 1))
+    cluster.function(1)
+    cluster.submit(Resource("device", 1), 1, n=20)
+    cluster.submit(Cores(1), 0.7, n=4)
+    wide = cluster.submit(Cores(4), 1, priority=1)
+
+    def stream():
+        if len(cluster.length) < 100:
+            cluster.submit(Cores(1), 0.7)
+
+    cluster.run(until=30, arrivals=stream)
+    assert cluster.begun[wide] <= 1.4
