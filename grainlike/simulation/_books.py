@@ -1,4 +1,4 @@
-"""The judge's books of one node, written without a look at `grainlike.resources`' own: amounts, and who has which id."""
+"""The judge's books of one node, without a look at those of `grainlike.resources`: amounts, and who has which id."""
 
 from __future__ import annotations
 

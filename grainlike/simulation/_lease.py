@@ -12,7 +12,7 @@ FLUSH_S = 0.001
 
 
 class RunList:
-    """The jobs of one lease, those from `index` to before `end` still to run. `running` says that the first one does."""
+    """The jobs of one lease: those from `index` to before `end` are still to run; `running`: the first one does."""
 
     __slots__ = (
         "_awaited",

@@ -1,7 +1,7 @@
 """The judge of waiting: how long the first of its class stood while younger jobs went past it.
 
-A job is *passed over* while younger jobs of no higher priority take what it asks for on workers that could run it. Counting
-starts anew whenever a job that goes before it is assigned: waiting for one's elders is no injustice.
+A job is *passed over* while younger jobs of no higher priority take what it asks for on workers that could run it.
+Counting starts anew whenever a job that goes before it is assigned: waiting for one's elders is no injustice.
 """
 
 from __future__ import annotations
