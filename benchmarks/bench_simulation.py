@@ -84,19 +84,30 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.add_argument("--large", action="store_true", help="10 000 workers and 1 000 000 jobs too")
     parser.add_argument("--seeds", type=int, default=5)
     options = parser.parse_args(arguments)
-    print(f"{'workers':>8} {'jobs':>10} {'events':>10} {'events/s':>10} {'s':>8} {'head us':>10} {'node us':>10} {'ratio':>8}")
+    print(" workers       jobs     events   events/s        s    head us    node us    ratio")
     for workers, jobs in LARGE if options.large else SIZES:
         print(measure(workers, jobs), flush=True)
-    print(f"W5  any order, makespan / lower bound     {figures('mixed', options.seeds, lambda o: o.ratio)}")
-    print(f"W5  widest first                          {figures('mixed_widest_first', options.seeds, lambda o: o.ratio)}")
-    print(f"W6b the wide job starts at, of makespan   {figures('one_wide', options.seeds, wide_start)}")
-    print(f"W6b makespan / lower bound                {figures('one_wide', options.seeds, lambda o: o.ratio)}")
+    for words, workload, figure in FIGURES:
+        print(f"{words:<42}{figures(workload, options.seeds, figure)}")
 
 
 def wide_start(outcome: Outcome) -> float:
     """When the widest job began, as a part of the makespan."""
     assert outcome.widest_start is not None
     return outcome.widest_start / outcome.makespan
+
+
+def ratio(outcome: Outcome) -> float:
+    """Makespan over lower bound."""
+    return outcome.ratio
+
+
+FIGURES = (
+    ("W5  any order, makespan / lower bound", "mixed", ratio),
+    ("W5  widest first", "mixed_widest_first", ratio),
+    ("W6b the wide job starts at, of makespan", "one_wide", wide_start),
+    ("W6b makespan / lower bound", "one_wide", ratio),
+)
 
 
 if __name__ == "__main__":

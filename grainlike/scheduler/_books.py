@@ -127,6 +127,7 @@ class WorkerBook:
 
     __slots__ = (
         "_fits",
+        "_wide",
         "ahead",
         "ahead_of",
         "ahead_s",
@@ -164,6 +165,7 @@ class WorkerBook:
         self.leaving = False
         """It said that it stops: nothing fits any more."""
         self._fits: dict[int, bool] = {}
+        self._wide: dict[int, bool] = {}
 
     def fits_ever(self, cls: RequestClass) -> bool:
         """Whether this worker, empty, could run a job of the class."""
@@ -226,5 +228,8 @@ class WorkerBook:
 
     def is_wide(self, cls: RequestClass) -> bool:
         """Whether the class asks for more than half of some resource of this worker."""
-        capacity = self.capacity
-        return any(2 * amount > capacity.get(name, 0) for name, amount in cls.units)
+        wide = self._wide.get(cls.cls)
+        if wide is None:
+            capacity = self.capacity
+            wide = self._wide[cls.cls] = any(2 * amount > capacity.get(name, 0) for name, amount in cls.units)
+        return wide

@@ -153,7 +153,7 @@ class Planner:
     def _send_ahead(self, cls: RequestClass, elders: list[RequestClass], out: list[HeadAction]) -> None:
         for worker in self._workers.values():
             job = cls.head()
-            if job is None:
+            if job is None or not _is_quick(job):
                 return
             if worker.using.get(cls.cls) and not worker.recalled and self._may_wait_at(worker, cls):
                 self._fill(worker, cls, elders, out)
@@ -167,7 +167,7 @@ class Planner:
         if worker.ahead_s > budget / 2 or len(worker.ahead) > AHEAD_MOST / 2:
             return
         first = cls.head()
-        if first is None or not _is_quick(first) or any(_goes_first(elder, first, worker) for elder in elders):
+        if first is None or any(_goes_first(elder, first, worker) for elder in elders):
             return
         jobs: list[Job] = []
         while len(worker.ahead) < AHEAD_MOST and worker.ahead_s < budget:
@@ -204,6 +204,8 @@ class Planner:
         found: dict[int, list[Job]] = {}
         for elder in elders:
             for worker in self._workers.values():
+                if not worker.ahead:
+                    continue
                 past = [job for job in worker.ahead.values() if _goes_first(elder, job, worker)]
                 if past:
                     found.setdefault(worker.worker, past)

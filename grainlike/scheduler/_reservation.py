@@ -20,7 +20,7 @@ from collections.abc import Iterable
 
 from grainlike.scheduler._books import Function, Job, LeaseBook, RequestClass, WorkerBook
 
-__all__ = ["PATIENCE_RUNS", "PATIENCE_S", "Reservation", "deserves", "reserve_on"]
+__all__ = ["PATIENCE_RUNS", "PATIENCE_S", "Reservation", "order", "reserve_on"]
 
 PATIENCE_S = 5.0
 PATIENCE_RUNS = 25
@@ -69,19 +69,17 @@ def ends_by(fn: Function, now: float) -> float:
     return now + fn.times.upper if fn.times.known else float("inf")
 
 
-def deserves(cls: RequestClass, job: Job, worker: WorkerBook, now: float) -> bool:
-    """Whether a blocked job is to get a reservation on `worker`."""
-    if worker.is_wide(cls):
-        return True
-    patience = max(PATIENCE_S, PATIENCE_RUNS * job.fn.times.mean)
-    return cls.passed_over(job, now) >= patience
+def is_patient(cls: RequestClass, job: Job, now: float) -> bool:
+    """Whether a blocked job was passed over for long enough to get a reservation wherever it fits."""
+    return cls.passed_over(job, now) >= max(PATIENCE_S, PATIENCE_RUNS * job.fn.times.mean)
 
 
 def reserve_on(workers: Iterable[WorkerBook], job: Job, now: float) -> Reservation | None:
     """Reserve for `job` on the worker where it can start soonest, of those where it may; None where it may nowhere."""
     best: Reservation | None = None
+    cls, anywhere = job.cls, is_patient(job.cls, job, now)
     for worker in workers:
-        if not worker.fits_ever(job.cls) or not deserves(job.cls, job, worker, now):
+        if not (anywhere or worker.is_wide(cls)) or not worker.fits_ever(cls):
             continue
         candidate = Reservation(job, worker)
         candidate.refresh(now)
