@@ -18,11 +18,12 @@ on to one another for as long as there are any, unseen by the head, and a more u
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
 from grainlike.scheduler._books import Job, RequestClass, WorkerBook
 from grainlike.scheduler._events import AssignJobs, HeadAction, RetractJobs
-from grainlike.scheduler._reservation import Reservation, order, reserve_on
+from grainlike.scheduler._reservation import Reservation, is_patient, order, reserve_on
 from grainlike.scheduler._states import JobState
 
 __all__ = ["Planner"]
@@ -36,6 +37,11 @@ AHEAD_QUICK_S = 0.1
 AHEAD_MOST = 4096
 """The most jobs that one worker holds ahead."""
 
+RESERVATIONS_MOST = 4
+"""How many blocked classes one worker is kept for at most. Usually that is one, as each keeps others from starting;
+but a queue for a device that asks for all of it holds that one for as long as it lasts, and who wants all cores would
+be passed over by everybody meanwhile."""
+
 ELDERS_MOST = 4
 """How many blocked classes are heeded before others are sent ahead; a bound on the work of a pass."""
 
@@ -46,7 +52,8 @@ class Planner:
     def __init__(self, workers: dict[int, WorkerBook], classes: dict[int, RequestClass]) -> None:
         self._workers = workers
         self._classes = classes
-        self._reservations: dict[int, Reservation] = {}
+        self._reservations: dict[int, list[Reservation]] = {}
+        """By worker, those who go first in front; a worker without one is absent."""
 
     def plan(self, now: float, out: list[HeadAction]) -> None:
         """Assign what can be assigned."""
@@ -101,14 +108,13 @@ class Planner:
         return best
 
     def _admitted(self, job: Job, worker: WorkerBook, now: float) -> bool:
-        reservation = self._reservations.get(worker.worker)
-        return reservation is None or reservation.admits(job, now)
+        return all(reservation.admits(job, now) for reservation in self._reserved_at(worker))
 
     def _assign(self, cls: RequestClass, job: Job, worker: WorkerBook, now: float) -> None:
         cls.queue.popleft()
-        reservation = self._reservations.get(worker.worker)
-        if reservation is not None and reservation.job is not job:
-            reservation.charge(job, now)
+        for reservation in self._reserved_at(worker):
+            if reservation.job is not job:
+                reservation.charge(job, now)
         self._release(job)
         worker.take(cls)
         worker.held[job.job] = job
@@ -116,39 +122,57 @@ class Planner:
 
     # --- reserving ---------------------------------------------------------------------------------------------------
 
+    def _reserved_at(self, worker: WorkerBook) -> Sequence[Reservation]:
+        return self._reservations.get(worker.worker, ())
+
     def _review(self, now: float) -> None:
         """Drop reservations whose job or worker is gone; work the others out anew."""
-        for number, reservation in list(self._reservations.items()):
-            job = reservation.job
-            if number not in self._workers or job.cancelled or job.cls.head() is not job:
-                del self._reservations[number]
-            else:
+        for number, reservations in list(self._reservations.items()):
+            held = [reservation for reservation in reservations if _is_wanted(reservation)]
+            self._keep(number, held if number in self._workers else [])
+            for reservation in held:
                 reservation.refresh(now)
 
-    def _reserve(self, job: Job, now: float) -> None:
-        if any(reservation.job is job for reservation in self._reservations.values()):
-            return
-        open_to_it = [worker for worker in self._workers.values() if self._may_reserve(worker, job)]
-        reservation = reserve_on(open_to_it, job, now)
-        if reservation is not None:
-            self._reservations[reservation.worker.worker] = reservation
+    def _keep(self, worker: int, reservations: list[Reservation]) -> None:
+        if reservations:
+            self._reservations[worker] = reservations
+        else:
+            self._reservations.pop(worker, None)
 
-    def _may_reserve(self, worker: WorkerBook, job: Job) -> bool:
-        """Who goes first takes a reservation over: jobs of another class that hold it in turn must not shut it out."""
-        held = self._reservations.get(worker.worker)
-        return held is None or order(job) < order(held.job)
+    def _is_reserved_for(self, job: Job) -> bool:
+        return any(held.job is job for reservations in self._reservations.values() for held in reservations)
+
+    def _reserve(self, job: Job, now: float) -> None:
+        if self._is_reserved_for(job):
+            return
+        patient = is_patient(job.cls, job, now)
+        open_to_it = [
+            worker
+            for worker in self._workers.values()
+            if (patient or worker.is_wide(job.cls)) and self._may_reserve(worker, job, patient=patient)
+        ]
+        reservation = reserve_on(open_to_it, job, now) if open_to_it else None
+        if reservation is not None:
+            number = reservation.worker.worker
+            held = sorted([*self._reserved_at(reservation.worker), reservation], key=_turn)
+            self._keep(number, held[:RESERVATIONS_MOST])
+
+    def _may_reserve(self, worker: WorkerBook, job: Job, *, patient: bool) -> bool:
+        """Who goes first takes a reservation over; who goes later gets one beside it after a long wait only."""
+        held = self._reserved_at(worker)
+        return not held or order(job) < order(held[-1].job) or (patient and len(held) < RESERVATIONS_MOST)
 
     def _release(self, job: Job) -> None:
-        for number, reservation in list(self._reservations.items()):
-            if reservation.job is job:
-                del self._reservations[number]
+        for number, reservations in list(self._reservations.items()):
+            if any(reservation.job is job for reservation in reservations):
+                self._keep(number, [reservation for reservation in reservations if reservation.job is not job])
 
     # --- sending ahead -----------------------------------------------------------------------------------------------
 
     def _is_unserved(self, cls: RequestClass) -> bool:
         """Whether its oldest job waits for room without a reservation."""
         job = cls.head()
-        return job is not None and all(reservation.job is not job for reservation in self._reservations.values())
+        return job is not None and not self._is_reserved_for(job)
 
     def _send_ahead(self, cls: RequestClass, elders: list[RequestClass], out: list[HeadAction]) -> None:
         for worker in self._workers.values():
@@ -159,8 +183,7 @@ class Planner:
                 self._fill(worker, cls, elders, out)
 
     def _may_wait_at(self, worker: WorkerBook, cls: RequestClass) -> bool:
-        reservation = self._reservations.get(worker.worker)
-        return reservation is None or reservation.job.cls is cls
+        return all(reservation.job.cls is cls for reservation in self._reserved_at(worker))
 
     def _fill(self, worker: WorkerBook, cls: RequestClass, elders: list[RequestClass], out: list[HeadAction]) -> None:
         budget = AHEAD_S * worker.using[cls.cls]
@@ -187,9 +210,8 @@ class Planner:
         for worker in self._workers.values():
             if not worker.ahead or worker.recalled:
                 continue
-            reservation = self._reservations.get(worker.worker)
-            if reservation is not None:
-                back = [job for job in worker.ahead.values() if job.cls is not reservation.job.cls]
+            if worker.worker in self._reservations:
+                back = [job for job in worker.ahead.values() if not self._may_wait_at(worker, job.cls)]
             else:
                 back = (
                     overtaken.get(worker.worker) or _stranded(worker, self._classes) or self._wanted_elsewhere(worker)
@@ -222,6 +244,15 @@ class Planner:
                 waiting = [job for job in worker.ahead.values() if job.cls is cls]
                 return waiting[len(waiting) // 2 :]
         return []
+
+
+def _is_wanted(reservation: Reservation) -> bool:
+    job = reservation.job
+    return not job.cancelled and job.cls.head() is job
+
+
+def _turn(reservation: Reservation) -> tuple[int, int]:
+    return order(reservation.job)
 
 
 def _is_quick(job: Job) -> bool:

@@ -7,7 +7,7 @@ backfilling (D. A. Lifka, "The ANL/IBM SP scheduling system", 1995), with learne
 
 Who gets one: a job that asks for more than half of some resource of the worker at once (`WorkerBook.is_wide`), any
 other after it stood blocked for `PATIENCE_S` and `PATIENCE_RUNS` mean run times. A worker serves one reservation at a
-time, a class holds at most one.
+time, a class holds at most one; a job that stood blocked for so long gets one beside those of jobs that go before it.
 
 **The bound.** From the moment of the reservation the job waits for no job that starts later: only for those that run
 on that worker then, and for backfilled ones, which end before it could have started. With run times that keep to
@@ -20,7 +20,7 @@ from collections.abc import Iterable
 
 from grainlike.scheduler._books import Function, Job, LeaseBook, RequestClass, WorkerBook
 
-__all__ = ["PATIENCE_RUNS", "PATIENCE_S", "Reservation", "order", "reserve_on"]
+__all__ = ["PATIENCE_RUNS", "PATIENCE_S", "Reservation", "is_patient", "order", "reserve_on"]
 
 PATIENCE_S = 5.0
 PATIENCE_RUNS = 25

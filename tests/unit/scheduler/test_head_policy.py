@@ -349,3 +349,19 @@ def test_a_reservation_goes_over_to_a_job_that_goes_first():
 
     cluster.run(until=30, arrivals=stream)
     assert cluster.begun[wide] <= 1.4
+
+
+def test_a_job_that_waited_long_gets_a_reservation_beside_that_of_its_elders():
+    """The jobs of the queue for the device all go before the wide one, and hold the reservation while they wait."""
+    cluster = Cluster(Cores(4) & Resource("device", 1))
+    cluster.function(1)
+    cluster.submit(Resource("device", 1), 0.2, n=500)
+    cluster.submit(Cores(1), 0.15, n=4)
+    wide = cluster.submit(Cores(4), 1)
+
+    def stream():
+        if len(cluster.length) < 1500:
+            cluster.submit(Cores(1), 0.1 + 0.01 * (len(cluster.length) % 7))
+
+    cluster.run(until=60, arrivals=stream)
+    assert PATIENCE_S <= cluster.begun[wide] <= PATIENCE_S + 0.5
