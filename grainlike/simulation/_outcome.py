@@ -21,7 +21,7 @@ class Outcome(msgspec.Struct, frozen=True):
         utilisation: the part of all cores that jobs used until then.
         starts: when each job began (the last time), by its position in the workload.
         widest_start: when the job with the most cores began (of several, the first to begin); None if it never did.
-        passed_over: how long a job was passed over at most, and its position. Only where nothing breaks.
+        passed_over: how long a job was passed over at most, and its number at the head.
         steps: how many things happened.
         seen: how often each kind of thing happened.
         violations: promises that were broken; empty is good.

@@ -70,7 +70,7 @@ def test_an_urgent_job_waits_for_one_end_only():
 
 
 def test_nobody_is_passed_over_for_longer_than_was_said():
-    """Whatever the calm worlds hold: patience (5 s) and one of the longest run times, which are 5 s."""
+    """Patience (5 s; functions that run for longer are not the ones that wait here) and the longest run, 5 s."""
     for seed in range(150):
         outcome = simulate(seed, jobs=60, faults=CALM)
         assert outcome.violations == ()
