@@ -303,6 +303,13 @@ class WorkerBook:
                 return False
         return True
 
+    def fits_after(self, shape: Shape, ended: Shape) -> bool:
+        """Whether a job of the shape would fit here once a job of another one has ended."""
+        if not self.fits_ever(shape):
+            return False
+        free, back = self.free, ended.request.units
+        return all(free[name] + back.get(name, 0) >= amount for name, amount in shape.units)
+
     def take(self, shape: Shape) -> None:
         """Count one job of the shape as using its amounts."""
         free = self.free

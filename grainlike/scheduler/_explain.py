@@ -103,8 +103,7 @@ def _room(base: Explanation, job: Job, workers: list[WorkerBook], planner: Plann
     if fitting and soft is not None and all(now + soft > worker.until for worker in fitting):
         return replace(base, reason="walltime", nearest=max(fitting, key=lambda worker: worker.until).name)
     if fitting:
-        held = planner.reservations.get(fitting[0].worker)
-        holders = () if held is None else (held.job.job,)
+        holders = tuple(held.job.job for held in planner.reservations.get(fitting[0].worker, ()) if held.job is not job)
         return replace(base, reason="reservation", nearest=fitting[0].name, holders=holders)
     able = [worker for worker in workers if worker.fits_ever(shape)]
     nearest = min(able or workers, key=lambda worker: _lack(worker, shape))
@@ -147,9 +146,9 @@ def _smaller(worker: WorkerBook, shape: Shape) -> Request | None:
 
 def _starts_in(job: Job, workers: list[WorkerBook], planner: Planner, now: float) -> float | None:
     """In how many seconds it could start at the soonest, by what runs; None where a run time on the way is unknown."""
-    held = next((found for found in planner.reservations.values() if found.job is job), None)
+    reserved = [found for held in planner.reservations.values() for found in held if found.job is job]
     shape = job.cls.shapes[0]
-    starts = [held] if held is not None else [Reservation(job, shape, w, now) for w in workers if w.fits_ever(shape)]
+    starts = reserved or [Reservation(job, shape, w, now) for w in workers if w.fits_ever(shape)]
     known = [found.start for found in starts if _all_known(found.worker)]
     return max(0.0, min(known) - now) if known else None
 

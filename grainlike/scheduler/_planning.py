@@ -12,7 +12,9 @@ factor of seven on tiny jobs; sending more piles up work behind a job that turns
 A shape is sent ahead only to where jobs of it run now, so that each end makes exactly the room that the next one needs;
 a job that waits for room nobody gives back would otherwise be out of the queue, and out of the reservation's care.
 What was sent ahead is taken back when its shape has lost its slots there, when another worker has room for it, or when
-a reservation takes the worker.
+a reservation takes the worker. Nor may it go past its *elders*: where a job that goes first could use the room that
+the next end makes, nothing is sent ahead, and what is there comes back. Without that, quick jobs would hand their slots
+on to one another for as long as there are any, unseen by the head, and a more urgent job would wait for all of them.
 """
 
 from __future__ import annotations
@@ -39,6 +41,14 @@ AHEAD_QUICK_S = 0.1
 AHEAD_MOST = 4096
 """The most jobs that one worker holds ahead."""
 
+RESERVATIONS_MOST = 4
+"""How many blocked classes one worker is kept for at most. Usually that is one, as each keeps others from starting;
+but a queue for a device that asks for all of it holds that one for as long as it lasts, and who wants all cores would
+be passed over by everybody meanwhile."""
+
+ELDERS_MOST = 4
+"""How many blocked classes are heeded before others are sent ahead; a bound on the work of a pass."""
+
 
 class Planner:
     """Makes one pass after another over the head's books. `wake` is when a pass is due even if nothing happens."""
@@ -47,8 +57,8 @@ class Planner:
         self.log = ChangeLog()
         self.rations = Rations()
         self.shares = Shares()
-        self.reservations: dict[int, Reservation] = {}
-        """By worker."""
+        self.reservations: dict[int, list[Reservation]] = {}
+        """By worker, those who go first in front; a worker without one is absent."""
         self.wake: float | None = None
         self.members = 0
         """Grows when a worker joins or leaves."""
@@ -61,6 +71,8 @@ class Planner:
         self._wide: dict[int, tuple[int, list[WorkerBook]]] = {}
         self._holders: dict[int, dict[int, WorkerBook]] = {}
         """Which workers hold jobs of a shape ahead; some may hold none any more."""
+        self._heeded: dict[int, Job] = {}
+        """The elder of each class for whose sake all that was sent ahead has been looked at."""
 
     def plan(self, now: float, out: list[HeadAction]) -> None:
         """Assign what can be assigned."""
@@ -68,9 +80,12 @@ class Planner:
         self._review(now)
         blocked = self._place_all(now, out)
         changed = self._changed()
+        elders: list[RequestClass] = []
         for cls in blocked:
-            self._send_ahead(cls, changed, out)
-        self._retract(changed, out)
+            self._send_ahead(cls, elders, changed, out)
+            if len(elders) < ELDERS_MOST and cls.cls not in self._reserved and cls.head() is not None:
+                elders.append(cls)
+        self._retract(elders, changed, out)
         self.log.compact(len(self._workers))
 
     def _changed(self) -> list[WorkerBook]:
@@ -133,8 +148,7 @@ class Planner:
         def admitted(worker: WorkerBook) -> bool:
             if limit is not None and now + limit > worker.until:
                 return False
-            reservation = self.reservations.get(worker.worker)
-            return reservation is None or reservation.admits(job, shape, now)
+            return all(held.admits(job, shape, now) for held in self.reservations.get(worker.worker, ()))
 
         candidates = self._candidates.get(shape.shape)
         if candidates is None:
@@ -143,9 +157,9 @@ class Planner:
 
     def _assign(self, cls: RequestClass, job: Job, shape: Shape, worker: WorkerBook, now: float) -> None:
         cls.queue.popleft()
-        reservation = self.reservations.get(worker.worker)
-        if reservation is not None and reservation.job is not job:
-            reservation.charge(job, shape, now)
+        for held in self.reservations.get(worker.worker, ()):
+            if held.job is not job:
+                held.charge(job, shape, now)
         self._release(job)
         self.rations.take(shape, now)
         self.shares.take(cls.client, shape)
@@ -169,15 +183,32 @@ class Planner:
                 reservation.refresh(now)
 
     def _reserve(self, job: Job, now: float) -> None:
-        if job.cls.cls in self._reserved or len(self.reservations) == len(self._workers):
+        if job.cls.cls in self._reserved:
             return
+        patient = is_patient_no_more(job, now)
         for shape in job.cls.shapes:
-            workers = self._workers.values() if is_patient_no_more(job, now) else self._wide_for(shape)
-            vacant = [worker for worker in workers if worker.worker not in self.reservations]
-            reservation = reserve_on(vacant, job, shape, now) if vacant else None
+            workers = self._workers.values() if patient else self._wide_for(shape)
+            open_to_it = [worker for worker in workers if self._may_reserve(worker, job, patient=patient)]
+            reservation = reserve_on(open_to_it, job, shape, now) if open_to_it else None
             if reservation is not None:
-                self.reservations[reservation.worker.worker] = self._reserved[job.cls.cls] = reservation
+                self._keep_for(reservation)
                 return
+
+    def _may_reserve(self, worker: WorkerBook, job: Job, *, patient: bool) -> bool:
+        """Who goes first takes a reservation over; who goes later gets one beside it after a long wait only."""
+        held = self.reservations.get(worker.worker)
+        if held is None or order(job) < order(held[-1].job):
+            return True
+        return patient and len(held) < RESERVATIONS_MOST
+
+    def _keep_for(self, reservation: Reservation) -> None:
+        """Add a reservation; the last of too many gives way."""
+        number = reservation.worker.worker
+        held = sorted([*self.reservations.get(number, ()), reservation], key=lambda held: order(held.job))
+        self._reserved[reservation.job.cls.cls] = reservation
+        for last in held[RESERVATIONS_MOST:]:
+            del self._reserved[last.job.cls.cls]
+        self.reservations[number] = held[:RESERVATIONS_MOST]
 
     def _wide_for(self, shape: Shape) -> list[WorkerBook]:
         """The workers on which a job of the shape is wide."""
@@ -189,24 +220,33 @@ class Planner:
 
     def _release(self, job: Job) -> None:
         reservation = self._reserved.get(job.cls.cls)
-        if reservation is not None and reservation.job is job:
-            del self._reserved[job.cls.cls], self.reservations[reservation.worker.worker]
+        if reservation is None or reservation.job is not job:
+            return
+        del self._reserved[job.cls.cls]
+        number = reservation.worker.worker
+        self.reservations[number].remove(reservation)
+        if not self.reservations[number]:
+            del self.reservations[number]
 
     # --- sending ahead -----------------------------------------------------------------------------------------------
 
-    def _send_ahead(self, cls: RequestClass, changed: Iterable[WorkerBook], out: list[HeadAction]) -> None:
+    def _send_ahead(
+        self, cls: RequestClass, elders: list[RequestClass], changed: Iterable[WorkerBook], out: list[HeadAction]
+    ) -> None:
         shape = cls.shapes[0]
         if shape.rationed or shape.walltime is not None or shape.group is not None:
             return
         for worker in changed:
-            if cls.head() is None:
+            job = cls.head()
+            if job is None or not _is_quick(job):
                 return
-            if worker.using.get(shape.shape) and not worker.recalled and self._may_wait_at(worker, cls):
+            if not worker.using.get(shape.shape) or worker.recalled or not self._may_wait_at(worker, cls):
+                continue
+            if not any(_goes_first(elder, job, shape, worker) for elder in elders):
                 self._fill(worker, cls, shape, out)
 
     def _may_wait_at(self, worker: WorkerBook, cls: RequestClass) -> bool:
-        reservation = self.reservations.get(worker.worker)
-        return reservation is None or reservation.job.cls is cls
+        return all(held.job.cls is cls for held in self.reservations.get(worker.worker, ()))
 
     def _fill(self, worker: WorkerBook, cls: RequestClass, shape: Shape, out: list[HeadAction]) -> None:
         budget = AHEAD_S * worker.using[shape.shape]
@@ -215,7 +255,7 @@ class Planner:
         jobs: list[Job] = []
         while len(worker.ahead) < AHEAD_MOST and worker.ahead_s < budget:
             job = cls.head()
-            if job is None or not job.fn.times.known or job.fn.times.mean > AHEAD_QUICK_S:
+            if job is None or not _is_quick(job):
                 break
             cls.queue.popleft()
             worker.put_ahead(job, shape)
@@ -226,15 +266,36 @@ class Planner:
 
     # --- taking back -------------------------------------------------------------------------------------------------
 
-    def _retract(self, changed: Iterable[WorkerBook], out: list[HeadAction]) -> None:
-        for reservation in self.reservations.values():
-            waiting = reservation.worker.ahead.values()
-            self._recall(reservation.worker, [job for job in waiting if job.cls is not reservation.job.cls], out)
+    def _retract(self, elders: list[RequestClass], changed: list[WorkerBook], out: list[HeadAction]) -> None:
+        for reservation in self._reserved.values():
+            worker = reservation.worker
+            self._recall(worker, [job for job in worker.ahead.values() if not self._may_wait_at(worker, job.cls)], out)
+        for elder in elders:
+            self._make_way(elder, changed, out)
         for worker in changed:
             if worker.ahead:
                 self._recall(worker, _stranded(worker), out)
             elif worker.worker not in self.reservations:
                 self._help(worker, out)
+
+    def _make_way(self, elder: RequestClass, changed: list[WorkerBook], out: list[HeadAction]) -> None:
+        """Take back, at one worker, what was sent ahead and would go past an elder that could use its room."""
+        first = elder.head()
+        if first is None:
+            return
+        workers: Iterable[WorkerBook] = changed
+        if self._heeded.get(elder.cls) is not first:
+            self._heeded[elder.cls] = first
+            workers = dict.fromkeys(worker for holders in self._holders.values() for worker in holders.values())
+        for worker in workers:
+            past = [
+                job
+                for job in worker.ahead.values()
+                if job.shape is not None and _goes_first(elder, job, job.shape, worker)
+            ]
+            if past and not worker.gone:
+                self._recall(worker, past, out)
+                return
 
     def _recall(self, worker: WorkerBook, jobs: Iterable[Job], out: list[HeadAction]) -> None:
         back = [] if worker.recalled else [job for job in jobs if not job.cancelled]
@@ -263,6 +324,24 @@ def _first_holder(shape: int, holders: dict[int, WorkerBook]) -> WorkerBook | No
             return worker
         del holders[number]
     return None
+
+
+def _is_quick(job: Job) -> bool:
+    """Whether it is known to take so little that a round trip matters."""
+    return job.fn.times.known and job.fn.times.mean <= AHEAD_QUICK_S
+
+
+def _goes_first(elder: RequestClass, job: Job, shape: Shape, worker: WorkerBook) -> bool:
+    """Whether the oldest of `elder` goes before `job`, and one end of the job's shape here makes room for it.
+
+    Two classes of one priority that both have quick jobs running here are both sent ahead: the node goes by age.
+    """
+    first = elder.head()
+    if first is None or elder is job.cls or order(first) > order(job):
+        return False
+    if elder.priority == job.cls.priority and worker.using.get(elder.shapes[0].shape) and _is_quick(first):
+        return False
+    return any(worker.fits_after(wanted, shape) for wanted in elder.shapes)
 
 
 def _stranded(worker: WorkerBook) -> list[Job]:

@@ -8,7 +8,7 @@ declare (`WallTime`) or, where they do not, learned ones.
 
 Who gets one: a job that asks for more than half of some resource of the worker at once (`WorkerBook.is_wide`), any
 other after it stood blocked for `PATIENCE_S` and `PATIENCE_RUNS` mean run times. A worker serves one reservation at a
-time, a class holds at most one.
+time, a class holds at most one; a job that stood blocked for so long gets one beside those of jobs that go before it.
 
 **The bound.** From the moment of the reservation the job waits for no job behind it that starts later: only for those
 that run on that worker then, and for backfilled ones, which end before it could have started. With run times that keep

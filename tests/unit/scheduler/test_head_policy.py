@@ -244,3 +244,57 @@ def test_a_cancelled_job_keeps_its_slots_until_its_worker_says_it_is_gone():
     cluster.run(until=5)
     assert second in cluster.begun
     assert not cluster.told(JobsSettled)
+
+
+def test_quick_jobs_sent_ahead_let_a_more_urgent_one_pass():
+    """It would fit in what the next end gives back, so that end must be seen by the head."""
+    cluster = Cluster(Cores(4) & Resource("lic", 1))
+    cluster.function(1, known_s=0.001)
+    cluster.function(2)
+    cluster.submit(Cores(1), 0.001, n=200)
+    cluster.actions.clear()
+    cluster.submit(Cores(1) & Resource("lic", 0.5), 1, fn=2, priority=1)
+    assert len(cluster.told(RetractJobs)) == 1
+    assert not [action for action in cluster.told(AssignJobs) if action.ahead]
+
+
+def test_quick_classes_of_one_priority_are_both_sent_ahead():
+    cluster = Cluster(Cores(4) & Resource("lic", 4))
+    cluster.function(1, known_s=0.001)
+    for _ in range(100):
+        cluster.submit(Cores(1), 0.001)
+        cluster.submit(Cores(1) & Resource("lic", 1), 0.001)
+    assert {action.cls for action in cluster.told(AssignJobs) if action.ahead} == {1, 2}
+    assert not cluster.told(RetractJobs)
+
+
+def test_a_reservation_goes_over_to_a_job_that_goes_first():
+    """One device, and a queue for it: each of its jobs asks for all of it, and so takes the reservation in turn."""
+    cluster = Cluster(Cores(4) & Resource("device", 1))
+    cluster.function(1)
+    cluster.submit(Resource("device", 1), 1, n=20)
+    cluster.submit(Cores(1), 0.7, n=4)
+    wide = cluster.submit(Cores(4), 1, priority=1)
+
+    def stream():
+        if len(cluster.length) < 100:
+            cluster.submit(Cores(1), 0.7)
+
+    cluster.run(until=30, arrivals=stream)
+    assert cluster.begun[wide] <= 1.4
+
+
+def test_a_job_that_waited_long_gets_a_reservation_beside_that_of_its_elders():
+    """The jobs of the queue for the device all go before the wide one, and hold the reservation while they wait."""
+    cluster = Cluster(Cores(4) & Resource("device", 1))
+    cluster.function(1)
+    cluster.submit(Resource("device", 1), 0.2, n=500)
+    cluster.submit(Cores(1), 0.15, n=4)
+    wide = cluster.submit(Cores(4), 1)
+
+    def stream():
+        if len(cluster.length) < 1500:
+            cluster.submit(Cores(1), 0.1 + 0.01 * (len(cluster.length) % 7))
+
+    cluster.run(until=60, arrivals=stream)
+    assert PATIENCE_S <= cluster.begun[wide] <= PATIENCE_S + 0.5

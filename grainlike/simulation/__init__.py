@@ -1,0 +1,56 @@
+"""The world in which the minds are tried: virtual time, seeded chance, and an independent judge.
+
+Answers: what the very same `HeadMind` and `NodeMind` of `grainlike.scheduler` do to a workload, under faults of links,
+processes, machines and clocks; and whether every promise was kept. One seed decides a whole world: the same seed gives
+the same world bit for bit, on any machine, under any `PYTHONHASHSEED`, so a failing seed is a regression test.
+
+Contains no policy: which job goes where is the minds' alone, and with a rule taken out of them a world goes another
+way. Never waits, never starts a process, rolls no dice but its own. Neighbours: `scheduler`, which it tries out.
+
+::
+
+    python -m grainlike.simulation --seed 17 --workload poison
+"""
+
+from grainlike.simulation._channel import Channel, Delay
+from grainlike.simulation._clock import Clock
+from grainlike.simulation._dice import Dice
+from grainlike.simulation._outcome import Outcome, lower_bound
+from grainlike.simulation._plans import (
+    CALM,
+    FOREVER,
+    QUICK,
+    Faults,
+    FunctionPlan,
+    JobPlan,
+    Network,
+    NodePlan,
+    Workload,
+)
+from grainlike.simulation._simulate import simulate
+from grainlike.simulation._workloads import WORKLOADS, draw_nodes, draw_workload, equal_nodes
+from grainlike.simulation._world import World
+
+__all__ = [
+    "CALM",
+    "FOREVER",
+    "QUICK",
+    "WORKLOADS",
+    "Channel",
+    "Clock",
+    "Delay",
+    "Dice",
+    "Faults",
+    "FunctionPlan",
+    "JobPlan",
+    "Network",
+    "NodePlan",
+    "Outcome",
+    "Workload",
+    "World",
+    "draw_nodes",
+    "draw_workload",
+    "equal_nodes",
+    "lower_bound",
+    "simulate",
+]

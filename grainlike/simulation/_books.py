@@ -1,0 +1,52 @@
+"""The judge's books of one node, without a look at those of `grainlike.resources`: amounts, and who has which id."""
+
+from __future__ import annotations
+
+from grainlike.resources import Allocation, Request
+
+__all__ = ["NodeBooks"]
+
+_WHOLE = 1_000_000_000
+
+
+class NodeBooks:
+    """What is granted on a node, by lease."""
+
+    def __init__(self, offer: Allocation) -> None:
+        self._capacity = dict(offer.units)
+        self._ids = {name: dict.fromkeys(ids, 0) for name, ids in offer.ids.items()}
+        self._used = dict.fromkeys(self._capacity, 0)
+        self._leases: dict[int, Allocation] = {}
+
+    def fits_ever(self, request: Request) -> bool:
+        """Whether the empty node could run it."""
+        return all(self._capacity.get(name, 0) >= units for name, units in request.units.items())
+
+    def take(self, lease: int, allocation: Allocation) -> None:
+        """A grant."""
+        assert lease not in self._leases, f"lease {lease} was granted twice"
+        self._leases[lease] = allocation
+        self._count(allocation, 1)
+        for name, used in self._used.items():
+            assert used <= self._capacity[name], f"{name}: {used} granted of {self._capacity[name]}"
+        for name, devices in self._ids.items():
+            for number, used in devices.items():
+                assert used <= _WHOLE, f"{name} {number} was granted twice"
+
+    def give(self, lease: int) -> None:
+        """Its end."""
+        self._count(self._leases.pop(lease), -1)
+
+    def _count(self, allocation: Allocation, sign: int) -> None:
+        for name, units in allocation.units.items():
+            self._used[name] += sign * units
+        for name, ids in allocation.ids.items():
+            share = allocation.units[name] // len(ids)
+            for number in ids:
+                assert number in self._ids[name], f"{name} {number} does not exist"
+                self._ids[name][number] += sign * share
+
+    def check_empty(self, worker: int) -> None:
+        """Nothing is granted."""
+        assert not self._leases, f"worker {worker} is idle and holds {list(self._leases)}"
+        assert not any(self._used.values()), f"worker {worker} is idle and its books say {self._used}"

@@ -1,0 +1,115 @@
+"""The user: submits the jobs of a workload when their inputs are there, and gives some of them up."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from grainlike.resources import Request
+from grainlike.scheduler import JobsSubmitted
+from grainlike.simulation._clock import Clock
+from grainlike.simulation._plans import Workload
+from grainlike.simulation._witness import Witness
+
+__all__ = ["Client"]
+
+
+class _Head(Protocol):
+    clock: Clock
+    witness: Witness
+
+    def submit(self, batches: list[JobsSubmitted]) -> None:
+        """Accept jobs."""
+
+    def cancel(self, jobs: list[int]) -> None:
+        """Stop jobs that nobody wants."""
+
+
+class Client:
+    """Walks through a workload. A job's position in it is not its number: numbers are given when jobs are submitted.
+
+    Attributes:
+        unsettled: how many jobs have had no outcome yet, submitted or not.
+        number_of: the number of each job that was submitted, by position.
+    """
+
+    def __init__(self, head: _Head, workload: Workload) -> None:
+        self._head = head
+        self._plans = workload.jobs
+        self._missing = [len(set(plan.after)) for plan in workload.jobs]
+        self._dependents: dict[int, list[int]] = {}
+        self._ready: list[int] = []
+        self._done: set[int] = set()
+        self._position_of: dict[int, int] = {}
+        self.number_of: dict[int, int] = {}
+        self.unsettled = len(workload.jobs)
+
+    def start(self) -> None:
+        """Put all that has no inputs, and all cancellations, on the clock."""
+        clock = self._head.clock
+        moments: dict[float, list[int]] = {}
+        for position, plan in enumerate(self._plans):
+            for before in dict.fromkeys(plan.after):
+                self._dependents.setdefault(before, []).append(position)
+            if not plan.after:
+                moments.setdefault(plan.at, []).append(position)
+            if plan.cancel_at is not None:
+                clock.at(plan.cancel_at, self._cancel, position)
+        for moment, positions in moments.items():
+            clock.at(moment, self._submit, positions)
+
+    def settled(self, job: int, *, ok: bool) -> None:
+        """A job has its outcome. What became ready waits for `submit_ready`."""
+        position = self._position_of[job]
+        if position not in self._done:
+            self._settle(position, ok=ok)
+
+    def submit_ready(self) -> None:
+        """Submit the jobs whose inputs have come."""
+        if self._ready:
+            ready, self._ready = sorted(self._ready), []
+            self._submit([position for position in ready if position not in self._done])
+
+    def _settle(self, position: int, *, ok: bool) -> None:
+        stack = [(position, ok)]
+        while stack:
+            position, ok = stack.pop()
+            if position in self._done:
+                continue
+            self._done.add(position)
+            self.unsettled -= 1
+            for dependent in self._dependents.get(position, ()):
+                self._missing[dependent] -= 1
+                if not ok:
+                    stack.append((dependent, False))
+                elif not self._missing[dependent]:
+                    self._become_ready(dependent)
+
+    def _become_ready(self, position: int) -> None:
+        at = self._plans[position].at
+        if at > self._head.clock.now:
+            self._head.clock.at(at, self._submit, [position])
+        else:
+            self._ready.append(position)
+
+    def _submit(self, positions: list[int]) -> None:
+        batches: dict[tuple[Request, int, bool], tuple[list[int], list[int]]] = {}
+        for position in positions:
+            if position in self._done:
+                continue
+            plan = self._plans[position]
+            number = len(self.number_of) + 1
+            self.number_of[position], self._position_of[number] = number, position
+            self._head.witness.submitted(number, plan)
+            jobs, fns = batches.setdefault((plan.request, plan.priority, plan.isolate), ([], []))
+            jobs.append(number)
+            fns.append(plan.fn + 1)
+        self._head.submit([JobsSubmitted(key[0], *columns, key[1], key[2]) for key, columns in batches.items()])
+
+    def _cancel(self, position: int) -> None:
+        if position in self._done:
+            return
+        number = self.number_of.get(position)
+        self._settle(position, ok=False)
+        if number is not None:
+            self._head.witness.cancelled(number)
+            self._head.cancel([number])

@@ -1,0 +1,74 @@
+"""Chance that one number decides: the same seed rolls the same dice on every machine.
+
+SplitMix64 (G. L. Steele, D. Lea, C. H. Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014; constants
+of S. Vigna's public-domain `splitmix64.c`). `random.Random` would do as well, but pure rooms roll no dice of others.
+There is no logarithm here on purpose: mathematical libraries differ in the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import TypeVar
+
+__all__ = ["Dice"]
+
+T = TypeVar("T")
+
+_MASK = (1 << 64) - 1
+_GAMMA = 0x9E3779B97F4A7C15
+
+
+class Dice:
+    """A stream of chance.
+
+    Example::
+
+        dice = Dice(7)
+        dice.below(6)            # 0 to 5
+        dice.fork("network")     # another stream, that no change to this one disturbs
+    """
+
+    __slots__ = ("_seed", "_state")
+
+    def __init__(self, seed: int) -> None:
+        self._seed = self._state = seed & _MASK
+
+    def fork(self, name: str) -> Dice:
+        """The stream of that name: of this seed, whatever was rolled before."""
+        return Dice(int.from_bytes(blake2b(f"{self._seed}/{name}".encode(), digest_size=8).digest(), "big"))
+
+    def bits(self) -> int:
+        """64 bits."""
+        self._state = z = (self._state + _GAMMA) & _MASK
+        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
+        return z ^ (z >> 31)
+
+    def below(self, most: int) -> int:
+        """An integer from 0 to `most - 1`."""
+        return (self.bits() * most) >> 64
+
+    def fraction(self) -> float:
+        """From 0 up to, and without, 1."""
+        return (self.bits() >> 11) * 2.0**-53
+
+    def between(self, low: float, high: float) -> float:
+        """Evenly from `low` to `high`."""
+        return low + (high - low) * self.fraction()
+
+    def chance(self, probability: float) -> bool:
+        """True that often."""
+        return probability > 0.0 and self.fraction() < probability
+
+    def pick(self, choices: Sequence[T]) -> T:
+        """One of them."""
+        return choices[self.below(len(choices))]
+
+    def shuffled(self, items: Sequence[T]) -> list[T]:
+        """All of them, in any order (Fisher and Yates)."""
+        out = list(items)
+        for last in range(len(out) - 1, 0, -1):
+            other = self.below(last + 1)
+            out[last], out[other] = out[other], out[last]
+        return out

@@ -1,0 +1,194 @@
+"""The body of the head, without the waiting: the same `HeadMind`, a channel to each worker, a client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from grainlike.scheduler import (
+    AssignJobs,
+    CancelJobs,
+    FunctionDefined,
+    HeadAction,
+    HeadEvent,
+    HeadMind,
+    JobsCancelled,
+    JobsLost,
+    JobsPending,
+    JobsSettled,
+    JobsStarted,
+    JobsSubmitted,
+    JobsUnsatisfiable,
+    RetractJobs,
+    Ticked,
+    WakeAt,
+    WorkerJoined,
+    WorkerLost,
+    WorkerReported,
+)
+from grainlike.simulation._channel import Channel
+from grainlike.simulation._client import Client
+from grainlike.simulation._clock import Clock
+from grainlike.simulation._daemon import Daemon
+from grainlike.simulation._dice import Dice
+from grainlike.simulation._plans import Network, Workload
+from grainlike.simulation._witness import Witness
+from grainlike.wire import Assign, Cancel, ClassSpec, Code, Completed, Define, FunctionSpec, LeaseStart, Retract
+
+__all__ = ["Head", "Peer"]
+
+
+class _Stage(Protocol):
+    clock: Clock
+    dice: Dice
+    network: Network
+    witness: Witness
+    workload: Workload
+
+    def noted(self, who: str, event: object, actions: list[HeadAction], mind: HeadMind) -> None:
+        """A mind has answered."""
+
+
+class Peer:
+    """A worker as the head's body holds it: `down` is the channel to it, `told` what it was told of."""
+
+    __slots__ = ("classes", "daemon", "down", "functions")
+
+    def __init__(self, daemon: Daemon, down: Channel) -> None:
+        self.daemon = daemon
+        self.down = down
+        self.functions: set[int] = set()
+        self.classes: set[int] = set()
+
+
+class Head:
+    """Carries events to the mind and its actions to the workers and the client."""
+
+    def __init__(self, stage: _Stage, *, closed: bool) -> None:
+        self.clock = stage.clock
+        self.witness = stage.witness
+        self.mind = HeadMind(closed=closed)
+        self.client = Client(self, stage.workload)
+        self.peers: dict[int, Peer] = {}
+        self._stage = stage
+        self._alarm: float | None = None
+
+    def start(self) -> None:
+        """Define the functions, and let the client begin."""
+        for number, function in enumerate(self._stage.workload.functions, 1):
+            self._tell(FunctionDefined(number, function.retries))
+        self.client.start()
+
+    # --- from the client ---------------------------------------------------------------------------------------------
+
+    def submit(self, batches: list[JobsSubmitted]) -> None:
+        """Accept jobs."""
+        for batch in batches:
+            self._tell(batch)
+
+    def cancel(self, jobs: list[int]) -> None:
+        """Stop jobs that nobody wants."""
+        self._tell(JobsCancelled(jobs))
+
+    # --- from workers ------------------------------------------------------------------------------------------------
+
+    def join(self, daemon: Daemon) -> None:
+        """Let a worker in."""
+        self.peers[daemon.worker] = Peer(daemon, Channel(self.clock, self._stage.dice, self._stage.network.link))
+        self.witness.joined(daemon.worker, daemon.plan.offer)
+        self._tell(WorkerJoined(daemon.worker, f"n{daemon.worker}", daemon.plan.offer))
+
+    def leave(self, worker: int, reason: str) -> None:
+        """Give a worker up."""
+        if self.peers.pop(worker, None) is not None:
+            self.witness.given_up(worker)
+            self._tell(WorkerLost(worker, reason))
+
+    def report(self, worker: int, started: list[LeaseStart], completed: list[Completed], ended: list[int]) -> None:
+        """Take a report, be it of a worker that was given up."""
+        self._tell(WorkerReported(worker, started, completed, ended))
+
+    # --- what the mind says ------------------------------------------------------------------------------------------
+
+    def _tell(self, event: HeadEvent) -> None:
+        actions = self.mind.handle(event, self.clock.now)
+        self._stage.noted("head", event, actions, self.mind)
+        for action in actions:
+            self._act(action)
+        self.client.submit_ready()
+
+    def _act(self, action: HeadAction) -> None:
+        match action:
+            case AssignJobs():
+                self._assign(action)
+            case RetractJobs():
+                self._post(action.worker, Retract(action.jobs, action.attempts))
+            case CancelJobs():
+                self._post(action.worker, Cancel(action.jobs, action.attempts))
+            case JobsSettled():
+                self._settle(action)
+            case JobsLost():
+                self._each(action.jobs, lambda job: self.witness.lost(job, action.losses))
+            case JobsUnsatisfiable():
+                self._each(action.jobs, self.witness.refused)
+            case JobsPending():
+                self.witness.pending([job.job for cls in self._waiting(action) for job in cls])
+            case WakeAt():
+                self._wake(action.at)
+            case JobsStarted():
+                pass
+
+    def _waiting(self, action: JobsPending) -> list[list[_Numbered]]:
+        return [[*cls.live()] for cls in self.mind.classes.values() if cls.request == action.request]
+
+    def _settle(self, action: JobsSettled) -> None:
+        completed = action.completed
+        for row in action.rows:
+            job, code = completed.jobs[row], completed.codes[row]
+            self.witness.settled(job, completed.attempts[row], code)
+            self.client.settled(job, ok=code == Code.SUCCEEDED)
+
+    def _each(self, jobs: list[int], note: Callable[[int], None]) -> None:
+        for job in jobs:
+            note(job)
+            self.client.settled(job, ok=False)
+
+    def _assign(self, action: AssignJobs) -> None:
+        self.witness.assigned(action)
+        peer = self.peers[action.worker]
+        self._define(peer, action)
+        blank = [b""] * len(action.jobs)
+        self._post(action.worker, Assign(action.cls, action.ahead, action.jobs, action.attempts, action.fns, blank, []))
+
+    def _define(self, peer: Peer, action: AssignJobs) -> None:
+        fresh = [fn for fn in dict.fromkeys(action.fns) if fn not in peer.functions]
+        classes: list[ClassSpec] = []
+        if action.cls not in peer.classes:
+            cls = self.mind.classes[action.cls]
+            classes.append(ClassSpec(cls.cls, str(cls.request), cls.isolate))
+        if fresh or classes:
+            peer.functions.update(fresh)
+            peer.classes.add(action.cls)
+            plans = self._stage.workload.functions
+            specs = [FunctionSpec(fn, b"", (f := plans[fn - 1]).name, f.is_async, f.timeout) for fn in fresh]
+            self._post(action.worker, Define(specs, classes))
+
+    def _post(self, worker: int, message: Assign | Cancel | Define | Retract) -> None:
+        peer = self.peers[worker]
+        peer.down.send(peer.daemon.hear, message)
+
+    # --- time --------------------------------------------------------------------------------------------------------
+
+    def _wake(self, at: float) -> None:
+        if self._alarm is None or at < self._alarm:
+            self._alarm = at
+            self.clock.at(at, self._ring, at)
+
+    def _ring(self, at: float) -> None:
+        if self._alarm == at:
+            self._alarm = None
+            self._tell(Ticked())
+
+
+class _Numbered(Protocol):
+    job: int

@@ -1,0 +1,118 @@
+"""A run-list inside a simulated runner: how far it has come, and what has not been told of it."""
+
+from __future__ import annotations
+
+from grainlike.scheduler import StartLease
+from grainlike.wire import Code, Completed
+
+__all__ = ["RunList"]
+
+FLUSH_S = 0.001
+"""How long a runner keeps outcomes to itself."""
+
+
+class RunList:
+    """The jobs of one lease: those from `index` to before `end` are still to run; `running`: the first one does."""
+
+    __slots__ = (
+        "_awaited",
+        "_begun",
+        "_codes",
+        "_flushed",
+        "_rows",
+        "_walls",
+        "attempts",
+        "end",
+        "index",
+        "jobs",
+        "lease",
+        "running",
+        "stopped",
+    )
+
+    def __init__(self, action: StartLease, now: float) -> None:
+        self.lease = action.lease
+        self.jobs = action.jobs
+        self.attempts = action.attempts
+        self.index = 0
+        self.end = len(action.jobs)
+        self.running = False
+        self.stopped: set[int] = set()
+        self._flushed = now
+        self._awaited = False
+        self._rows: list[int] = []
+        self._codes: list[int] = []
+        self._begun: list[float] = []
+        self._walls: list[float] = []
+
+    @property
+    def job(self) -> int:
+        """The job at `index`."""
+        return self.jobs[self.index]
+
+    @property
+    def attempt(self) -> int:
+        """And its attempt."""
+        return self.attempts[self.index]
+
+    def stop(self, jobs: list[int]) -> None:
+        """Mark those that have not ended."""
+        left = self.jobs[self.index : self.end]
+        self.stopped.update(job for job in jobs if job in left)
+
+    def ran(self, code: Code, begun: float, wall: float) -> None:
+        """The job at `index` has ended."""
+        self._add(self.index, code, begun, wall)
+        self.index += 1
+        self.running = False
+
+    def skip(self) -> None:
+        """The job at `index` was cancelled before it began."""
+        self._add(self.index, Code.CANCELLED, 0.0, 0.0)
+        self.index += 1
+
+    def hand_back(self, first: int) -> None:
+        """None from `first` on will run here."""
+        for position in range(first, self.end):
+            stopped = self.jobs[position] in self.stopped
+            self._add(position, Code.CANCELLED if stopped else Code.RETURNED, 0.0, 0.0)
+        self.end = first
+
+    def suspended(self) -> None:
+        """The job at `index` awaits, so the others must not wait for it."""
+        self._awaited = True
+        self.hand_back(self.index + 1)
+
+    def _add(self, position: int, code: Code, begun: float, wall: float) -> None:
+        self._rows.append(position)
+        self._codes.append(int(code))
+        self._begun.append(begun)
+        self._walls.append(wall)
+
+    def due(self, now: float) -> bool:
+        """Whether it is time to tell."""
+        return now - self._flushed >= FLUSH_S
+
+    def take(self, now: float) -> Completed | None:
+        """All that has not been told, as of `now`."""
+        rows = self._rows
+        if not rows and not self._awaited:
+            return None
+        count = len(rows)
+        told = Completed(
+            self.lease,
+            [self.jobs[row] for row in rows],
+            [self.attempts[row] for row in rows],
+            self._codes,
+            self._begun,
+            self._walls,
+            [0.0] * count,
+            [0] * count,
+            [b""] * count,
+            [],
+            now,
+            self._awaited,
+        )
+        self._flushed, self._awaited = now, False
+        self._rows, self._codes, self._begun, self._walls = [], [], [], []
+        return told

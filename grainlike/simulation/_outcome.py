@@ -1,0 +1,62 @@
+"""What came of a world: figures, and promises that were broken."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from grainlike.resources import Allocation
+from grainlike.simulation._plans import Workload
+
+__all__ = ["Outcome", "lower_bound"]
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """The end of a world. Times are virtual seconds since its beginning.
+
+    Attributes:
+        makespan: when the last job ended.
+        lower_bound: no scheduler could have been done before.
+        utilisation: the part of all cores that jobs used until then.
+        starts: when each job began (the last time), by its position in the workload.
+        widest_start: when the job with the most cores began (of several, the first to begin); None if it never did.
+        passed_over: how long a job was passed over at most, and its number at the head.
+        steps: how many things happened.
+        seen: how often each kind of thing happened.
+        violations: promises that were broken; empty is good.
+        digest: of everything that the minds were told and answered; empty where that was not kept.
+    """
+
+    seed: int
+    workload: str
+    workers: int
+    jobs: int
+    makespan: float
+    lower_bound: float
+    utilisation: float
+    starts: dict[int, float]
+    widest_start: float | None
+    passed_over: tuple[float, int]
+    steps: int
+    seen: dict[str, int]
+    violations: tuple[str, ...]
+    digest: str
+
+    @property
+    def ratio(self) -> float:
+        """Makespan over lower bound."""
+        return self.makespan / self.lower_bound if self.lower_bound else 1.0
+
+
+def lower_bound(workload: Workload, offers: Sequence[Allocation]) -> float:
+    """The longest chain of jobs, or the work on the scarcest resource: whichever takes longer."""
+    work: dict[str, float] = {}
+    ends: list[float] = []
+    for plan in workload.jobs:
+        start = max((ends[before] for before in plan.after), default=0.0)
+        ends.append(max(start, plan.at) + plan.seconds)
+        for name, units in plan.request.units.items():
+            work[name] = work.get(name, 0.0) + units * plan.seconds
+    have = {name: sum(offer.units.get(name, 0) for offer in offers) for name in work}
+    return max([*ends, *(work[name] / have[name] for name in work if have[name])], default=0.0)

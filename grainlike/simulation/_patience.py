@@ -1,0 +1,79 @@
+"""The judge of waiting: how long the first of its class stood while younger jobs went past it.
+
+A job is *passed over* while younger jobs of no higher priority take what it asks for on workers that could run it.
+Counting starts anew whenever a job that goes before it is assigned: waiting for one's elders is no injustice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from grainlike.resources import Request
+from grainlike.scheduler import AssignJobs
+from grainlike.simulation._plans import JobPlan
+
+__all__ = ["Key", "Patience", "key_of"]
+
+Key = tuple[Request, int, bool]
+
+
+class _Front:
+    __slots__ = ("job", "since")
+
+    def __init__(self, job: int) -> None:
+        self.job = job
+        self.since: float | None = None
+
+
+class Patience:
+    """Holds the first waiting job of every class; `longest` is the longest time, and who had to wait.
+
+    `fits(worker, job)` says whether a worker, empty, could run a job. Meant for worlds in which nothing breaks.
+    """
+
+    def __init__(self, plans: dict[int, JobPlan], fits: Callable[[int, int], bool]) -> None:
+        self.longest: tuple[float, int] = (0.0, 0)
+        self._plans = plans
+        self._fits = fits
+        self._fronts: dict[Key, _Front] = {}
+
+    def assigned(self, action: AssignJobs, now: float, front_of: Callable[[Key], int | None]) -> None:
+        """Jobs were assigned; `front_of` gives the first job of a class that waits now."""
+        youngest = max(action.jobs, key=self._order)
+        for key in [*self._fronts]:
+            self._renew(key, front_of(key))
+            if key in self._fronts:
+                self._judge(self._fronts[key], action.worker, youngest, now)
+        for job in action.jobs:
+            key = key_of(self._plans[job])
+            self._renew(key, front_of(key))
+
+    def waiting(self, key: Key, front: int | None) -> None:
+        """Jobs of a class were submitted."""
+        self._renew(key, front)
+
+    def _renew(self, key: Key, front: int | None) -> None:
+        held = self._fronts.get(key)
+        if front is None:
+            self._fronts.pop(key, None)
+        elif held is None or held.job != front:
+            self._fronts[key] = _Front(front)
+
+    def _judge(self, front: _Front, worker: int, passer: int, now: float) -> None:
+        wanted, taken = self._plans[front.job].request.units, self._plans[passer].request.units
+        if front.job == passer or wanted.keys().isdisjoint(taken) or not self._fits(worker, front.job):
+            return
+        if self._order(passer) < self._order(front.job):
+            front.since = None
+        elif front.since is None:
+            front.since = now
+        elif now - front.since > self.longest[0]:
+            self.longest = (now - front.since, front.job)
+
+    def _order(self, job: int) -> tuple[int, int]:
+        return (-self._plans[job].priority, job)
+
+
+def key_of(plan: JobPlan) -> Key:
+    """Jobs of one key ask for the same."""
+    return (plan.request, plan.priority, plan.isolate)

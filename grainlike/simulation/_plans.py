@@ -1,0 +1,107 @@
+"""What a world is made of, as plain data: the jobs and how they will go, the nodes, what breaks, how slow links are."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from grainlike.resources import Allocation, Request
+from grainlike.simulation._channel import Delay
+
+__all__ = ["CALM", "FOREVER", "QUICK", "Faults", "FunctionPlan", "JobPlan", "Network", "NodePlan", "Workload"]
+
+FOREVER = 1 << 30
+"""A number of attempts that is never reached."""
+
+
+class FunctionPlan(msgspec.Struct, frozen=True):
+    """A function: as the head will hear of it."""
+
+    name: str
+    is_async: bool = False
+    retries: int = 0
+    timeout: float | None = None
+
+
+class JobPlan(msgspec.Struct, frozen=True, gc=False):
+    """How one job will go. `fn` and `after` are positions in the workload.
+
+    Attributes:
+        seconds: how long it runs, on a true clock.
+        at: when it is submitted, if nothing in `after` ends later.
+        after: the jobs whose values it needs. If one of them fails, it is never submitted.
+        awaits: whether its coroutine suspends; only functions that are `is_async`.
+        raises: how many of its first attempts raise an exception.
+        kills: how many of its first attempts kill their process, at their end.
+        on_stop: what it does when it is cancelled: ends at once, returns a value all the same, or takes no notice.
+        cancel_at: when nobody wants it any more.
+    """
+
+    fn: int
+    request: Request
+    seconds: float
+    at: float = 0.0
+    after: tuple[int, ...] = ()
+    priority: int = 0
+    isolate: bool = False
+    awaits: bool = False
+    raises: int = 0
+    kills: int = 0
+    on_stop: Literal["ends", "returns", "goes on"] = "ends"
+    cancel_at: float | None = None
+
+
+class Workload(msgspec.Struct, frozen=True):
+    """Functions and jobs, with a name to print."""
+
+    name: str
+    functions: tuple[FunctionPlan, ...]
+    jobs: tuple[JobPlan, ...]
+
+
+class NodePlan(msgspec.Struct, frozen=True):
+    """A machine. Its clock shows `offset + rate * true time`; it joins at `joins_at`."""
+
+    offer: Allocation
+    rate: float = 1.0
+    offset: float = 0.0
+    joins_at: float = 0.0
+
+
+class Network(msgspec.Struct, frozen=True):
+    """How long messages travel, and how long processes take to come up, in seconds."""
+
+    link: Delay = Delay(0.0001, 0.0005)
+    pipe: Delay = Delay(0.00002, 0.0001)
+    spawn: Delay = Delay(0.03, 0.08)
+    rest: Delay = Delay(0.0, 0.0003)
+    """From a runner's last answer for a run-list until it has taken its claim back."""
+
+
+QUICK = Network(Delay(0.0002, 0.0002), Delay(0.00005, 0.00005), Delay(0.05, 0.05), Delay())
+"""Links without chance: for measurements."""
+
+
+class Faults(msgspec.Struct, frozen=True):
+    """What breaks: the mean time between two faults of a kind, in seconds; 0 for never. Nothing breaks after `until`.
+
+    Attributes:
+        runner_kill: SIGKILL to a process that runs jobs.
+        node_kill: SIGKILL to a worker. It comes back as a new incarnation, unless the world is closed.
+        freeze: SIGSTOP to a worker for up to 45 s: beyond 30 s of silence it is lost.
+        partition: a link that is silent for up to 45 s, both ways.
+        spawn_fails: the probability that a process does not come up.
+        until: when it ends.
+    """
+
+    runner_kill: float = 0.0
+    node_kill: float = 0.0
+    freeze: float = 0.0
+    partition: float = 0.0
+    spawn_fails: float = 0.0
+    until: float = 0.0
+
+
+CALM = Faults()
+"""Nothing breaks."""

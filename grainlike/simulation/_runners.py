@@ -1,0 +1,271 @@
+"""Runner processes, imitated: they run what they are given, answer, and die. They know nothing of policy.
+
+What is imitated is what a node's mind can notice: one run-list at a time and the shared claims of an *own* runner, many
+at once in a *shared* one, outcomes that are kept back for a millisecond and lost with the process, SIGTERM that a job
+may not heed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Protocol
+
+from grainlike.scheduler import StartLease
+from grainlike.simulation._channel import Channel
+from grainlike.simulation._clock import Clock
+from grainlike.simulation._dice import Dice
+from grainlike.simulation._lease import RunList
+from grainlike.simulation._plans import JobPlan, Network
+from grainlike.simulation._witness import Witness
+from grainlike.wire import Code, Completed
+
+__all__ = ["Home", "OwnRunner", "Runner", "SharedRunner"]
+
+_NO_BARRIER = 1 << 30
+_IDLE = -1
+
+
+class Home(Protocol):
+    """What a runner needs of the daemon that started it."""
+
+    worker: int
+    rate: float
+    clock: Clock
+    dice: Dice
+    network: Network
+    witness: Witness
+
+    def runner_says(self, runner: int, completed: Completed) -> None:
+        """Outcomes have come through the pipe."""
+
+    def runner_gone(self, runner: int, how: str, started: int) -> None:
+        """The process was reaped."""
+
+
+class Runner:
+    """What both kinds share. Posts are lost on a dead one, as bytes in a broken pipe are."""
+
+    def __init__(self, home: Home, runner: int) -> None:
+        self.home = home
+        self.runner = runner
+        self.alive = True
+        self.up = False
+        self.started = _IDLE
+        self._clock = home.clock
+        self._inbox = Channel(home.clock, home.dice, home.network.pipe)
+        self._outbox = Channel(home.clock, home.dice, home.network.pipe)
+        self._inbox.hold()
+
+    def come_up(self) -> None:
+        """The process is there and reads its pipe."""
+        if self.alive:
+            self.up = True
+            self._inbox.release()
+
+    def run(self, action: StartLease) -> None:
+        """Post a run-list."""
+        if self.alive:
+            self._inbox.send(self._take, action)
+
+    def stop(self, jobs: list[int]) -> None:
+        """Post a cancellation."""
+        if self.alive:
+            self._inbox.send(self._stop, jobs)
+
+    def bar(self) -> None:
+        """Keep it from starting more."""
+
+    def unbar(self) -> None:
+        """A new run-list may start."""
+
+    def terminate(self) -> None:
+        """SIGTERM."""
+        self.die("SIGTERM")
+
+    def die(self, how: str, killer: int = 0) -> None:
+        """The process is gone. What it had written is still read; then the daemon sees the end."""
+        if not self.alive:
+            return
+        self._vanish(killer)
+        self._outbox.send(self.home.runner_gone, self.runner, how, self.started)
+
+    def vanish(self) -> None:
+        """It dies together with the daemon: nobody will hear of it."""
+        if self.alive:
+            self._vanish(0)
+            self._outbox.cut()
+
+    def _vanish(self, killer: int) -> None:
+        self.alive = False
+        self._inbox.cut()
+        for lease in self._lists():
+            if lease.running:
+                lease.running = False
+                self.home.witness.ended(self.home.worker, lease.lease, lease.job, lease.attempt, Code.CRASHED)
+        self.home.witness.runner_died(self.home.worker, self.runner, killer)
+
+    # --- what the kinds do in their own way --------------------------------------------------------------------------
+
+    def _lists(self) -> list[RunList]:
+        raise NotImplementedError
+
+    def _take(self, action: StartLease) -> None:
+        raise NotImplementedError
+
+    def _stop(self, jobs: list[int]) -> None:
+        raise NotImplementedError
+
+    def _go_on(self, lease: RunList) -> None:
+        """Start the next job of the run-list, or end it."""
+        raise NotImplementedError
+
+    # --- one job -----------------------------------------------------------------------------------------------------
+
+    def _begin(self, lease: RunList) -> JobPlan:
+        plan = self.home.witness.plans[lease.job]
+        lease.running = True
+        self.home.witness.began(self.home.worker, lease.lease, lease.job, lease.attempt)
+        self._clock.after(plan.seconds, self._end, lease, lease.index, self._clock.now)
+        return plan
+
+    def _end(self, lease: RunList, index: int, begun: float) -> None:
+        """The job at `index` comes to its own end, unless it came to another one before."""
+        if not self.alive or not lease.running or lease.index != index:
+            return
+        plan = self.home.witness.plans[lease.job]
+        if lease.attempt <= plan.kills:
+            self.die("SIGSEGV", killer=lease.job)
+        else:
+            self._ran(lease, Code.FAILED if lease.attempt <= plan.raises else Code.SUCCEEDED, begun)
+
+    def _interrupt(self, lease: RunList) -> None:
+        """Throw a cancellation into the running job."""
+        plan = self.home.witness.plans[lease.job]
+        if plan.on_stop != "goes on":
+            code = Code.CANCELLED if plan.on_stop == "ends" else Code.SUCCEEDED
+            clean_up = self.home.dice.between(0.0, 0.05)
+            self._clock.after(clean_up, self._interrupted, lease, lease.index, code)
+
+    def _interrupted(self, lease: RunList, index: int, code: Code) -> None:
+        if self.alive and lease.running and lease.index == index:
+            self._ran(lease, code, self._clock.now)
+
+    def _ran(self, lease: RunList, code: Code, begun: float) -> None:
+        now = self._clock.now
+        self.home.witness.ended(self.home.worker, lease.lease, lease.job, lease.attempt, code)
+        lease.ran(code, begun, (now - begun) * self.home.rate)
+        if lease.due(now):
+            self._flush(lease)
+        self._go_on(lease)
+
+    def _flush(self, lease: RunList) -> None:
+        completed = lease.take(self._clock.now)
+        if completed is not None:
+            self._outbox.send(self.home.runner_says, self.runner, completed)
+
+
+class OwnRunner(Runner):
+    """Plain functions: one run-list at a time, the next job claimed in memory that the daemon sees."""
+
+    def __init__(self, home: Home, runner: int) -> None:
+        super().__init__(home, runner)
+        self._queue: deque[RunList] = deque()
+        self._current: RunList | None = None
+        self._barrier = _NO_BARRIER
+        self._asked = False
+
+    def bar(self) -> None:
+        self._barrier = self.started + 1
+
+    def unbar(self) -> None:
+        self._barrier = _NO_BARRIER
+
+    def terminate(self) -> None:
+        self._asked = True
+        if self._current is None or not self.up:
+            self.die("SIGTERM")
+        elif self._current.running:
+            self._interrupt(self._current)
+
+    def _lists(self) -> list[RunList]:
+        return [self._current] if self._current is not None else []
+
+    def _take(self, action: StartLease) -> None:
+        self._queue.append(RunList(action, self._clock.now))
+        if self._current is None:
+            self._next()
+
+    def _next(self) -> None:
+        if self._queue:
+            self._current = self._queue.popleft()
+            self._go_on(self._current)
+
+    def _stop(self, jobs: list[int]) -> None:
+        for lease in [*self._lists(), *self._queue]:
+            lease.stop(jobs)
+
+    def _go_on(self, lease: RunList) -> None:
+        while lease.index < lease.end:
+            self.started = lease.index
+            if self._asked or lease.index >= self._barrier:
+                lease.hand_back(lease.index)
+            elif lease.job in lease.stopped:
+                lease.skip()
+            else:
+                self._begin(lease)
+                return
+        self._flush(lease)
+        rest = self.home.network.rest
+        if rest.most:
+            self._clock.after(self.home.dice.between(rest.least, rest.most), self._rest)
+        else:
+            self._rest()
+
+    def _rest(self) -> None:
+        if not self.alive:
+            return
+        self._current, self.started = None, _IDLE
+        if self._asked:
+            self.die("SIGTERM")
+        else:
+            self._next()
+
+
+class SharedRunner(Runner):
+    """Coroutines: every run-list is a task. One that awaits hands back those behind it."""
+
+    def __init__(self, home: Home, runner: int) -> None:
+        super().__init__(home, runner)
+        self._tasks: dict[int, RunList] = {}
+        self._task_of: dict[int, RunList] = {}
+
+    def _lists(self) -> list[RunList]:
+        return list(self._tasks.values())
+
+    def _take(self, action: StartLease) -> None:
+        lease = self._tasks[action.lease] = RunList(action, self._clock.now)
+        self._task_of.update(dict.fromkeys(lease.jobs, lease))
+        self._go_on(lease)
+
+    def _stop(self, jobs: list[int]) -> None:
+        for job in jobs:
+            lease = self._task_of.get(job)
+            if lease is not None and job not in lease.stopped:
+                lease.stop([job])
+                if lease.running and lease.job in lease.stopped and self.home.witness.plans[lease.job].awaits:
+                    self._interrupt(lease)
+
+    def _go_on(self, lease: RunList) -> None:
+        while lease.index < lease.end:
+            if lease.job in lease.stopped:
+                lease.skip()
+                continue
+            if self._begin(lease).awaits:
+                lease.suspended()
+                self._flush(lease)
+            return
+        self._flush(lease)
+        del self._tasks[lease.lease]
+        for job in lease.jobs:
+            if self._task_of.get(job) is lease:
+                del self._task_of[job]

@@ -1,0 +1,81 @@
+"""One call from a seed to an outcome: draws what is not given, and lives through it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from grainlike.simulation._channel import Delay
+from grainlike.simulation._dice import Dice
+from grainlike.simulation._outcome import Outcome
+from grainlike.simulation._plans import CALM, QUICK, Faults, Network
+from grainlike.simulation._workloads import BENCHMARKS, draw_nodes, draw_workload, equal_nodes
+from grainlike.simulation._world import World
+
+__all__ = ["simulate"]
+
+_STORMY = Network(link=Delay(0.0001, 0.005, spike=1.0, spiky=0.02))
+_DRIFT = 0.01
+
+
+def simulate(
+    seed: int,
+    workload: str = "any",
+    *,
+    workers: int | None = None,
+    jobs: int | None = None,
+    faults: Faults | None = None,
+    judged: bool = True,
+    show: Callable[[str], None] | None = None,
+) -> Outcome:
+    """Live through one world. The same arguments give the same outcome, bit for bit.
+
+    Args:
+        seed: decides all that is not given: which nodes, jobs and faults, and every chance in between.
+        workload: one of `WORKLOADS`, or `any`. Benchmarks run on nodes of 16 cores, and nothing breaks.
+        workers: how many nodes; drawn from 1 to 4.
+        jobs: how many; drawn from 5 to 50.
+        faults: what breaks; drawn, and often nothing.
+        judged: check every promise after every step. Without it a world only measures, several times as fast.
+        show: called with a line for a person, for every step.
+
+    Raises:
+        ValueError: no workload has that name.
+
+    Example::
+
+        assert simulate(17, "poison").violations == ()
+    """
+    dice = Dice(seed)
+    if workload in BENCHMARKS:
+        plan = draw_workload(dice.fork("workload"), workload, 200 if jobs is None else jobs)
+        nodes = equal_nodes(1 if workers is None else workers)
+        return World(seed, plan, nodes, faults=faults or CALM, network=QUICK, judged=judged, show=show).run()
+    size = dice.fork("size")
+    drawn_workers, drawn_jobs = 1 + size.below(4), 5 + size.below(46)
+    plan = draw_workload(dice.fork("workload"), workload, drawn_jobs if jobs is None else jobs)
+    nodes = draw_nodes(dice.fork("nodes"), drawn_workers if workers is None else workers, drift=_DRIFT)
+    weather = dice.fork("weather")
+    return World(
+        seed,
+        plan,
+        nodes,
+        faults=_draw_faults(weather) if faults is None else faults,
+        network=_STORMY if weather.chance(0.5) else Network(),
+        closed=weather.chance(0.2),
+        judged=judged,
+        show=show,
+    ).run()
+
+
+def _draw_faults(dice: Dice) -> Faults:
+    """A third of all worlds is calm; in the others some kinds of fault come often, some never."""
+    if dice.chance(1 / 3):
+        return CALM
+    return Faults(
+        runner_kill=dice.pick((0.0, 0.1, 0.5, 2.0)),
+        node_kill=dice.pick((0.0, 0.0, 0.5, 3.0)),
+        freeze=dice.pick((0.0, 0.0, 3.0)),
+        partition=dice.pick((0.0, 0.0, 3.0)),
+        spawn_fails=dice.pick((0.0, 0.0, 0.1)),
+        until=dice.between(0.5, 20.0),
+    )

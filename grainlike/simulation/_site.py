@@ -1,0 +1,146 @@
+"""A machine with a worker on it: what befalls the worker, its link and its clock, and how it comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from grainlike.simulation._clock import Clock
+from grainlike.simulation._daemon import Daemon
+from grainlike.simulation._dice import Dice
+from grainlike.simulation._head import Head
+from grainlike.simulation._plans import NodePlan
+
+__all__ = ["LOST_S", "Site"]
+
+LOST_S = 30.0
+"""A peer that has been silent for this long is lost, to either end."""
+
+BEAT_S = 5.0
+
+
+class _Stage(Protocol):
+    clock: Clock
+    dice: Dice
+    head: Head
+    closed: bool
+
+    def new_daemon(self, plan: NodePlan) -> Daemon:
+        """The next incarnation."""
+        ...
+
+
+class Site:
+    """Holds one incarnation of a worker after another. One misfortune at a time: `steady` says that none is under way.
+
+    In a closed world nothing comes back.
+    """
+
+    def __init__(self, stage: _Stage, plan: NodePlan) -> None:
+        self.plan = plan
+        self.daemon: Daemon | None = None
+        self.steady = True
+        self._stage = stage
+        self._clock = stage.clock
+
+    def start(self) -> None:
+        """A new incarnation dials the head."""
+        self.steady = True
+        self.daemon = self._stage.new_daemon(self.plan)
+        if self._clock.now <= self.plan.joins_at == 0.0:
+            self._connected(self.daemon)
+        else:
+            self._clock.after(self._stage.dice.between(0.001, 0.01), self._connected, self.daemon)
+
+    def _connected(self, daemon: Daemon) -> None:
+        if daemon.alive:
+            self._stage.head.join(daemon)
+
+    def _come_back(self) -> None:
+        self.daemon = None
+        if not self._stage.closed:
+            self._clock.after(self._stage.dice.between(0.1, 5.0), self.start)
+
+    # --- misfortunes -------------------------------------------------------------------------------------------------
+
+    def kill_runner(self) -> None:
+        """SIGKILL to one of its processes."""
+        if self.daemon is not None:
+            runners = [runner for runner in self.daemon.runners.values() if runner.alive and runner.up]
+            if runners:
+                self._stage.dice.pick(runners).die("SIGKILL")
+
+    def kill(self) -> None:
+        """SIGKILL to the daemon. What it had written may still come through; or the machine is gone, without a word."""
+        daemon = self._steady()
+        if daemon is None:
+            return
+        daemon.die()
+        way = self._stage.dice.below(3)
+        if way:
+            late = daemon.up.cut()
+            self._clock.after(self._silence() if way == 1 else 0.001, self._lost, daemon, late)
+        else:
+            daemon.up.send(self._lost, daemon, [])
+        self._come_back()
+
+    def freeze(self, seconds: float) -> None:
+        """SIGSTOP to the daemon, SIGCONT later. Its runners run on."""
+        daemon = self._steady()
+        if daemon is None:
+            return
+        self.steady = False
+        daemon.frozen = True
+        silence = self._silence()
+        if seconds > silence:
+            self._clock.after(silence, self._lost, daemon, [])
+        self._clock.after(seconds, self._thaw, daemon, seconds > silence)
+
+    def _thaw(self, daemon: Daemon, lost: bool) -> None:
+        daemon.thaw()
+        self.steady = True
+        if lost:  # it has just read that its link is closed
+            daemon.die()
+            self._come_back()
+
+    def partition(self, seconds: float) -> None:
+        """The link is silent, both ways. Either end gives the other one up in its own time."""
+        daemon = self._steady()
+        if daemon is None:
+            return
+        self.steady = False
+        down = self._stage.head.peers[daemon.worker].down
+        down.hold()
+        daemon.up.hold()
+        by_head, by_daemon = self._silence(), self._silence() / self.plan.rate
+        if seconds > by_head:
+            self._clock.after(by_head, self._lost, daemon, [])
+        if seconds > by_daemon:
+            self._clock.after(by_daemon, daemon.die)
+        self._clock.after(seconds, self._healed, daemon, down.release, seconds > min(by_head, by_daemon))
+
+    def _healed(self, daemon: Daemon, release_down: Callable[[], None], broken: bool) -> None:
+        self.steady = True
+        release_down()
+        daemon.up.release()  # reports of a worker that was given up arrive now, and count for nothing
+        if broken:
+            if daemon.alive:
+                daemon.die()
+            daemon.up.send(self._lost, daemon, [])
+            self._come_back()
+
+    def _steady(self) -> Daemon | None:
+        daemon = self.daemon
+        if daemon is None or not self.steady or daemon.worker not in self._stage.head.peers:
+            return None
+        return daemon
+
+    def _silence(self) -> float:
+        """From the start of a silence until it is noticed: the last beat was up to a beat ago."""
+        return LOST_S - self._stage.dice.between(0.0, BEAT_S)
+
+    def _lost(self, daemon: Daemon, late: list[tuple[Callable[..., None], tuple[object, ...]]]) -> None:
+        """The head gives the worker up; what it had read already counts for nothing."""
+        self._stage.head.leave(daemon.worker, "its connection is gone")
+        for call, arguments in late:
+            call(*arguments)

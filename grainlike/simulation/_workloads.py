@@ -1,0 +1,218 @@
+"""Workloads by name: what users do to a scheduler, in small."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import msgspec
+
+from grainlike.resources import Allocation, Cores, GPUs, Memory, Request, Resource, offer_of
+from grainlike.simulation._dice import Dice
+from grainlike.simulation._plans import FOREVER, FunctionPlan, JobPlan, NodePlan, Workload
+
+__all__ = ["BENCHMARKS", "WORKLOADS", "draw_nodes", "draw_workload", "equal_nodes"]
+
+TINY_S, SHORT_S, LONG_S = 0.0004, 0.05, 2.0
+
+_FUNCTIONS = (
+    FunctionPlan("tiny", is_async=False),
+    FunctionPlan("tiny_async", is_async=True),
+    FunctionPlan("waits", is_async=True),
+    FunctionPlan("short"),
+    FunctionPlan("long", retries=1),
+    FunctionPlan("hurried", timeout=0.5),
+)
+_TINY, _TINY_ASYNC, _WAITS, _SHORT, _LONG, _HURRIED = range(6)
+_SECONDS = (TINY_S, TINY_S, TINY_S, SHORT_S, LONG_S, SHORT_S)
+
+_ON_STOP: tuple[Literal["ends", "returns", "goes on"], ...] = ("ends", "ends", "ends", "returns", "goes on")
+
+_REQUESTS: tuple[Request, ...] = (
+    Cores(1),
+    Cores(1),
+    Cores(2),
+    Cores(4),
+    Cores(1) & Memory("1G"),
+    GPUs(1),
+    GPUs(0.5),
+    Resource("lic", 1) & Cores(1),
+)
+
+_OFFERS: tuple[Request, ...] = (
+    Cores(4) & Memory("2G") & GPUs(1) & Resource("lic", 2),
+    Cores(2),
+    Cores(8) & Memory("8G"),
+    Cores(4) & GPUs(2),
+)
+
+
+def equal_nodes(count: int, offer: Request = Cores(16)) -> tuple[NodePlan, ...]:  # noqa: B008 - it is immutable
+    """Nodes that all offer the same, from the beginning."""
+    return (NodePlan(_numbered(offer)),) * count
+
+
+def draw_nodes(dice: Dice, count: int, *, drift: float = 0.0) -> tuple[NodePlan, ...]:
+    """Nodes of several kinds, the first of which can run all that `_REQUESTS` asks for; some join late."""
+    nodes: list[NodePlan] = []
+    for at in range(count):
+        offer = _OFFERS[0] if at == 0 else dice.pick(_OFFERS)
+        late = dice.between(0.0, 1.0) if dice.chance(0.2) else 0.0
+        rate, offset = 1.0 + dice.between(-drift, drift), dice.between(-1e4, 1e4)
+        nodes.append(NodePlan(_numbered(offer), rate, offset, late))
+    return tuple(nodes)
+
+
+def _numbered(offer: Request) -> Allocation:
+    return offer_of(offer, own_cores=range(64))
+
+
+def _job(dice: Dice, fn: int, request: Request, at: float = 0.0) -> JobPlan:
+    seconds = _SECONDS[fn] * dice.between(0.5, 1.5)
+    on_stop: Literal["ends", "returns", "goes on"] = dice.pick(_ON_STOP)
+    plan = JobPlan(fn, request, seconds, at, awaits=fn == _WAITS, on_stop=on_stop, priority=dice.below(8) // 7)
+    if fn == _HURRIED and dice.chance(0.3):
+        plan = msgspec.structs.replace(plan, seconds=5.0)
+    if dice.chance(0.05):
+        plan = msgspec.structs.replace(plan, raises=dice.pick((1, 2)))
+    if dice.chance(0.08):
+        plan = msgspec.structs.replace(plan, cancel_at=at + dice.between(0.0, 1.0))
+    return plan
+
+
+def stream(dice: Dice, count: int) -> Workload:
+    """One kind of job after another, evenly; now and then another request."""
+    fn, request = dice.below(len(_FUNCTIONS)), dice.pick(_REQUESTS)
+    gap = dice.between(0.0, 2.0 * _SECONDS[fn])
+    jobs = [_job(dice, fn, request if dice.chance(0.9) else dice.pick(_REQUESTS), at * gap) for at in range(count)]
+    return Workload("stream", _FUNCTIONS, tuple(jobs))
+
+
+def bursts(dice: Dice, count: int) -> Workload:
+    """Batches of equal jobs, all at once, with pauses."""
+    jobs: list[JobPlan] = []
+    at = 0.0
+    while len(jobs) < count:
+        fn, request = dice.below(len(_FUNCTIONS)), dice.pick(_REQUESTS)
+        size = min(1 + dice.below(max(2, count // 2)), count - len(jobs))
+        jobs += [_job(dice, fn, request, at) for _ in range(size)]
+        at += dice.between(0.0, 1.0)
+    return Workload("bursts", _FUNCTIONS, tuple(jobs))
+
+
+def wide(dice: Dice, count: int) -> Workload:
+    """Narrow jobs, and a few that want a whole node among them."""
+    narrow = dice.pick((_TINY, _TINY_ASYNC, _SHORT))
+    gap = dice.between(0.0, _SECONDS[narrow])
+    jobs: list[JobPlan] = []
+    for at in range(count):
+        broad = dice.chance(0.1)
+        fn, request = (_SHORT, Cores(4)) if broad else (narrow, Cores(1))
+        jobs.append(JobPlan(fn, request, _SECONDS[fn] * dice.between(0.5, 1.5), at * gap))
+    return Workload("wide", _FUNCTIONS, tuple(jobs))
+
+
+def surprises(dice: Dice, count: int) -> Workload:
+    """Tiny jobs of one function, until some turn out long or await, and their run-lists come back."""
+    fn = dice.pick((_TINY, _TINY_ASYNC))
+    jobs = [JobPlan(fn, Cores(1), TINY_S / 4 * dice.between(0.5, 1.5)) for _ in range(count)]
+    for at in range(min(12, count), count):
+        if dice.chance(0.06):
+            jobs[at] = msgspec.structs.replace(jobs[at], seconds=0.1, awaits=fn == _TINY_ASYNC)
+        if dice.chance(0.03):
+            jobs[at] = msgspec.structs.replace(jobs[at], cancel_at=dice.between(0.0, 0.3))
+        if dice.chance(0.02):
+            jobs[at] = msgspec.structs.replace(jobs[at], kills=dice.pick((1, FOREVER)))
+    return Workload("surprises", _FUNCTIONS, tuple(jobs))
+
+
+def layers(dice: Dice, count: int) -> Workload:
+    """A graph: each job needs up to three of the layer before."""
+    jobs: list[JobPlan] = []
+    before: list[int] = []
+    while len(jobs) < count:
+        size = min(1 + dice.below(8), count - len(jobs))
+        layer = list(range(len(jobs), len(jobs) + size))
+        for _ in layer:
+            after = tuple(sorted({dice.pick(before) for _ in range(dice.below(4))})) if before else ()
+            fn = dice.pick((_TINY, _TINY_ASYNC, _WAITS, _SHORT))
+            jobs.append(msgspec.structs.replace(_job(dice, fn, dice.pick(_REQUESTS)), after=after))
+        before = layer
+    return Workload("layers", _FUNCTIONS, tuple(jobs))
+
+
+def poison(dice: Dice, count: int) -> Workload:
+    """Some jobs kill their process, once or every time; their neighbours must not suffer."""
+    workload = dice.pick((stream, bursts))(dice, count)
+    jobs = list(workload.jobs)
+    for _ in range(1 + dice.below(3)):
+        at = dice.below(len(jobs))
+        jobs[at] = msgspec.structs.replace(jobs[at], kills=dice.pick((1, 2, FOREVER)))
+    return Workload("poison", workload.functions, tuple(jobs))
+
+
+def impossible(dice: Dice, count: int) -> Workload:
+    """Some jobs ask for what no node has."""
+    workload = bursts(dice, count)
+    jobs = list(workload.jobs)
+    for _ in range(1 + dice.below(3)):
+        at = dice.below(len(jobs))
+        jobs[at] = msgspec.structs.replace(jobs[at], request=dice.pick((Cores(512), Resource("absent", 1))))
+    return Workload("impossible", workload.functions, tuple(jobs))
+
+
+def mixed(dice: Dice, count: int) -> Workload:
+    """Benchmark W5: jobs of 1 to 8 cores and 0.1 to 1 s, all at once, in any order."""
+    jobs = [JobPlan(0, Cores(dice.pick((1, 1, 2, 2, 4, 8))), dice.between(0.1, 1.0), awaits=True) for _ in range(count)]
+    return Workload("mixed", (FunctionPlan("sleep", is_async=True),), tuple(jobs))
+
+
+def mixed_widest_first(dice: Dice, count: int) -> Workload:
+    """The same, the widest first, and of those the longest."""
+    drawn = mixed(dice, count)
+    jobs = sorted(drawn.jobs, key=lambda plan: (-plan.request.units["cores"], -plan.seconds))
+    return Workload("mixed_widest_first", drawn.functions, tuple(jobs))
+
+
+def one_wide(dice: Dice, count: int) -> Workload:
+    """Benchmark W6b: a job of 16 cores is the tenth among others of one core and 0.1 s."""
+    functions = (FunctionPlan("narrow", is_async=True), FunctionPlan("wide", is_async=True))
+    jobs = [JobPlan(0, Cores(1), 0.1 * dice.between(0.99, 1.01), awaits=True) for _ in range(count)]
+    jobs[min(9, count - 1)] = JobPlan(1, Cores(16), 0.1, awaits=True)
+    return Workload("one_wide", functions, tuple(jobs))
+
+
+WORKLOADS: dict[str, Callable[[Dice, int], Workload]] = {
+    maker.__name__: maker
+    for maker in (stream, bursts, wide, surprises, layers, poison, impossible, mixed, mixed_widest_first, one_wide)
+}
+"""What `draw_workload` knows."""
+
+BENCHMARKS = ("mixed", "mixed_widest_first", "one_wide")
+"""Those that are made for nodes of 16 cores."""
+
+_ANY: Sequence[str] = (
+    "stream",
+    "bursts",
+    "bursts",
+    "wide",
+    "surprises",
+    "surprises",
+    "layers",
+    "poison",
+    "poison",
+    "impossible",
+)
+
+
+def draw_workload(dice: Dice, name: str, count: int) -> Workload:
+    """The workload of that name; `any` picks one.
+
+    Raises:
+        ValueError: there is none of that name.
+    """
+    if name == "any":
+        name = dice.pick(_ANY)
+    if name not in WORKLOADS:
+        raise ValueError(f"no workload is named {name!r}; there are: any, {', '.join(WORKLOADS)}")
+    return WORKLOADS[name](dice, count)

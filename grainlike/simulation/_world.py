@@ -1,0 +1,180 @@
+"""A world: the minds, bodies without waiting, chance and time. One seed decides all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from grainlike.scheduler import HeadAction, HeadMind, NodeAction, NodeMind
+from grainlike.simulation._clock import Clock
+from grainlike.simulation._daemon import Daemon
+from grainlike.simulation._dice import Dice
+from grainlike.simulation._head import Head
+from grainlike.simulation._journal import Journal
+from grainlike.simulation._outcome import Outcome, lower_bound
+from grainlike.simulation._plans import CALM, Faults, Network, NodePlan, Workload
+from grainlike.simulation._referee import Referee
+from grainlike.simulation._site import Site
+from grainlike.simulation._witness import Witness
+from grainlike.wire import Completed, LeaseStart
+
+__all__ = ["World"]
+
+_STEPS_PER_JOB = 2_000
+_STEPS_AT_LEAST = 200_000
+
+_LONGEST_SILENCE_S = 45.0
+
+
+class World:
+    """Nodes, a workload, faults and a network, about to begin.
+
+    Args:
+        seed: of all chance in it.
+        closed: no worker joins later, and none that is lost comes back.
+        judged: check every promise after every step, and keep the journal. Without it a world only measures.
+        show: called with a line for a person, for every step.
+
+    Example::
+
+        world = World(7, workload, nodes, faults=Faults(node_kill=10.0, until=60.0))
+        assert not world.run().violations
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        workload: Workload,
+        nodes: Sequence[NodePlan],
+        *,
+        faults: Faults = CALM,
+        network: Network | None = None,
+        closed: bool = False,
+        judged: bool = True,
+        show: Callable[[str], None] | None = None,
+    ) -> None:
+        self.seed = seed
+        self.workload = workload
+        self.nodes = nodes
+        self.faults = faults
+        self.network = network if network is not None else Network()
+        self.closed = closed
+        self.judged = judged
+        self.clock = Clock()
+        self.dice = Dice(seed).fork("bodies")
+        self.witness: Witness = (
+            Referee(self.clock, workload.functions, closed=closed) if judged else Witness(self.clock)
+        )
+        self.head = Head(self, closed=closed)
+        self.sites = [Site(self, plan) for plan in nodes]
+        self._journal = Journal(show)
+        self._last_worker = 0
+
+    def run(self) -> Outcome:
+        """Live until nothing more will ever happen, or a promise is broken."""
+        violations: tuple[str, ...] = ()
+        try:
+            self._begin()
+            self._live()
+            if self.judged:
+                self._check_end()
+        except AssertionError as broken:
+            violations = (f"at {self.clock.now:.6f} s: {broken or 'a law of a mind is broken'}",)
+        except Exception as error:  # noqa: BLE001 - a mind that raises has broken its word
+            violations = (f"at {self.clock.now:.6f} s: {type(error).__name__}: {error}",)
+        return self._outcome(violations)
+
+    def _begin(self) -> None:
+        for site in self.sites:
+            if site.plan.joins_at:
+                self.clock.at(site.plan.joins_at, site.start)
+            else:
+                site.start()
+        self.head.start()
+        faults, chance = self.faults, Dice(self.seed).fork("faults")
+        for mean, strike in (
+            (faults.runner_kill, Site.kill_runner),
+            (faults.node_kill, Site.kill),
+            (faults.freeze, lambda site: site.freeze(chance.between(0.0, _LONGEST_SILENCE_S))),
+            (faults.partition, lambda site: site.partition(chance.between(0.0, _LONGEST_SILENCE_S))),
+        ):
+            if mean:
+                self._strike_later(chance, mean, strike)
+
+    def _strike_later(self, chance: Dice, mean: float, strike: Callable[[Site], None]) -> None:
+        at = self.clock.now + chance.between(0.0, 2.0 * mean)
+        if at < self.faults.until:
+            self.clock.at(at, self._strike, chance, mean, strike)
+
+    def _strike(self, chance: Dice, mean: float, strike: Callable[[Site], None]) -> None:
+        strike(chance.pick(self.sites))
+        self._strike_later(chance, mean, strike)
+
+    def _live(self) -> None:
+        most = _STEPS_AT_LEAST + _STEPS_PER_JOB * len(self.workload.jobs)
+        step = self.clock.step
+        while step():
+            assert self.clock.steps < most, f"{most} steps, and {self.head.client.unsettled} jobs have no outcome"
+
+    def _check_end(self) -> None:
+        """When nothing runs, free == capacity, bit for bit; and nobody was forgotten."""
+        assert isinstance(self.witness, Referee)
+        self.witness.check_idle()
+        for worker in self.head.mind.workers.values():
+            assert worker.free == worker.capacity, (
+                f"worker {worker.worker} is idle, and the head believes {worker.free}"
+            )
+            assert not worker.held, f"the head believes that worker {worker.worker} holds {list(worker.held)}"
+        for site in self.sites:
+            if site.daemon is not None:
+                assert site.daemon.mind.idle, f"worker {site.daemon.worker} believes that it is busy"
+        left = [job for job in self.head.mind.jobs if job in self.witness.outcome]
+        assert not left, f"the head still has {left}, which are settled"
+
+    # --- what the bodies ask for -------------------------------------------------------------------------------------
+
+    def new_daemon(self, plan: NodePlan) -> Daemon:
+        """The next incarnation of a node."""
+        self._last_worker += 1
+        return Daemon(self, self._last_worker, plan)
+
+    def report(self, worker: int, started: list[LeaseStart], completed: list[Completed], ended: list[int]) -> None:
+        """See `Stage`."""
+        self.head.report(worker, started, completed, ended)
+
+    def noted(
+        self, who: str, event: object, actions: list[HeadAction] | list[NodeAction], mind: HeadMind | NodeMind
+    ) -> None:
+        """A mind has answered: keep it, and hold the mind to its laws."""
+        if self.judged:
+            self._journal.note(self.clock.now, who, event, actions)
+            mind.check()
+
+    def _widest_start(self, starts: dict[int, float]) -> float | None:
+        cores = [plan.request.units.get("cores", 0) for plan in self.workload.jobs]
+        most = max(cores, default=0)
+        return min((start for at, start in starts.items() if cores[at] == most), default=None)
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    def _outcome(self, violations: tuple[str, ...]) -> Outcome:
+        witness, offers = self.witness, [plan.offer for plan in self.nodes]
+        cores = sum(offer.units.get("cores", 0) for offer in offers)
+        seconds = witness.last_end
+        number_of = self.head.client.number_of
+        starts = {at: witness.begun[number] for at, number in number_of.items() if number in witness.begun}
+        return Outcome(
+            seed=self.seed,
+            workload=self.workload.name,
+            workers=len(self.nodes),
+            jobs=len(self.workload.jobs),
+            makespan=seconds,
+            lower_bound=lower_bound(self.workload, offers),
+            utilisation=witness.busy.get("cores", 0.0) / (cores * seconds) if cores and seconds else 0.0,
+            starts=starts,
+            widest_start=self._widest_start(starts),
+            passed_over=witness.passed_over,
+            steps=self.clock.steps,
+            seen=dict(sorted(witness.seen.items())),
+            violations=violations,
+            digest=self._journal.digest if self.judged else "",
+        )

@@ -1,0 +1,100 @@
+"""The simulation holds no policy: a rule that is taken out of the minds is missed in its outcomes."""
+
+from __future__ import annotations
+
+from statistics import median
+
+import pytest
+
+from grainlike.resources import Cores, Memory
+from grainlike.simulation import (
+    CALM,
+    Delay,
+    Dice,
+    FunctionPlan,
+    JobPlan,
+    Network,
+    Workload,
+    World,
+    draw_workload,
+    equal_nodes,
+    simulate,
+)
+
+STEADY = Network(spawn=Delay(0.05, 0.05))
+
+
+def narrow_stream_with_a_wide_job(seed):
+    """Four cores, narrow jobs of 50 to 150 ms that never stop coming, one of four cores after a second."""
+    dice = Dice(seed)
+    jobs = [JobPlan(0, Cores(1), dice.between(0.05, 0.15), at=at * 0.028) for at in range(400)]
+    jobs.append(JobPlan(1, Cores(4), 0.1, at=1.0))
+    workload = Workload("stream with a wide job", (FunctionPlan("narrow"), FunctionPlan("wide")), tuple(jobs))
+    return World(seed, workload, equal_nodes(1, Cores(4)), network=STEADY).run()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_wide_job_waits_for_what_runs_and_for_nothing_else(seed):
+    outcome = narrow_stream_with_a_wide_job(seed)
+    assert outcome.violations == ()
+    assert outcome.starts[400] - 1.0 <= 0.3
+    assert outcome.passed_over[0] <= 0.15
+
+
+def test_without_reservations_it_starves(monkeypatch):
+    monkeypatch.setattr("grainlike.scheduler._planning.reserve_on", lambda *_: None)
+    outcome = narrow_stream_with_a_wide_job(0)
+    assert outcome.violations == ()
+    assert outcome.starts[400] - 1.0 > 5.0
+    assert outcome.passed_over[0] > 5.0
+
+
+def test_without_sending_ahead_tiny_jobs_are_slow(monkeypatch):
+    def makespan():
+        jobs = tuple(JobPlan(0, Cores(1), 0.0002) for _ in range(1000))
+        workload = Workload("tiny", (FunctionPlan("tiny"),), jobs)
+        return World(0, workload, equal_nodes(1, Cores(2)), network=STEADY, judged=False).run().makespan
+
+    quick = makespan()
+    monkeypatch.setattr("grainlike.scheduler._planning.AHEAD_MOST", 0)
+    assert makespan() > 3 * quick
+
+
+def test_an_urgent_job_waits_for_one_end_only():
+    """Quick jobs are sent ahead; a job of higher priority that fits in what one of them leaves starts next."""
+    jobs = [JobPlan(0, Cores(1), 0.01) for _ in range(2000)]
+    jobs.append(JobPlan(1, Cores(1) & Memory("1G"), 0.01, at=1.0, priority=1))
+    workload = Workload("urgent", (FunctionPlan("quick"), FunctionPlan("urgent")), tuple(jobs))
+    outcome = World(0, workload, equal_nodes(1, Cores(4) & Memory("4G")), network=STEADY, judged=False).run()
+    assert outcome.starts[2000] - 1.0 < 0.1
+
+
+def test_nobody_is_passed_over_for_longer_than_was_said():
+    """Patience (5 s; functions that run for longer are not the ones that wait here) and the longest run, 5 s."""
+    for seed in range(150):
+        outcome = simulate(seed, jobs=60, faults=CALM)
+        assert outcome.violations == ()
+        assert outcome.passed_over[0] <= 5.0 + 5.0 + 1.0, seed
+
+
+@pytest.mark.parametrize(("workload", "most"), [("mixed", 1.05), ("mixed_widest_first", 1.04)])
+def test_w5_makespan_is_near_the_lower_bound(workload, most):
+    assert median(simulate(seed, workload, judged=False).ratio for seed in range(5)) <= most
+
+
+def test_w6b_the_wide_job_starts_early_and_costs_little():
+    outcomes = [simulate(seed, "one_wide", judged=False) for seed in range(5)]
+    assert median(outcome.widest_start / outcome.makespan for outcome in outcomes) <= 0.12
+    assert median(outcome.ratio for outcome in outcomes) <= 1.10
+
+
+def test_the_lower_bound_is_none_that_anybody_beats():
+    for seed in range(30):
+        outcome = simulate(seed, "layers", faults=CALM, judged=False)
+        assert (
+            outcome.seen.get("cancelled") or outcome.makespan >= outcome.lower_bound or outcome.seen["settled FAILED"]
+        )
+
+
+def test_workloads_of_one_seed_are_the_same():
+    assert draw_workload(Dice(3), "bursts", 40) == draw_workload(Dice(3), "bursts", 40)
