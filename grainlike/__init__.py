@@ -39,7 +39,21 @@ from grainlike.errors import (
     VersionMismatchError,
     WorkerLostError,
 )
-from grainlike.resources import Allocation, Cores, GPUs, Memory, Node, Request, Resource, parse
+from grainlike.resources import (
+    Allocation,
+    Cores,
+    GPUs,
+    Limit,
+    Memory,
+    Node,
+    Nodes,
+    Rate,
+    Request,
+    Resource,
+    Token,
+    WallTime,
+    parse,
+)
 
 if TYPE_CHECKING:
     from grainlike.executor import Executor, ResourcePool, as_completed, run
@@ -71,9 +85,12 @@ __all__ = [
     "JobCancelledError",
     "JobMemoryError",
     "JobTimeoutError",
+    "Limit",
     "Memory",
     "Node",
+    "Nodes",
     "ProtocolError",
+    "Rate",
     "RemoteError",
     "Request",
     "Resource",
@@ -81,8 +98,10 @@ __all__ = [
     "ResourcePool",
     "ResourceSpecError",
     "SerializationError",
+    "Token",
     "UnsatisfiableError",
     "VersionMismatchError",
+    "WallTime",
     "WorkerLostError",
     "__version__",
     "as_completed",

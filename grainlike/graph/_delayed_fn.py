@@ -169,7 +169,7 @@ def _checked(request: object) -> Request:
 
 
 def _refuse_loss(old: Request, new: Request) -> None:
-    lost = sorted(set(old.names) - set(new.names))
+    lost = sorted(set(old.parts) - set(new.parts))
     if lost:
         raise TypeError(f"`fn @ a @ b` would drop {', '.join(lost)} of the first request: write `fn @ (a & b)`")
 

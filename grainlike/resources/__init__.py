@@ -6,13 +6,16 @@ waits, looks at the machine or decides who goes first. Below it are only the err
 requests, and the worker's ledger turns them into ids.
 """
 
+from grainlike.resources._allocation import NO_ALLOCATION, Allocation, as_allocation, as_request
 from grainlike.resources._ledger import Grant, Ledger
 from grainlike.resources._missing import Missing, Short, missing
 from grainlike.resources._offer import logical_cores, offer_of
 from grainlike.resources._parse import parse, parse_allocation
 from grainlike.resources._quantity import UNIT, Amount, number, plain, quantity
 from grainlike.resources._records import Receipt, Usage
-from grainlike.resources._request import EMPTY, NO_ALLOCATION, Allocation, Request, as_allocation, as_request
+from grainlike.resources._request import EMPTY, Request
+from grainlike.resources._terms import Pack
+from grainlike.resources._terms_words import Limit, Nodes, Rate, Token, WallTime
 from grainlike.resources._words import Cores, GPUs, Memory, Node, Resource
 
 __all__ = [
@@ -25,14 +28,20 @@ __all__ = [
     "GPUs",
     "Grant",
     "Ledger",
+    "Limit",
     "Memory",
     "Missing",
     "Node",
+    "Nodes",
+    "Pack",
+    "Rate",
     "Receipt",
     "Request",
     "Resource",
     "Short",
+    "Token",
     "Usage",
+    "WallTime",
     "as_allocation",
     "as_request",
     "logical_cores",

@@ -30,6 +30,13 @@ def checked_name(name: object) -> str:
     return name
 
 
+def checked_word(kind: str, word: object) -> str:
+    """Give `word` back if a token, limit, rate or group may be called so, else raise `ResourceSpecError`."""
+    if not isinstance(word, str) or not _NAME.fullmatch(word):
+        raise ResourceSpecError(f"{kind}: {word!r} is not a name: letters, digits and _ . / - only")
+    return word
+
+
 def amount(name: str, value: Amount) -> int:
     """Give `value` of the kind `name` in nano-units: positive, and in a unit that suits the kind."""
     try:

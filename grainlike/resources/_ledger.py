@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from grainlike.errors import ResourceError, ResourceSpecError
+from grainlike.resources._allocation import Allocation
 from grainlike.resources._kinds import CORES, GPUS, is_grantable
 from grainlike.resources._pools import CorePool, DevicePool, Pool
-from grainlike.resources._request import Allocation, Request, build
+from grainlike.resources._request import Request, build
 
 
 class Grant:

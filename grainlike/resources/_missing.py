@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from grainlike.resources._allocation import Allocation
 from grainlike.resources._quantity import plain
-from grainlike.resources._request import Allocation, Request
+from grainlike.resources._request import Request
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, count, islice
 
 from grainlike.errors import ResourceSpecError
+from grainlike.resources._allocation import Allocation, as_allocation
 from grainlike.resources._kinds import CORES, GPUS, MOST_IDS, checked_ids
 from grainlike.resources._quantity import UNIT, plain
-from grainlike.resources._request import Allocation, Request, as_allocation
+from grainlike.resources._request import Request, build, by_name
 
 
 def offer_of(what: Request, *, own_cores: Sequence[int]) -> Allocation:
@@ -20,13 +21,13 @@ def offer_of(what: Request, *, own_cores: Sequence[int]) -> Allocation:
     """
     if not isinstance(what, Request):
         raise ResourceSpecError(f"{what!r} is not an offer: write one as Cores(4) & Memory('8Gi'), or Cores([6, 7])")
+    offer = as_allocation(what)
     sources = {CORES: _own_and_beyond(own_cores), GPUS: count()}
-    ids = dict(what.ids)
+    ids = dict(offer.ids)
     for name, source in sources.items():
-        if name in what and name not in ids:
-            ids[name] = checked_ids(name, islice(source, _whole(name, what.units[name])))
-    amounts = {name: plain(units) for name, units in what.units.items()}
-    return Allocation(amounts, ids) if ids else as_allocation(what)
+        if name in offer and name not in ids:
+            ids[name] = checked_ids(name, islice(source, _whole(name, offer.units[name])))
+    return build(Allocation, offer.units, by_name(ids), offer.terms)
 
 
 def logical_cores(offer: Allocation, own_cores: Sequence[int]) -> tuple[int, ...]:

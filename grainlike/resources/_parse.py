@@ -1,19 +1,35 @@
-"""Requests and allocations from text: `cores=4 memory=8Gi foo=2`, `cores=[6,7] gpus=[0]*0.5`."""
+"""Requests and allocations from text: `cores=4 memory=8Gi token=a | nodes=4(cores=32)`, `cores=[6,7] gpus=[0]*0.5`."""
 
 import re
+from collections.abc import Callable
+from typing import cast
 
 from grainlike.errors import ResourceSpecError
-from grainlike.resources._kinds import amount, checked_name
-from grainlike.resources._request import EMPTY, Allocation, Request, as_allocation, build
+from grainlike.resources._allocation import Allocation, as_allocation
+from grainlike.resources._either import either
+from grainlike.resources._kinds import CORES, MEMORY, amount, checked_name
+from grainlike.resources._quantity import Amount
+from grainlike.resources._request import EMPTY, Request, build
+from grainlike.resources._terms import Pack
+from grainlike.resources._terms_words import Limit, Nodes, Rate, Token, WallTime
+from grainlike.resources._words import Cores, Memory
 
 _BRACKETS = re.compile(r"\[[^\[\]]*\]")
 _IDS = re.compile(r"\[([0-9,]*)\](?:\*(.+))?")
+_GANG = re.compile(r"([0-9]{1,9})\(([^()]*)\)")
+_KEYWORD = re.compile(r"(?:^|:)(?=[a-z]+=)")
+_KEYWORDS = {CORES: ("pack",), MEMORY: ("grow", "max"), "walltime": ("soft", "group")}
+_ALWAYS = frozenset({"nodes", "token", "walltime"})
+_COUNTED: dict[str, Callable[[str, Amount], Request]] = {"limit": Limit, "rate": Rate}
 
 
 def parse(*texts: str) -> Request:
     """Read a request as `str` writes it: parts `name=amount`, in any order, with blanks between them.
 
-    Several texts merge, as `&` would. Ids in brackets make it an `Allocation`: `parse("cores=[6,7]")`.
+    `|` stands between options, the preferred one first. Several texts merge, as `&` would. Ids in brackets make
+    it an `Allocation`: `parse("cores=[6,7]")`. Other parts are `walltime=1:30:00`, `token=a`, `limit:db=1`,
+    `rate:api=10`, `nodes=4(cores=32 memory=8Gi)`; keywords of a word go behind its value: `cores=8:pack=numa`,
+    `memory=4G:grow=2:max=64G`, `walltime=1:30:00:soft=1:00:00:group=fit`.
 
     Raises:
         ResourceSpecError: a part without a value, a bad amount, or one name twice; it names the part.
@@ -24,8 +40,7 @@ def parse(*texts: str) -> Request:
     """
     request = EMPTY
     for text in texts:
-        for part in _parts(text):
-            request = request & _part(part)
+        request = request & _read(text)
     return request
 
 
@@ -34,16 +49,45 @@ def parse_allocation(text: str) -> Allocation:
     return as_allocation(parse(text))
 
 
-def _parts(text: object) -> list[str]:
+def _read(text: object) -> Request:
     if not isinstance(text, str):
         raise ResourceSpecError(f"{text!r} is not text such as 'cores=4 memory=8Gi'")
-    return _BRACKETS.sub(lambda found: "".join(found[0].split()), text).split()
+    if "|" not in text:
+        return _option(text)
+    return either(tuple(map(_option, _split(text, "|".__eq__))))
+
+
+def _option(text: str) -> Request:
+    request = EMPTY
+    if "[" in text:
+        text = _BRACKETS.sub(lambda found: "".join(found[0].split()), text)
+    for part in _split(text, str.isspace) if "(" in text else text.split():
+        one = _part(part)
+        request = request & one if request else one
+    return request
+
+
+def _split(text: str, at: Callable[[str], bool]) -> list[str]:
+    """Give the pieces, without empty ones at blanks, between the letters where `at` holds outside parentheses."""
+    pieces, begin, depth = [], 0, 0
+    for place, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if depth <= 0 and at(letter):
+            pieces.append(text[begin:place])
+            begin = place + 1
+    pieces.append(text[begin:])
+    return [piece for piece in pieces if piece or not at(" ")]
 
 
 def _part(part: str) -> Request:
     name, _, value = part.partition("=")
     if not name or not value:
         raise ResourceSpecError(f"parts must be KEY=VALUE, but {part!r} is not")
+    if ":" in value or name in _ALWAYS:
+        return _word(name, value, part)
+    kind, _, word = name.partition(":")
+    if word and kind in _COUNTED:
+        return _COUNTED[kind](word, value)
     checked_name(name)
     if not value.startswith("["):
         return build(Request, {name: amount(name, value)})
@@ -52,6 +96,36 @@ def _part(part: str) -> Request:
         raise ResourceSpecError(f"{part!r}: ids are written as [6,7], and a share of a device as [0]*0.5")
     ids, share = match.groups()
     return Allocation({} if share is None else {name: share}, {name: _numbers(ids, part)})
+
+
+def _word(name: str, value: str, part: str) -> Request:
+    """Read a part whose word takes more than an amount; its keywords stand behind the value: `8:pack=numa`."""
+    if name == "nodes":
+        return _nodes(value)
+    if name == "token":
+        return Token(value)
+    first, *others = _KEYWORD.split(value) if name in _KEYWORDS else (value,)
+    said = {key: word for key, _, word in (other.partition("=") for other in others)}
+    unknown = said.keys() - _KEYWORDS.get(name, ())
+    if unknown or len(said) < len(others):
+        known = ", ".join(_KEYWORDS[name])
+        raise ResourceSpecError(
+            f"{part!r}: behind the value may be each of {known} once, as in {name}=...:{known[0]}=..."
+        )
+    if name == "walltime":
+        return WallTime(first or None, soft=said.get("soft"), group=said.get("group"))
+    if name == MEMORY:
+        return Memory(first, grow=said.get("grow"), max=said.get("max"))
+    if name == CORES:
+        return Cores(first, pack=cast("Pack | None", said.get("pack")))  # `Cores` knows the two
+    raise ResourceSpecError(f"{part!r} has a colon, but {checked_name(name)} takes an amount alone")
+
+
+def _nodes(value: str) -> Request:
+    match = _GANG.fullmatch(value)
+    if match is None:
+        raise ResourceSpecError(f"nodes={value}: a gang is written as nodes=4(cores=32 memory=8Gi)")
+    return Nodes(int(match[1]), each=parse(match[2]))
 
 
 def _numbers(ids: str, part: str) -> list[int]:

@@ -60,13 +60,16 @@ def plain(units: int) -> str:
     return f"{sign}{whole}" + (f".{rest:0{_DIGITS}d}".rstrip("0") if rest else "")
 
 
-def binary(units: int) -> str | None:
-    """Write nano-units with the largest binary unit that divides them, as `8Gi`; None where none does."""
-    for unit, power in reversed(_BINARY.items()):
-        count, rest = divmod(units, UNIT << power)
-        if count and not rest:
-            return f"{count}{unit}"
-    return None
+def short(units: int) -> str | None:
+    """Write nano-units with the unit that makes it shortest, as `8Gi` or `4G`; None where none divides them."""
+    written = [_with_unit(units, UNIT << power, unit) for unit, power in reversed(_BINARY.items())]
+    written += [_with_unit(units, UNIT * 10**power, unit) for unit, power in reversed(_DECIMAL.items()) if power > 0]
+    return min(filter(None, written), key=len, default=None)
+
+
+def _with_unit(units: int, scale: int, unit: str) -> str | None:
+    count, rest = divmod(units, scale)
+    return None if rest or not count else f"{count}{unit}"
 
 
 def is_binary(value: object) -> bool:

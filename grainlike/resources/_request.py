@@ -1,42 +1,45 @@
-"""`Request`: what a job asks for, by amounts; `Allocation`: what it was given, with ids."""
+"""`Request`: what a job asks for, by amounts and by terms such as tokens and times."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NoReturn, TypeVar, overload
 
 from grainlike.errors import ResourceSpecError
-from grainlike.resources._kinds import (
-    CORES,
-    GPUS,
-    INDEXED,
-    MEMORY,
-    amount,
-    check_grantable,
-    checked_ids,
-    checked_name,
-)
-from grainlike.resources._quantity import UNIT, Amount, number, plain, quantity
+from grainlike.resources._fit import excess, time_fits, tokens_fit
+from grainlike.resources._kinds import CORES, check_grantable
+from grainlike.resources._mapping import split
+from grainlike.resources._quantity import UNIT, Amount, number, plain
 from grainlike.resources._show import as_code, as_text
+from grainlike.resources._terms import NO_TERMS, Pack, Terms, grown, joined, settled
 
 if TYPE_CHECKING:
     from decimal import Decimal
 
-_NO_IDS: Mapping[str, tuple[int, ...]] = MappingProxyType({})
+    from grainlike.resources._allocation import Allocation
+
+Ids = Mapping[str, tuple[int, ...]]
+
+NO_IDS: Ids = MappingProxyType({})
 
 R = TypeVar("R", bound="Request")
 
 
 class Request:
-    """Named amounts, exact and immutable: `Cores(4) & Memory("8Gi")`.
+    """What a job asks for, exact and immutable: `Cores(4) & Memory("8Gi") & Token("big")`.
 
-    Usually made by `Cores`, `GPUs`, `Memory`, `Resource`, `Node` and `parse`; the constructor takes a
-    mapping of names to amounts. `a & b` asks for both, and refuses two of one kind; `a + b` and `a - b`
-    count by value; `a <= b` tells whether a fits in b. Requests compare and hash by value, pickle, and
-    read back from `str` (by `parse`) and from `repr` (by `eval`). Only the empty request is falsy.
+    Usually made by `Cores`, `GPUs`, `Memory`, `Resource`, `Node`, `WallTime`, `Token`, `Limit`, `Rate`, `Nodes` and
+    `parse`; the constructor takes a mapping of names to amounts, in which `walltime` and `token` have their meaning.
+    `a & b` asks for both, and refuses two of one kind; `a | b` for either, the left one preferred, and `&` distributes
+    over it. `a + b` and `a - b` count amounts by value; `a <= b` tells whether a fits in b. Requests compare and hash
+    by value, pickle, and read back from `str` (by `parse`) and from `repr` (by `eval`). Only the empty one is falsy.
+
+    A request with several options (`a | b`) has none of the attributes below but `options` and `parts`: they belong
+    to each option, and asking for them raises an `AttributeError` that says so.
 
     Attributes:
-        units: amounts by name, sorted, in nano-units (1e-9): exact integers for the scheduler.
+        units: amounts by name, sorted, in nano-units (1e-9): exact integers for the scheduler; of each node in a gang.
         ids: ids by name; always empty but in an `Allocation`.
+        terms: all that is no amount; the properties below read it.
 
     Example:
         >>> request = Cores(4) & Memory("8Gi")
@@ -44,33 +47,104 @@ class Request:
         (8589934592, 4, 'cores=4 memory=8589934592')
     """
 
-    __slots__ = ("ids", "units")
+    __slots__ = ("_hash", "ids", "terms", "units")
 
     units: Mapping[str, int]
-    ids: Mapping[str, tuple[int, ...]]
+    ids: Ids
+    terms: Terms
+    _hash: int | None
 
-    def __init__(self, amounts: Mapping[str, Amount] = MappingProxyType({})) -> None:
-        units = {checked_name(name): amount(name, value) for name, value in amounts.items()}
+    def __init__(self, amounts: "Mapping[str, Amount | Iterable[str]]" = MappingProxyType({})) -> None:
+        units, terms = split(amounts)
         for name, value in units.items():
             check_grantable(name, value)
-        _fill(self, _sorted(units), _NO_IDS)
+        fill(self, by_name(units), NO_IDS, settled(terms))
 
     # What is in it
 
     @property
+    def options(self) -> "tuple[Request, ...]":
+        """What it may be granted as, in order of preference: `(self,)`, or the sides of `a | b`."""
+        return (self,)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The names of all that it says, sorted: `cores`, `limit:db`, `token`."""
+        return tuple(sorted((*self.units, *self.terms.keys())))
+
+    @property
     def names(self) -> tuple[str, ...]:
-        """The names of all kinds, sorted."""
+        """The names of all amounts, sorted."""
         return tuple(self.units)
 
     @property
     def N(self) -> int:  # noqa: N802 -- the public name
-        """The number of cores; 0 without any."""
+        """The number of cores (of each node, in a gang); 0 without any."""
         return self.units.get(CORES, 0) // UNIT
 
     @property
     def c(self) -> int:
         """The number of cores, by its short name."""
         return self.N
+
+    @property
+    def walltime(self) -> float | None:
+        """Seconds that the job may run; None where nothing limits it."""
+        units = self.terms.walltime
+        return None if units is None else units / UNIT
+
+    @property
+    def walltime_soft(self) -> float | None:
+        """Seconds that must be left where the job starts: `soft=`, else `walltime`."""
+        units = self.terms.soft
+        return self.walltime if units is None else units / UNIT
+
+    @property
+    def walltime_group(self) -> str | None:
+        """The group of jobs from which its times are learned; None where they are not."""
+        return self.terms.group
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """The tags that a worker must carry, sorted; for an offer, those that it carries."""
+        return self.terms.tokens
+
+    @property
+    def limits(self) -> Mapping[str, int]:
+        """What it holds of each cluster-wide counter, by name, in nano-units."""
+        return MappingProxyType(dict(self.terms.limits))
+
+    @property
+    def rates(self) -> Mapping[str, int]:
+        """The rates that its launches count against, by name, in launches per second times 1e9."""
+        return MappingProxyType(dict(self.terms.rates))
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes at the same time; 1 when it is no gang."""
+        return self.terms.nodes
+
+    @property
+    def each(self) -> "Request":
+        """What each node of a gang is asked for; the request itself when it is no gang."""
+        if self.terms.nodes == 1:
+            return self
+        return build(Request, self.units, NO_IDS, settled(self.terms._replace(nodes=1)))
+
+    @property
+    def pack(self) -> Pack | None:
+        """Where its cores lie: `numa` within one NUMA node, `spread` over all, None compactly where it can be had."""
+        return self.terms.pack
+
+    def grown(self) -> "Request | None":
+        """Give what to ask for after the memory was too small, by `Memory(..., grow=, max=)`; None if it cannot grow.
+
+        Example:
+            >>> Memory("4G", grow=2, max="6G").grown()
+            Memory("6G", grow=2, max="6G")
+        """
+        more = grown(self.units.get("memory", 0), self.terms.growth)
+        return None if more is None else build(Request, {**self.units, "memory": more}, NO_IDS, self.terms)
 
     def __getitem__(self, name: str) -> "int | Decimal":
         """Give the amount called `name`: an int where it is whole, else a Decimal; KeyError without it."""
@@ -83,36 +157,42 @@ class Request:
         return iter(self.units)
 
     def __bool__(self) -> bool:
-        return bool(self.units)
+        return bool(self.units) or self.terms is not NO_TERMS
 
     # Whether it fits
 
-    def fits(self, limit: "Mapping[str, Amount] | Request") -> bool:
-        """Tell whether every amount is at most what `limit` has; a name that `limit` lacks counts as 0.
+    def fits(self, limit: "Mapping[str, Amount | Iterable[str]] | Request") -> bool:
+        """Tell whether it could be met within `limit`: an offer, another request, or a plain mapping.
 
-        `limit` is an offer, another request, or a plain mapping of names to amounts (not nano-units).
+        A mapping says amounts (not nano-units) by name, and `walltime` and `token` too. A name that `limit` lacks
+        counts as 0, a token as not carried; but no time, limit or rate there means that none is set. Of a request
+        with several options, one must fit; in a limit with several options, it must fit whichever is given.
         """
         return self.excess(limit) is None
 
-    def excess(self, limit: "Mapping[str, Amount] | Request") -> str | None:
+    def excess(self, limit: "Mapping[str, Amount | Iterable[str]] | Request") -> str | None:
         """Give the first name, in order, of which this has more than `limit`; None where it fits."""
-        units = limit.units if isinstance(limit, Request) else {n: quantity(v) for n, v in limit.items()}
-        return next((name for name, value in self.units.items() if value > units.get(name, 0)), None)
+        return excess(self, limit)
 
     def fits_units(self, limit: Mapping[str, int]) -> bool:
-        """As `fits`, on nano-units: what a scheduler's inner loop compares."""
+        """As `fits`, on the amounts alone, in nano-units: what a scheduler's inner loop compares."""
         for name, value in self.units.items():  # a generator in all() takes twice the time
             if value > limit.get(name, 0):
                 return False
         return True
 
+    def suits(self, offer: "Request") -> bool:
+        """Tell whether an offer carries its tokens and has its time left, whatever the amounts."""
+        mine = self.terms
+        return mine is NO_TERMS or (tokens_fit(mine, offer.terms) and time_fits(mine, offer.terms))
+
     def __le__(self, other: "Request") -> bool:
-        return self.fits_units(other.units) if isinstance(other, Request) else NotImplemented
+        return excess(self, other) is None if isinstance(other, Request) else NotImplemented
 
     def __lt__(self, other: "Request") -> bool:
         if not isinstance(other, Request):
             return NotImplemented
-        return self.fits_units(other.units) and self.units != other.units
+        return excess(self, other) is None and excess(other, self) is not None
 
     # What it makes with others
 
@@ -122,30 +202,32 @@ class Request:
     def __and__(self, other: "Request") -> "Request": ...
     def __and__(self, other: "Request") -> "Request":
         """Ask for both. ResourceSpecError where both have the same kind."""
+        # Allocations, and requests with several options, have a say of their own in `__rand__`.
+        return join(self, other) if type(other) is Request else NotImplemented
+
+    def __or__(self, other: "Request") -> "Request":
+        """Ask for either, this one preferred. ResourceSpecError where one has ids, or is empty."""
         if not isinstance(other, Request):
             return NotImplemented
-        twice = next((name for name in self.units if name in other.units), None)
-        if twice is not None:
-            mine, theirs = plain(self.units[twice]), plain(other.units[twice])
-            raise ResourceSpecError(f"{twice} is there twice, as {twice}={mine} and {twice}={theirs}; write it once")
-        kind = Allocation if isinstance(self, Allocation) or isinstance(other, Allocation) else Request
-        return build(kind, _sorted({**self.units, **other.units}), _sorted({**self.ids, **other.ids}))
+        from grainlike.resources._either import either  # an `Either` is a `Request`: its module comes after this one
+
+        return either((*self.options, *other.options))
 
     def __add__(self, other: "Request") -> "Request":
         """Count both together. The sum of allocations is a request: it has amounts, no ids."""
         if not isinstance(other, Request):
             return NotImplemented
-        total = dict(self.units)
-        for name, value in other.units.items():
+        total = dict(_amounts(self))
+        for name, value in _amounts(other).items():
             total[name] = total.get(name, 0) + value
-        return build(Request, _sorted(total))
+        return build(Request, by_name(total))
 
     def __sub__(self, other: "Request") -> "Request":
         """Take `other` away; a kind that reaches zero is dropped. ResourceSpecError below zero."""
         if not isinstance(other, Request):
             return NotImplemented
-        rest = dict(self.units)
-        for name, value in other.units.items():
+        rest = dict(_amounts(self))
+        for name, value in _amounts(other).items():
             rest[name] = rest.get(name, 0) - value
             if rest[name] < 0:
                 raise ResourceSpecError(f"{name}={plain(rest[name])}: an amount cannot go below zero")
@@ -154,24 +236,28 @@ class Request:
     def __call__(self, *_args: object, **_kwargs: object) -> NoReturn:
         """Refuse: a call binds tighter than `@`, so this is a slip of the pen that deserves a hint."""
         code = repr(self)
-        whole = code if len(self.units) == 1 else f"({code})"
-        raise TypeError(f"`fn @ {whole}(...)` calls {whole}; write `(fn @ {whole})(...)`")
+        inside = f"({code})" if any(symbol in code for symbol in (" & ", " | ", " + ")) else code
+        raise TypeError(f"`fn @ {inside}(...)` calls {inside}; write `(fn @ {inside})(...)`")
 
     # As a value
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Request):
             return NotImplemented
-        return self.units == other.units and self.ids == other.ids
+        return self.units == other.units and self.ids == other.ids and self.terms == other.terms
 
     def __hash__(self) -> int:
-        return hash((tuple(self.units.items()), tuple(self.ids.items())))
+        known = self._hash
+        if known is None:
+            known = hash((tuple(self.units.items()), tuple(self.ids.items()), self.terms))
+            _set_hash(self, known)
+        return known
 
     def __str__(self) -> str:
-        return as_text(self.units, self.ids)
+        return as_text(self.units, self.ids, self.terms)
 
     def __repr__(self) -> str:
-        return as_code(self.units, self.ids)
+        return as_code(self.units, self.ids, self.terms)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"{type(self).__name__} is immutable")
@@ -180,114 +266,65 @@ class Request:
         raise AttributeError(f"{type(self).__name__} is immutable")
 
     def __reduce__(self) -> tuple[object, ...]:
-        return build, (type(self), dict(self.units), dict(self.ids))
+        said = () if self.terms is NO_TERMS else (self.terms,)
+        return build, (type(self), dict(self.units), dict(self.ids), *said)
 
 
-class Allocation(Request):
-    """What a job was given, or what a worker offers: amounts, and ids for cores and devices.
-
-    Made by `Cores([6, 7]) & Memory("8Gi")`, by a `Ledger`, or by `offer_of`. All that is true of requests
-    is true of allocations, but a request that says which ids it wants is no request: see `as_request`.
-
-    Args:
-        amounts: amounts by name. For a kind with ids it may be left out, or be the share of one device.
-        ids: distinct ids by name, for `cores` and `gpus`.
-
-    Example:
-        >>> given = Cores([6, 7, 9]) & Memory("8Gi")
-        >>> given.cores, given.N, given.memory
-        ((6, 7, 9), 3, 8589934592)
-    """
-
-    __slots__ = ()
-
-    def __init__(
-        self,
-        amounts: Mapping[str, Amount] = MappingProxyType({}),
-        ids: Mapping[str, Iterable[int]] = MappingProxyType({}),
-    ) -> None:
-        units = {checked_name(name): amount(name, value) for name, value in amounts.items()}
-        found = {name: checked_ids(name, values) for name, values in ids.items()}
-        for name, values in found.items():
-            _check_share(name, units.setdefault(name, len(values) * UNIT), len(values))
-        _fill(self, _sorted(units), _sorted(found))
-
-    @property
-    def cores(self) -> tuple[int, ...]:
-        """The ids of the cores, ascending; `()` without any."""
-        return self.ids.get(CORES, ())
-
-    @property
-    def gpus(self) -> tuple[int, ...]:
-        """The ids of the devices, ascending; `()` without any. A share of a device shows that device."""
-        return self.ids.get(GPUS, ())
-
-    @property
-    def memory(self) -> int:
-        """Bytes of memory; 0 where none was asked for."""
-        return self.units.get(MEMORY, 0) // UNIT
-
-    @property
-    def walltime(self) -> float | None:
-        """Seconds that the job may run; None where nothing limits it."""
-        return None
-
-    @property
-    def request(self) -> Request:
-        """The request for the same amounts."""
-        return build(Request, self.units)
-
-    def __and__(self, other: Request) -> "Allocation":
-        if not isinstance(other, Request):
-            return NotImplemented
-        return as_allocation(Request.__and__(self, other))
-
-
-def build(kind: type[R], units: Mapping[str, int], ids: Mapping[str, tuple[int, ...]] = _NO_IDS) -> R:
+def build(kind: type[R], units: Mapping[str, int], ids: Ids = NO_IDS, terms: Terms = NO_TERMS) -> R:
     """Make a request or an allocation of parts that are known to be right and sorted, without checking."""
     made = kind.__new__(kind)
-    _fill(made, units, ids)
+    fill(made, units, ids, terms)
     return made
 
 
-def as_allocation(what: Request) -> Allocation:
-    """Give `what` as an allocation; kinds without ids stay amounts."""
-    return what if isinstance(what, Allocation) else build(Allocation, what.units, what.ids)
+def join(a: Request, b: Request) -> Request:
+    """Give `a & b` as a request, whatever they are; ResourceSpecError where both have the same kind."""
+    twice = next((name for name in a.units if name in b.units), None)
+    if twice is not None:
+        mine, theirs = plain(a.units[twice]), plain(b.units[twice])
+        raise ResourceSpecError(f"{twice} is there twice, as {twice}={mine} and {twice}={theirs}; write it once")
+    if a.terms is not NO_TERMS or b.terms is not NO_TERMS:
+        _check_gang(a, b)
+    ids = by_name({**a.ids, **b.ids}) if a.ids or b.ids else NO_IDS
+    return build(Request, by_name({**a.units, **b.units}), ids, joined(a.terms, b.terms))
 
 
-def as_request(what: object) -> Request:
-    """Give `what` back if a job may ask for it.
-
-    Raises:
-        ResourceSpecError: it is no request, it says which ids it wants, or no job can be given so much.
-    """
-    if not isinstance(what, Request):
-        raise ResourceSpecError(f"{what!r} is not a request: write one as Cores(4), or parse('cores=4')")
-    if what.ids:
-        raise ResourceSpecError(f"{what!r}: a request names amounts, ids belong to offers")
-    for name, units in what.units.items():
-        check_grantable(name, units)
-    return what.request if isinstance(what, Allocation) else what
+def _check_gang(a: Request, b: Request) -> None:
+    """Beside a gang there may be no amounts: would they be for each node, or for all of them together?"""
+    if a.terms.nodes > 1 and b.terms.nodes > 1:
+        raise ResourceSpecError("nodes is there twice; write it once")
+    for gang, other in ((a, b), (b, a)):
+        if gang.terms.nodes > 1 and other.units:
+            names = ", ".join(other.units)
+            raise ResourceSpecError(f"nodes={gang.terms.nodes} beside {names}: write what each node has into each=")
 
 
-def _fill(made: Request, units: Mapping[str, int], ids: Mapping[str, tuple[int, ...]]) -> None:
-    object.__setattr__(made, "units", units if isinstance(units, MappingProxyType) else MappingProxyType(units))
-    object.__setattr__(made, "ids", ids if isinstance(ids, MappingProxyType) else MappingProxyType(ids))
+def _amounts(request: Request) -> Mapping[str, int]:
+    if len(request.options) > 1 or request.terms is not NO_TERMS:
+        raise ResourceSpecError(f"{request} does not add: only amounts count by value")
+    return request.units
+
+
+def fill(made: Request, units: Mapping[str, int], ids: Ids, terms: Terms) -> None:
+    """Set all there is in a new request; the mappings become read-only."""
+    _set_units(made, units if isinstance(units, MappingProxyType) else MappingProxyType(units))
+    _set_ids(made, ids if isinstance(ids, MappingProxyType) else MappingProxyType(ids))
+    _set_terms(made, terms)
+    _set_hash(made, None)
 
 
 V = TypeVar("V")
 
 
-def _sorted(values: Mapping[str, V]) -> dict[str, V]:
+def by_name(values: Mapping[str, V]) -> dict[str, V]:
+    """Give the same, sorted by name."""
     return {name: values[name] for name in sorted(values)}
 
 
-def _check_share(name: str, units: int, count: int) -> None:
-    if name not in INDEXED:
-        raise ResourceSpecError(f"{name}: only cores and gpus have ids")
-    if units != count * UNIT and not (name == GPUS and count == 1 and units < UNIT):
-        raise ResourceSpecError(f"{name}={plain(units)} with {count} ids: only one device can be shared")
-
+# Requests are immutable to everybody else, and `object.__setattr__` is slower than the slots' own setters.
+_set_units = Request.__dict__["units"].__set__
+_set_ids = Request.__dict__["ids"].__set__
+_set_terms = Request.__dict__["terms"].__set__
+_set_hash = Request.__dict__["_hash"].__set__
 
 EMPTY = Request()
-NO_ALLOCATION = Allocation()

@@ -122,7 +122,7 @@ def test_quantities_and_blanks_in_text():
     assert parse("  cores=4\tmemory=8Gi\nfoo=500m ") == Cores(4) & Memory("8Gi") & Resource("foo", 0.5)
 
 
-@pytest.mark.parametrize("bad", ["foo", "foo=", "=5", "=", "cores=4 foo", "cores=4 | gpus=1"])
+@pytest.mark.parametrize("bad", ["foo", "foo=", "=5", "=", "cores=4 foo", "cores=4 |gpus"])
 def test_k4_a_part_without_a_value_is_refused(bad):
     with pytest.raises(ResourceSpecError, match="parts must be KEY=VALUE"):
         parse(bad)
@@ -141,7 +141,7 @@ def test_k4_the_bad_part_is_named():
         ("cores=0.5", "cores are whole"),
         ("cores=1Ki", "cores are counted"),
         ("a:b=1", "'a:b' is not a resource name"),
-        ("token=a", "'token' is a reserved word"),
+        ("token=a b=1 token=a", "token=a is there twice"),
         ("foo=1 foo=2", "foo is there twice"),
         ("cores=[]", "at least one id"),
         ("cores=[1,,2]", "an id is missing"),

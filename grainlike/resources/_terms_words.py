@@ -1,0 +1,111 @@
+"""The words for what is no amount: `WallTime`, `Token`, `Limit`, `Rate`, and `Nodes` for gangs."""
+
+from operator import index
+from typing import SupportsIndex
+
+from grainlike.errors import ResourceSpecError
+from grainlike.resources._allocation import as_request
+from grainlike.resources._either import either
+from grainlike.resources._kinds import checked_word
+from grainlike.resources._quantity import Amount, plain, quantity
+from grainlike.resources._request import EMPTY, NO_IDS, Request, build
+from grainlike.resources._terms import Terms
+from grainlike.resources._time import clock, duration
+
+MOST_NODES = 2**16  # of one gang
+
+
+def WallTime(  # noqa: N802
+    time: "Amount | None" = None, *, soft: "Amount | None" = None, group: str | None = None
+) -> Request:
+    """Ask for time: the job starts only where so much is left, and may not run longer.
+
+    Times are seconds, or text: `"1:30:00"`, `"90:00"` (minutes and seconds), `"1-12:00:00"` (a day and a half).
+
+    Args:
+        time: how long the job may run.
+        soft: how much must be left where it starts, if less than `time` will usually do.
+        group: learn both from the jobs of this group that have run; `time` counts until enough have.
+
+    Raises:
+        ResourceSpecError: neither a time nor a group, a time that is not above zero or could be read in two ways,
+            or a `soft` without or above `time`.
+    """
+    hard = None if time is None else duration(time)
+    least = None if soft is None else duration(soft)
+    if hard is None and group is None:
+        raise ResourceSpecError("walltime: write a time, as WallTime('1:30:00'), or a group, as WallTime(group='fit')")
+    if least is not None and (hard is None or least > hard):
+        raise ResourceSpecError(f"walltime: soft={clock(least)} goes with a time that is not shorter")
+    learned = None if group is None else checked_word("walltime group", group)
+    return _only(Terms(walltime=hard, soft=None if least == hard else least, group=learned))
+
+
+def Token(tag: str) -> Request:  # noqa: N802
+    """Ask for a worker that carries `tag`; as part of an offer, carry it. A request may have several.
+
+    Raises:
+        ResourceSpecError: not a name.
+    """
+    return _only(Terms(tokens=(checked_word("token", tag),)))
+
+
+def Limit(name: str, amount: Amount) -> Request:  # noqa: N802
+    """Ask for so much of the counter `name`, of which there is one in the whole cluster: `Limit("db", 1)`.
+
+    Raises:
+        ResourceSpecError: not a name, or an amount not above zero.
+    """
+    return _only(Terms(limits=((checked_word("limit", name), _positive(f"limit:{name}", amount)),)))
+
+
+def Rate(name: str, per_second: Amount) -> Request:  # noqa: N802
+    """Launch under the rate `name`: of all jobs that name it, at most so many are launched in a second.
+
+    Raises:
+        ResourceSpecError: not a name, or a rate not above zero.
+    """
+    return _only(Terms(rates=((checked_word("rate", name), _positive(f"rate:{name}", per_second)),)))
+
+
+def Nodes(number: SupportsIndex, *, each: Request) -> Request:  # noqa: N802
+    """Ask for a gang: `each` on so many nodes at the same time, all or nothing.
+
+    Times and tokens of `each` are those of the gang, and may as well stand beside it: `Nodes(4, each=...) &
+    Token("big")`. Limits and rates stand beside it, for they are counted once. `Nodes(1, each=r)` is `r`.
+
+    Raises:
+        ResourceSpecError: not a whole number above zero, or an `each` that has no amounts, or is a gang itself.
+    """
+    count = _count(number)
+    return either(tuple(_gang(count, option) for option in as_request(each).options))
+
+
+def _gang(count: int, each: Request) -> Request:
+    if not each.units:
+        raise ResourceSpecError(f"nodes: each={each!r} has no amounts")
+    if each.terms.nodes > 1:
+        raise ResourceSpecError(f"nodes: each={each!r} is a gang itself")
+    if each.terms.limits or each.terms.rates:
+        raise ResourceSpecError("nodes: a limit or a rate stands beside Nodes(...), for it is counted once")
+    return each if count == 1 else build(Request, each.units, NO_IDS, each.terms._replace(nodes=count))
+
+
+def _count(number: object) -> int:
+    if not isinstance(number, SupportsIndex) or isinstance(number, bool) or not 0 < index(number) <= MOST_NODES:
+        raise ResourceSpecError(f"nodes={number!r}: a gang has from 1 to {MOST_NODES} nodes")
+    return index(number)
+
+
+def _positive(name: str, value: Amount) -> int:
+    try:
+        units = quantity(value)
+    except ResourceSpecError as error:
+        raise ResourceSpecError(f"{name}: {error}") from None
+    if units <= 0:
+        raise ResourceSpecError(f"{name}={plain(units)}: an amount must be greater than zero")
+    return units
+
+
+def _only(terms: Terms) -> Request:
+    return build(Request, EMPTY.units, NO_IDS, terms)
