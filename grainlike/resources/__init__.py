@@ -16,6 +16,7 @@ from grainlike.resources._records import Receipt, Usage
 from grainlike.resources._request import EMPTY, Request
 from grainlike.resources._terms import Pack
 from grainlike.resources._terms_words import Limit, Nodes, Rate, Token, WallTime
+from grainlike.resources._topology import NumaNode, Topology
 from grainlike.resources._words import Cores, GPUs, Memory, Node, Resource
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "Missing",
     "Node",
     "Nodes",
+    "NumaNode",
     "Pack",
     "Rate",
     "Receipt",
@@ -40,6 +42,7 @@ __all__ = [
     "Resource",
     "Short",
     "Token",
+    "Topology",
     "Usage",
     "WallTime",
     "as_allocation",

@@ -61,7 +61,7 @@ def settled(terms: Terms) -> Terms:
 
 def kept(terms: Terms) -> Terms:
     """What a grant keeps of the terms of its request, and all that an offer can have: the time and the tokens."""
-    return settled(Terms(walltime=terms.walltime, tokens=terms.tokens))
+    return terms if terms is NO_TERMS else settled(Terms(walltime=terms.walltime, tokens=terms.tokens))
 
 
 def joined(a: Terms, b: Terms) -> Terms:

@@ -1,0 +1,102 @@
+"""Where on a machine a grant lies: cores near each other, and devices near their cores."""
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from typing import NamedTuple
+
+from grainlike.resources._bits import bits, lowest_compact, mask_of
+from grainlike.resources._pools import DevicePool
+from grainlike.resources._quantity import UNIT
+from grainlike.resources._terms import Pack
+from grainlike.resources._topology import Topology
+
+
+class Place(NamedTuple):
+    """One NUMA node's share of an offer, as bit masks of ids."""
+
+    socket: int
+    cores: int
+    gpus: int
+
+
+class Places:
+    """The NUMA nodes of an offer, and the choice among their ids. All choices cost the number of nodes."""
+
+    __slots__ = ("_all",)
+
+    def __init__(self, topology: Topology, cores: Sequence[int], gpus: Sequence[int]) -> None:
+        rest_cores, rest_gpus = mask_of(cores), mask_of(gpus)
+        self._all: list[Place] = []
+        for node in topology.nodes:
+            place = Place(node.socket, rest_cores & mask_of(node.cores), rest_gpus & mask_of(node.gpus))
+            rest_cores &= ~place.cores
+            rest_gpus &= ~place.gpus
+            self._add(place)
+        self._add(Place(-1, rest_cores, rest_gpus))  # logical ids, and devices that the kernel puts nowhere
+
+    def _add(self, place: Place) -> None:
+        if place.cores or place.gpus:
+            self._all.append(place)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def widest(self, cores: int) -> int:
+        """Give how many of `cores`, a mask, lie in one node at most."""
+        return max(((cores & place.cores).bit_count() for place in self._all), default=0)
+
+    def devices(self, pool: DevicePool, units: int, free_cores: int, cores: int) -> tuple[int, ...]:
+        """Choose devices for `units` nano-units of them, where possible in a node that has so many free cores too."""
+        roomy = {at for at, place in enumerate(self._all) if (free_cores & place.cores).bit_count() >= cores}
+        if units >= UNIT:
+            return self._gathered(pool.free, [place.gpus for place in self._all], units // UNIT, near=roomy)
+        # Of those that have room the fullest, so that whole devices stay whole.
+        room = [(self._home(one) not in roomy, left, one) for one, left in pool.shares.items() if left >= units]
+        return (min(room)[2],)
+
+    def cores(self, free: int, count: int, pack: Pack | None, gpus: Sequence[int], free_gpus: int) -> tuple[int, ...]:
+        """Choose `count` free cores: spread if so packed, else together, and near the `gpus` that go with them."""
+        if pack == "spread":
+            return self._spread(free, count)
+        theirs = mask_of(gpus)
+        near = {at for at, place in enumerate(self._all) if place.gpus & theirs}
+        # Cores beside free devices are spared for jobs that will ask for both.
+        spared = {at for at, place in enumerate(self._all) if place.gpus & free_gpus}
+        return self._gathered(free, [place.cores for place in self._all], count, near, spared)
+
+    def _home(self, gpu: int) -> int:
+        return next(at for at, place in enumerate(self._all) if place.gpus >> gpu & 1)
+
+    def _gathered(
+        self, free: int, masks: list[int], count: int, near: AbstractSet[int], spared: AbstractSet[int] = frozenset()
+    ) -> tuple[int, ...]:
+        """Take free ids from one node that has enough of them, else from as few as can be, beginning with those `near`.
+
+        Of the nodes that have enough, the one with the fewest is taken, so that others stay whole. The nodes of a
+        socket are nearer to each other than to any other node.
+        """
+        left = {at: free & mask for at, mask in enumerate(masks)}
+        taken, socket = 0, None
+        while True:
+            far = {at for at in left if socket is not None and self._all[at].socket != socket}
+            enough = [at for at, mask in left.items() if mask.bit_count() >= count]
+            if enough:
+                best = min(enough, key=lambda at: (at not in near, at in far, at in spared, left[at].bit_count()))
+                return tuple(bits(taken | mask_of(lowest_compact(left[best], count))))
+            best = min(left, key=lambda at: (at not in near, at in far, -left[at].bit_count()))
+            found = left.pop(best)
+            taken |= found
+            count -= found.bit_count()
+            socket = self._all[best].socket if socket is None else socket
+
+    def _spread(self, free: int, count: int) -> tuple[int, ...]:
+        """Take from every node in turn, until there are enough."""
+        room = [(free & place.cores).bit_count() for place in self._all]
+        shares = [0] * len(room)
+        while count:
+            for at, most in enumerate(room):
+                if count and shares[at] < most:
+                    shares[at] += 1
+                    count -= 1
+        chosen = zip(self._all, shares, strict=True)
+        return tuple(bits(sum(mask_of(lowest_compact(free & place.cores, share)) for place, share in chosen)))
