@@ -1,11 +1,16 @@
 """Why nobody can ever give what a request asks for: what is missing, what is short, who comes nearest."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from grainlike.resources._allocation import Allocation
-from grainlike.resources._quantity import plain
-from grainlike.resources._request import Request
+from grainlike.resources._mapping import TIME, TOKEN
+from grainlike.resources._quantity import UNIT, plain
+from grainlike.resources._request import Request, by_name
+from grainlike.resources._time import clock
+
+Offers = Sequence[tuple[str, Allocation]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +22,8 @@ class Short:
     best: int
 
     def __str__(self) -> str:
-        return f"{self.name} (asked {plain(self.asked)}, at most {plain(self.best)})"
+        shown = clock if self.name == TIME else plain
+        return f"{self.name} (asked {shown(self.asked)}, at most {shown(self.best)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +32,15 @@ class Missing:
 
     Attributes:
         request: what was asked.
-        absent: names that no offer has, sorted.
-        short: names that some offer has, but none enough of, sorted.
+        option: the option of it that comes nearest; the request itself where it leaves no choice.
+        absent: names that no offer has, sorted; a token is named as `token=big`.
+        short: names that some offer has, but none enough of, sorted; `nodes` where too few workers fit a gang.
         nearest: the worker that lacks least; None without workers.
         lacking: the names that the nearest worker lacks or is short of, sorted.
     """
 
     request: Request
+    option: Request
     absent: tuple[str, ...]
     short: tuple[Short, ...]
     nearest: str | None
@@ -42,35 +50,89 @@ class Missing:
         reasons = [f"no worker has {', '.join(self.absent)}"] if self.absent else []
         reasons += [f"too little {', '.join(map(str, self.short))}"] if self.short else []
         reasons += [] if reasons else ["no single worker has all of it"]
-        if self.nearest is not None:
+        if self.nearest is not None and self.lacking:
             reasons.append(f"nearest is {self.nearest}, short of {', '.join(self.lacking)}")
-        return f"{self.request} can never be given: {'; '.join(reasons)}"
+        choice = "" if self.option is self.request else f"; of these {self.option} comes nearest"
+        return f"{self.request} can never be given{choice}: {'; '.join(reasons)}"
 
 
-def missing(request: Request, offers: Sequence[tuple[str, Allocation]]) -> Missing | None:
+def missing(request: Request, offers: Offers) -> Missing | None:
     """Tell why none of the `offers` (worker's name, all it has) could ever give `request`; None if one could.
+
+    Of a request with several options all must be impossible; the answer is about the nearest. A gang needs as many
+    workers as it has nodes. Limits and rates belong to the cluster, and no offer has them.
 
     Example:
         >>> why = missing(Cores(4) & Resource("foo", 1), [("n1", Cores([0, 1]))])
         >>> why.absent, why.nearest, why.lacking
         (('foo',), 'n1', ('cores', 'foo'))
     """
-    if any(request.fits_units(offer.units) for _, offer in offers):
-        return None
-    best = {name: max((offer.units.get(name, 0) for _, offer in offers), default=0) for name in request.units}
+    found = []
+    for option in request.options:
+        lacks = [_Lack(name, tuple(_lacks(option, offer))) for name, offer in offers]
+        if sum(not lack.needs for lack in lacks) >= option.nodes:
+            return None
+        found.append((option, lacks))
+    option, lacks = min(found, key=lambda one: min((lack.distance for lack in one[1]), default=(0, 0.0)))
+    return _explained(request, option, offers, lacks)
+
+
+class _Need(NamedTuple):
+    """Of one name, more is asked than one worker has."""
+
+    name: str
+    asked: int
+    has: int
+
+
+class _Lack(NamedTuple):
+    """All that one worker lacks."""
+
+    worker: str
+    needs: tuple[_Need, ...]
+
+    @property
+    def distance(self) -> tuple[int, float]:
+        """Order workers by how many names they lack, then by how much of them."""
+        return len(self.needs), sum(1 - need.has / need.asked for need in self.needs)
+
+
+def _explained(request: Request, option: Request, offers: Offers, lacks: list[_Lack]) -> Missing:
+    asked = _asked(option)
+    best = {name: max((_has(name, offer) for _, offer in offers), default=0) for name in asked}
     absent = tuple(name for name, most in best.items() if not most)
-    short = tuple(Short(n, asked, best[n]) for n, asked in request.units.items() if 0 < best[n] < asked)
-    nearest = min(offers, key=lambda offer: _distance(request, offer[1]), default=None)
+    short = [Short(name, amount, best[name]) for name, amount in asked.items() if 0 < best[name] < amount]
+    fitting = sum(not lack.needs for lack in lacks)
+    if option.nodes > 1 and fitting:
+        short = sorted([*short, Short("nodes", option.nodes * UNIT, fitting * UNIT)], key=lambda one: one.name)
+    nearest = min((lack for lack in lacks if lack.needs), key=lambda lack: lack.distance, default=None)
     if nearest is None:
-        return Missing(request, absent, short, None, request.names)
-    return Missing(request, absent, short, nearest[0], _lacking(request, nearest[1]))
+        return Missing(request, option, absent, tuple(short), None, () if lacks else tuple(asked))
+    return Missing(request, option, absent, tuple(short), nearest.worker, tuple(need.name for need in nearest.needs))
 
 
-def _lacking(request: Request, offer: Allocation) -> tuple[str, ...]:
-    return tuple(name for name, asked in request.units.items() if offer.units.get(name, 0) < asked)
+def _lacks(option: Request, offer: Allocation) -> Iterator[_Need]:
+    for name, amount in _asked(option).items():
+        has = _has(name, offer)
+        if has < amount:
+            yield _Need(name, amount, has)
 
 
-def _distance(request: Request, offer: Allocation) -> tuple[int, float]:
-    """Order workers by how many names they lack, then by how much of them."""
-    lacking = _lacking(request, offer)
-    return len(lacking), sum(1 - offer.units.get(name, 0) / request.units[name] for name in lacking)
+_TAG = f"{TOKEN}="
+_ENDLESS = 10**40  # more nanoseconds than anybody asks for
+
+
+def _asked(option: Request) -> Mapping[str, int]:
+    """Give all that one worker must have, by name, sorted; a token counts as one."""
+    terms = option.terms
+    time = terms.walltime if terms.soft is None else terms.soft
+    asked = dict(option.units) | {f"{_TAG}{tag}": UNIT for tag in terms.tokens} | ({} if time is None else {TIME: time})
+    return by_name(asked)
+
+
+def _has(name: str, offer: Allocation) -> int:
+    if name == TIME:
+        return _ENDLESS if offer.terms.walltime is None else offer.terms.walltime
+    if name.startswith(_TAG):
+        return UNIT * (name.removeprefix(_TAG) in offer.tokens)
+    return offer.units.get(name, 0)

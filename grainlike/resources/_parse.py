@@ -12,7 +12,7 @@ from grainlike.resources._quantity import Amount
 from grainlike.resources._request import EMPTY, Request, build
 from grainlike.resources._terms import Pack
 from grainlike.resources._terms_words import Limit, Nodes, Rate, Token, WallTime
-from grainlike.resources._words import Cores, Memory
+from grainlike.resources._words import Cores, Memory, Resource
 
 _BRACKETS = re.compile(r"\[[^\[\]]*\]")
 _IDS = re.compile(r"\[([0-9,]*)\](?:\*(.+))?")
@@ -54,40 +54,38 @@ def _read(text: object) -> Request:
         raise ResourceSpecError(f"{text!r} is not text such as 'cores=4 memory=8Gi'")
     if "|" not in text:
         return _option(text)
-    return either(tuple(map(_option, _split(text, "|".__eq__))))
+    return either(tuple(option for piece in _split(text, "|".__eq__) for option in _option(piece).options))
 
 
 def _option(text: str) -> Request:
     request = EMPTY
     if "[" in text:
         text = _BRACKETS.sub(lambda found: "".join(found[0].split()), text)
-    for part in _split(text, str.isspace) if "(" in text else text.split():
+    for part in filter(None, _split(text, str.isspace)) if "(" in text else text.split():
         one = _part(part)
         request = request & one if request else one
     return request
 
 
 def _split(text: str, at: Callable[[str], bool]) -> list[str]:
-    """Give the pieces, without empty ones at blanks, between the letters where `at` holds outside parentheses."""
+    """Give the pieces between the letters where `at` holds outside parentheses."""
     pieces, begin, depth = [], 0, 0
     for place, letter in enumerate(text):
         depth += (letter == "(") - (letter == ")")
         if depth <= 0 and at(letter):
             pieces.append(text[begin:place])
             begin = place + 1
-    pieces.append(text[begin:])
-    return [piece for piece in pieces if piece or not at(" ")]
+    return [*pieces, text[begin:]]
 
 
 def _part(part: str) -> Request:
     name, _, value = part.partition("=")
     if not name or not value:
         raise ResourceSpecError(f"parts must be KEY=VALUE, but {part!r} is not")
+    if ":" in name:
+        return _counted(name, value)
     if ":" in value or name in _ALWAYS:
         return _word(name, value, part)
-    kind, _, word = name.partition(":")
-    if word and kind in _COUNTED:
-        return _COUNTED[kind](word, value)
     checked_name(name)
     if not value.startswith("["):
         return build(Request, {name: amount(name, value)})
@@ -96,6 +94,11 @@ def _part(part: str) -> Request:
         raise ResourceSpecError(f"{part!r}: ids are written as [6,7], and a share of a device as [0]*0.5")
     ids, share = match.groups()
     return Allocation({} if share is None else {name: share}, {name: _numbers(ids, part)})
+
+
+def _counted(name: str, value: str) -> Request:
+    kind, _, word = name.partition(":")
+    return _COUNTED[kind](word, value) if kind in _COUNTED else Resource(name, value)
 
 
 def _word(name: str, value: str, part: str) -> Request:
@@ -108,10 +111,8 @@ def _word(name: str, value: str, part: str) -> Request:
     said = {key: word for key, _, word in (other.partition("=") for other in others)}
     unknown = said.keys() - _KEYWORDS.get(name, ())
     if unknown or len(said) < len(others):
-        known = ", ".join(_KEYWORDS[name])
-        raise ResourceSpecError(
-            f"{part!r}: behind the value may be each of {known} once, as in {name}=...:{known[0]}=..."
-        )
+        known = " and ".join(_KEYWORDS[name])
+        raise ResourceSpecError(f"{part!r}: what may stand behind the value of {name}, once, is {known}")
     if name == "walltime":
         return WallTime(first or None, soft=said.get("soft"), group=said.get("group"))
     if name == MEMORY:

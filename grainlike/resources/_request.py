@@ -187,6 +187,8 @@ class Request:
         return mine is NO_TERMS or (tokens_fit(mine, offer.terms) and time_fits(mine, offer.terms))
 
     def __le__(self, other: "Request") -> bool:
+        if type(self) is type(other) is Request and self.terms is other.terms is NO_TERMS:
+            return self.fits_units(other.units)
         return excess(self, other) is None if isinstance(other, Request) else NotImplemented
 
     def __lt__(self, other: "Request") -> bool:
@@ -279,12 +281,12 @@ def build(kind: type[R], units: Mapping[str, int], ids: Ids = NO_IDS, terms: Ter
 
 def join(a: Request, b: Request) -> Request:
     """Give `a & b` as a request, whatever they are; ResourceSpecError where both have the same kind."""
+    if a.terms is not NO_TERMS or b.terms is not NO_TERMS:
+        _check_gang(a, b)
     twice = next((name for name in a.units if name in b.units), None)
     if twice is not None:
         mine, theirs = plain(a.units[twice]), plain(b.units[twice])
         raise ResourceSpecError(f"{twice} is there twice, as {twice}={mine} and {twice}={theirs}; write it once")
-    if a.terms is not NO_TERMS or b.terms is not NO_TERMS:
-        _check_gang(a, b)
     ids = by_name({**a.ids, **b.ids}) if a.ids or b.ids else NO_IDS
     return build(Request, by_name({**a.units, **b.units}), ids, joined(a.terms, b.terms))
 

@@ -66,16 +66,13 @@ class Topology:
             ResourceSpecError: a file holds what the kernel would not write; it names the file.
         """
         cores = {int(found[1]): _ids(path, text) for path, text in files.items() if (found := _CPULIST.fullmatch(path))}
-        homes = dict(enumerate(_homes(files)))
-        return cls(
-            tuple(
-                NumaNode(
-                    number, _socket(files, ids[0]), ids, tuple(gpu for gpu, home in homes.items() if home == number)
-                )
-                for number, ids in sorted(cores.items())
-                if ids  # memory alone is no place to run
-            )
+        homes = list(_homes(files))
+        nodes = (
+            NumaNode(number, _socket(files, ids[0]), ids, tuple(gpu for gpu, at in enumerate(homes) if at == number))
+            for number, ids in sorted(cores.items())
+            if ids  # memory alone is no place to run
         )
+        return cls(tuple(nodes))
 
 
 _ENDS = ("/cpulist", "/topology/physical_package_id", "/class", "/vendor", "/numa_node")
