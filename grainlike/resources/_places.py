@@ -76,18 +76,28 @@ class Places:
         socket are nearer to each other than to any other node.
         """
         left = {at: free & mask for at, mask in enumerate(masks)}
-        taken, socket = 0, None
+        socket = self._socket(left, count, near)
+        taken = 0
         while True:
-            far = {at for at in left if socket is not None and self._all[at].socket != socket}
+            far = {at for at in left if self._all[at].socket != socket}
             enough = [at for at, mask in left.items() if mask.bit_count() >= count]
             if enough:
+                far = far if taken else set()  # what one node has needs no neighbour
                 best = min(enough, key=lambda at: (at not in near, at in far, at in spared, left[at].bit_count()))
                 return tuple(bits(taken | mask_of(lowest_compact(left[best], count))))
             best = min(left, key=lambda at: (at not in near, at in far, -left[at].bit_count()))
             found = left.pop(best)
             taken |= found
             count -= found.bit_count()
-            socket = self._all[best].socket if socket is None else socket
+
+    def _socket(self, left: dict[int, int], count: int, near: AbstractSet[int]) -> int:
+        """Choose the socket to begin at: one that has enough, near, the fullest of these; else the emptiest."""
+        free: dict[int, int] = {}
+        for at, mask in left.items():
+            socket = self._all[at].socket
+            free[socket] = free.get(socket, 0) + mask.bit_count()
+        close = {self._all[at].socket for at in near}
+        return min(free, key=lambda one: (free[one] < count, one not in close, abs(free[one] - count)))
 
     def _spread(self, free: int, count: int) -> tuple[int, ...]:
         """Take from every node in turn, until there are enough."""
