@@ -1,6 +1,6 @@
 """`a | b`: a request with several options, of which the first that fits is granted."""
 
-from typing import NoReturn
+from typing import ClassVar, NoReturn
 
 from grainlike.errors import ResourceSpecError
 from grainlike.resources._request import Request
@@ -10,6 +10,7 @@ class Either(Request):
     """A request with at least two different options, each a simple request; made by `either` alone."""
 
     __slots__ = ("_options",)
+    _several: ClassVar[bool] = True
 
     _options: tuple[Request, ...]
 

@@ -1,7 +1,8 @@
 """Requests and allocations from text: `cores=4 memory=8Gi token=a | nodes=4(cores=32)`, `cores=[6,7] gpus=[0]*0.5`."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import cast
 
 from grainlike.errors import ResourceSpecError
@@ -38,10 +39,7 @@ def parse(*texts: str) -> Request:
         >>> parse("memory=8Gi cores=4", "foo=2")
         Cores(4) & Resource("foo", 2) & Memory("8Gi")
     """
-    request = EMPTY
-    for text in texts:
-        request = request & _read(text)
-    return request
+    return _all(map(_read, texts))
 
 
 def parse_allocation(text: str) -> Allocation:
@@ -52,17 +50,28 @@ def parse_allocation(text: str) -> Allocation:
 def _read(text: object) -> Request:
     if not isinstance(text, str):
         raise ResourceSpecError(f"{text!r} is not text such as 'cores=4 memory=8Gi'")
+    return _known(text) if len(text) <= _SHORT else _new(text)
+
+
+def _new(text: str) -> Request:
     if "|" not in text:
         return _option(text)
     return either(tuple(option for piece in _split(text, "|".__eq__) for option in _option(piece).options))
 
 
+_SHORT = 256  # what is longer is not kept
+_known = lru_cache(maxsize=1024)(_new)  # leases bring the same few allocations again and again
+
+
 def _option(text: str) -> Request:
-    request = EMPTY
     if "[" in text:
         text = _BRACKETS.sub(lambda found: "".join(found[0].split()), text)
-    for part in filter(None, _split(text, str.isspace)) if "(" in text else text.split():
-        one = _part(part)
+    return _all(map(_part, filter(None, _split(text, str.isspace)) if "(" in text else text.split()))
+
+
+def _all(requests: Iterable[Request]) -> Request:
+    request = EMPTY
+    for one in requests:
         request = request & one if request else one
     return request
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NoReturn, TypeVar, overload
+from typing import TYPE_CHECKING, ClassVar, NoReturn, TypeVar, overload
 
 from grainlike.errors import ResourceSpecError
 from grainlike.resources._fit import excess, time_fits, tokens_fit
@@ -48,6 +48,7 @@ class Request:
     """
 
     __slots__ = ("_hash", "ids", "terms", "units")
+    _several: ClassVar[bool] = False  # whether there is more than one option
 
     units: Mapping[str, int]
     ids: Ids
@@ -187,9 +188,11 @@ class Request:
         return mine is NO_TERMS or (tokens_fit(mine, offer.terms) and time_fits(mine, offer.terms))
 
     def __le__(self, other: "Request") -> bool:
-        if type(self) is type(other) is Request and self.terms is other.terms is NO_TERMS:
+        if not isinstance(other, Request):
+            return NotImplemented
+        if not self._several and not other._several and self.terms is other.terms is NO_TERMS:
             return self.fits_units(other.units)
-        return excess(self, other) is None if isinstance(other, Request) else NotImplemented
+        return excess(self, other) is None
 
     def __lt__(self, other: "Request") -> bool:
         if not isinstance(other, Request):
@@ -302,7 +305,7 @@ def _check_gang(a: Request, b: Request) -> None:
 
 
 def _amounts(request: Request) -> Mapping[str, int]:
-    if len(request.options) > 1 or request.terms is not NO_TERMS:
+    if request._several or request.terms is not NO_TERMS:
         raise ResourceSpecError(f"{request} does not add: only amounts count by value")
     return request.units
 

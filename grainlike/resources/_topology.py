@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from grainlike.errors import ResourceSpecError
 from grainlike.resources._kinds import MOST_IDS
@@ -36,11 +37,22 @@ class NumaNode:
 class Topology:
     """The NUMA nodes of a machine, by number. Without any, all cores are equally near.
 
+    Attributes:
+        nodes: those that have cores.
+        sources: which files `read` looks at, as patterns of their paths.
+
     Example:
         >>> Topology.read({"/sys/devices/system/node/node0/cpulist": "0-3"}).nodes
         (NumaNode(number=0, socket=0, cores=(0, 1, 2, 3), gpus=()),)
     """
 
+    sources: ClassVar[tuple[str, ...]] = (
+        "/sys/devices/system/node/node*/cpulist",
+        "/sys/devices/system/cpu/cpu*/topology/physical_package_id",
+        "/sys/bus/pci/devices/*/class",
+        "/sys/bus/pci/devices/*/vendor",
+        "/sys/bus/pci/devices/*/numa_node",
+    )
     nodes: tuple[NumaNode, ...] = ()
 
     @property
@@ -50,17 +62,10 @@ class Topology:
         return {number: tuple(node for node in self.nodes if node.socket == number) for number in numbers}
 
     @classmethod
-    def wanted(cls, path: str) -> bool:
-        """Tell whether `read` looks at the file `path`: the others need not be read from disk."""
-        return path.startswith("/sys/") and path.endswith(_ENDS)
-
-    @classmethod
     def read(cls, files: Mapping[str, str]) -> "Topology":
         """Make it of files' text by absolute path; what is missing is not known, and does no harm.
 
-        Looked at are `/sys/devices/system/node/node*/cpulist`, `/sys/devices/system/cpu/cpu*/topology/
-        physical_package_id`, and `class`, `vendor` and `numa_node` of `/sys/bus/pci/devices/*`. Devices are numbered
-        in the order of their PCI addresses.
+        Looked at are the files that `sources` names. Devices are numbered in the order of their PCI addresses.
 
         Raises:
             ResourceSpecError: a file holds what the kernel would not write; it names the file.
@@ -73,9 +78,6 @@ class Topology:
             if ids  # memory alone is no place to run
         )
         return cls(tuple(nodes))
-
-
-_ENDS = ("/cpulist", "/topology/physical_package_id", "/class", "/vendor", "/numa_node")
 
 
 def _homes(files: Mapping[str, str]) -> Iterator[int]:

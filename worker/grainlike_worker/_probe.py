@@ -6,9 +6,9 @@ import math
 import os
 from pathlib import Path
 
-from grainlike.resources import Allocation, Cores, Request, logical_cores, offer_of
+from grainlike.resources import Allocation, Cores, Request, Topology, logical_cores, offer_of
 
-__all__ = ["logical_in", "offer_for", "own_cores"]
+__all__ = ["logical_in", "offer_for", "own_cores", "topology"]
 
 _CGROUPS = Path("/sys/fs/cgroup")
 
@@ -36,6 +36,17 @@ def offer_for(what: Request | None) -> Allocation:
 def logical_in(offer: Allocation) -> tuple[int, ...]:
     """The core ids of an offer that this machine does not have: given out and shown, never pinned."""
     return logical_cores(offer, own_cores())
+
+
+def topology(root: Path = Path("/")) -> Topology:
+    """The NUMA nodes of this machine with their cores and devices; without any where the system does not say.
+
+    Raises:
+        ResourceSpecError: a file holds what a kernel would not write.
+    """
+    paths = [path for pattern in Topology.sources for path in root.glob(pattern.lstrip("/"))]
+    texts = {f"/{path.relative_to(root)}": _read(path) for path in paths}
+    return Topology.read({path: text for path, text in texts.items() if text is not None})
 
 
 def _quota() -> float | None:
