@@ -32,7 +32,6 @@ class Either(Request):
     def __and__(self, other: Request) -> Request:  # type: ignore[override]  # never an allocation: that is refused
         if not isinstance(other, Request):
             return NotImplemented
-        _check_number(len(self._options) * len(other.options))
         return either(tuple(mine & theirs for mine in self._options for theirs in other.options))
 
     def __rand__(self, other: Request) -> Request:
@@ -67,19 +66,14 @@ class Either(Request):
 
 MOST_OPTIONS = 64  # each of them is looked at whenever something is free
 
-
-def _check_number(count: int) -> None:
-    if count > MOST_OPTIONS:
-        raise ResourceSpecError(f"a request with {count} options is no request: there may be {MOST_OPTIONS}")
-
-
 _set_options = Either.__dict__["_options"].__set__
 
 
 def either(options: tuple[Request, ...]) -> Request:
     """Give a request for any of the options, in this order; the same one twice counts once."""
     distinct = tuple(dict.fromkeys(options))
-    _check_number(len(distinct))
+    if len(distinct) > MOST_OPTIONS:
+        raise ResourceSpecError(f"a request with {len(distinct)} options is no request: there may be {MOST_OPTIONS}")
     for option in distinct:
         if type(option) is not Request:
             raise ResourceSpecError(f"{option!r}: a choice is for requests, and ids belong to offers")

@@ -30,6 +30,10 @@ def WallTime(  # noqa: N802
     Raises:
         ResourceSpecError: neither a time nor a group, a time that is not above zero or could be read in two ways,
             or a `soft` without or above `time`.
+
+    Example:
+        >>> WallTime("1:30:00").walltime, str(WallTime(90))
+        (5400.0, 'walltime=0:01:30')
     """
     hard = None if time is None else duration(time)
     least = None if soft is None else duration(soft)
@@ -46,6 +50,10 @@ def Token(tag: str) -> Request:  # noqa: N802
 
     Raises:
         ResourceSpecError: not a name.
+
+    Example:
+        >>> (Cores(1) & Token("big")).fits(Cores([6, 7]) & Token("big") & Token("new"))
+        True
     """
     return _only(Terms(tokens=(checked_word("token", tag),)))
 
@@ -55,6 +63,10 @@ def Limit(name: str, amount: Amount) -> Request:  # noqa: N802
 
     Raises:
         ResourceSpecError: not a name, or an amount not above zero.
+
+    Example:
+        >>> parse("cores=1 limit:db=1") == Cores(1) & Limit("db", 1)
+        True
     """
     return _only(Terms(limits=((checked_word("limit", name), _positive(f"limit:{name}", amount)),)))
 
@@ -64,6 +76,10 @@ def Rate(name: str, per_second: Amount) -> Request:  # noqa: N802
 
     Raises:
         ResourceSpecError: not a name, or a rate not above zero.
+
+    Example:
+        >>> dict(Rate("api", 10).rates)
+        {'api': 10000000000}
     """
     return _only(Terms(rates=((checked_word("rate", name), _positive(f"rate:{name}", per_second)),)))
 
@@ -76,6 +92,11 @@ def Nodes(number: SupportsIndex, *, each: Request) -> Request:  # noqa: N802
 
     Raises:
         ResourceSpecError: not a whole number above zero, or an `each` that has no amounts, or is a gang itself.
+
+    Example:
+        >>> gang = Nodes(4, each=Cores(32)) & Token("infiniband")
+        >>> gang.nodes, gang.N, str(gang)
+        (4, 32, 'nodes=4(cores=32) token=infiniband')
     """
     count = _count(number)
     return either(tuple(_gang(count, option) for option in as_request(each).options))

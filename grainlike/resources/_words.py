@@ -69,6 +69,10 @@ def GPUs(what: "Amount | Ids", share: "Amount | None" = None) -> Request:  # noq
 
     Raises:
         ResourceSpecError: not above zero, a fraction above one, or ids that are not distinct.
+
+    Example:
+        >>> str(GPUs(0.5) & Cores(1)), GPUs([0, 1]).gpus
+        ('cores=1 gpus=0.5', (0, 1))
     """
     if isinstance(what, list | tuple | range | AbstractSet):
         return Allocation({} if share is None else {GPUS: share}, {GPUS: what})
@@ -118,6 +122,10 @@ def Resource(name: str, size: Amount) -> Request:  # noqa: N802
 
     Raises:
         ResourceSpecError: a name that text could not hold or that is reserved, or an amount not above zero.
+
+    Example:
+        >>> (Cores(1) & Resource("licence", 2))["licence"]
+        2
     """
     return Request({checked_name(name): size})
 
@@ -131,6 +139,10 @@ def Node(N: "Amount | Ids", M: "Amount | None" = None) -> Request:  # noqa: N802
 
     Raises:
         ResourceSpecError: as `Cores` and `Memory`.
+
+    Example:
+        >>> Node(4, "8Gi") == Cores(4) & Memory("8Gi")
+        True
     """
     cores: Request = (
         Allocation(ids={CORES: N}) if isinstance(N, list | tuple | range | AbstractSet) else Request({CORES: N})

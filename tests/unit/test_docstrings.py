@@ -28,7 +28,16 @@ def test_a_public_name_is_documented_with_an_example(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "room", ["resources._words", "resources._request", "resources._parse", "resources._missing", "context"]
+    "room",
+    [
+        "resources._words",
+        "resources._terms_words",
+        "resources._topology",
+        "resources._request",
+        "resources._parse",
+        "resources._missing",
+        "context",
+    ],
 )
 def test_examples_of_pure_rooms_hold(room: str) -> None:
     module = importlib.import_module(f"grainlike.{room}")

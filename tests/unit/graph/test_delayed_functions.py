@@ -11,7 +11,7 @@ import pytest
 
 from grainlike.errors import ResourceSpecError
 from grainlike.graph import Delayed, DelayedFn, Function, Place, delayed, delayed_value, info, node_of
-from grainlike.resources import EMPTY, Cores, GPUs, Memory
+from grainlike.resources import EMPTY, Cores, GPUs, Limit, Memory, Token
 
 
 @delayed
@@ -72,6 +72,8 @@ def test_at_again_may_ask_for_more_but_never_drops_a_part_in_silence() -> None:
     assert (heavy @ (Cores(1) & Memory("1G"))).request == Cores(1) & Memory("1G")
     with pytest.raises(TypeError, match=r"drop cores.*fn @ \(a & b\)"):
         heavy @ Memory("1G")
+    with pytest.raises(TypeError, match="drop limit:db, token of the first request"):
+        double @ (Cores(1) & Token("a") & Limit("db", 1) | GPUs(1) & Token("a")) @ (GPUs(1) & Cores(1))
 
 
 def test_at_with_nothing_asks_for_nothing() -> None:
@@ -105,7 +107,7 @@ def test_operators_that_bind_looser_than_at_say_where_the_brackets_go() -> None:
 
 
 def test_a_call_binds_tighter_than_at() -> None:
-    with pytest.raises(TypeError, match=r"calls Cores\(4\)"):
+    with pytest.raises(TypeError, match=r"calls Cores\(4\); write `\(fn @ Cores\(4\)\)\(\.\.\.\)`"):
         double @ Cores(4)(1)
     with pytest.raises(TypeError, match=r"\(fn @ Cores\(4\)\)\("):
         double(1) @ Cores(4)

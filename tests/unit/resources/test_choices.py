@@ -139,6 +139,7 @@ def test_one_option_that_fits_is_enough():
     assert CHOICE <= CHOICE
     assert Cores(2) <= CHOICE
     assert not Cores(3) <= CHOICE
+    assert not Cores(3) <= Cores(4) | Cores(2)
     assert Cores(2) <= CHOICE
     assert not CHOICE < CHOICE
     assert Cores(1) < CHOICE

@@ -171,3 +171,24 @@ def test_reclaimed_cores_lie_as_the_request_said():
     assert packed.allocation.cores == (5, 6)
     assert spread.allocation.cores == (3, 7)
     assert not ledger.free["cores"]
+
+
+def test_reclaimed_cores_are_next_to_the_device_that_stayed_held():
+    topology = Topology((NumaNode(0, 0, (0, 1, 2, 3)), NumaNode(1, 1, (4, 5, 6, 7), (0,))))
+    ledger = Ledger(Allocation(ids={"cores": range(8), "gpus": [0]}), topology)
+    grant = ledger.grant(Cores(1) & GPUs(1))
+    assert grant.allocation.cores == (4,)
+    ledger.lend(grant)
+    assert ledger.grant(Cores(2, pack="spread")).allocation.cores == (0, 4)
+    assert ledger.reclaim(grant)
+    assert grant.allocation.cores == (5,)
+
+
+def test_packed_cores_are_reclaimed_in_one_node_or_not_yet():
+    ledger = Ledger(Cores(range(4)), Topology((NumaNode(0, 0, (0, 1)), NumaNode(1, 1, (2, 3)))))
+    grant = ledger.grant(Cores(2, pack="numa"))
+    ledger.lend(grant)
+    other = ledger.grant(Cores(2, pack="spread"))
+    assert ledger.reclaim(grant) is False
+    ledger.release(other)
+    assert ledger.reclaim(grant)

@@ -69,6 +69,24 @@ def test_the_rest_of_a_gathered_grant_comes_from_the_nearest_socket_first():
     assert cores(books, Cores(10)) == (4, 5, *range(8, 16))
 
 
+def test_a_grant_that_needs_several_nodes_begins_at_a_socket_that_has_enough():
+    books = Ledger(Cores([0, 1, 2, 4, 5, *range(8, 16)]), FOUR)
+    assert cores(books, Cores(6)) == (8, 9, 10, 11, 12, 13)
+    assert cores(books, Cores(5)) == (0, 1, 2, 4, 5)
+
+
+def test_the_emptiest_nodes_of_a_socket_are_taken_first():
+    topology = Topology(tuple(NumaNode(n, 0, tuple(range(4 * n, 4 * n + 4))) for n in range(3)))
+    books = Ledger(Cores([0, 4, 5, 6, 8, 9]), topology)
+    assert cores(books, Cores(5)) == (4, 5, 6, 8, 9)
+
+
+def test_cores_that_need_several_nodes_are_of_the_socket_of_their_device():
+    topology = Topology((*FOUR.nodes[:3], NumaNode(3, 1, (12, 13, 14, 15), (0,))))
+    books = Ledger(Allocation(ids={"cores": [0, 1, 2, 4, 5, 6, *range(8, 16)], "gpus": [0]}), topology)
+    assert books.grant(Cores(6) & GPUs(1)).allocation.cores == (8, 9, 12, 13, 14, 15)
+
+
 def test_packed_cores_wait_for_a_node_that_has_enough():
     books = ledger(TWO)
     first, _ = books.grant(Cores(2)), books.grant(Cores(3))

@@ -56,6 +56,12 @@ def test_without_terms_there_is_none():
     assert plain.grown() is None
 
 
+def test_few_cores_are_one_object_and_terms_are_a_part_of_the_hash():
+    assert Cores(4) is Cores(4)
+    assert Cores(10**6) is not Cores(10**6)
+    assert len({hash(request) for request in (Cores(4), Cores(4, pack="numa"), Cores(4) & Token("a"))}) == 3
+
+
 @pytest.mark.parametrize("term", [WallTime(5), WallTime(group="g"), Token("a"), Limit("a", 1), Rate("a", 1)])
 def test_a_term_alone_is_a_request_that_differs_from_none(term):
     assert term
