@@ -76,6 +76,7 @@ class Shape:
         "shape",
         "tokens",
         "units",
+        "users",
         "walltime",
         "walltime_soft",
     )
@@ -84,6 +85,8 @@ class Shape:
         self.shape = shape
         self.request = request
         self.isolate = isolate
+        self.users: dict[int, WorkerBook] = {}
+        """The workers on which planned jobs or leases of it count now."""
         self.units = tuple(request.units.items())
         self.tokens = frozenset(request.tokens)
         self.limits = tuple(request.limits.items())
@@ -316,6 +319,7 @@ class WorkerBook:
         for name, amount in shape.units:
             free[name] -= amount
         self.using[shape.shape] = self.using.get(shape.shape, 0) + 1
+        shape.users[self.worker] = self
         self._changed()
 
     def give(self, shape: Shape) -> None:
@@ -324,6 +328,8 @@ class WorkerBook:
         for name, amount in shape.units:
             free[name] += amount
         self.using[shape.shape] -= 1
+        if not self.using[shape.shape]:
+            shape.users.pop(self.worker, None)
         self._changed()
 
     def _changed(self) -> None:

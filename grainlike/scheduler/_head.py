@@ -142,6 +142,7 @@ class HeadMind:
             return
         if cls.head() is None:
             cls.blocked_since = now
+        self._planner.fresh.add(cls.cls)
         functions = self._functions
         for number, fn in zip(event.jobs, event.fns, strict=True):
             job = self.jobs[number] = Job(number, cls, functions[fn])
@@ -327,6 +328,8 @@ class HeadMind:
             else:
                 job.attempt += 1  # it may have started unheard
                 back.append(job)
+        for shape in self.shapes.values():
+            shape.users.pop(worker.worker, None)
         self._requeue(back)
         if self.closed:
             self._fail_impossible(out)

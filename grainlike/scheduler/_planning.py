@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
+from itertools import islice
 
 from grainlike.scheduler._books import ChangeLog, Job, RequestClass, Shape, WorkerBook
 from grainlike.scheduler._candidates import Candidates
@@ -40,6 +41,9 @@ AHEAD_QUICK_S = 0.1
 
 AHEAD_MOST = 4096
 """The most jobs that one worker holds ahead."""
+
+FRESH_MOST = 64
+"""On how many busy workers a class that just got jobs looks for room ahead; elsewhere the next end does it."""
 
 RESERVATIONS_MOST = 4
 """How many blocked classes one worker is kept for at most. Usually that is one, as each keeps others from starting;
@@ -62,6 +66,8 @@ class Planner:
         self.wake: float | None = None
         self.members = 0
         """Grows when a worker joins or leaves."""
+        self.fresh: set[int] = set()
+        """The classes that got jobs since the last pass."""
         self._workers = workers
         self._classes = classes
         self._candidates: dict[int, Candidates] = {}
@@ -86,6 +92,7 @@ class Planner:
             if len(elders) < ELDERS_MOST and cls.cls not in self._reserved and cls.head() is not None:
                 elders.append(cls)
         self._retract(elders, changed, out)
+        self.fresh.clear()
         self.log.compact(len(self._workers))
 
     def _changed(self) -> list[WorkerBook]:
@@ -236,6 +243,8 @@ class Planner:
         shape = cls.shapes[0]
         if shape.rationed or shape.walltime is not None or shape.group is not None:
             return
+        if cls.cls in self.fresh:
+            changed = list(islice(shape.users.values(), FRESH_MOST))
         for worker in changed:
             job = cls.head()
             if job is None or not _is_quick(job):

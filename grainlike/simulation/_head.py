@@ -164,8 +164,8 @@ class Head:
         fresh = [fn for fn in dict.fromkeys(action.fns) if fn not in peer.functions]
         classes: list[ClassSpec] = []
         if action.cls not in peer.classes:
-            cls = self.mind.classes[action.cls]
-            classes.append(ClassSpec(cls.cls, str(cls.request), cls.isolate))
+            shape = self.mind.shapes[action.cls]
+            classes.append(ClassSpec(shape.shape, str(shape.request), shape.isolate))
         if fresh or classes:
             peer.functions.update(fresh)
             peer.classes.add(action.cls)

@@ -143,10 +143,10 @@ def forget_what_came_back(patch):
 def count_no_lease(patch):
     real = WorkerBook.take
 
-    def take(self, cls):
-        real(self, cls)
-        if cls.cls % 2:
-            for name, amount in cls.units:
+    def take(self, shape):
+        real(self, shape)
+        if shape.shape % 2:
+            for name, amount in shape.units:
                 self.free[name] += amount
 
     patch(WorkerBook, "take", take)
