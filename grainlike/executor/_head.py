@@ -136,6 +136,7 @@ class Head:
 
     def _make_job(self, node: Node) -> Job | None:
         try:
+            _refuse_gangs(node)
             fn = self._number(node)
             args, kwargs = node.arguments()
             payload = dump_arguments(args, kwargs, what=node.function.name).detached()
@@ -246,9 +247,9 @@ class Head:
                 self._lost(action)
             case JobsUnsatisfiable():
                 for job in self._ending(action.jobs):
-                    self._fail(job, UnsatisfiableError(str(action.missing)))
+                    self._fail(job, UnsatisfiableError(_why(action)))
             case JobsPending():
-                logger.warning("%d jobs wait for resources that nobody here has: %s", action.waiting, action.missing)
+                logger.warning("jobs wait (%d) for what nobody here has: %s", action.waiting, _why(action))
             case WakeAt():
                 self._alarm(action.at)
             case JobsStarted() | JobsSettled():
@@ -340,12 +341,33 @@ class Head:
             self._outcomes.failed(node, error)
 
 
+def _limit(job: Job, node: Node) -> str:
+    """Which of a job's time limits it was that ended it: the shorter one."""
+    timeout = node.function.options.timeout
+    walltime = job.allocation.walltime if job.allocation is not None else None
+    if timeout is not None and (walltime is None or timeout <= walltime):
+        return f"its timeout of {timeout:g} s"
+    return "the walltime that its group has learned" if walltime is None else f"its walltime of {walltime:g} s"
+
+
+def _refuse_gangs(node: Node) -> None:
+    """Nothing that a request says is passed over in silence."""
+    if node.request is not None and any(option.nodes > 1 for option in node.request.options):
+        raise UnsatisfiableError(f"{node.request}: jobs on several nodes at once cannot be run yet")
+
+
+def _why(action: JobsUnsatisfiable | JobsPending) -> str:
+    if action.missing is not None:
+        return str(action.missing)
+    return "the amounts are there, but on no worker in the layout that is asked for (see pack=)"
+
+
 def _error(job: Job, node: Node, code: Code, payload: Payload) -> BaseException:
     if code in (Code.FAILED, Code.OUT_OF_MEMORY):
         return load_error(payload, job.note)
     error: Exception
     if code is Code.TIMED_OUT:
-        error = JobTimeoutError(f"{node.function.name} ran past its timeout of {node.function.options.timeout:g} s")
+        error = JobTimeoutError(f"{node.function.name} ran past {_limit(job, node)}")
     else:
         error = WorkerLostError(f"{node.function.name} was stopped by its worker ({code.name.lower()})")
     error.add_note(job.note)

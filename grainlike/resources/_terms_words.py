@@ -59,7 +59,7 @@ def Token(tag: str) -> Request:  # noqa: N802
 
 
 def Limit(name: str, amount: Amount) -> Request:  # noqa: N802
-    """Ask for so much of the counter `name`, of which there is one in the whole cluster: `Limit("db", 1)`.
+    """Run under the limit `name`: of all jobs that name it, at most so many run at once in the whole cluster.
 
     Raises:
         ResourceSpecError: not a name, or an amount not above zero.

@@ -277,6 +277,11 @@ class WorkerBook:
         self._log = log
         log.add(self)
 
+    def refuse(self, shape: Shape) -> None:
+        """The node itself says that it can never grant the shape."""
+        self._fits[shape.shape] = False
+        self._changed()
+
     def leave(self) -> None:
         """It stops: from now on nothing fits."""
         self.leaving = True

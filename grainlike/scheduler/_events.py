@@ -185,10 +185,10 @@ class JobsLost(msgspec.Struct, frozen=True):
 
 
 class JobsUnsatisfiable(msgspec.Struct, frozen=True):
-    """Jobs that no worker of a closed set can ever run."""
+    """Jobs that no worker of a closed set can ever run; `missing` is None where amounts would do, not the layout."""
 
     jobs: list[int]
-    missing: Missing
+    missing: Missing | None
 
 
 class JobsPending(msgspec.Struct, frozen=True):
@@ -196,7 +196,7 @@ class JobsPending(msgspec.Struct, frozen=True):
 
     request: Request
     waiting: int
-    missing: Missing
+    missing: Missing | None
 
 
 HeadAction = (

@@ -72,8 +72,9 @@ def explain(
     if not here:
         return replace(base, reason="workers")
     missing = why_never()
-    if missing is not None:
-        return replace(base, reason="never", missing=missing, nearest=missing.nearest)
+    if missing is not None or not any(worker.fits_ever(shape) for worker in here for shape in job.cls.shapes):
+        nearest = None if missing is None else missing.nearest
+        return replace(base, reason="never", missing=missing, nearest=nearest)
     before = _before(job)
     if before:
         return replace(base, reason="turn", before=before, starts_in_s=_starts_in(job, here, planner, now))
@@ -200,5 +201,7 @@ _SAY: dict[str, Callable[[Explanation], str]] = {
     "limit": lambda this: f"Job {this.job} waits for {this.ration}: as many run as it allows.",
     "rate": lambda this: f"Job {this.job} waits for {this.ration}: launches are spaced.",
     "workers": lambda this: f"Job {this.job} waits for a worker: none is connected.",
-    "never": lambda this: f"Job {this.job}: {this.missing}.",
+    "never": lambda this: (
+        f"Job {this.job}: {this.missing or 'no worker can lay it out as it is asked for (see pack=)'}."
+    ),
 }

@@ -138,7 +138,7 @@ class HeadMind:
     def _submitted(self, event: JobsSubmitted, now: float, out: list[HeadAction]) -> None:
         cls = self.class_of(event.client, event.request, event.priority, isolate=event.isolate)
         if self.closed and not self._anybody_fits(cls):
-            out.append(JobsUnsatisfiable(event.jobs, self._missing(cls)))
+            out.append(JobsUnsatisfiable(event.jobs, self._why_never(cls)))
             return
         if cls.head() is None:
             cls.blocked_since = now
@@ -220,13 +220,14 @@ class HeadMind:
             if job is None:
                 continue
             code = codes[row]
+            shape = job.shape
             self._let_go(worker, job)
             if code == Code.SUCCEEDED:
                 walls.setdefault(job.fn, []).append(completed.wall[row])
                 self._learn_group(job, completed.wall[row])
             if job.cancelled:
                 del self.jobs[job.job]
-            elif self._runs_again(job, code, worker, completed, out, back):
+            elif self._runs_again(job, shape, code, worker, completed, out, back):
                 continue
             else:
                 del self.jobs[job.job]
@@ -237,14 +238,26 @@ class HeadMind:
             for fn in walls:
                 fn.times.awaits = True
         self._requeue(back)
+        if self.closed and Code.UNFIT in codes:
+            self._fail_impossible(out)
         if rows:
             out.append(JobsSettled(worker.worker, completed, rows))
 
     def _runs_again(
-        self, job: Job, code: int, worker: WorkerBook, completed: Completed, out: list[HeadAction], back: list[Job]
+        self,
+        job: Job,
+        shape: Shape | None,
+        code: int,
+        worker: WorkerBook,
+        completed: Completed,
+        out: list[HeadAction],
+        back: list[Job],
     ) -> bool:
         """Whether an attempt that ended this way is not the job's end; if so, it is in `back` or lost for good."""
-        if code == Code.RETURNED:
+        if code == Code.UNFIT and shape is not None:
+            worker.refuse(shape)
+            self._planner.members += 1
+        if code in (Code.RETURNED, Code.UNFIT):
             back.append(job)
             return True
         if code == Code.CRASHED:
@@ -363,11 +376,6 @@ class HeadMind:
     def _why_never(self, cls: RequestClass) -> Missing | None:
         return missing(cls.request, [(worker.name, worker.offer) for worker in self.workers.values()])
 
-    def _missing(self, cls: RequestClass) -> Missing:
-        why = self._why_never(cls)
-        assert why is not None, "somebody could run it"
-        return why
-
     def _fail_impossible(self, out: list[HeadAction]) -> None:
         for cls in self.classes.values():
             live = cls.live()
@@ -375,7 +383,7 @@ class HeadMind:
                 cls.queue.clear()
                 for job in live:
                     del self.jobs[job.job]
-                out.append(JobsUnsatisfiable([job.job for job in live], self._missing(cls)))
+                out.append(JobsUnsatisfiable([job.job for job in live], self._why_never(cls)))
 
     def _complain(self, now: float, out: list[HeadAction]) -> None:
         """Warn, once per class, of jobs that nobody who is here could run."""
@@ -387,7 +395,7 @@ class HeadMind:
                 self._wake_at(due, out)
                 continue
             cls.warned = True
-            out.append(JobsPending(cls.request, len(cls.live()), self._missing(cls)))
+            out.append(JobsPending(cls.request, len(cls.live()), self._why_never(cls)))
 
     def _wake_at(self, at: float, out: list[HeadAction]) -> None:
         if self._wake is None or at < self._wake:

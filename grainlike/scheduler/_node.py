@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import deque
 from heapq import heappop, heappush
 
-from grainlike.resources import Allocation, Grant, Ledger, Request, parse
+from grainlike.resources import Allocation, Grant, Ledger, Request, Topology, parse
 from grainlike.scheduler._events import (
     BarrierHeld,
     KillRunner,
@@ -145,9 +145,9 @@ class NodeMind:
         mind.handle(Assign(...), now=0.0)     # [SpawnRunner(...), StartLease(...), TellStarted(...)]
     """
 
-    def __init__(self, offer: Allocation, *, mortal: bool = True) -> None:
+    def __init__(self, offer: Allocation, topology: Topology | None = None, *, mortal: bool = True) -> None:
         self._mortal = mortal
-        self._ledger = Ledger(offer)
+        self._ledger = Ledger(offer, topology)
         self._functions: dict[int, _Function] = {}
         self._classes: dict[int, _Class] = {}
         self._jobs: dict[int, _Job] = {}
@@ -170,7 +170,7 @@ class NodeMind:
                 self._define(event)
                 return out
             case Assign():
-                self._assigned(event)
+                self._assigned(event, now, out)
             case Cancel():
                 self._cancel(event, now, out)
             case Retract():
@@ -206,14 +206,18 @@ class NodeMind:
         for cls in event.classes:
             self._classes[cls.cls] = _Class(cls.cls, parse(cls.request), isolate=cls.isolate)
 
-    def _assigned(self, event: Assign) -> None:
+    def _assigned(self, event: Assign, now: float, out: list[NodeAction]) -> None:
+        """Queue jobs. What this node could not even grant when idle is told of at once: it must not block others."""
         cls = self._classes[event.cls]
+        fits = self._ledger.fits_ever(cls.request)
         queue = cls.ahead if event.ahead else self._planned
         for number, attempt, fn in zip(event.jobs, event.attempts, event.fns, strict=True):
             function = self._functions[fn]
             limits = [limit for limit in (function.timeout, event.hard_s) if limit is not None]
             job = self._jobs[number] = _Job(number, attempt, cls, fn, function, min(limits, default=None))
             queue.append(job)
+        if not fits:
+            self._tell_unstarted(self._named(event.jobs, event.attempts), Code.UNFIT, now, out)
 
     # --- granting ----------------------------------------------------------------------------------------------------
 

@@ -50,6 +50,7 @@ class Code(IntEnum):
     CRASHED = 5  # its runner died while the job may have been running; `details` says how
     STOPPED = 6  # ended because its worker was told to stop; another attempt may be made, and nothing counts as lost
     OUT_OF_MEMORY = 7  # failed for want of memory; its parcel is the exception
+    UNFIT = 8  # never started, and never will here: the node cannot lay it out as it was asked for
 
 
 class _Message(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):

@@ -69,7 +69,7 @@ from grainlike.wire import (
     pack_parcels,
     unpack_parcels,
 )
-from grainlike_worker._probe import logical_in
+from grainlike_worker._probe import logical_in, topology
 from grainlike_worker._runner_link import InProcessRunner, ProcessRunner, RunnerBody
 
 __all__ = ["serve_daemon", "serve_embedded"]
@@ -110,7 +110,7 @@ class _Daemon:
     def __init__(self, link: Link, offer: Allocation, name: str, secret: bytes, *, in_process: bool) -> None:
         self._link = link
         self._in_process = in_process
-        self._mind = NodeMind(offer, mortal=not in_process)
+        self._mind = NodeMind(offer, topology(), mortal=not in_process)
         self._handshake = Dialer(secret, _hello(name, offer))
         self._welcome: Welcome | None = None
         self._heard = time.monotonic()

@@ -4,10 +4,16 @@ import sys
 
 from grainlike.errors import JobCancelledError
 from grainlike.payload import Payload, dump_error
+from grainlike.wire import Code
 
-__all__ = ["NO_VALUE", "failure", "is_cancellation"]
+__all__ = ["NO_VALUE", "failed", "failure", "is_cancellation"]
 
 NO_VALUE = Payload(b"")
+
+
+def failed(error: BaseException) -> tuple[Code, Payload]:
+    """The outcome of a job that failed with `error`: a want of memory is told apart, for a larger request may help."""
+    return Code.OUT_OF_MEMORY if isinstance(error, MemoryError) else Code.FAILED, failure(error)
 
 
 def failure(error: BaseException) -> Payload:

@@ -13,7 +13,7 @@ from grainlike.resources import Allocation
 from grainlike.wire import Code, Define, Frame, Run, Setup, Stop
 from grainlike_worker._claims import IDLE, Claims
 from grainlike_worker._enforce import Enforcer
-from grainlike_worker._failures import NO_VALUE, failure
+from grainlike_worker._failures import NO_VALUE, failed
 from grainlike_worker._functions import Functions, Loaded
 from grainlike_worker._interrupts import TERMINATED, Interrupts
 from grainlike_worker._isolated import IsolatedLoop
@@ -133,7 +133,7 @@ class OwnRunner:
             code = Code.SUCCEEDED if function.refusal is None else Code.FAILED
         except BaseException as error:  # noqa: BLE001 - whatever a job raises is its outcome, SystemExit included
             interrupts.exposed = False
-            code, payload = (Code.CANCELLED, NO_VALUE) if interrupts.asked else (Code.FAILED, failure(error))
+            code, payload = (Code.CANCELLED, NO_VALUE) if interrupts.asked else failed(error)
         if self._forked:
             os._exit(0)  # a child that the job forked came back out of the job: it is no runner
         begun, wall, cpu = clock.lap()

@@ -12,7 +12,7 @@ from grainlike.resources import Allocation
 from grainlike.wire import Beat, Code, Define, Frame, Run, Setup, Stop
 from grainlike_worker._driven import Suspended, as_coroutine
 from grainlike_worker._enforce import read_receipt
-from grainlike_worker._failures import NO_VALUE, failure, is_cancellation
+from grainlike_worker._failures import NO_VALUE, failed, is_cancellation
 from grainlike_worker._functions import Functions, Loaded
 from grainlike_worker._lease import Lease
 from grainlike_worker._tasks import Tasks, open_tasks
@@ -116,7 +116,7 @@ class _SharedRunner:
                 self._first_step, context, function, lease.arguments(), lease.allocation, lease.info(function.name)
             )
         except BaseException as error:  # noqa: BLE001 - whatever a job raises is its outcome
-            code, outcome = Code.FAILED, failure(error)
+            code, outcome = failed(error)
         if isinstance(outcome, Suspended):
             return outcome, begun
         lease.ran(code, outcome, begun, time.monotonic() - begun, time.thread_time() - cpu)
@@ -148,7 +148,7 @@ class _SharedRunner:
             if lease.current_is_stopped and is_cancellation(error):
                 code, outcome = Code.CANCELLED, NO_VALUE
             else:
-                code, outcome = Code.FAILED, failure(error)
+                code, outcome = failed(error)
         self._waiting.discard(lease)
         # A coroutine that waited shared the processor with others: what it used alone nobody can tell.
         lease.ran(code, outcome, begun, time.monotonic() - begun, 0.0)

@@ -172,3 +172,28 @@ def test_explain_says_that_no_worker_is_here_and_what_none_could_give():
     answer = cluster.head.explain(job, 0.0)
     assert answer.reason == "never"
     assert "memory" in str(answer)
+
+
+def test_a_layout_that_no_node_can_grant_is_refused_and_blocks_nobody():
+    """Only the node knows its sockets: the head's amounts fit, and the node says that it never can."""
+    cluster = Cluster(Cores(8), closed=True)
+    cluster.function(1)
+    job = cluster.submit(Cores(8, pack="numa"), 1)
+    _, _, worker, cls, attempt = cluster.take_running(job)
+    cluster.finish(job, worker, cls, attempt, Code.UNFIT)
+    (refusal,) = cluster.told(JobsUnsatisfiable)
+    assert (refusal.jobs, refusal.missing) == ([job], None)
+    assert cluster.submit(Cores(8), 1) in cluster.begun
+
+
+def test_with_more_workers_it_is_tried_on_another():
+    cluster = Cluster(Cores(8), Cores(8))
+    cluster.function(1)
+    job = cluster.submit(Cores(8, pack="numa"), 1)
+    _, _, worker, cls, attempt = cluster.take_running(job)
+    cluster.finish(job, worker, cls, attempt, Code.UNFIT)
+    _, _, other, cls, attempt = cluster.take_running(job)
+    assert other != worker
+    cluster.finish(job, other, cls, attempt, Code.UNFIT)
+    assert cluster.head.explain(job, cluster.now).reason == "never"
+    assert len(cluster.told(JobsPending)) == 1

@@ -1,0 +1,107 @@
+"""What requests can ask for besides amounts, on real processes: each kind is honoured, or refused by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from grainlike import (
+    GVAR,
+    Cores,
+    Executor,
+    GPUs,
+    JobTimeoutError,
+    Limit,
+    Memory,
+    Nodes,
+    Rate,
+    Resource,
+    Token,
+    UnsatisfiableError,
+    WallTime,
+    delayed,
+    gather,
+    info,
+    start,
+)
+
+pytestmark = pytest.mark.asyncio
+
+
+@delayed
+def slots() -> tuple[tuple[int, ...], tuple[int, ...]]:
+    return GVAR.res.cores, GVAR.res.gpus
+
+
+@delayed
+def needs(most: int) -> int:
+    if GVAR.res.memory < most:
+        raise MemoryError("too little")
+    return GVAR.res.memory
+
+
+@delayed
+def endless() -> None:
+    import signal
+
+    signal.pause()
+
+
+async def test_the_body_sees_which_alternative_it_got():
+    async with Executor(local=Cores(4) & GPUs(1)):
+        assert await (slots @ (GPUs(1) | Cores(2)))() == ((), (0,))
+        assert await (slots @ (GPUs(2) | Cores(2)))() == ((0, 1), ())
+
+
+async def test_after_a_memory_error_it_runs_again_with_more():
+    async with Executor(local=Cores(1) & Memory("8G")):
+        r_ = (needs @ Memory("1G", grow=2, max="8G"))(3 * 10**9)
+        assert await r_ == 4 * 10**9
+        assert info(r_).attempt == 3
+        with pytest.raises(MemoryError, match="too little"):
+            await (needs @ Memory("1G", grow=2, max="2G"))(3 * 10**9)
+
+
+async def test_a_walltime_ends_the_job():
+    async with Executor(local=Cores(1)):
+        with pytest.raises(JobTimeoutError, match=r"walltime of 0\.2 s"):
+            await (endless @ (Cores(1) & WallTime(0.2)))()
+        assert await (slots @ Cores(1))() == ((0,), ())
+
+
+async def test_limits_and_rates_are_honoured_by_the_head():
+    async with Executor(local=Cores(4)) as executor:
+        held = start((endless @ (Cores(1) & Limit("db", 1)))())
+        waiting = start((slots @ (Cores(1) & Limit("db", 1)))())
+        paced = [start((slots @ (Cores(1) & Rate("api", 50)))()) for _ in range(3)]
+        await gather(paced)
+        said = await executor.explain(waiting)
+        assert (said.reason, said.ration) == ("limit", "limit:db")
+        assert info(held).state in ("pending", "running")
+
+
+async def test_tokens_are_the_workers():
+    async with Executor(local=Cores(2) & Token("big")):
+        assert await (slots @ (Cores(1) & Token("big")))() == ((0,), ())
+        with pytest.raises(UnsatisfiableError, match="small"):
+            await (slots @ (Cores(1) & Token("small")))()
+
+
+async def test_a_gang_is_refused_by_name():
+    async with Executor(local=Cores(2)):
+        with pytest.raises(UnsatisfiableError, match="several nodes"):
+            await (slots @ Nodes(2, each=Cores(1)))()
+
+
+async def test_explain_in_every_state():
+    async with Executor(local=Cores(2) & Resource("lic", 1)) as executor:
+        lazy = (slots @ Cores(1))()
+        assert (await executor.explain(lazy)).state == "lazy"
+        running = start((endless @ Cores(2))())
+        blocked = start((slots @ Cores(1))())
+        after = start(delayed(lambda pair: pair[0])(blocked))
+        assert (await executor.explain(blocked)).reason in ("room", "reservation")
+        assert (await executor.explain(after)).inputs == ("slots",)
+        assert (await executor.explain(running)).worker == "local"
+        done = (slots @ Resource("lic", 1))()
+        await done
+        assert str(await executor.explain(done)) == "It has succeeded."
