@@ -46,6 +46,8 @@ from grainlike.scheduler import (
     WakeAt,
 )
 from grainlike.wire import (
+    BATCH_BYTES,
+    BUFFER_COUNTS,
     PROTOCOL,
     Assign,
     Beat,
@@ -81,7 +83,6 @@ BARRIER_S = 0.002
 
 LOST_S = 30.0
 """A head that has been silent for this long is lost."""
-
 
 FAREWELL_S = 1.0
 """How long a worker that stops tries to get its last words out."""
@@ -278,8 +279,8 @@ class _Daemon:
         self._report.completed.append(completed)
         if action.forwarded:
             self._report.buffers.extend(buffers)
-        self._report.size += sum(map(len, completed.data)) + _BUFFER_COUNTS * len(buffers)
-        if self._report.size > _REPORT_BYTES:
+        self._report.size += sum(map(len, completed.data)) + BUFFER_COUNTS * len(buffers)
+        if self._report.size > BATCH_BYTES:
             self._flush()
 
     def _flush(self) -> None:
@@ -336,13 +337,6 @@ class _Daemon:
             await anyio.sleep(self._welcome.heartbeat_s if self._welcome is not None else 1.0)
         logger.warning("the head has been silent for %g s; giving it up", LOST_S)
         self._link.close(f"the head was silent for {LOST_S:g} s")
-
-
-_BUFFER_COUNTS = 256
-"""What a buffer counts as there: their number in one message is limited too."""
-
-_REPORT_BYTES = 1024 * 1024
-"""How many bytes of small payloads one report holds before it is sent."""
 
 
 class _ReportDraft:
