@@ -17,7 +17,7 @@ from anyio.abc import TaskGroup
 from grainlike.context import GVAR, JobInfo
 from grainlike.errors import GrainlikeError
 from grainlike.executor._door import Door
-from grainlike.executor._embedded import worker_room
+from grainlike.executor._embedded import embed, offer_for
 from grainlike.executor._engine import Engine, Waiter
 from grainlike.executor._finding import current, entered, last_in_job, left
 from grainlike.executor._head import Head
@@ -26,7 +26,7 @@ from grainlike.executor._local import LocalCalls
 from grainlike.executor._no_workers import NoWorkers
 from grainlike.executor._workers import WorkerInfo
 from grainlike.graph import Delayed, Node, delayed, start
-from grainlike.net import Access, Alarm, Listener, listen, memory_pair, publish_access, withdraw_access
+from grainlike.net import Access, Alarm, Listener, listen, publish_access, withdraw_access
 from grainlike.resources import Allocation, Request
 
 __all__ = ["Executor"]
@@ -90,9 +90,9 @@ class Executor:
         if isinstance(local, _Default):
             local = None
             if listen is None:
-                self.offer = worker_room().offer_for(None)
+                self.offer = offer_for(None)
         if local is not None:
-            self.offer = worker_room().offer_for(local)
+            self.offer = offer_for(local)
         self._listen = listen
         self._in_job = False
         self._fail_fast = on_failure == "fail_fast"
@@ -226,9 +226,9 @@ class Executor:
         return listener
 
     async def _embed(self, tasks: TaskGroup, door: Door, offer: Allocation, secret: bytes) -> None:
-        near, far = memory_pair()
-        tasks.start_soon(door.admit, near)
-        tasks.start_soon(lambda: worker_room().serve(far, offer, name="local", secret=secret))
+        link, serve = embed(offer, secret)
+        tasks.start_soon(door.admit, link)
+        tasks.start_soon(serve)
         await self._until(lambda: bool(self._head.peers))
 
     async def _quieten(self) -> None:
