@@ -29,7 +29,7 @@ from grainlike.graph import Delayed, Node, delayed, start
 from grainlike.net import Access, Alarm, Listener, listen, publish_access, withdraw_access
 from grainlike.resources import Allocation, Request
 
-__all__ = ["Executor"]
+__all__ = ["NOT_GIVEN", "Executor", "NotGiven"]
 
 logger = logging.getLogger("grainlike")
 
@@ -39,14 +39,14 @@ QUIET_S = 12.0
 """How long closing waits for jobs to be gone: a grace, a signal, and another."""
 
 
-class _Default:
+class NotGiven:
     """Stands for `local=` not given."""
 
     def __repr__(self) -> str:
         return "<this process's own cores>"
 
 
-_DEFAULT = _Default()
+NOT_GIVEN = NotGiven()
 
 
 class Executor:
@@ -79,7 +79,7 @@ class Executor:
     def __init__(
         self,
         *,
-        local: Request | _Default | None = _DEFAULT,
+        local: Request | NotGiven | None = NOT_GIVEN,
         listen: str | None = None,
         on_failure: Literal["fail_fast", "continue"] = "fail_fast",
     ) -> None:
@@ -87,7 +87,7 @@ class Executor:
             raise ValueError(f"on_failure= is 'fail_fast' or 'continue', not {on_failure!r}")
         self.offer: Allocation | None = None
         """What the embedded worker offers, with ids; None without one."""
-        if isinstance(local, _Default):
+        if isinstance(local, NotGiven):
             local = None
             if listen is None:
                 self.offer = offer_for(None)
