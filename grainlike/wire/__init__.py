@@ -23,7 +23,6 @@ from grainlike.wire._handshake import (
     Dialer,
     Listener,
     Software,
-    check_versions,
 )
 from grainlike.wire._messages import (
     Assign,
@@ -87,7 +86,6 @@ __all__ = [
     "Software",
     "Stop",
     "Welcome",
-    "check_versions",
     "encode_frame",
     "pack_parcels",
     "unpack_parcels",
