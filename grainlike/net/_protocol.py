@@ -31,7 +31,7 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
         self._full = False
         self._gone = anyio.Event()
 
-    # --- what owners of a link do ---
+    # --- what owners of a link do ------------------------------------------------------------------------------------
 
     def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
         if self.reason is not None:
@@ -59,7 +59,7 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
         with anyio.CancelScope(shield=True):
             await self._gone.wait()
 
-    # --- what the transport does ---
+    # --- what the transport does -------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # By its word, not its class: uvloop's transports are no subclasses of asyncio's.
@@ -100,7 +100,7 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
         self._full = False
         self._write()
 
-    # --- writing ---
+    # --- writing -----------------------------------------------------------------------------------------------------
 
     def _flush(self) -> None:
         self._flushing = False
