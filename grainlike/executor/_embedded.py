@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
+from functools import partial
 from importlib import import_module
 from typing import Any, Protocol, cast
 
-from grainlike.net import Link
+from grainlike.net import Link, memory_pair
 from grainlike.resources import Allocation, Request
 
-__all__ = ["worker_room"]
+__all__ = ["embed", "offer_for"]
 
 
-class WorkerRoom(Protocol):
+class _WorkerRoom(Protocol):
     """What the executor uses of `grainlike_worker.embedded`."""
 
     def offer_for(self, what: Request | None) -> Allocation:
@@ -22,7 +24,22 @@ class WorkerRoom(Protocol):
         """Be a worker at the other end of `link` until it closes; leave nothing behind."""
 
 
-def worker_room() -> WorkerRoom:
-    """The worker's room. By name, because nothing here may import it: a worker is somebody else's process."""
+def offer_for(what: Request | None) -> Allocation:
+    """What an embedded worker gives: `what` with concrete ids, or this process's own cores.
+
+    Raises:
+        ResourceSpecError: `what` is no offer.
+    """
+    return _worker_room().offer_for(what)
+
+
+def embed(offer: Allocation, secret: bytes) -> tuple[Link, Callable[[], Coroutine[Any, Any, None]]]:
+    """An embedded worker: the head's end of its link, and what to run in a task for it to be there."""
+    near, far = memory_pair()
+    return near, partial(_worker_room().serve, far, offer, name="local", secret=secret)
+
+
+def _worker_room() -> _WorkerRoom:
+    """By name, because nothing here may import it: a worker is somebody else's process."""
     module: Any = import_module("grainlike_worker.embedded")
-    return cast("WorkerRoom", module)
+    return cast("_WorkerRoom", module)

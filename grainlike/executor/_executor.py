@@ -17,7 +17,7 @@ from anyio.abc import TaskGroup
 from grainlike.context import GVAR, JobInfo
 from grainlike.errors import GrainlikeError, GraphError
 from grainlike.executor._door import Door
-from grainlike.executor._embedded import worker_room
+from grainlike.executor._embedded import embed, offer_for
 from grainlike.executor._engine import Engine, Waiter
 from grainlike.executor._finding import current, entered, last_in_job, left
 from grainlike.executor._head import Head
@@ -26,11 +26,11 @@ from grainlike.executor._local import LocalCalls
 from grainlike.executor._no_workers import NoWorkers
 from grainlike.executor._workers import WorkerInfo
 from grainlike.graph import Delayed, Node, delayed, node_of, start
-from grainlike.net import Access, Alarm, Listener, listen, memory_pair, publish_access, withdraw_access
+from grainlike.net import Access, Alarm, Listener, listen, publish_access, withdraw_access
 from grainlike.resources import Allocation, Request
 from grainlike.scheduler import Explanation
 
-__all__ = ["Executor"]
+__all__ = ["NOT_GIVEN", "Executor", "NotGiven"]
 
 logger = logging.getLogger("grainlike")
 
@@ -40,14 +40,14 @@ QUIET_S = 12.0
 """How long closing waits for jobs to be gone: a grace, a signal, and another."""
 
 
-class _Default:
+class NotGiven:
     """Stands for `local=` not given."""
 
     def __repr__(self) -> str:
         return "<this process's own cores>"
 
 
-_DEFAULT = _Default()
+NOT_GIVEN = NotGiven()
 
 
 class Executor:
@@ -80,7 +80,7 @@ class Executor:
     def __init__(
         self,
         *,
-        local: Request | _Default | None = _DEFAULT,
+        local: Request | NotGiven | None = NOT_GIVEN,
         listen: str | None = None,
         on_failure: Literal["fail_fast", "continue"] = "fail_fast",
     ) -> None:
@@ -88,12 +88,12 @@ class Executor:
             raise ValueError(f"on_failure= is 'fail_fast' or 'continue', not {on_failure!r}")
         self.offer: Allocation | None = None
         """What the embedded worker offers, with ids; None without one."""
-        if isinstance(local, _Default):
+        if isinstance(local, NotGiven):
             local = None
             if listen is None:
-                self.offer = worker_room().offer_for(None)
+                self.offer = offer_for(None)
         if local is not None:
-            self.offer = worker_room().offer_for(local)
+            self.offer = offer_for(local)
         self._listen = listen
         self._in_job = False
         self._fail_fast = on_failure == "fail_fast"
@@ -227,9 +227,9 @@ class Executor:
         return listener
 
     async def _embed(self, tasks: TaskGroup, door: Door, offer: Allocation, secret: bytes) -> None:
-        near, far = memory_pair()
-        tasks.start_soon(door.admit, near)
-        tasks.start_soon(lambda: worker_room().serve(far, offer, name="local", secret=secret))
+        link, serve = embed(offer, secret)
+        tasks.start_soon(door.admit, link)
+        tasks.start_soon(serve)
         await self._until(lambda: bool(self._head.peers))
 
     async def _quieten(self) -> None:

@@ -43,8 +43,11 @@ from grainlike.scheduler import (
     WorkerReported,
 )
 from grainlike.wire import (
+    BATCH_BYTES,
+    BUFFER_COUNTS,
     Assign,
     Beat,
+    Buffer,
     Cancel,
     ClassSpec,
     Code,
@@ -62,12 +65,6 @@ from grainlike.wire import (
 __all__ = ["Head", "Outcomes"]
 
 logger = logging.getLogger("grainlike")
-
-_BATCH_BYTES = 1024 * 1024
-"""The most small payloads, in bytes, that travel in one message's header."""
-
-_BUFFER_COUNTS = 256
-"""What a buffer beside the header counts as: the number of those in one message is limited too."""
 
 
 class Outcomes(Protocol):
@@ -204,12 +201,12 @@ class Head:
                 case _:
                     logger.warning("worker %s sent %s, which workers do not send", peer.name, type(message).__name__)
 
-    def _report(self, peer: Peer, report: Report, buffers: Sequence[object]) -> None:
+    def _report(self, peer: Peer, report: Report, buffers: Sequence[Buffer]) -> None:
         parcels: dict[int, list[Parcel]] = {}
         at = 0
         for completed in report.completed:
             count = sum(completed.counts)
-            parcels[id(completed)] = unpack_parcels(completed.data, completed.counts, buffers[at : at + count])  # type: ignore[arg-type]
+            parcels[id(completed)] = unpack_parcels(completed.data, completed.counts, buffers[at : at + count])
             at += count
             if completed.receipt is not None:
                 peer.receipts[completed.lease] = completed.receipt
@@ -378,8 +375,8 @@ def _slices(jobs: Sequence[Job]) -> Iterator[tuple[int, int]]:
     """Cut a batch so that the small payloads, and the number of large ones, stay well under the limits of a frame."""
     first = size = 0
     for at, job in enumerate(jobs):
-        size += len(job.parcel[0]) + _BUFFER_COUNTS * len(job.parcel[1]) if job.parcel is not None else 0
-        if size > _BATCH_BYTES and at > first:
+        size += len(job.parcel[0]) + BUFFER_COUNTS * len(job.parcel[1]) if job.parcel is not None else 0
+        if size > BATCH_BYTES and at > first:
             yield first, at
             first, size = at, 0
     yield first, len(jobs)

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 
 import anyio
 
-from grainlike.executor._executor import _DEFAULT, Executor, _Default
+from grainlike.executor._executor import NOT_GIVEN, Executor, NotGiven
 from grainlike.resources import Request
 
 __all__ = ["run"]
@@ -19,7 +19,7 @@ T = TypeVar("T")
 def run(
     main: Callable[..., Awaitable[T]],
     *args: Any,
-    local: Request | _Default | None = _DEFAULT,
+    local: Request | NotGiven | None = NOT_GIVEN,
     listen: str | None = None,
     on_failure: Literal["fail_fast", "continue"] = "fail_fast",
     backend: Literal["asyncio", "trio"] = "asyncio",

@@ -8,17 +8,17 @@ The room never runs a job, waits, or serializes. Below it are `resources` and `e
 `wire`, which it does not know; above it the executor.
 """
 
-from ._delayed import Delayed, node_of
-from ._delayed_fn import DelayedFn, delayed
-from ._function import Function, Options
-from ._gather import delayed_value, gather, later
-from ._node import Node
-from ._pending import pending_nodes
-from ._picture import Graph, GraphNode, graph
-from ._questions import Info, cancel, info, start
-from ._record import Record
-from ._resolver import Resolver, current_resolver, register
-from ._state import Place, State
+from grainlike.graph._delayed import Delayed, node_of
+from grainlike.graph._delayed_fn import DelayedFn, delayed
+from grainlike.graph._function import Function, Options
+from grainlike.graph._gather import delayed_value, gather, later
+from grainlike.graph._node import Node
+from grainlike.graph._pending import pending_nodes
+from grainlike.graph._picture import Graph, GraphNode, graph
+from grainlike.graph._questions import Info, cancel, info, start
+from grainlike.graph._record import Record
+from grainlike.graph._resolver import Resolver, current_resolver, register
+from grainlike.graph._state import Place, State
 
 __all__ = [
     "Delayed",

@@ -7,14 +7,14 @@ import operator
 from collections.abc import Generator, Iterator
 from typing import Any, Generic, TypeVar, cast, final
 
-from ._function import Function, operation
-from ._html import html_of
-from ._node import Node
-from ._numpy import NumpyProtocols
-from ._operators import Operators, binary, operate
-from ._placeholder import Placeholder, rebind
-from ._refusals import Refusals
-from ._resolver import current_resolver
+from grainlike.graph._function import Function, operation
+from grainlike.graph._html import html_of
+from grainlike.graph._node import Node
+from grainlike.graph._numpy import NumpyProtocols
+from grainlike.graph._operators import Operators, binary, operate
+from grainlike.graph._placeholder import Placeholder, rebind
+from grainlike.graph._refusals import Refusals
+from grainlike.graph._resolver import current_resolver
 
 __all__ = ["Delayed", "node_of"]
 

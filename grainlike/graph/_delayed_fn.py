@@ -6,13 +6,12 @@ from collections.abc import Callable, Coroutine
 from functools import WRAPPER_ASSIGNMENTS
 from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, Protocol, TypeVar, cast, final, overload
 
+from grainlike.graph._delayed import Delayed
+from grainlike.graph._function import Function, Options, is_stream
+from grainlike.graph._node import Node
+from grainlike.graph._placeholder import Placeholder, capture
+from grainlike.graph._state import Place
 from grainlike.resources import Request, as_request
-
-from ._delayed import Delayed
-from ._function import Function, Options, is_stream
-from ._node import Node
-from ._placeholder import Placeholder, capture
-from ._state import Place
 
 __all__ = ["DelayedFn", "delayed"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar, overload
 
-from ._delayed import Delayed
-from ._function import operation
-from ._node import Node
-from ._operators import operate
-from ._placeholder import Placeholder
-from ._state import Place
+from grainlike.graph._delayed import Delayed
+from grainlike.graph._function import operation
+from grainlike.graph._node import Node
+from grainlike.graph._operators import operate
+from grainlike.graph._placeholder import Placeholder
+from grainlike.graph._state import Place
 
 __all__ = ["delayed_value", "gather", "later"]
 

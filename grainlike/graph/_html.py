@@ -2,8 +2,8 @@
 
 from html import escape
 
-from ._node import Node
-from ._state import State
+from grainlike.graph._node import Node
+from grainlike.graph._state import State
 
 __all__ = ["html_of"]
 

@@ -10,15 +10,13 @@ from operator import getitem
 from typing import TYPE_CHECKING, Any
 
 from grainlike.errors import JobCancelledError
-
-from ._function import Function
-from ._state import Place, State
+from grainlike.graph._function import Function
+from grainlike.graph._state import Place, State
 
 if TYPE_CHECKING:
+    from grainlike.graph._record import Record
+    from grainlike.graph._resolver import Resolver
     from grainlike.resources import Request
-
-    from ._record import Record
-    from ._resolver import Resolver
 
 __all__ = ["Node", "Template"]
 

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NoReturn
 
-from ._function import Function, operation
-from ._operators import operate
-from ._placeholder import Placeholder, rebind
+from grainlike.graph._function import Function, operation
+from grainlike.graph._operators import operate
+from grainlike.graph._placeholder import Placeholder, rebind
 
 __all__ = ["NumpyProtocols"]
 

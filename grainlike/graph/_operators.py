@@ -7,15 +7,14 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from grainlike.graph._function import Function, operation
+from grainlike.graph._node import Node
+from grainlike.graph._placeholder import LEAVES, Placeholder, capture
+from grainlike.graph._state import Place
 from grainlike.resources import Request
 
-from ._function import Function, operation
-from ._node import Node
-from ._placeholder import LEAVES, Placeholder, capture
-from ._state import Place
-
 if TYPE_CHECKING:
-    from ._delayed import Delayed
+    from grainlike.graph._delayed import Delayed
 
 __all__ = ["Operators", "binary", "operate"]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from ._node import Node
+from grainlike.graph._node import Node
 
 __all__ = ["ordered", "pending_nodes"]
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ._delayed import Delayed, node_of
-from ._html import COLOURS
-from ._node import Node
-from ._pending import ordered
-from ._state import Place, State
-from ._svg import Shape, draw
+from grainlike.graph._delayed import Delayed, node_of
+from grainlike.graph._html import COLOURS
+from grainlike.graph._node import Node
+from grainlike.graph._pending import ordered
+from grainlike.graph._state import Place, State
+from grainlike.graph._svg import Shape, draw
 
 if TYPE_CHECKING:
     from os import PathLike

@@ -8,8 +8,7 @@ from dataclasses import fields
 from typing import Any
 
 from grainlike.errors import GraphError
-
-from ._node import Node, Template
+from grainlike.graph._node import Node, Template
 
 __all__ = ["LEAVES", "Placeholder", "capture", "rebind"]
 

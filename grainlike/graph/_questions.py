@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeVar
 
+from grainlike.graph._delayed import Delayed, node_of
+from grainlike.graph._resolver import current_resolver
 from grainlike.resources import Allocation, Receipt, Usage
-
-from ._delayed import Delayed, node_of
-from ._resolver import current_resolver
 
 __all__ = ["Info", "cancel", "info", "start"]
 

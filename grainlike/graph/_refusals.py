@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Never, NoReturn
 
 from grainlike.errors import SerializationError
-
-from ._placeholder import Placeholder
+from grainlike.graph._placeholder import Placeholder
 
 __all__ = ["Refusals"]
 

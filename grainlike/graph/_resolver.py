@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from ._node import Node
+    from grainlike.graph._node import Node
 
 __all__ = ["Resolver", "current_resolver", "register"]
 

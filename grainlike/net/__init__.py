@@ -23,6 +23,7 @@ from grainlike.net._alarm import Alarm
 from grainlike.net._dial import adopt, connect
 from grainlike.net._link import Link, OnFrames
 from grainlike.net._listener import Handler, Listener, listen
+from grainlike.net._loop import on_asyncio
 from grainlike.net._memory import memory_pair
 from grainlike.net._protocol import ProtocolLink
 from grainlike.net._stream import StreamLink
@@ -45,6 +46,7 @@ __all__ = [
     "find_access",
     "listen",
     "memory_pair",
+    "on_asyncio",
     "parse_address",
     "publish_access",
     "read_access",

@@ -13,6 +13,7 @@ from anyio.abc import SocketStream, UNIXSocketStream
 from grainlike.net._address import Address, UnixAddress, parse_address
 from grainlike.net._guard import check_loopback, check_same_user, name_peer
 from grainlike.net._link import Link
+from grainlike.net._loop import on_asyncio
 from grainlike.net._protocol import ProtocolLink
 from grainlike.net._stream import StreamLink
 
@@ -26,7 +27,7 @@ async def adopt(sock: socket.socket, peer: str | None = None) -> Link:
     try:
         name = name_peer(sock) if peer is None else peer
         sock.setblocking(False)
-        if _on_asyncio():
+        if on_asyncio():
             _, link = await asyncio.get_running_loop().connect_accepted_socket(lambda: ProtocolLink(name), sock)
             return link
         if sock.family == socket.AF_UNIX:
@@ -67,14 +68,6 @@ async def connect(address: Address | str, timeout: float = 10.0) -> Link:
     except BaseException:
         sock.close()
         raise
-
-
-def _on_asyncio() -> bool:
-    """Whether the running task is asyncio's own; with trio as a guest in an asyncio loop it is not."""
-    try:
-        return asyncio.current_task() is not None
-    except RuntimeError:
-        return False
 
 
 def _socket_for(address: Address) -> tuple[socket.socket, str | tuple[str, int]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from grainlike.errors import AuthenticationError
 from grainlike.net._address import TcpAddress
 
-__all__ = ["check_loopback", "check_private_directory", "check_same_user", "make_private_directory", "name_peer"]
+__all__ = ["check_loopback", "check_same_user", "make_private_directory", "name_peer"]
 
 _CREDENTIALS = struct.Struct("3i")
 
@@ -28,10 +28,10 @@ def check_loopback(address: TcpAddress) -> None:
 def make_private_directory(path: Path) -> None:
     """Make `path`, for its owner alone, unless it is there; then see that it is private."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    check_private_directory(path)
+    _check_private_directory(path)
 
 
-def check_private_directory(path: Path) -> None:
+def _check_private_directory(path: Path) -> None:
     """Raise `PermissionError`, with the command that mends it, unless `path` is ours and closed to everybody else."""
     status = path.stat()
     if status.st_uid != os.geteuid():

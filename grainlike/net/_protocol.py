@@ -8,38 +8,30 @@ from typing import cast
 
 import anyio
 
-from grainlike.errors import ProtocolError
-from grainlike.net._link import Link, OnFrames
+from grainlike.net._byte_link import READ_SIZE, ByteLink
+from grainlike.net._link import OnFrames
 from grainlike.net._writes import writes
-from grainlike.wire import AUTHENTICATED, Buffer, FrameDecoder, Message, encode_frame
+from grainlike.wire import Buffer, Message, encode_frame
 
 __all__ = ["ProtocolLink"]
 
-_READ_SIZE = 256 * 1024
 
-
-class ProtocolLink(Link, asyncio.BufferedProtocol):
+class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
     """Frames over an asyncio transport, which it owns once connected; `adopt` and `connect` make these."""
 
     def __init__(self, peer: str) -> None:
         super().__init__(peer)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._decoder = FrameDecoder()
-        self._incoming = memoryview(bytearray(_READ_SIZE))
+        self._incoming = memoryview(bytearray(READ_SIZE))
         self._early = b""
         self._on_frames: OnFrames | None = None
-        self._pieces: list[Buffer] = []
         self._sending: Iterator[Buffer] | None = None
         self._flushing = False
         self._full = False
         self._gone = anyio.Event()
 
-    # --- what owners of a link do ---
-
-    def trust(self) -> None:
-        super().trust()
-        self._decoder.limits = AUTHENTICATED
+    # --- what owners of a link do ------------------------------------------------------------------------------------
 
     def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
         if self.reason is not None:
@@ -55,7 +47,7 @@ class ProtocolLink(Link, asyncio.BufferedProtocol):
         try:
             if self._transport is not None and not self.closed:
                 self._transport.resume_reading()
-                self._receive(memoryview(self._early), on_frames)
+                self._receive(self._early, on_frames)
             await self._gone.wait()
         finally:
             await self.aclose()
@@ -67,7 +59,7 @@ class ProtocolLink(Link, asyncio.BufferedProtocol):
         with anyio.CancelScope(shield=True):
             await self._gone.wait()
 
-    # --- what the transport does ---
+    # --- what the transport does -------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # By its word, not its class: uvloop's transports are no subclasses of asyncio's.
@@ -88,21 +80,14 @@ class ProtocolLink(Link, asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.pause_reading()
 
-    def _receive(self, data: memoryview, on_frames: OnFrames) -> None:
-        try:
-            frames = self._decoder.feed(data)
-            if frames:
-                on_frames(frames)
-        except ProtocolError as error:
-            self._end(f"protocol error: {error}", error)
-        except Exception as error:  # noqa: BLE001 - `run` raises it; the transport would only log it
-            self._end(f"failed here: {error!r}", error)
+    def _receive(self, data: Buffer, on_frames: OnFrames) -> None:
+        super()._receive(data, on_frames)
         # An answer leaves in the turn that asked for it: a trip through the selector would double the latency.
         if self._flushing:
             self._write()
 
     def eof_received(self) -> None:
-        self._end("closed by the peer" if self._decoder.idle else "closed by the peer inside a frame")
+        self._hung_up()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end(f"connection lost: {exc or 'closed by the system'}")
@@ -115,7 +100,7 @@ class ProtocolLink(Link, asyncio.BufferedProtocol):
         self._full = False
         self._write()
 
-    # --- writing ---
+    # --- writing -----------------------------------------------------------------------------------------------------
 
     def _flush(self) -> None:
         self._flushing = False

@@ -8,31 +8,23 @@ from typing import cast
 import anyio
 from anyio.abc import ByteStream
 
-from grainlike.errors import ProtocolError
-from grainlike.net._link import Link, OnFrames
+from grainlike.net._byte_link import READ_SIZE, ByteLink
+from grainlike.net._link import OnFrames
 from grainlike.net._writes import writes
-from grainlike.wire import AUTHENTICATED, Buffer, FrameDecoder, Message, encode_frame
+from grainlike.wire import Buffer, Message, encode_frame
 
 __all__ = ["StreamLink"]
 
-_READ_SIZE = 256 * 1024
 
-
-class StreamLink(Link):
+class StreamLink(ByteLink):
     """Frames over `stream`, which it owns from now on. Inside `run`, one task reads and one writes."""
 
     def __init__(self, stream: ByteStream, peer: str) -> None:
         super().__init__(peer)
         self._stream = stream
-        self._decoder = FrameDecoder()
-        self._pieces: list[Buffer] = []
         self._posted = anyio.Event()
         self._writing = False
         self._scope = anyio.CancelScope()
-
-    def trust(self) -> None:
-        super().trust()
-        self._decoder.limits = AUTHENTICATED
 
     def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
         if self.reason is None:
@@ -60,15 +52,11 @@ class StreamLink(Link):
         """Feed the callback until the stream ends. Nothing is raised from here: a task group would wrap it."""
         try:
             while not self.closed:
-                frames = self._decoder.feed(await self._stream.receive(_READ_SIZE))
-                if frames:
-                    on_frames(frames)
+                self._receive(await self._stream.receive(READ_SIZE), on_frames)
         except anyio.EndOfStream:
-            self._end("closed by the peer" if self._decoder.idle else "closed by the peer inside a frame")
+            self._hung_up()
         except (anyio.BrokenResourceError, anyio.ClosedResourceError, ConnectionError) as error:
             self._end(_why(error))
-        except ProtocolError as error:
-            self._end(f"protocol error: {error}", error)
         except Exception as error:  # noqa: BLE001 - `run` raises it, outside the task group
             self._end(f"failed here: {error!r}", error)
 

@@ -16,11 +16,11 @@ cloudpickle are imported when first needed, never before. Below is `errors`; `gr
 strangers.
 """
 
-from ._errors import RemoteTraceback, dump_error, load_error
-from ._functions import FunctionBlob, Serializer, dump_function, load_function
-from ._payload import Buffer, Payload
-from ._values import dump_arguments, dump_value, load_arguments, load_value
-from ._versions import serializer_versions
+from grainlike.payload._errors import RemoteTraceback, dump_error, load_error
+from grainlike.payload._functions import FunctionBlob, Serializer, dump_function, load_function
+from grainlike.payload._payload import Buffer, Payload
+from grainlike.payload._values import dump_arguments, dump_value, load_arguments, load_value
+from grainlike.payload._versions import serializer_versions
 
 __all__ = [
     "Buffer",

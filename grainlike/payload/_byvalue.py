@@ -11,8 +11,8 @@ from typing import Any
 
 import cloudpickle
 
-from ._classes import guarded
-from ._names import reference_behind_wrapper, resolve
+from grainlike.payload._classes import guarded
+from grainlike.payload._names import reference_behind_wrapper, resolve
 
 __all__ = ["cloudpickled", "copy_module", "dilled", "undilled"]
 

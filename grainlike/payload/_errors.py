@@ -12,11 +12,10 @@ from types import TracebackType
 from typing import Any
 
 from grainlike.errors import RemoteError, SerializationError
-
-from ._explain import describe_error
-from ._payload import Payload
-from ._rebuild import Parts, parts_of, rebuild
-from ._values import HOSTILE, dump_value, load_value
+from grainlike.payload._explain import describe_error
+from grainlike.payload._payload import Payload
+from grainlike.payload._rebuild import Parts, parts_of, rebuild
+from grainlike.payload._values import HOSTILE, dump_value, load_value
 
 __all__ = ["RemoteTraceback", "dump_error", "load_error"]
 

@@ -18,12 +18,11 @@ from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, Literal, NamedTuple
 
 from grainlike.errors import SerializationError
-
-from ._explain import describe_error, refusal
-from ._names import importable, reference_behind_wrapper, resolve
-from ._sources import learn_sources, sources_of
-from ._values import HOSTILE, names_reachable, unreachable
-from ._watch import Watch, unchanged, watch
+from grainlike.payload._explain import describe_error, refusal
+from grainlike.payload._names import importable, reference_behind_wrapper, resolve
+from grainlike.payload._sources import learn_sources, sources_of
+from grainlike.payload._values import HOSTILE, names_reachable, unreachable
+from grainlike.payload._watch import Watch, unchanged, watch
 
 __all__ = ["FunctionBlob", "Serializer", "dump_function", "load_function"]
 
@@ -78,7 +77,7 @@ def load_function(data: bytes | bytearray | memoryview) -> Function:
 
 def _restored(serializer: str, stream: bytes) -> Any:
     if serializer == "dill":
-        from ._byvalue import undilled
+        from grainlike.payload._byvalue import undilled
 
         return undilled(stream)
     restored = pickle.loads(stream)  # noqa: S301 -- the door this room guards
@@ -121,7 +120,7 @@ def _stream(function: Function, serializer: Serializer) -> Stream:
 
 
 def _by_value(obj: object, serializer: Serializer) -> Stream:
-    from ._byvalue import cloudpickled, dilled
+    from grainlike.payload._byvalue import cloudpickled, dilled
 
     if serializer == "dill":
         with suppress(*HOSTILE):  # if cloudpickle refuses too, its reason is the one that is told
@@ -138,7 +137,7 @@ def _lives_out_of_reach(function: Function) -> bool:
     if module not in sys.modules or module == "__main__" or importable(module):
         return False
     if module.encode() not in unreachable:
-        from ._byvalue import copy_module
+        from grainlike.payload._byvalue import copy_module
 
         copy_module(module)
         unreachable.append(module.encode())

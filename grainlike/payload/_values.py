@@ -5,9 +5,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from grainlike.errors import SerializationError
-
-from ._explain import describe_error, refusal
-from ._payload import INLINE_LIMIT, Buffer, Payload
+from grainlike.payload._explain import describe_error, refusal
+from grainlike.payload._payload import INLINE_LIMIT, Buffer, Payload
 
 __all__ = [
     "HOSTILE",
@@ -98,7 +97,7 @@ def _dump(obj: object) -> Payload:
 
 
 def _dump_by_value(obj: object, buffers: list[Buffer], keep: Callable[[pickle.PickleBuffer], bool]) -> Payload:
-    from ._byvalue import cloudpickled
+    from grainlike.payload._byvalue import cloudpickled
 
     data, _ = cloudpickled(obj, keep)
     return Payload(data, tuple(buffers))

@@ -17,7 +17,7 @@ from functools import partial
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import NamedTuple
 
-from ._names import reference_to
+from grainlike.payload._names import reference_to
 
 __all__ = ["Watch", "unchanged", "watch"]
 

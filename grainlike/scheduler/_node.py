@@ -17,6 +17,9 @@ from __future__ import annotations
 
 from collections import deque
 from heapq import heappop, heappush
+from typing import Literal
+
+from msgspec.structs import replace
 
 from grainlike.resources import Allocation, Grant, Ledger, Request, Topology, parse
 from grainlike.scheduler._events import (
@@ -61,6 +64,9 @@ SOFT_STOP_S = 0.05
 
 GRACE_S = 5.0
 """From SIGTERM to SIGKILL."""
+
+_Kind = Literal["shared", "own"]
+_Timer = Literal["timeout", "bar", "retire", "kill"]
 
 
 class _Function:
@@ -108,7 +114,7 @@ class _Job:
 class _Runner:
     __slots__ = ("answers", "doomed", "kind", "leases", "retired", "runner")
 
-    def __init__(self, runner: int, kind: str) -> None:
+    def __init__(self, runner: int, kind: _Kind) -> None:
         self.runner = runner
         self.kind = kind
         self.leases: dict[int, _Lease] = {}
@@ -158,7 +164,7 @@ class NodeMind:
         self._shared: _Runner | None = None
         self._last_runner = 0
         self._last_lease = 0
-        self._timers: list[tuple[float, int, str]] = []
+        self._timers: list[tuple[float, int, _Timer]] = []
         self._wake: float | None = None
         self._stopped = False
 
@@ -298,10 +304,10 @@ class NodeMind:
             return self._shared
         return self._idle.pop() if self._idle else self._spawn("own", out)
 
-    def _spawn(self, kind: str, out: list[NodeAction]) -> _Runner:
+    def _spawn(self, kind: _Kind, out: list[NodeAction]) -> _Runner:
         self._last_runner += 1
         runner = self._runners[self._last_runner] = _Runner(self._last_runner, kind)
-        out.append(SpawnRunner(runner.runner, "shared" if kind == "shared" else "own"))
+        out.append(SpawnRunner(runner.runner, kind))
         return runner
 
     # --- what runners say --------------------------------------------------------------------------------------------
@@ -515,7 +521,7 @@ class NodeMind:
 
     # --- time --------------------------------------------------------------------------------------------------------
 
-    def _timer(self, at: float, lease: int, what: str) -> None:
+    def _timer(self, at: float, lease: int, what: _Timer) -> None:
         heappush(self._timers, (at, lease, what))
 
     def _set_timer(self, out: list[NodeAction]) -> None:
@@ -535,7 +541,7 @@ class NodeMind:
             if lease is not None:
                 self._due(lease, what, now, out)
 
-    def _due(self, lease: _Lease, what: str, now: float, out: list[NodeAction]) -> None:
+    def _due(self, lease: _Lease, what: _Timer, now: float, out: list[NodeAction]) -> None:
         runner = lease.runner
         if what == "bar" and lease.jobs and not lease.barred and not runner.doomed:
             lease.barred = True
@@ -587,29 +593,10 @@ def _by_age(job: _Job) -> int:
 def _rows(completed: Completed, rows: list[int], codes: list[int]) -> Completed:
     """The same message with these codes; rows that must not be told are marked, so that its payloads stay in step."""
     if len(rows) == len(completed.jobs):
-        return completed if codes == completed.codes else _recoded(completed, completed.attempts, codes)
+        return completed if codes == completed.codes else replace(completed, codes=codes)
     told = set(rows)
     attempts = [attempt if row in told else 0 for row, attempt in enumerate(completed.attempts)]
-    return _recoded(completed, attempts, codes)
-
-
-def _recoded(completed: Completed, attempts: list[int], codes: list[int]) -> Completed:
-    return Completed(
-        completed.lease,
-        completed.jobs,
-        attempts,
-        codes,
-        completed.begun,
-        completed.wall,
-        completed.cpu,
-        completed.rss,
-        completed.data,
-        completed.counts,
-        completed.sent_at,
-        completed.awaited,
-        completed.receipt,
-        completed.details,
-    )
+    return replace(completed, attempts=attempts, codes=codes)
 
 
 def _blank(lease: int, jobs: list[_Job], codes: list[Code], now: float, details: dict[int, str]) -> Completed:

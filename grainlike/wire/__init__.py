@@ -1,8 +1,9 @@
 """What two processes of one cluster say to each other, byte for byte.
 
-Answers: which messages exist (`_messages`), how a message and its buffers become bytes and back (`_frames`), how the
-two ends of a new connection come to trust each other (`_handshake`). Everything here is sans-io: bytes in, messages
-out, no clock, no socket, no dice. A peer written in another language would have to agree with this room alone.
+Answers: which messages exist (`_messages`), how many payloads share one message (`_payloads`), how a message and its
+buffers become bytes and back (`_frames`), how the two ends of a new connection come to trust each other
+(`_handshake`). Everything here is sans-io: bytes in, messages out, no clock, no socket, no dice. A peer written in
+another language would have to agree with this room alone.
 
 Never looks inside a payload: arguments, results and functions are opaque bytes. Neighbours: `payload` makes those
 bytes, `net` carries frames, `scheduler` decides what is said.
@@ -22,7 +23,6 @@ from grainlike.wire._handshake import (
     Dialer,
     Listener,
     Software,
-    check_versions,
 )
 from grainlike.wire._messages import (
     Assign,
@@ -48,10 +48,12 @@ from grainlike.wire._messages import (
     Stop,
     Welcome,
 )
-from grainlike.wire._payloads import Parcel, pack_parcels, unpack_parcels
+from grainlike.wire._payloads import BATCH_BYTES, BUFFER_COUNTS, Parcel, pack_parcels, unpack_parcels
 
 __all__ = [
     "AUTHENTICATED",
+    "BATCH_BYTES",
+    "BUFFER_COUNTS",
     "PROTOCOL",
     "UNAUTHENTICATED",
     "Assign",
@@ -84,7 +86,6 @@ __all__ = [
     "Software",
     "Stop",
     "Welcome",
-    "check_versions",
     "encode_frame",
     "pack_parcels",
     "unpack_parcels",

@@ -22,7 +22,7 @@ import msgspec
 from grainlike.errors import AuthenticationError, GrainlikeError, ProtocolError, VersionMismatchError
 from grainlike.wire._messages import Challenge, Hello, Message, Proof, Refused, Welcome
 
-__all__ = ["PROTOCOL", "Dialer", "Listener", "Software", "check_versions"]
+__all__ = ["PROTOCOL", "Dialer", "Listener", "Software"]
 
 PROTOCOL = 1
 """The version of this protocol; a peer announces the range that it speaks."""
@@ -39,7 +39,7 @@ class Software(msgspec.Struct, frozen=True):
     serializers: dict[str, str]
 
 
-def check_versions(own: Software, hello: Hello) -> None:
+def _check_versions(own: Software, hello: Hello) -> None:
     """Raise `VersionMismatchError`, naming both versions and the fix, if `hello` cannot work with `own`."""
     if not hello.protocol_low <= PROTOCOL <= hello.protocol_high:
         raise VersionMismatchError(
@@ -140,7 +140,7 @@ class Listener:
             case _State.AWAIT_HELLO, Hello():
                 if message.role not in self._roles:
                     raise AuthenticationError(f"nobody may dial in as {message.role!r} here")
-                check_versions(self._software, message)
+                _check_versions(self._software, message)
                 self._claimed = message
                 self._state = _State.AWAIT_PROOF
                 return [Challenge(self._nonce, _proof(self._secret, "listener", message, self._nonce))]

@@ -12,9 +12,15 @@ from collections.abc import Iterable, Sequence
 from grainlike.errors import ProtocolError
 from grainlike.wire._frames import Buffer
 
-__all__ = ["Parcel", "pack_parcels", "unpack_parcels"]
+__all__ = ["BATCH_BYTES", "BUFFER_COUNTS", "Parcel", "pack_parcels", "unpack_parcels"]
 
 Parcel = tuple[bytes, Sequence[Buffer]]
+
+BATCH_BYTES = 1024 * 1024
+"""The most small payloads, in bytes, that a sender puts into one message: far below what a frame may hold."""
+
+BUFFER_COUNTS = 256
+"""What a buffer beside the header counts as there, in bytes: their number in one message is limited too."""
 
 _INLINE_LIMIT = 16 * 1024
 

@@ -13,7 +13,6 @@ import platform
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from typing import Literal
 
 import anyio
 from anyio.abc import TaskGroup
@@ -46,6 +45,8 @@ from grainlike.scheduler import (
     WakeAt,
 )
 from grainlike.wire import (
+    BATCH_BYTES,
+    BUFFER_COUNTS,
     PROTOCOL,
     Assign,
     Beat,
@@ -70,7 +71,7 @@ from grainlike.wire import (
     unpack_parcels,
 )
 from grainlike_worker._probe import logical_in, topology
-from grainlike_worker._runner_link import InProcessRunner, ProcessRunner, RunnerBody
+from grainlike_worker._runner_link import RunnerBody, RunnerKind, RunnerMaker, runner_at_home, runner_in_process
 
 __all__ = ["serve_daemon", "serve_embedded"]
 
@@ -81,7 +82,6 @@ BARRIER_S = 0.002
 
 LOST_S = 30.0
 """A head that has been silent for this long is lost."""
-
 
 FAREWELL_S = 1.0
 """How long a worker that stops tries to get its last words out."""
@@ -98,20 +98,22 @@ async def serve_daemon(
         HeadLostError: the head fell silent, or the connection broke before it let us in.
         AuthenticationError, VersionMismatchError: one of the two ends refused the other.
     """
-    await _Daemon(link, offer, name, secret, in_process=False).run(stop)
+    mind = NodeMind(offer, topology())
+    await _Daemon(link, mind, _hello(name, offer), secret, runner_in_process).run(stop)
 
 
 async def serve_embedded(link: Link, offer: Allocation, *, name: str, secret: bytes) -> None:
     """The same inside a user's process, with coroutines in the calling loop."""
-    await _Daemon(link, offer, name, secret, in_process=True).run()
+    mind = NodeMind(offer, topology(), mortal=False)
+    await _Daemon(link, mind, _hello(name, offer), secret, runner_at_home).run()
 
 
 class _Daemon:
-    def __init__(self, link: Link, offer: Allocation, name: str, secret: bytes, *, in_process: bool) -> None:
+    def __init__(self, link: Link, mind: NodeMind, hello: Hello, secret: bytes, make_runner: RunnerMaker) -> None:
         self._link = link
-        self._in_process = in_process
-        self._mind = NodeMind(offer, topology(), mortal=not in_process)
-        self._handshake = Dialer(secret, _hello(name, offer))
+        self._mind = mind
+        self._make_runner = make_runner
+        self._handshake = Dialer(secret, hello)
         self._welcome: Welcome | None = None
         self._heard = time.monotonic()
         self._tasks: TaskGroup
@@ -278,8 +280,8 @@ class _Daemon:
         self._report.completed.append(completed)
         if action.forwarded:
             self._report.buffers.extend(buffers)
-        self._report.size += sum(map(len, completed.data)) + _BUFFER_COUNTS * len(buffers)
-        if self._report.size > _REPORT_BYTES:
+        self._report.size += sum(map(len, completed.data)) + BUFFER_COUNTS * len(buffers)
+        if self._report.size > BATCH_BYTES:
             self._flush()
 
     def _flush(self) -> None:
@@ -293,15 +295,12 @@ class _Daemon:
     def _spawn(self, action: SpawnRunner) -> None:
         assert self._welcome is not None
         number = action.runner
-        if action.kind == "shared" and self._in_process:
-            runner: RunnerBody = InProcessRunner()
-        else:
-            runner = ProcessRunner(action.kind, lambda pid: logger.debug("runner %d is process %d", number, pid))
+        runner = self._make_runner(action.kind, lambda pid: logger.debug("runner %d is process %d", number, pid))
         self._runners[number] = runner
         runner.post(Setup(self._welcome.name, self._welcome.paths))
         self._tasks.start_soon(self._tend, number, runner, action.kind)
 
-    async def _tend(self, number: int, runner: RunnerBody, kind: Literal["shared", "own"]) -> None:
+    async def _tend(self, number: int, runner: RunnerBody, kind: RunnerKind) -> None:
         """See a runner through its life; say when it is gone."""
         how = await runner.run(self._hear_runner(number))
         logger.info("%s runner %d ended: %s", kind, number, how)
@@ -336,13 +335,6 @@ class _Daemon:
             await anyio.sleep(self._welcome.heartbeat_s if self._welcome is not None else 1.0)
         logger.warning("the head has been silent for %g s; giving it up", LOST_S)
         self._link.close(f"the head was silent for {LOST_S:g} s")
-
-
-_BUFFER_COUNTS = 256
-"""What a buffer counts as there: their number in one message is limited too."""
-
-_REPORT_BYTES = 1024 * 1024
-"""How many bytes of small payloads one report holds before it is sent."""
 
 
 class _ReportDraft:

@@ -12,7 +12,7 @@ from grainlike.resources import Allocation
 from grainlike.wire import ReceiptSpec
 from grainlike_worker._pools import NativePools
 
-__all__ = ["DEVICES", "WIDTHS", "Enforcer", "read_receipt"]
+__all__ = ["Enforcer", "read_receipt"]
 
 WIDTHS = (
     "OMP_NUM_THREADS",

@@ -81,7 +81,7 @@ class OwnRunner:
                 case _:
                     raise ProtocolError(f"{type(message).__name__} is nothing that a runner is told")
 
-    # --- one lease ---
+    # --- one lease ---------------------------------------------------------------------------------------------------
 
     def _run(self, lease: Lease) -> None:
         self._interrupts.install()
@@ -150,7 +150,7 @@ class OwnRunner:
             value = function.callable(*args, **kwargs)
         return dump_value(value, what=function.value_name)
 
-    # --- answering ---
+    # --- answering ---------------------------------------------------------------------------------------------------
 
     def _flush(self, lease: Lease) -> None:
         if lease.columns:

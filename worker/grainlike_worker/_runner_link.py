@@ -10,11 +10,13 @@ import anyio
 from grainlike.errors import ProtocolError
 from grainlike.net import OnFrames, memory_pair
 from grainlike.wire import Buffer, Message
-from grainlike_worker._claims import NO_BARRIER
+from grainlike_worker._claims import NO_BARRIER, Claims
 from grainlike_worker._shared import serve_shared
 from grainlike_worker._spawn import RunnerProcess, describe_exit
 
-__all__ = ["InProcessRunner", "ProcessRunner", "RunnerBody"]
+__all__ = ["RunnerBody", "RunnerKind", "RunnerMaker", "runner_at_home", "runner_in_process"]
+
+RunnerKind = Literal["shared", "own"]
 
 
 class RunnerBody(Protocol):
@@ -47,7 +49,21 @@ class RunnerBody(Protocol):
         """End it."""
 
 
-class InProcessRunner:
+RunnerMaker = Callable[[RunnerKind, Callable[[int], None]], RunnerBody]
+"""Makes a runner of a kind; it tells its process id, where it has one, when the process is there."""
+
+
+def runner_in_process(kind: RunnerKind, named: Callable[[int], None]) -> RunnerBody:
+    """A runner in a process of its own, whatever its kind."""
+    return _ProcessRunner(kind, named)
+
+
+def runner_at_home(kind: RunnerKind, named: Callable[[int], None]) -> RunnerBody:
+    """The shared runner in the calling loop; any other in a process of its own."""
+    return _LoopRunner() if kind == "shared" else _ProcessRunner(kind, named)
+
+
+class _LoopRunner:
     """The shared runner in the daemon's own loop. It cannot crash alone, so most of the protocol has nothing to do."""
 
     def __init__(self) -> None:
@@ -79,12 +95,12 @@ class InProcessRunner:
         self._near.close()
 
 
-class ProcessRunner:
+class _ProcessRunner:
     """A runner process. What is posted before it is up waits here."""
 
-    def __init__(self, kind: Literal["shared", "own"], named: Callable[[int], None]) -> None:
+    def __init__(self, kind: RunnerKind, named: Callable[[int], None]) -> None:
         self.defined: set[int] = set()
-        self._kind: Literal["shared", "own"] = kind
+        self._kind: RunnerKind = kind
         self._named = named
         self._process: RunnerProcess | None = None
         self._early: list[tuple[Message, Sequence[Buffer]]] = []
@@ -130,19 +146,25 @@ class ProcessRunner:
         return None
 
     def started(self) -> int:
-        claims = self._process.claims if self._process is not None else None
-        return claims.started if claims is not None and claims.fd >= 0 else self._last_claim
+        claims = self._claims
+        return claims.started if claims is not None else self._last_claim
 
     def bar(self) -> None:
-        process = self._process
-        if process is not None and process.claims is not None and process.claims.fd >= 0:
-            process.claims.barrier = process.claims.started + 1
-            process.flush()
+        claims = self._claims
+        if claims is not None and self._process is not None:
+            claims.barrier = claims.started + 1
+            self._process.flush()
 
     def unbar(self) -> None:
-        process = self._process
-        if process is not None and process.claims is not None and process.claims.fd >= 0:
-            process.claims.barrier = NO_BARRIER
+        claims = self._claims
+        if claims is not None:
+            claims.barrier = NO_BARRIER
+
+    @property
+    def _claims(self) -> Claims | None:
+        """The page shared with the process, while there is one: a shared runner has none."""
+        claims = self._process.claims if self._process is not None else None
+        return claims if claims is not None and claims.fd >= 0 else None
 
     def terminate(self) -> None:
         self._end_wanted = self._end_wanted or "terminate"

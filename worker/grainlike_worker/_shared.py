@@ -103,7 +103,7 @@ class _SharedRunner:
         self._flush(lease)
         self._forget(lease)
 
-    # --- one job ---
+    # --- one job -----------------------------------------------------------------------------------------------------
 
     def _begin(self, lease: Lease) -> tuple[Suspended | None, float]:
         """Take the first step of the job at `index`, which for many is the only one."""
@@ -153,7 +153,7 @@ class _SharedRunner:
         # A coroutine that waited shared the processor with others: what it used alone nobody can tell.
         lease.ran(code, outcome, begun, time.monotonic() - begun, 0.0)
 
-    # --- stopping, answering ---
+    # --- stopping, answering -----------------------------------------------------------------------------------------
 
     def _stop(self, jobs: Sequence[int]) -> None:
         for job in jobs:

@@ -13,6 +13,7 @@ import anyio
 from anyio.abc import TaskGroup
 from anyio.lowlevel import cancel_shielded_checkpoint
 
+from grainlike.net import on_asyncio
 from grainlike_worker._lease import Lease
 
 __all__ = ["Tasks", "open_tasks"]
@@ -43,7 +44,7 @@ class Tasks(ABC):
 @asynccontextmanager
 async def open_tasks(body: Body) -> AsyncIterator[Tasks]:
     """Tasks of the running loop. Leaving waits until all of them have ended; cancelling them is the caller's part."""
-    if _on_asyncio():
+    if on_asyncio():
         tasks = _AsyncioTasks(body)
         try:
             yield tasks
@@ -125,11 +126,3 @@ class _ScopedTasks(Tasks):
                 await self._body(lease)
         finally:
             del self._scopes[lease]
-
-
-def _on_asyncio() -> bool:
-    """Whether the running task is asyncio's own; with trio as a guest in an asyncio loop it is not."""
-    try:
-        return asyncio.current_task() is not None
-    except RuntimeError:
-        return False

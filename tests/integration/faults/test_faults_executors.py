@@ -134,7 +134,7 @@ async def test_waiting_for_workers_of_an_executor_that_closes_is_an_error():
 
             async with executor:
                 tasks.start_soon(wait)
-                await anyio.sleep(0.01)
+                await anyio.wait_all_tasks_blocked()
 
 
 @pytest.mark.anyio

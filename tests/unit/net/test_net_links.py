@@ -257,16 +257,17 @@ async def test_the_callback_may_answer(kind: str) -> None:
     assert inbox.numbers == [0, 1, 2]
 
 
-async def test_what_the_callback_raises_leaves_run_bare_and_closes(kind: str) -> None:
+@pytest.mark.parametrize("error", [LookupError, ConnectionError, anyio.EndOfStream])
+async def test_what_the_callback_raises_leaves_run_bare_and_closes(kind: str, error: type[Exception]) -> None:
     near, far = await pair(kind)
 
     def fail(frames: list[Frame]) -> None:
-        raise LookupError("the callback's own")
+        raise error("the callback's own")
 
     far.post(Beat(1))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(far.run, Inbox())
-        with pytest.raises(LookupError, match="the callback's own"):
+        with pytest.raises(error, match="the callback's own"):
             await near.run(fail)
     assert near.closed
     assert far.reason == "closed by the peer"

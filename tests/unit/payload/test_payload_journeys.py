@@ -48,15 +48,9 @@ def outcomes(way: str) -> dict[str, str]:
     return json.loads(ways[way]())
 
 
-# Python keeps no lines of what it reads from standard input, and those of `-c` only since 3.13.
-WITHOUT_LINES = {"stdin"} if sys.version_info >= (3, 13) else {"stdin", "command"}
-
-
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("way", ["script", "command", "stdin", "notebook"])
 def test_journey(way: str, case: str) -> None:
-    if case == "source_lines_of_an_exception" and way in WITHOUT_LINES:
-        pytest.skip("this Python keeps no source lines of such code")
     assert outcomes(way)[case] == "ok"
 
 
