@@ -8,6 +8,7 @@ is thrown away, and closing the executor waits until the function has returned.
 from __future__ import annotations
 
 import threading
+from collections.abc import Awaitable, Callable
 from contextvars import Context, ContextVar, copy_context
 from typing import Any, Protocol
 
@@ -17,7 +18,7 @@ import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from grainlike.context import leave_job
-from grainlike.errors import JobCancelledError
+from grainlike.errors import JobCancelledError, JobTimeoutError
 from grainlike.executor._home import Home, name_the_loop
 from grainlike.graph import Node, State
 
@@ -82,7 +83,7 @@ class LocalCalls:
         call = self._call if node.function.is_async else self._call_in_thread
         with scope:
             try:
-                value = await call(node)
+                value = await self._attempts(node, call)
             except anyio.get_cancelled_exc_class():
                 if scope.cancel_called or self._closing():
                     raise
@@ -96,6 +97,17 @@ class LocalCalls:
         self._scopes.pop(node, None)
         self._outcomes.pump()
 
+    async def _attempts(self, node: Node, call: Callable[[Node], Awaitable[Any]]) -> Any:
+        """Make the call, again while it fails and `retries` are left; each attempt has all of `timeout`."""
+        left = node.function.options.retries
+        while True:
+            try:
+                return await _in_time(node, call)
+            except Exception:
+                if not left or node.finished:
+                    raise
+                left -= 1
+
     async def _call(self, node: Node) -> Any:
         node.state = State.RUNNING
         args, kwargs = node.arguments()
@@ -105,34 +117,65 @@ class LocalCalls:
         async with self._threads:
             node.state = State.RUNNING
             args, kwargs = node.arguments()
-            return await _in_thread(node.function.callable, args, kwargs)
+            return await self._in_thread(node.function.callable, args, kwargs)
+
+    async def _in_thread(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a plain function in a thread of its own, with this context; cancelled, leave the thread to its end."""
+        call = _Thread(function, args, kwargs)
+        try:
+            await call.done.wait()
+        except anyio.get_cancelled_exc_class():
+            assert self._tasks is not None
+            self._tasks.start_soon(call.see_off)
+            raise
+        return call.result()
 
     def _closing(self) -> bool:
         return self._tasks is None or self._tasks.cancel_scope.cancel_called
 
 
-async def _in_thread(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run a plain function in a thread of its own, with this context; wait for the thread even when cancelled."""
-    done = anyio.Event()
-    outcome: list[Any] = []
-    token = anyio.lowlevel.current_token()
+async def _in_time(node: Node, call: Callable[[Node], Awaitable[Any]]) -> Any:
+    """One attempt, within the function's `timeout`."""
+    timeout = node.function.options.timeout
+    if timeout is None:
+        return await call(node)
+    with anyio.move_on_after(timeout):
+        return await call(node)
+    raise JobTimeoutError(f"{node.function.name} ran past its timeout of {timeout:g} s")
 
-    def run() -> None:
+
+class _Thread:
+    """One plain function in a thread of its own."""
+
+    def __init__(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.done = anyio.Event()
+        self._call = (function, args, kwargs)
+        self._token = anyio.lowlevel.current_token()
+        self._value: Any = None
+        self._error: BaseException | None = None
+        name = f"grainlike {getattr(function, '__name__', 'call')}"
+        self._thread = threading.Thread(target=copy_context().run, args=(self._run,), name=name, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        function, args, kwargs = self._call
         try:
-            outcome.append((True, function(*args, **kwargs)))
+            self._value = function(*args, **kwargs)
         except BaseException as error:  # noqa: BLE001 - a thread has nobody to raise it to
-            outcome.append((False, error))
-        anyio.from_thread.run_sync(done.set, token=token)
+            self._error = error
+        anyio.from_thread.run_sync(self.done.set, token=self._token)
 
-    thread = threading.Thread(target=copy_context().run, args=(run,), name=f"grainlike {function!r}", daemon=True)
-    thread.start()
-    with anyio.CancelScope(shield=True):
-        await done.wait()
-        thread.join()
-    await anyio.lowlevel.checkpoint_if_cancelled()
-    good, value = outcome[0]
-    if good:
-        return value
-    if isinstance(value, StopIteration):
-        raise RuntimeError("the function raised StopIteration") from value
-    raise value
+    async def see_off(self) -> None:
+        """Wait for the thread though nobody wants its answer: closing the executor must leave none behind."""
+        with anyio.CancelScope(shield=True):
+            await self.done.wait()
+            self._thread.join()
+
+    def result(self) -> Any:
+        """What the function returned or raised, once it is `done`."""
+        self._thread.join()
+        if isinstance(self._error, StopIteration):
+            raise RuntimeError("the function raised StopIteration") from self._error
+        if self._error is not None:
+            raise self._error
+        return self._value

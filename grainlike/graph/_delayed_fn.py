@@ -249,8 +249,9 @@ def delayed(
         fn: the function.
         nout: how many values a call gives; its placeholder can then be unpacked, and has a `len`.
         name: what to call it in listings, instead of its own name.
-        retries: how many more attempts a failed job gets. Calls without resources get one attempt.
-        timeout: seconds after which a running job is ended. Calls without resources are not timed yet.
+        retries: how many more attempts a failed call gets.
+        timeout: seconds after which a running attempt is ended. A plain function without resources runs in a thread,
+            which nothing can end: its awaiters get their `JobTimeoutError`, and the thread goes on to its end.
         priority: jobs with a higher one start earlier.
         keep: hold on to the cores while the call awaits other placeholders; today every job does.
         isolate: run a coroutine in a process of its own.
