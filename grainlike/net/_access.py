@@ -125,7 +125,10 @@ def find_access(what: str | Path | None = None, role: Role = "worker") -> Access
     if what is None:
         path = state_directory() / _CURRENT / f"{role}.json"
         if not path.exists():
-            raise HeadLostError(f"no head is running here: there is no {path}; start one with: grainlike head start")
+            raise HeadLostError(
+                f"no head is running here: there is no {path}; "
+                "start the program that listens, with Executor(listen=...), first"
+            )
         return read_access(path)
     if "://" in str(what):
         return _find_by_address(parse_address(str(what)), role)

@@ -88,12 +88,12 @@ def test_the_newest_is_current_and_outlives_the_older(access: Access) -> None:
     withdraw_access(access)
     assert find_access() == newer
     withdraw_access(newer)
-    with pytest.raises(HeadLostError, match="grainlike head start"):
+    with pytest.raises(HeadLostError, match="no head is running here"):
         find_access()
 
 
 def test_nothing_to_find_says_what_to_do(state: Path) -> None:
-    with pytest.raises(HeadLostError, match=r"no head is running here.*grainlike head start"):
+    with pytest.raises(HeadLostError, match=r"no head is running here.*start the program that listens"):
         find_access()
     with pytest.raises(HeadLostError, match=r"no access file for tcp://127\.0\.0\.1:7777"):
         find_access("tcp://127.0.0.1:7777")
