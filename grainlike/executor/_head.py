@@ -66,6 +66,8 @@ __all__ = ["Head", "Outcomes"]
 
 logger = logging.getLogger("grainlike")
 
+_LAYOUT = "the amounts are there, but on no worker in the layout that is asked for (see pack=)"
+
 
 class Outcomes(Protocol):
     """Who hears how jobs ended; the engine. It only takes note: what follows is done after the mind's actions are."""
@@ -244,9 +246,11 @@ class Head:
                 self._lost(action)
             case JobsUnsatisfiable():
                 for job in self._ending(action.jobs):
-                    self._fail(job, UnsatisfiableError(_why(action)))
+                    self._fail(job, UnsatisfiableError(_LAYOUT if action.missing is None else str(action.missing)))
             case JobsPending():
-                logger.warning("jobs wait (%d) for what nobody here has: %s", action.waiting, _why(action))
+                jobs = "1 job waits" if action.waiting == 1 else f"{action.waiting} jobs wait"
+                why = _LAYOUT if action.missing is None else action.missing.why
+                logger.warning("%s for a worker that can give %s: %s", jobs, action.request, why)
             case WakeAt():
                 self._alarm(action.at)
             case JobsStarted() | JobsSettled():
@@ -351,12 +355,6 @@ def _refuse_gangs(node: Node) -> None:
     """Nothing that a request says is passed over in silence."""
     if node.request is not None and any(option.nodes > 1 for option in node.request.options):
         raise UnsatisfiableError(f"{node.request}: jobs on several nodes at once cannot be run yet")
-
-
-def _why(action: JobsUnsatisfiable | JobsPending) -> str:
-    if action.missing is not None:
-        return str(action.missing)
-    return "the amounts are there, but on no worker in the layout that is asked for (see pack=)"
 
 
 def _error(job: Job, node: Node, code: Code, payload: Payload) -> BaseException:

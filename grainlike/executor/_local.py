@@ -174,8 +174,8 @@ class _Thread:
     def result(self) -> Any:
         """What the function returned or raised, once it is `done`."""
         self._thread.join()
-        if isinstance(self._error, StopIteration):
-            raise RuntimeError("the function raised StopIteration") from self._error
+        if isinstance(self._error, StopIteration | GeneratorExit):  # in a coroutine they would mean something else
+            raise RuntimeError(f"the function raised {type(self._error).__name__}") from self._error
         if self._error is not None:
             raise self._error
         return self._value

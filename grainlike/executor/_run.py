@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 import anyio
 
 from grainlike.executor._executor import NOT_GIVEN, Executor, NotGiven
+from grainlike.graph import Delayed
 from grainlike.resources import Request
 
 __all__ = ["run"]
@@ -30,7 +31,7 @@ def run(
     `KeyboardInterrupt`. The blocking entry point of a script; inside a running loop use `async with Executor()`.
 
     Raises:
-        TypeError: `main` is not something to call.
+        TypeError: `main` is not something to call, or what it gives cannot be awaited.
         RuntimeError: an event loop is running here already.
         Whatever `main` raises, as it is.
 
@@ -41,11 +42,20 @@ def run(
     if inspect.iscoroutine(main):
         main.close()
         raise TypeError("run takes the function itself: run(main), not run(main())")
+    if isinstance(main, Delayed):
+        raise TypeError("run takes a function, not a placeholder: write run(fn, x), not run(fn(x))")
     if not callable(main):
         raise TypeError(f"run takes an async function, not {main!r}")
 
     async def inside() -> T:
         async with Executor(local=local, listen=listen, on_failure=on_failure):
-            return await main(*args)
+            made = main(*args)
+            if not inspect.isawaitable(made):
+                name = getattr(main, "__qualname__", repr(main))
+                raise TypeError(
+                    f"run takes an async function, but {name} gave {type(made).__name__}, which cannot be awaited: "
+                    "write `async def`"
+                )
+            return await made
 
     return anyio.run(inside, backend=backend)

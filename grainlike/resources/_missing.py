@@ -46,14 +46,19 @@ class Missing:
     nearest: str | None
     lacking: tuple[str, ...]
 
-    def __str__(self) -> str:
+    @property
+    def why(self) -> str:
+        """The reasons alone: what holds now, of workers that may still change."""
         reasons = [f"no worker has {', '.join(self.absent)}"] if self.absent else []
         reasons += [f"too little {', '.join(map(str, self.short))}"] if self.short else []
         reasons += [] if reasons else ["no single worker has all of it"]
         if self.nearest is not None and self.lacking:
             reasons.append(f"nearest is {self.nearest}, short of {', '.join(self.lacking)}")
+        return "; ".join(reasons)
+
+    def __str__(self) -> str:
         choice = "" if self.option is self.request else f"; of these {self.option} comes nearest"
-        return f"{self.request} can never be given{choice}: {'; '.join(reasons)}"
+        return f"{self.request} can never be given{choice}: {self.why}"
 
 
 def missing(request: Request, offers: Offers) -> Missing | None:

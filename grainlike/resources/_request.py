@@ -240,9 +240,24 @@ class Request:
 
     def __call__(self, *_args: object, **_kwargs: object) -> NoReturn:
         """Refuse: a call binds tighter than `@`, so this is a slip of the pen that deserves a hint."""
-        code = repr(self)
-        inside = f"({code})" if any(symbol in code for symbol in (" & ", " | ", " + ")) else code
+        inside = self._operand()
         raise TypeError(f"`fn @ {inside}(...)` calls {inside}; write `(fn @ {inside})(...)`")
+
+    if not TYPE_CHECKING:  # a type checker refuses it by itself, and would take the rest for unreachable
+
+        def __rmatmul__(self, other: object) -> NoReturn:
+            """Refuse: what is on the left is no delayed function."""
+            whole = self._operand()
+            if not callable(other):
+                raise TypeError(f"`fn @ {whole}` takes a delayed function, not {type(other).__name__}")
+            name = getattr(other, "__name__", "")
+            name = name if name.isidentifier() else "fn"
+            raise TypeError(f"{name} is not delayed: write `@delayed` above it, or `delayed({name}) @ {whole}`")
+
+    def _operand(self) -> str:
+        """This request as code that may stand beside any operator."""
+        code = repr(self)
+        return f"({code})" if any(symbol in code for symbol in (" & ", " | ", " + ")) else code
 
     # As a value
 

@@ -374,7 +374,11 @@ class HeadMind:
         return any(worker.fits_ever(shape) for worker in self.workers.values() for shape in cls.shapes)
 
     def _why_never(self, cls: RequestClass) -> Missing | None:
-        return missing(cls.request, [(worker.name, worker.offer) for worker in self.workers.values()])
+        return missing(cls.request, [(worker.name, worker.offer) for worker in self._staying()])
+
+    def _staying(self) -> list[WorkerBook]:
+        """The workers that may still be given jobs."""
+        return [worker for worker in self.workers.values() if not worker.leaving]
 
     def _fail_impossible(self, out: list[HeadAction]) -> None:
         for cls in self.classes.values():
@@ -391,7 +395,7 @@ class HeadMind:
             if cls.warned or cls.head() is None or self._anybody_fits(cls):
                 continue
             due = cls.blocked_since + NOBODY_S
-            if not self.workers and now < due:
+            if now < due and not self._staying():
                 self._wake_at(due, out)
                 continue
             cls.warned = True

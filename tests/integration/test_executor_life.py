@@ -332,6 +332,32 @@ def test_run_raises_what_main_raises():
         run(main, local=Cores(1))
 
 
+def test_run_refuses_a_placeholder():
+    with pytest.raises(TypeError, match=r"write run\(fn, x\)"):
+        run(double(1))
+
+
+def test_run_says_what_main_gave_that_cannot_be_awaited():
+    def main():
+        return 3
+
+    with pytest.raises(TypeError, match=r"an async function, but .*main gave int, .*write `async def`"):
+        run(main, local=Cores(1))
+
+
+@pytest.mark.parametrize("error", [StopIteration, GeneratorExit], ids=lambda kind: kind.__name__)
+async def test_what_ends_generators_is_an_error_of_a_plain_call_like_any_other(error):
+    @delayed
+    def stop():
+        raise error
+
+    async with Executor(local=Cores(1)):
+        with pytest.raises(RuntimeError, match=f"the function raised {error.__name__}") as raised:
+            await stop()
+        assert type(raised.value.__cause__) is error
+        assert await (double @ Cores(1))(2) == 4
+
+
 # --- many ---
 
 

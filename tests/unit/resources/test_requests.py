@@ -233,6 +233,15 @@ def test_sums_of_allocations_are_amounts():
     assert type(Cores([1, 2]) - Cores([1])) is Request
 
 
+def test_a_function_that_is_not_delayed_is_told_so():
+    with pytest.raises(TypeError, match=r"len is not delayed: .*`delayed\(len\) @ Cores\(4\)`"):
+        len @ Cores(4)
+    with pytest.raises(TypeError, match=r"fn is not delayed: .*`delayed\(fn\) @ \(Cores\(4\) & Memory\(5\)\)`"):
+        (lambda: 1) @ (Cores(4) & Memory(5))
+    with pytest.raises(TypeError, match=r"`fn @ Cores\(4\)` takes a delayed function, not int"):
+        3 @ Cores(4)
+
+
 @pytest.mark.parametrize("operate", ["__and__", "__add__", "__sub__"])
 @pytest.mark.parametrize("left", [Cores(1), Cores([1])])
 def test_other_operands_are_left_to_python(operate, left):

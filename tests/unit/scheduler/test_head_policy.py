@@ -18,6 +18,7 @@ from grainlike.scheduler import (
     RetractJobs,
     Ticked,
     WakeAt,
+    WorkerLeaving,
     WorkerLost,
     WorkerReported,
 )
@@ -298,3 +299,27 @@ def test_a_job_that_waited_long_gets_a_reservation_beside_that_of_its_elders():
 
     cluster.run(until=60, arrivals=stream)
     assert PATIENCE_S <= cluster.begun[wide] <= PATIENCE_S + 0.5
+
+
+def test_a_job_handed_back_by_the_last_worker_waits_for_another():
+    """A worker that was asked to stop first says so, then hands back its jobs, and goes a moment later."""
+    cluster = Cluster(Cores(2))
+    cluster.function(1)
+    job = cluster.submit(Cores(1), 1)
+    cluster.tell(WorkerLeaving(1))
+    held = cluster.head.jobs[job]
+    cluster.finish(job, 1, held.shape.shape, held.attempt, Code.STOPPED)
+    assert not cluster.told(JobsPending)
+    cluster.now = NOBODY_S
+    cluster.tell(Ticked())
+    (warning,) = cluster.told(JobsPending)
+    assert "no worker has cores" in str(warning.missing)
+
+
+def test_a_worker_that_leaves_is_not_the_nearest():
+    cluster = Cluster(Cores(4), Cores(2))
+    cluster.function(1)
+    cluster.tell(WorkerLeaving(1))
+    cluster.submit(Cores(4), 1)
+    (warning,) = cluster.told(JobsPending)
+    assert warning.missing.nearest == "n2"
