@@ -156,22 +156,31 @@ async def test_a_blocked_loop_loses_no_worker(monkeypatch, start_worker):
 
 
 @pytest.mark.anyio
-async def test_a_job_that_blocks_its_loop_or_holds_the_interpreter_does_not_stop_heartbeats(monkeypatch, start_worker):
+async def test_a_job_that_blocks_its_loop_or_holds_the_interpreter_does_not_stop_heartbeats(
+    monkeypatch, start_worker, tmp_path
+):
+    """The job blocks its loop until five more heartbeats have come: were it to stop them, neither would ever end."""
     monkeypatch.setattr(_door, "HEARTBEAT_S", 0.05)
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
 
     @delayed
-    async def block():
-        time.sleep(1.0)  # noqa: ASYNC251
-        return "done"
+    async def block(path):
+        with open(path) as opened:  # noqa: ASYNC230, PTH123
+            return opened.read()
 
     with anyio.fail_after(20):
         async with Executor(listen=LISTEN) as executor:
             start_worker(executor.address)
             await executor.wait_for_workers(1)
             await (async_one @ Cores(1))()
-            before = executor.workers()[0].beats
-            assert await (block @ Cores(1))() == "done"
-            assert executor.workers()[0].beats - before >= 5
+            blocked = start((block @ Cores(1))(str(gate)))
+            with await anyio.to_thread.run_sync(gate.open, "w") as opened:
+                before = executor.workers()[0].beats
+                while executor.workers()[0].beats < before + 5:  # noqa: ASYNC110 - they come from another process
+                    await anyio.sleep(0.01)
+                opened.write("done")
+            assert await blocked == "done"
 
 
 SCRIPT = """

@@ -346,7 +346,10 @@ async def test_r5_cancelled_during_a_count_it_takes_nothing_and_others_count() -
     usage = Usage(cpu=1)
     usage.gate = anyio.Event()
     pool.register(usage)
-    assert await pool.acquire({"cpu": 1}, timeout=0.001) is None
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(pool.acquire, {"cpu": 1})
+        await wait_all_tasks_blocked()
+        tasks.cancel_scope.cancel()
     usage.gate = None
     assert await pool.reserve({"cpu": 3}) is None
     assert usage.calls == 2
