@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
 import anyio
+import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from grainlike.context import GVAR, JobInfo
@@ -195,6 +196,8 @@ class Executor:
             self._closed.set()
 
     async def _live(self) -> None:
+        # A loop that ends at once ends here: tasks that were made but never ran would be reported as never awaited.
+        await anyio.lowlevel.checkpoint()
         with ExitStack() as stack:
             secret = secrets.token_bytes(32)
             cluster = secrets.token_hex(6)

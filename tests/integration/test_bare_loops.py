@@ -59,6 +59,11 @@ def test_work_left_behind_ends_with_the_loop(pause: str) -> None:
     assert "KeyError: 'mine'" in program.stderr
 
 
+def test_a_loop_that_ends_at_once_leaves_no_warnings() -> None:
+    program = run_program("start((nap @ Cores(1))())")
+    assert (program.returncode, program.stderr) == (0, "")
+
+
 def test_jobs_run_calls_without_resources_themselves() -> None:
     program = run_program("print(await (nested_local @ Cores(1))())")
     assert (program.returncode, program.stdout) == (0, "9\n"), program.stderr
