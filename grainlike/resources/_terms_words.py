@@ -7,7 +7,7 @@ from grainlike.errors import ResourceSpecError
 from grainlike.resources._allocation import as_request
 from grainlike.resources._either import either
 from grainlike.resources._kinds import checked_word
-from grainlike.resources._quantity import Amount, plain, quantity
+from grainlike.resources._quantity import UNIT, Amount, plain, quantity
 from grainlike.resources._request import EMPTY, NO_IDS, Request, build
 from grainlike.resources._terms import Terms
 from grainlike.resources._time import clock, duration
@@ -62,13 +62,16 @@ def Limit(name: str, amount: Amount) -> Request:  # noqa: N802
     """Run under the limit `name`: of all jobs that name it, at most so many run at once in the whole cluster.
 
     Raises:
-        ResourceSpecError: not a name, or an amount not above zero.
+        ResourceSpecError: not a name, or an amount below one, under which no job could ever run.
 
     Example:
         >>> parse("cores=1 limit:db=1") == Cores(1) & Limit("db", 1)
         True
     """
-    return _only(Terms(limits=((checked_word("limit", name), _positive(f"limit:{name}", amount)),)))
+    most = _positive(f"limit:{checked_word('limit', name)}", amount)
+    if most < UNIT:
+        raise ResourceSpecError(f"limit:{name}={plain(most)}: under a limit below one no job could ever run")
+    return _only(Terms(limits=((name, most),)))
 
 
 def Rate(name: str, per_second: Amount) -> Request:  # noqa: N802

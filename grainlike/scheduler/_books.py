@@ -299,6 +299,8 @@ class WorkerBook:
     def _could_fit(self, shape: Shape) -> bool:
         if not shape.tokens <= self.tokens:
             return False
+        if shape.walltime_soft is not None and shape.walltime_soft > (self.offer.walltime or float("inf")):
+            return False
         return all(self.capacity.get(name, 0) >= amount for name, amount in shape.units)
 
     def fits_now(self, shape: Shape) -> bool:

@@ -181,13 +181,15 @@ class Planner:
     # --- reserving ---------------------------------------------------------------------------------------------------
 
     def _review(self, now: float) -> None:
-        """Drop reservations whose job or worker is gone; work the others out anew."""
+        """Drop reservations whose job or worker is gone, or will be gone too soon; work the others out anew."""
         for reservation in list(self._reserved.values()):
             job = reservation.job
             if reservation.worker.gone or job.cancelled or job.cls.head() is not job:
                 self._release(job)
-            else:
-                reservation.refresh(now)
+                continue
+            reservation.refresh(now)
+            if not reservation.in_time:
+                self._release(job)
 
     def _reserve(self, job: Job, now: float) -> None:
         if job.cls.cls in self._reserved:

@@ -52,6 +52,12 @@ class Reservation:
         """Work out `start` and `spare` from what runs on the worker now."""
         self.start, self.spare = _soonest(self.worker, self.shape, now)
 
+    @property
+    def in_time(self) -> bool:
+        """Whether the worker will still be there for long enough."""
+        soft = self.shape.soft_s
+        return soft is None or self.start + soft <= self.worker.until
+
     def admits(self, job: Job, shape: Shape, now: float) -> bool:
         """Whether `job` may start on the worker: it goes before the reserved one, or does not put it off."""
         if order(job) <= order(self.job) or ends_by(job.fn, shape, now) <= self.start:
@@ -96,7 +102,8 @@ def reserve_on(workers: Iterable[WorkerBook], job: Job, shape: Shape, now: float
     fitting = (worker for worker in workers if worker.fits_ever(shape))
     roomy = nlargest(CONSIDERED, fitting, key=lambda worker: worker.room_left(shape))
     weighed = [Reservation(job, shape, worker, now) for worker in roomy]
-    return min(weighed, key=lambda reservation: reservation.start, default=None)
+    in_time = (reservation for reservation in weighed if reservation.in_time)
+    return min(in_time, key=lambda reservation: reservation.start, default=None)
 
 
 def _soonest(worker: WorkerBook, shape: Shape, now: float) -> tuple[float, dict[str, int]]:

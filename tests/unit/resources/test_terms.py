@@ -175,6 +175,7 @@ def test_growth_is_exact_and_whole_bytes(size, factor):
         (lambda: Token("a|b"), "token: 'a|b' is not a name"),
         (lambda: Token(5), "token: 5 is not a name"),
         (lambda: Limit("db", 0), "limit:db=0: an amount must be greater than zero"),
+        (lambda: Limit("db", 0.5), "limit:db=0.5: under a limit below one"),
         (lambda: Limit("db", "x"), "limit:db: 'x' is not a quantity"),
         (lambda: Limit("d b", 1), "limit: 'd b' is not a name"),
         (lambda: Rate("api", -1), "rate:api=-1"),

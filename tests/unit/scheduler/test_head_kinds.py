@@ -62,6 +62,37 @@ def test_a_walltime_starts_only_where_so_much_time_is_left():
     assert cluster.started_on[late] == 2
 
 
+def test_a_walltime_that_no_worker_ever_has_is_refused():
+    cluster = Cluster(Cores(2) & WallTime(100), closed=True)
+    cluster.function(1)
+    cluster.submit(Cores(2) & WallTime(200), 1)
+    (refusal,) = cluster.told(JobsUnsatisfiable)
+    assert "too little walltime (asked 0:03:20, at most 0:01:40)" in str(refusal.missing)
+    assert cluster.submit(Cores(2) & WallTime(200, soft=50), 1) in cluster.begun
+
+
+def test_no_worker_is_kept_for_a_job_that_its_life_is_too_short_for():
+    cluster = Cluster(Cores(2) & WallTime(100))
+    cluster.function(1)
+    cluster.now = 60
+    cluster.submit(Cores(2) & WallTime(50), 1)
+    assert cluster.submit(Cores(1), 30) in cluster.begun
+
+
+def test_a_reservation_ends_when_the_time_that_is_left_becomes_too_short():
+    cluster = Cluster(Cores(2) & WallTime(100))
+    cluster.function(1)
+    overdue = cluster.submit(Cores(1), 60)
+    cluster.submit(Cores(2) & WallTime(50), 1)
+    narrow = cluster.submit(Cores(1), 10)
+    assert narrow not in cluster.begun
+    cluster.run(until=55)
+    cluster.now = 55
+    cluster.tell(Ticked())
+    assert overdue in cluster.begun
+    assert cluster.begun[narrow] == 55
+
+
 def test_a_declared_walltime_bounds_the_reservation():
     """A job that must end before the wide one can start is let in, though nobody ever measured its function."""
     cluster = Cluster(Cores(4))
