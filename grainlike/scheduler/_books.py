@@ -98,17 +98,13 @@ class Shape:
 
     @property
     def soft_s(self) -> float | None:
-        """How long a job may be expected to run at most: declared, or its group's mean + 2σ; None if unknown."""
-        if self.walltime_soft is not None:
-            return self.walltime_soft
-        return self.group.upper if self.group is not None and self.group.known else None
+        """How long a job may be expected to run at most: its group's mean + 2σ, until it is known what was declared."""
+        return self.group.upper if self.group is not None and self.group.known else self.walltime_soft
 
     @property
     def hard_s(self) -> float | None:
-        """When a job is ended: declared, or its group's mean + 5σ; None if unknown."""
-        if self.walltime is not None:
-            return self.walltime
-        return self.group.over(5.0) if self.group is not None and self.group.known else None
+        """When a job is ended: its group's mean + 5σ, until it is known what was declared; None if nobody said."""
+        return self.group.over(5.0) if self.group is not None and self.group.known else self.walltime
 
     @property
     def rationed(self) -> bool:

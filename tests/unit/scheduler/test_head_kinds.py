@@ -228,3 +228,13 @@ def test_with_more_workers_it_is_tried_on_another():
     cluster.finish(job, other, cls, attempt, Code.UNFIT)
     assert cluster.head.explain(job, cluster.now).reason == "never"
     assert len(cluster.told(JobsPending)) == 1
+
+
+def test_g14_a_written_time_holds_until_its_group_has_learned():
+    cluster = Cluster(Cores(1))
+    cluster.function(1)
+    request = Cores(1) & WallTime(100, group="fit")
+    for _ in range(9):
+        cluster.submit(request, 10)
+        cluster.run()
+    assert [action.hard_s for action in cluster.told(AssignJobs)] == [100] * 8 + [pytest.approx(10)]
