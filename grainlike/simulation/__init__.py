@@ -27,6 +27,8 @@ from grainlike.simulation._plans import (
     NodePlan,
     Workload,
 )
+from grainlike.simulation._recorder import Run
+from grainlike.simulation._rehearsal import Rehearsal
 from grainlike.simulation._simulate import simulate
 from grainlike.simulation._workloads import WORKLOADS, draw_nodes, draw_workload, equal_nodes
 from grainlike.simulation._world import World
@@ -46,6 +48,8 @@ __all__ = [
     "Network",
     "NodePlan",
     "Outcome",
+    "Rehearsal",
+    "Run",
     "Workload",
     "World",
     "draw_nodes",

@@ -1,4 +1,7 @@
-"""The user: submits the jobs of a workload when their inputs are there, and gives some of them up."""
+"""The user: submits the jobs of a workload when their inputs are there, and gives some of them up.
+
+A job that asks for nothing is none of the head's: it is done where the graph is, in no time, and those after it go on.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +85,10 @@ class Client:
                 if not ok:
                     stack.append((dependent, False))
                 elif not self._missing[dependent]:
-                    self._become_ready(dependent)
+                    if self._plans[dependent].request:
+                        self._become_ready(dependent)
+                    else:
+                        stack.append((dependent, True))
 
     def _become_ready(self, position: int) -> None:
         at = self._plans[position].at
@@ -97,6 +103,9 @@ class Client:
             if position in self._done:
                 continue
             plan = self._plans[position]
+            if not plan.request:
+                self._settle(position, ok=True)
+                continue
             number = len(self.number_of) + 1
             self.number_of[position], self._position_of[number] = number, position
             self._head.witness.submitted(number, plan)
@@ -104,6 +113,7 @@ class Client:
             jobs.append(number)
             fns.append(plan.fn + 1)
         self._head.submit([JobsSubmitted(key[0], *columns, key[1], key[2]) for key, columns in batches.items()])
+        self.submit_ready()
 
     def _cancel(self, position: int) -> None:
         if position in self._done:

@@ -130,7 +130,7 @@ class Head:
             case JobsLost():
                 self._each(action.jobs, lambda job: self.witness.lost(job, action.losses))
             case JobsUnsatisfiable():
-                self._each(action.jobs, self.witness.refused)
+                self._each(action.jobs, lambda job: self.witness.refused(job, action.missing))
             case JobsPending():
                 self.witness.pending([job.job for cls in self._waiting(action) for job in cls])
             case WakeAt():

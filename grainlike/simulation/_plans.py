@@ -25,7 +25,8 @@ class FunctionPlan(msgspec.Struct, frozen=True):
 
 
 class JobPlan(msgspec.Struct, frozen=True, gc=False):
-    """How one job will go. `fn` and `after` are positions in the workload.
+    """How one job will go. `fn` and `after` are positions in the workload. One whose request is empty never reaches the
+    head: it passes on, in no time, that all it came after is done.
 
     Attributes:
         seconds: how long it runs, on a true clock.
@@ -77,6 +78,8 @@ class Network(msgspec.Struct, frozen=True):
     spawn: Delay = Delay(0.03, 0.08)
     rest: Delay = Delay(0.0, 0.0003)
     """From a runner's last answer for a run-list until it has taken its claim back."""
+    stop: Delay = Delay(0.0, 0.05)
+    """From a cancellation that a job heeds until the job has ended."""
 
 
 QUICK = Network(Delay(0.0002, 0.0002), Delay(0.00005, 0.00005), Delay(0.05, 0.05), Delay())

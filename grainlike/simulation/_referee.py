@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from grainlike.resources import Allocation, Request, parse_allocation
+from grainlike.resources import Allocation, Missing, Request, parse_allocation
 from grainlike.scheduler import AssignJobs, StartLease
 from grainlike.simulation._books import NodeBooks
 from grainlike.simulation._clock import Clock
@@ -165,9 +165,9 @@ class Referee(Witness):
         assert len(blames) >= losses >= MOST_LOSSES, f"job {job} was given up after {blames}"
         assert blames.count("neighbour") <= 1, f"job {job} was given up for its neighbours: {blames}"
 
-    def refused(self, job: int) -> None:
+    def refused(self, job: int, why: Missing | None) -> None:
         """See `Witness`."""
-        super().refused(job)
+        super().refused(job, why)
         self._close(job, "REFUSED")
         assert self._closed, f"job {job} was refused although a worker might join"
 

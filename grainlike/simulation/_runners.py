@@ -143,7 +143,8 @@ class Runner:
         plan = self.home.witness.plans[lease.job]
         if plan.on_stop != "goes on":
             code = Code.CANCELLED if plan.on_stop == "ends" else Code.SUCCEEDED
-            clean_up = self.home.dice.between(0.0, 0.05)
+            stop = self.home.network.stop
+            clean_up = self.home.dice.between(stop.least, stop.most)
             self._clock.after(clean_up, self._interrupted, lease, lease.index, code)
 
     def _interrupted(self, lease: RunList, index: int, code: Code) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from grainlike.resources import Allocation
+from grainlike.resources import Allocation, Missing
 from grainlike.scheduler import AssignJobs, StartLease
 from grainlike.simulation._clock import Clock
 from grainlike.simulation._plans import JobPlan
@@ -75,8 +75,8 @@ class Witness:
         """A job was given up."""
         self.seen["lost"] += 1
 
-    def refused(self, job: int) -> None:
-        """A job can never run."""
+    def refused(self, job: int, why: Missing | None) -> None:
+        """A job can never run; `why` is what the mind said."""
         self.seen["refused"] += 1
 
     def cancelled(self, job: int) -> None:

@@ -32,6 +32,7 @@ class World:
         seed: of all chance in it.
         closed: no worker joins later, and none that is lost comes back.
         judged: check every promise after every step, and keep the journal. Without it a world only measures.
+        witness: who takes note of what happens in a world that is not judged.
         show: called with a line for a person, for every step.
 
     Example::
@@ -50,6 +51,7 @@ class World:
         network: Network | None = None,
         closed: bool = False,
         judged: bool = True,
+        witness: Callable[[Clock], Witness] = Witness,
         show: Callable[[str], None] | None = None,
     ) -> None:
         self.seed = seed
@@ -62,7 +64,7 @@ class World:
         self.clock = Clock()
         self.dice = Dice(seed).fork("bodies")
         self.witness: Witness = (
-            Referee(self.clock, workload.functions, closed=closed) if judged else Witness(self.clock)
+            Referee(self.clock, workload.functions, closed=closed) if judged else witness(self.clock)
         )
         self.head = Head(self, closed=closed)
         self.sites = [Site(self, plan) for plan in nodes]
@@ -73,8 +75,9 @@ class World:
         """Live until nothing more will ever happen, or a promise is broken."""
         violations: tuple[str, ...] = ()
         try:
-            self._begin()
-            self._live()
+            self.begin()
+            while self.advance(_STEPS_AT_LEAST):
+                pass
             if self.judged:
                 self._check_end()
         except AssertionError as broken:
@@ -83,7 +86,8 @@ class World:
             violations = (f"at {self.clock.now:.6f} s: {type(error).__name__}: {error}",)
         return self._outcome(violations)
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """Start the nodes and the head, and let the faults loose. `run` does this; then it advances to the end."""
         for site in self.sites:
             if site.plan.joins_at:
                 self.clock.at(site.plan.joins_at, site.start)
@@ -109,11 +113,19 @@ class World:
         strike(chance.pick(self.sites))
         self._strike_later(chance, mean, strike)
 
-    def _live(self) -> None:
+    def advance(self, steps: int) -> bool:
+        """Let so many things happen; False when nothing more ever will.
+
+        Raises:
+            AssertionError: so much has happened that the jobs should have come to their ends long ago.
+        """
         most = _STEPS_AT_LEAST + _STEPS_PER_JOB * len(self.workload.jobs)
         step = self.clock.step
-        while step():
+        for _ in range(steps):
+            if not step():
+                return False
             assert self.clock.steps < most, f"{most} steps, and {self.head.client.unsettled} jobs have no outcome"
+        return True
 
     def _check_end(self) -> None:
         """When nothing runs, free == capacity, bit for bit; and nobody was forgotten."""

@@ -1,0 +1,114 @@
+# ruff: noqa: ARG002 - as a witness it is told more than it writes down
+"""A witness that writes down every run: where, on which ids, from when to when."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from grainlike.resources import Allocation, Missing, parse_allocation
+from grainlike.scheduler import StartLease
+from grainlike.simulation._clock import Clock
+from grainlike.simulation._plans import JobPlan
+from grainlike.simulation._witness import Witness
+from grainlike.wire import Code
+
+__all__ = ["Recorder", "Run"]
+
+_allocation = lru_cache(maxsize=4096)(parse_allocation)
+
+
+class Run:
+    """One attempt of a job. Times are virtual seconds.
+
+    Attributes:
+        job: its number at the head.
+        worker: the number of the worker, from 1.
+        slots: what it was given, as text.
+        ready: when its inputs were there, or the attempt before had ended.
+        code: how it ended, as its node told it.
+    """
+
+    __slots__ = ("attempt", "began", "code", "ended", "job", "ready", "slots", "worker")
+
+    def __init__(self, job: int, attempt: int, worker: int, slots: str, ready: float, began: float) -> None:
+        self.job = job
+        self.attempt = attempt
+        self.worker = worker
+        self.slots = slots
+        self.ready = ready
+        self.began = self.ended = began
+        self.code = Code.SUCCEEDED
+
+    @property
+    def status(self) -> str:
+        """How it ended, in a word."""
+        return self.code.name.lower()
+
+    @property
+    def allocation(self) -> Allocation:
+        """What it was given, with ids."""
+        return _allocation(self.slots)
+
+
+class Recorder(Witness):
+    """Keeps all runs, in the order in which they began, and who was refused and why."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self.runs: dict[tuple[int, int], Run] = {}
+        self.refusals: dict[int, Missing | None] = {}
+        self.closed: set[int] = set()
+        """The jobs that have their outcome."""
+        self._ready: dict[int, float] = {}
+        self._slots: dict[tuple[int, int], str] = {}
+
+    def submitted(self, job: int, plan: JobPlan) -> None:
+        """See `Witness`."""
+        super().submitted(job, plan)
+        self._ready[job] = self.clock.now
+
+    def refused(self, job: int, why: Missing | None) -> None:
+        """See `Witness`."""
+        super().refused(job, why)
+        self.refusals[job] = why
+        self.closed.add(job)
+
+    def settled(self, job: int, attempt: int, code: int) -> None:
+        """See `Witness`."""
+        super().settled(job, attempt, code)
+        self.closed.add(job)
+
+    def lost(self, job: int, losses: int) -> None:
+        """See `Witness`."""
+        super().lost(job, losses)
+        self.closed.add(job)
+
+    def granted(self, worker: int, action: StartLease) -> None:
+        """See `Witness`."""
+        super().granted(worker, action)
+        self._slots[worker, action.lease] = action.allocation
+
+    def freed(self, worker: int, lease: int) -> None:
+        """See `Witness`."""
+        del self._slots[worker, lease]
+
+    def told(self, worker: int, job: int, attempt: int, code: int) -> None:
+        """See `Witness`."""
+        super().told(worker, job, attempt, code)
+        run = self.runs.get((job, attempt))
+        if run is not None:
+            run.code = Code(code)
+
+    def began(self, worker: int, lease: int, job: int, attempt: int) -> None:
+        """See `Witness`."""
+        slots = self._slots[worker, lease]
+        self.runs[job, attempt] = Run(job, attempt, worker, slots, self._ready[job], self.clock.now)
+
+    def ended(self, worker: int, lease: int, job: int, attempt: int, code: Code) -> None:
+        """See `Witness`. What was busy is counted by the grants, which a request with a choice does not tell."""
+        self.last_end = self.clock.now
+        run = self.runs[job, attempt]
+        run.ended = self._ready[job] = self.clock.now
+        seconds = run.ended - run.began
+        for name, units in run.allocation.units.items():
+            self.busy[name] = self.busy.get(name, 0.0) + units * seconds

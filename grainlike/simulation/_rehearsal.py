@@ -1,0 +1,72 @@
+"""A world in which nothing breaks and nothing is slow but the jobs themselves, lived through in slices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from grainlike.resources import Allocation
+from grainlike.simulation._channel import Delay
+from grainlike.simulation._plans import Network, NodePlan, Workload
+from grainlike.simulation._recorder import Recorder, Run
+from grainlike.simulation._world import World
+
+__all__ = ["Rehearsal"]
+
+_AT_ONCE = Network(link=Delay(), pipe=Delay(), spawn=Delay(), rest=Delay(), stop=Delay())
+
+
+class Rehearsal:
+    """What the minds make of a workload on workers that stay: one for each offer, named n1, n2, and so on.
+
+    Links and processes cost no time: all seconds are the jobs' own. The same arguments give the same runs.
+
+    Example::
+
+        rehearsal = Rehearsal(workload, [plan.offer for plan in equal_nodes(4)])
+        while rehearsal.advance(1000):
+            pass
+        rehearsal.makespan, rehearsal.runs()
+    """
+
+    def __init__(self, workload: Workload, offers: Sequence[Allocation]) -> None:
+        nodes = [NodePlan(offer) for offer in offers]
+        self._world = World(0, workload, nodes, network=_AT_ONCE, closed=True, judged=False, witness=Recorder)
+        witness = self._world.witness
+        assert isinstance(witness, Recorder)
+        self._recorder = witness
+        self._world.begin()
+
+    def advance(self, steps: int) -> bool:
+        """Let so many things happen; False when nothing more ever will."""
+        return self._world.advance(steps)
+
+    @property
+    def makespan(self) -> float:
+        """When the last job ended."""
+        return self._recorder.last_end
+
+    def busy(self, name: str) -> float:
+        """Seconds times amounts that were given to jobs while they ran; amounts in nano-units."""
+        return self._recorder.busy.get(name, 0.0)
+
+    def runs(self) -> list[tuple[int, Run]]:
+        """All runs in the order of their begins, each with the job's position in the workload."""
+        position_of = {number: position for position, number in self._world.head.client.number_of.items()}
+        return [(position_of[run.job], run) for run in self._recorder.runs.values()]
+
+    def never_submitted(self) -> list[int]:
+        """The positions of jobs that what they need keeps from being submitted at all."""
+        submitted = self._world.head.client.number_of
+        plans = self._world.workload.jobs
+        return [at for at, plan in enumerate(plans) if plan.request and at not in submitted]
+
+    def stuck(self) -> dict[int, str]:
+        """Why the jobs never end that were refused or still wait, by position. Call it at the end."""
+        mind, now, recorder = self._world.head.mind, self._world.clock.now, self._recorder
+        said: dict[int, str] = {}
+        for position, number in self._world.head.client.number_of.items():
+            if number in recorder.refusals:
+                said[position] = str(recorder.refusals[number] or "no worker can lay it out as it is asked for")
+            elif number not in recorder.closed:
+                said[position] = str(mind.explain(number, now))
+        return said
