@@ -1,6 +1,7 @@
 """Counts and draws what happened, from facts that others hand over.
 
-Answers: which job ran on which cores and when (`Span`, `span_of`), and what that looks like (`timeline`).
+Answers: which job ran on which cores and when (`Span`, `span_of`), and what that looks like, as a picture
+(`timeline`) and in the viewers of traces (`trace`).
 
 Never waits, asks a worker, or looks at a clock: it takes finished facts and returns text. Stands beside `net`, on
 `graph`, whose `Info` it reads; `cli` prints what it draws.
@@ -8,5 +9,6 @@ Never waits, asks a worker, or looks at a clock: it takes finished facts and ret
 
 from grainlike.observe._span import Lane, Span, span_of
 from grainlike.observe._timeline import timeline
+from grainlike.observe._trace import Stretch, trace
 
-__all__ = ["Lane", "Span", "span_of", "timeline"]
+__all__ = ["Lane", "Span", "Stretch", "span_of", "timeline", "trace"]
