@@ -56,7 +56,7 @@ from grainlike.resources import (
 )
 
 if TYPE_CHECKING:
-    from grainlike.executor import Executor, ResourcePool, as_completed, run
+    from grainlike.executor import Executor, ResourcePool, as_completed, dry_run, run
     from grainlike.graph import (
         Delayed,
         DelayedFn,
@@ -108,6 +108,7 @@ __all__ = [
     "cancel",
     "delayed",
     "delayed_value",
+    "dry_run",
     "gather",
     "graph",
     "info",
@@ -129,6 +130,7 @@ _LAZY = {
     "cancel": _GRAPH,
     "delayed": _GRAPH,
     "delayed_value": _GRAPH,
+    "dry_run": _EXECUTOR,
     "gather": _GRAPH,
     "graph": _GRAPH,
     "info": _GRAPH,

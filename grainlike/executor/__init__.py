@@ -2,20 +2,33 @@
 
 Answers: how a placeholder becomes a job and its result a value (`_engine`), how jobs reach workers and come back
 (`_head`), who may join (`_door`), when all of it lives and dies (`_executor`), which executor an `await` means
-(`_finding`). And, for programs that want only admission control, who may have how much of what now (`_pool`).
+(`_finding`). And, for programs that want only admission control, who may have how much of what now (`_pool`). What
+would run where and when, without running it, is asked of the same minds in virtual time (`_dry_run`).
 
 Never decides what runs where (`scheduler` does), never touches a job's process (`grainlike_worker` does). The embedded
 worker is the same worker as anywhere, joined by a link in memory; `_embedded` is the one place that knows.
 """
 
 from grainlike.executor._as_completed import as_completed
+from grainlike.executor._dry_run import dry_run
 from grainlike.executor._executor import Executor
 from grainlike.executor._finding import find
+from grainlike.executor._plan import Plan, PlannedJob, Unsatisfiable
 from grainlike.executor._pool import ResourcePool
 from grainlike.executor._run import run
 from grainlike.executor._workers import WorkerInfo
 from grainlike.graph import register
 
-__all__ = ["Executor", "ResourcePool", "WorkerInfo", "as_completed", "run"]
+__all__ = [
+    "Executor",
+    "Plan",
+    "PlannedJob",
+    "ResourcePool",
+    "Unsatisfiable",
+    "WorkerInfo",
+    "as_completed",
+    "dry_run",
+    "run",
+]
 
 register(find)

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from grainlike.errors import JobTimeoutError, UnsatisfiableError, WorkerLostError
 from grainlike.executor._functions import Functions
+from grainlike.executor._gangs import gang_refusal
 from grainlike.executor._job import Job
 from grainlike.executor._workers import Peer, WorkerInfo
 from grainlike.graph import Node, Place, State
@@ -352,9 +353,9 @@ def _limit(job: Job, node: Node) -> str:
 
 
 def _refuse_gangs(node: Node) -> None:
-    """Nothing that a request says is passed over in silence."""
-    if node.request is not None and any(option.nodes > 1 for option in node.request.options):
-        raise UnsatisfiableError(f"{node.request}: jobs on several nodes at once cannot be run yet")
+    refusal = None if node.request is None else gang_refusal(node.request)
+    if refusal is not None:
+        raise UnsatisfiableError(refusal)
 
 
 def _error(job: Job, node: Node, code: Code, payload: Payload) -> BaseException:

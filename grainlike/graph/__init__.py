@@ -13,7 +13,7 @@ from grainlike.graph._delayed_fn import DelayedFn, delayed
 from grainlike.graph._function import Function, Options
 from grainlike.graph._gather import delayed_value, gather, later
 from grainlike.graph._node import Node
-from grainlike.graph._pending import pending_nodes
+from grainlike.graph._pending import pending_nodes, unfinished_nodes
 from grainlike.graph._picture import Graph, GraphNode, graph
 from grainlike.graph._questions import Info, cancel, info, start
 from grainlike.graph._record import Record
@@ -45,4 +45,5 @@ __all__ = [
     "pending_nodes",
     "register",
     "start",
+    "unfinished_nodes",
 ]

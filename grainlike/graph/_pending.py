@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from grainlike.graph._node import Node
 
-__all__ = ["ordered", "pending_nodes"]
+__all__ = ["ordered", "pending_nodes", "unfinished_nodes"]
 
 
 def pending_nodes(roots: Iterable[Node]) -> tuple[list[Node], list[Node]]:
@@ -17,6 +17,15 @@ def pending_nodes(roots: Iterable[Node]) -> tuple[list[Node], list[Node]]:
     found = [node for node in ordered(roots, _needs) if not node.finished]
     bound = [node for node in found if node.owner is not None]
     return [node for node in found if node.owner is None] if bound else found, bound
+
+
+def unfinished_nodes(roots: Iterable[Node]) -> list[Node]:
+    """What is still to be done for `roots`, whoever does it: each node once, dependencies first."""
+    return [node for node in ordered(roots, _deps) if not node.finished]
+
+
+def _deps(node: Node) -> Sequence[Node]:
+    return node.deps  # finished nodes have let theirs go
 
 
 def _needs(node: Node) -> Sequence[Node]:

@@ -1,0 +1,152 @@
+"""From a user's graph to a workload for the simulation: every call a job, with the seconds that were said for it.
+
+Operators and calls without resources become jobs that ask for nothing: they take no time, and whatever came after them
+still comes after what they needed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from math import isfinite
+from typing import TypeAlias
+
+from grainlike.errors import GraphError
+from grainlike.executor._gangs import gang_refusal
+from grainlike.graph import Function, Node, Place
+from grainlike.resources import EMPTY, Request
+from grainlike.simulation import FunctionPlan, JobPlan, Workload
+
+__all__ = ["Durations", "Rehearsed", "rehearsed"]
+
+Durations: TypeAlias = Mapping[str, float] | Callable[[str, Request], float]
+
+_Kind: TypeAlias = "tuple[int, str, float | None, int]"
+
+
+class Rehearsed:
+    """A graph made ready to be tried out.
+
+    Attributes:
+        workload: the calls that can be tried, and the joints between them.
+        names: of each job of the workload, what its function is called.
+        impossible: how many calls of a function with a request are of no use to try, and why.
+        skipped: how many calls of a function need what will never be there.
+    """
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.impossible: dict[tuple[str, Request], tuple[int, str]] = {}
+        self.skipped: Counter[str] = Counter()
+        self.workload = Workload("dry run", (), ())
+
+
+def rehearsed(nodes: Iterable[Node], durations: Durations, default: float | None) -> Rehearsed:
+    """Translate unfinished nodes, dependencies first.
+
+    Raises:
+        GraphError: nobody said how long some functions take.
+        TypeError: a duration is no number.
+        ValueError: a duration is negative or not finite.
+    """
+    nodes = list(nodes)
+    seconds_of = _Seconds(durations, default, nodes)
+    out = Rehearsed()
+    kinds: dict[_Kind, int] = {}
+    functions: list[FunctionPlan] = []
+    jobs: list[JobPlan] = []
+    position: dict[Node, int] = {}
+    for node in nodes:
+        if _is_hopeless(node, position):
+            out.skipped.update([node.function.name] if node.place is Place.REMOTE else [])
+            continue
+        if _is_gang(node, out):
+            continue
+        position[node] = len(jobs)
+        out.names.append(node.function.name)
+        after = tuple(position[dep] for dep in node.deps if not dep.finished)
+        if node.place is not Place.REMOTE or node.request is None:
+            jobs.append(JobPlan(0, EMPTY, 0.0, after=after))
+            continue
+        kind = _kind(node.function)
+        if kind not in kinds:
+            kinds[kind] = len(functions)
+            functions.append(_plan(node.function))
+        jobs.append(_job(node, node.request, kinds[kind], seconds_of(node.function.name, node.request), after))
+    out.workload = Workload("dry run", tuple(functions), tuple(jobs))
+    return out
+
+
+def _is_hopeless(node: Node, position: Mapping[Node, int]) -> bool:
+    """Whether it needs what has failed, or will."""
+    return any(dep.error is not None if dep.finished else dep not in position for dep in node.deps)
+
+
+def _is_gang(node: Node, out: Rehearsed) -> bool:
+    refusal = None if node.request is None else gang_refusal(node.request)
+    if refusal is None or node.request is None:
+        return False
+    key = (node.function.name, node.request)
+    out.impossible[key] = (out.impossible.get(key, (0, ""))[0] + 1, refusal)
+    return True
+
+
+def _kind(function: Function) -> _Kind:
+    """Functions of one kind are one to the head: it learns their run times together."""
+    options = function.options
+    return id(function.callable), function.name, options.timeout, options.retries
+
+
+def _plan(function: Function) -> FunctionPlan:
+    options = function.options
+    return FunctionPlan(function.name, function.is_async, options.retries, options.timeout)
+
+
+def _job(node: Node, request: Request, fn: int, seconds: float, after: tuple[int, ...]) -> JobPlan:
+    function, options = node.function, node.function.options
+    return JobPlan(
+        fn,
+        request,
+        seconds,
+        after=after,
+        priority=options.priority,
+        isolate=options.isolate,
+        awaits=function.is_async,  # what a coroutine is for
+    )
+
+
+class _Seconds:
+    """How long a call takes, by what the user said. All functions that nothing was said of are named at once."""
+
+    def __init__(self, durations: Durations, default: float | None, nodes: Iterable[Node]) -> None:
+        self._ask = durations if callable(durations) else None
+        self._known: dict[str, float] = {}
+        if isinstance(durations, Mapping):
+            self._known = {name: _checked(seconds, f"durations[{name!r}]") for name, seconds in durations.items()}
+        elif self._ask is None:
+            raise TypeError(
+                f"durations is a mapping from function names to seconds, or a function, not {type(durations).__name__}"
+            )
+        self._default = None if default is None else _checked(default, "default")
+        names = dict.fromkeys(node.function.name for node in nodes if node.place is Place.REMOTE)
+        unknown = [name for name in names if name not in self._known]
+        if unknown and self._ask is None and self._default is None:
+            raise GraphError(
+                f"durations does not say how long {', '.join(unknown)} takes: add the seconds by the function's name, "
+                "or give default= seconds"
+            )
+
+    def __call__(self, name: str, request: Request) -> float:
+        if self._ask is not None:
+            return _checked(self._ask(name, request), f"what durations gave for {name}")
+        known = self._known.get(name, self._default)
+        assert known is not None
+        return known
+
+
+def _checked(seconds: object, where: str) -> float:
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        raise TypeError(f"{where} is a number of seconds, not {type(seconds).__name__}")
+    if seconds < 0 or not isfinite(seconds):
+        raise ValueError(f"{where} is {seconds!r}: seconds are finite and not negative")
+    return float(seconds)
