@@ -54,6 +54,18 @@ grainlike demo --quick --no-baseline
 3 scikit-learn is missing, or a worker did not come
 """
 
+_SIMULATE_EXAMPLES = """[bold]Examples[/bold]
+
+grainlike simulate --jobs 1000 --request "cores=1" --seconds 2 --workers 4 --resources "cores=16"
+grainlike simulate --jobs 200 --request "cores=4 memory=8Gi" --seconds 60 --resources "cores=64 memory=64Gi" --json
+
+[bold]Exit codes[/bold]
+
+0 success
+2 wrong usage
+3 no worker could ever run the jobs
+"""
+
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 app = typer.Typer(
@@ -111,6 +123,10 @@ def _drawable(picture: Path) -> Path:
     if not picture.parent.is_dir():
         raise typer.BadParameter(f"there is no folder {str(picture.parent)!r}")
     return picture
+
+
+def _drawable_if_any(picture: Path | None) -> Path | None:
+    return None if picture is None else _drawable(picture)
 
 
 @app.callback()
@@ -171,3 +187,42 @@ def _demo(
     from grainlike.cli._demo import demo
 
     _exit_with(lambda: demo(workers=workers, picture=picture, baseline=baseline, quick=quick))
+
+
+@app.command("simulate", epilog=_SIMULATE_EXAMPLES, rich_help_panel="Get to know it")
+def _simulate(
+    jobs: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many jobs, all at once.")] = 1000,
+    request: Annotated[str, typer.Option(metavar="TEXT", help="What each job asks for.")] = "cores=1",
+    seconds: Annotated[float, typer.Option(min=0.0, max=1e9, help="How long each job runs.")] = 1.0,
+    workers: Annotated[int, typer.Option(min=1, max=10_000, help="How many workers.")] = 1,
+    resources: Annotated[str, typer.Option(metavar="TEXT", help="What each worker offers.")] = "cores=16",
+    picture: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.svg", dir_okay=False, callback=_drawable_if_any, help="Also draw who runs on which core when."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+) -> None:
+    """How long would it take? Ask the scheduler itself, in virtual time: no job runs, and no worker is needed.
+
+    For graphs of unlike jobs, call grainlike.dry_run in Python.
+    """
+    from grainlike import ResourceSpecError
+    from grainlike.cli._simulate import simulate
+
+    def planned() -> int:
+        try:
+            return simulate(
+                jobs=jobs,
+                request=request,
+                seconds=seconds,
+                workers=workers,
+                resources=resources,
+                as_json=as_json,
+                picture=picture,
+            )
+        except ResourceSpecError as error:
+            raise typer.BadParameter(str(error)) from error
+
+    _exit_with(planned)

@@ -1,5 +1,6 @@
 """What a person types, and the exit codes and words that come back."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -38,7 +39,7 @@ def test_help_shows_the_commands_in_groups_with_examples(option: str, capsys: py
     assert [word in shown for word in ("Run a cluster", "worker", "demo", "Examples", "grainlike demo")] == [True] * 5
 
 
-@pytest.mark.parametrize("command", [["worker", "start"], ["demo"]])
+@pytest.mark.parametrize("command", [["worker", "start"], ["demo"], ["simulate"]])
 def test_each_command_has_examples_and_exit_codes(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*command, "--help"]) == 0
     shown = capsys.readouterr().out
@@ -55,6 +56,11 @@ def test_each_command_has_examples_and_exit_codes(command: list[str], capsys: py
         (["worker", "start", "extra"], "extra"),
         (["worker", "start", "--log-level", "loud"], "loud"),
         (["demo", "--workers", "-1"], "--workers"),
+        (["simulate", "--jobs", "0"], "--jobs"),
+        (["simulate", "--seconds", "nan"], "--seconds"),
+        (["simulate", "--request", "cores"], "--request: parts must be KEY=VALUE"),
+        (["simulate", "--resources", "gpus=0.5"], "whole devices"),
+        (["simulate", "--picture", "run.png"], ".svg"),
         (["demo", "--picture", "run.png"], ".svg"),
         (["demo", "--picture", "/nowhere/at/all/run.svg"], "no folder"),
     ],
@@ -88,6 +94,33 @@ def test_a_worker_without_a_head_is_refused(
 def test_a_worker_that_offers_nonsense_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["worker", "start", "--resources", "cores"]) == 2
     assert "KEY=VALUE" in capsys.readouterr().err
+
+
+def test_simulate_tells_how_long_it_would_take(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    line = ["simulate", "--jobs", "100", "--request", "cores=1", "--seconds", "2"]
+    assert main([*line, "--workers", "4", "--resources", "cores=5", "--picture", str(tmp_path / "plan.svg")]) == 0
+    assert capsys.readouterr().out.startswith("100 jobs in 10 s on 4 workers with 20 cores: 100.0% of the cores' time")
+    assert (tmp_path / "plan.svg").read_text().startswith("<svg")
+
+
+def test_simulate_tells_figures_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "--jobs", "4", "--seconds", "1.5", "--resources", "cores=2", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["jobs"] == 4
+    assert told["makespan_s"] == 3.0
+    assert told["utilisation"] == 1.0
+    assert told["longest_queued_s"] == 1.5
+    assert told["unsatisfiable"] == []
+
+
+def test_simulate_is_refused_when_nobody_could_run_the_jobs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    line = ["simulate", "--jobs", "4", "--request", "cores=3", "--resources", "cores=2"]
+    assert main([*line, "--picture", str(tmp_path / "plan.svg")]) == 3
+    told = capsys.readouterr()
+    assert "asked 3, at most 2" in told.out
+    assert "nothing to draw" in told.err
+    assert main([*line, "--json"]) == 3
+    assert json.loads(capsys.readouterr().out)["unsatisfiable"][0]["jobs"] == 4
 
 
 def test_ctrl_c_is_an_exit_code_and_a_word(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
