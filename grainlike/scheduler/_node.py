@@ -19,9 +19,7 @@ from collections import deque
 from heapq import heappop, heappush
 from typing import Literal
 
-from msgspec.structs import replace
-
-from grainlike.resources import Allocation, Grant, Ledger, Request, Topology, parse
+from grainlike.resources import Allocation, Ledger, Topology, parse
 from grainlike.scheduler._events import (
     BarrierHeld,
     KillRunner,
@@ -43,8 +41,9 @@ from grainlike.scheduler._events import (
     Ticked,
     WakeAt,
 )
-from grainlike.scheduler._statistics import RunTimes
-from grainlike.wire import Assign, Cancel, Code, Completed, Define, LeaseStart, Retract
+from grainlike.scheduler._node_books import Function, Job, Lease, NodeClass, Runner, RunnerKind, by_age, front
+from grainlike.scheduler._outcomes import told_rows, without_payloads
+from grainlike.wire import Assign, Cancel, Code, Define, LeaseStart, Retract
 
 __all__ = ["GRACE_S", "NodeMind"]
 
@@ -65,78 +64,7 @@ SOFT_STOP_S = 0.05
 GRACE_S = 5.0
 """From SIGTERM to SIGKILL."""
 
-_Kind = Literal["shared", "own"]
 _Timer = Literal["timeout", "bar", "retire", "kill"]
-
-
-class _Function:
-    __slots__ = ("is_async", "timeout", "times")
-
-    def __init__(self, *, is_async: bool, timeout: float | None) -> None:
-        self.is_async = is_async
-        self.timeout = timeout
-        self.times = RunTimes()
-
-
-class _Class:
-    """A request class as the node sees it. Its `ahead` queue holds the jobs that wait here without a plan."""
-
-    __slots__ = ("ahead", "alone", "cls", "devices", "isolate", "request")
-
-    def __init__(self, cls: int, request: Request, *, isolate: bool) -> None:
-        self.cls = cls
-        self.request = request
-        self.isolate = isolate
-        self.devices = "gpus" in request
-        self.alone = self.devices or bool(request.limits or request.rates)
-        """Its jobs never share a lease."""
-        self.ahead: deque[_Job] = deque()
-
-
-class _Job:
-    __slots__ = ("attempt", "cls", "fn", "fn_id", "gone", "job", "lease", "limit_s", "stopped")
-
-    def __init__(self, job: int, attempt: int, cls: _Class, fn_id: int, fn: _Function, limit_s: float | None) -> None:
-        self.job = job
-        self.attempt = attempt
-        self.cls = cls
-        self.fn_id = fn_id
-        self.fn = fn
-        self.limit_s = limit_s
-        """How long it may run at most, by its function's timeout and its request's walltime."""
-        self.lease: _Lease | None = None
-        self.gone = False
-        """Told of, and to be stepped over where it still stands in a queue."""
-        self.stopped: Code | None = None
-        """CANCELLED, TIMED_OUT or STOPPED, once somebody asked for its end."""
-
-
-class _Runner:
-    __slots__ = ("answers", "doomed", "kind", "leases", "retired", "runner")
-
-    def __init__(self, runner: int, kind: _Kind) -> None:
-        self.runner = runner
-        self.kind = kind
-        self.leases: dict[int, _Lease] = {}
-        self.doomed = False
-        """It was told to die: it gets no more leases, and its slots wait until it is gone."""
-        self.retired = False
-        """A coroutine in it ignores that it was stopped: it gets no more leases."""
-        self.answers = True
-        """Whether it has shown that its loop turns since it was last told to stop something."""
-
-
-class _Lease:
-    __slots__ = ("barred", "cls", "grant", "jobs", "lease", "runner")
-
-    def __init__(self, lease: int, cls: _Class, grant: Grant, runner: _Runner, jobs: list[_Job]) -> None:
-        self.lease = lease
-        self.cls = cls
-        self.grant = grant
-        self.runner = runner
-        self.jobs = dict(enumerate(jobs))
-        """What has not ended yet, by position in the run-list."""
-        self.barred = False
 
 
 class NodeMind:
@@ -154,14 +82,14 @@ class NodeMind:
     def __init__(self, offer: Allocation, topology: Topology | None = None, *, mortal: bool = True) -> None:
         self._mortal = mortal
         self._ledger = Ledger(offer, topology)
-        self._functions: dict[int, _Function] = {}
-        self._classes: dict[int, _Class] = {}
-        self._jobs: dict[int, _Job] = {}
-        self._planned: deque[_Job] = deque()
-        self._runners: dict[int, _Runner] = {}
-        self._idle: list[_Runner] = []
-        self._leases: dict[int, _Lease] = {}
-        self._shared: _Runner | None = None
+        self._functions: dict[int, Function] = {}
+        self._classes: dict[int, NodeClass] = {}
+        self._jobs: dict[int, Job] = {}
+        self._planned: deque[Job] = deque()
+        self._runners: dict[int, Runner] = {}
+        self._idle: list[Runner] = []
+        self._leases: dict[int, Lease] = {}
+        self._shared: Runner | None = None
         self._last_runner = 0
         self._last_lease = 0
         self._timers: list[tuple[float, int, _Timer]] = []
@@ -208,9 +136,9 @@ class NodeMind:
 
     def _define(self, event: Define) -> None:
         for spec in event.functions:
-            self._functions[spec.fn] = _Function(is_async=spec.is_async, timeout=spec.timeout)
+            self._functions[spec.fn] = Function(is_async=spec.is_async, timeout=spec.timeout)
         for cls in event.classes:
-            self._classes[cls.cls] = _Class(cls.cls, parse(cls.request), isolate=cls.isolate)
+            self._classes[cls.cls] = NodeClass(cls.cls, parse(cls.request), isolate=cls.isolate)
 
     def _assigned(self, event: Assign, now: float, out: list[NodeAction]) -> None:
         """Queue jobs. What this node could not even grant when idle is told of at once: it must not block others."""
@@ -220,7 +148,7 @@ class NodeMind:
         for number, attempt, fn in zip(event.jobs, event.attempts, event.fns, strict=True):
             function = self._functions[fn]
             limits = [limit for limit in (function.timeout, event.hard_s) if limit is not None]
-            job = self._jobs[number] = _Job(number, attempt, cls, fn, function, min(limits, default=None))
+            job = self._jobs[number] = Job(number, attempt, cls, fn, function, min(limits, default=None))
             queue.append(job)
         if not fits:
             self._tell_unstarted(self._named(event.jobs, event.attempts), Code.UNFIT, now, out)
@@ -229,7 +157,7 @@ class NodeMind:
 
     def _grant_all(self, now: float, out: list[NodeAction]) -> None:
         """Start planned jobs in order; when none waits, start what was sent ahead, the oldest class first."""
-        while (job := _front(self._planned)) is not None:
+        while (job := front(self._planned)) is not None:
             if not self._grant(job, self._planned, now, out):
                 return
         blocked: set[int] = set()
@@ -237,17 +165,17 @@ class NodeMind:
             if not self._grant(job, job.cls.ahead, now, out):
                 blocked.add(job.cls.cls)
 
-    def _oldest_ahead(self, blocked: set[int]) -> _Job | None:
-        oldest: _Job | None = None
+    def _oldest_ahead(self, blocked: set[int]) -> Job | None:
+        oldest: Job | None = None
         for cls in self._classes.values():
             if cls.cls in blocked or not cls.ahead:
                 continue
-            job = _front(cls.ahead)
+            job = front(cls.ahead)
             if job is not None and (oldest is None or job.job < oldest.job):
                 oldest = job
         return oldest
 
-    def _grant(self, job: _Job, queue: deque[_Job], now: float, out: list[NodeAction]) -> bool:
+    def _grant(self, job: Job, queue: deque[Job], now: float, out: list[NodeAction]) -> bool:
         """Start a lease for `job`, the first of `queue`; False if its slots are not free."""
         grant = self._ledger.grant(job.cls.request)
         if grant is None:
@@ -256,14 +184,14 @@ class NodeMind:
         run_list = self._run_list(job)
         runner = self._runner_for(job, out)
         self._last_lease += 1
-        lease = _Lease(self._last_lease, job.cls, grant, runner, run_list)
+        lease = Lease(self._last_lease, job.cls, grant, runner, run_list)
         self._leases[lease.lease] = runner.leases[lease.lease] = lease
         for member in run_list:
             member.lease = lease
         self._begin(lease, run_list, now, out)
         return True
 
-    def _begin(self, lease: _Lease, run_list: list[_Job], now: float, out: list[NodeAction]) -> None:
+    def _begin(self, lease: Lease, run_list: list[Job], now: float, out: list[NodeAction]) -> None:
         jobs = [job.job for job in run_list]
         attempts = [job.attempt for job in run_list]
         allocation = str(lease.grant.allocation)
@@ -279,7 +207,7 @@ class NodeMind:
         if len(run_list) > 1 and lease.runner.kind == "own":
             self._timer(now + LONG_S, lease.lease, "bar")
 
-    def _run_list(self, first: _Job) -> list[_Job]:
+    def _run_list(self, first: Job) -> list[Job]:
         """`first` and the jobs behind it that may ride on the same lease."""
         run_list = [first]
         times = first.fn.times
@@ -290,13 +218,13 @@ class NodeMind:
         most = min(RUN_LIST_MOST, int(RUN_LIST_S / max(times.mean, 1e-6)))
         queue = first.cls.ahead
         while len(run_list) < most:
-            job = _front(queue)
+            job = front(queue)
             if job is None or job.fn is not first.fn:
                 break
             run_list.append(queue.popleft())
         return run_list
 
-    def _runner_for(self, job: _Job, out: list[NodeAction]) -> _Runner:
+    def _runner_for(self, job: Job, out: list[NodeAction]) -> Runner:
         # Devices are shown by the environment, which coroutines that share a process cannot each have.
         if job.fn.is_async and not job.cls.isolate and not job.cls.devices:
             if self._shared is None:
@@ -304,9 +232,9 @@ class NodeMind:
             return self._shared
         return self._idle.pop() if self._idle else self._spawn("own", out)
 
-    def _spawn(self, kind: _Kind, out: list[NodeAction]) -> _Runner:
+    def _spawn(self, kind: RunnerKind, out: list[NodeAction]) -> Runner:
         self._last_runner += 1
-        runner = self._runners[self._last_runner] = _Runner(self._last_runner, kind)
+        runner = self._runners[self._last_runner] = Runner(self._last_runner, kind)
         out.append(SpawnRunner(runner.runner, kind))
         return runner
 
@@ -319,9 +247,9 @@ class NodeMind:
         completed = event.completed
         codes = list(completed.codes)
         told: list[int] = []
-        back: list[_Job] = []
+        back: list[Job] = []
         positions = {job.job: position for position, job in lease.jobs.items()}
-        walls: dict[_Function, list[float]] = {}
+        walls: dict[Function, list[float]] = {}
         for row, number in enumerate(completed.jobs):
             position = positions.get(number)
             if position is None:
@@ -347,10 +275,10 @@ class NodeMind:
             fn.times.awaits = fn.times.awaits or completed.awaited
         self._keep(back)
         if told:
-            out.append(TellCompleted(_rows(completed, told, codes), forwarded=True))
+            out.append(TellCompleted(told_rows(completed, told, codes), forwarded=True))
         self._maybe_end(lease, out)
 
-    def _maybe_end(self, lease: _Lease, out: list[NodeAction]) -> None:
+    def _maybe_end(self, lease: Lease, out: list[NodeAction]) -> None:
         """Free a lease's slots when nothing of it is left, unless its process has been told to die and has not yet."""
         runner = lease.runner
         if lease.jobs or runner.doomed:
@@ -360,7 +288,7 @@ class NodeMind:
             self._idle.append(runner)
         self._end_retired(runner, out)
 
-    def _end(self, lease: _Lease, out: list[NodeAction]) -> None:
+    def _end(self, lease: Lease, out: list[NodeAction]) -> None:
         del self._leases[lease.lease], lease.runner.leases[lease.lease]
         self._ledger.release(lease.grant)
         out.append(TellEnded(lease.lease))
@@ -377,16 +305,16 @@ class NodeMind:
             self._abandon(lease, event, now, out)
             self._end(lease, out)
 
-    def _abandon(self, lease: _Lease, event: RunnerGone, now: float, out: list[NodeAction]) -> None:
+    def _abandon(self, lease: Lease, event: RunnerGone, now: float, out: list[NodeAction]) -> None:
         """Say what became of the jobs of a lease whose runner died. In the shared runner all of them are suspects.
 
         One that died before it claimed anything is the first job's crash: a process that cannot even start must not be
         tried for ever.
         """
         suspect = max(event.started, min(lease.jobs, default=0))
-        ended: list[_Job] = []
+        ended: list[Job] = []
         codes: list[Code] = []
-        back: list[_Job] = []
+        back: list[Job] = []
         for position, job in lease.jobs.items():
             if job.gone:
                 continue
@@ -402,7 +330,7 @@ class NodeMind:
         self._keep(back)
         if ended:
             details = {job.job: event.how for job in ended}
-            out.append(TellCompleted(_blank(lease.lease, ended, codes, now, details), forwarded=False))
+            out.append(TellCompleted(without_payloads(lease.lease, ended, codes, now, details), forwarded=False))
             for job in ended:
                 self._forget(job)
 
@@ -418,21 +346,21 @@ class NodeMind:
             self._terminate(lease.runner, lease, now, out)
         self._maybe_end(lease, out)
 
-    def _keep(self, jobs: list[_Job]) -> None:
+    def _keep(self, jobs: list[Job]) -> None:
         """Take jobs that were handed back to the front of what waits here."""
-        for job in sorted(jobs, key=_by_age, reverse=True):
+        for job in sorted(jobs, key=by_age, reverse=True):
             job.lease = None
             job.cls.ahead.appendleft(job)
 
-    def _forget(self, job: _Job) -> None:
+    def _forget(self, job: Job) -> None:
         job.gone = True
         del self._jobs[job.job]
 
     # --- what the head wants back ------------------------------------------------------------------------------------
 
     def _cancel(self, event: Cancel, now: float, out: list[NodeAction]) -> None:
-        waiting: list[_Job] = []
-        running: dict[_Lease, list[_Job]] = {}
+        waiting: list[Job] = []
+        running: dict[Lease, list[Job]] = {}
         for job in self._named(event.jobs, event.attempts):
             if job.stopped is not None:
                 continue
@@ -449,13 +377,13 @@ class NodeMind:
         waiting = [job for job in self._named(event.jobs, event.attempts) if job.lease is None]
         self._tell_unstarted(waiting, Code.RETURNED, now, out)
 
-    def _named(self, jobs: list[int], attempts: list[int]) -> list[_Job]:
+    def _named(self, jobs: list[int], attempts: list[int]) -> list[Job]:
         found = [(self._jobs.get(number), attempt) for number, attempt in zip(jobs, attempts, strict=True)]
         return [job for job, attempt in found if job is not None and job.attempt == attempt]
 
-    def _tell_unstarted(self, jobs: list[_Job], code: Code, now: float, out: list[NodeAction]) -> None:
+    def _tell_unstarted(self, jobs: list[Job], code: Code, now: float, out: list[NodeAction]) -> None:
         if jobs:
-            out.append(TellCompleted(_blank(0, jobs, [code] * len(jobs), now, {}), forwarded=False))
+            out.append(TellCompleted(without_payloads(0, jobs, [code] * len(jobs), now, {}), forwarded=False))
             for job in jobs:
                 self._forget(job)
 
@@ -470,7 +398,7 @@ class NodeMind:
             if running:
                 self._stop(lease, running, now, out)
 
-    def _stop(self, lease: _Lease, jobs: list[_Job], now: float, out: list[NodeAction]) -> None:
+    def _stop(self, lease: Lease, jobs: list[Job], now: float, out: list[NodeAction]) -> None:
         """Stop jobs that may be running: inside the shared runner, by signal where the process holds nothing else."""
         runner = lease.runner
         if runner.kind == "own" and all(job.stopped is not None for job in lease.jobs.values()):
@@ -483,7 +411,7 @@ class NodeMind:
             runner.answers = False
             self._timer(now + GRACE_S, lease.lease, "retire")
 
-    def _retire(self, lease: _Lease, now: float, out: list[NodeAction]) -> None:
+    def _retire(self, lease: Lease, now: float, out: list[NodeAction]) -> None:
         """Coroutines have not ended though they were told to. They keep their slots, and get no company any more.
 
         Whoever waits for one that ran past its timeout need not wait for its end too.
@@ -499,12 +427,12 @@ class NodeMind:
         overdue = [job for job in deaf if job.stopped is Code.TIMED_OUT]
         if overdue:
             codes = [Code.TIMED_OUT] * len(overdue)
-            out.append(TellCompleted(_blank(lease.lease, overdue, codes, now, {}), forwarded=False))
+            out.append(TellCompleted(without_payloads(lease.lease, overdue, codes, now, {}), forwarded=False))
             for job in overdue:
                 self._forget(job)
         self._end_retired(runner, out)
 
-    def _end_retired(self, runner: _Runner, out: list[NodeAction]) -> None:
+    def _end_retired(self, runner: Runner, out: list[NodeAction]) -> None:
         """Kill a retired runner once nobody in it is worth waiting for, or at once when its loop stands still."""
         if not runner.retired or runner.doomed:
             return
@@ -513,7 +441,7 @@ class NodeMind:
             runner.doomed = True
             out.append(KillRunner(runner.runner))
 
-    def _terminate(self, runner: _Runner, lease: _Lease, now: float, out: list[NodeAction]) -> None:
+    def _terminate(self, runner: Runner, lease: Lease, now: float, out: list[NodeAction]) -> None:
         if not runner.doomed:
             runner.doomed = True
             out.append(TerminateRunner(runner.runner))
@@ -541,7 +469,7 @@ class NodeMind:
             if lease is not None:
                 self._due(lease, what, now, out)
 
-    def _due(self, lease: _Lease, what: _Timer, now: float, out: list[NodeAction]) -> None:
+    def _due(self, lease: Lease, what: _Timer, now: float, out: list[NodeAction]) -> None:
         runner = lease.runner
         if what == "bar" and lease.jobs and not lease.barred and not runner.doomed:
             lease.barred = True
@@ -577,42 +505,3 @@ class NodeMind:
         queued += [job for job in self._planned if not job.gone]
         leased = [job for lease in self._leases.values() for job in lease.jobs.values() if not job.gone]
         assert sorted(job.job for job in queued + leased) == sorted(self._jobs), "a job is in exactly one place"
-
-
-def _front(queue: deque[_Job]) -> _Job | None:
-    """The first job of a queue that still counts."""
-    while queue and queue[0].gone:
-        queue.popleft()
-    return queue[0] if queue else None
-
-
-def _by_age(job: _Job) -> int:
-    return job.job
-
-
-def _rows(completed: Completed, rows: list[int], codes: list[int]) -> Completed:
-    """The same message with these codes; rows that must not be told are marked, so that its payloads stay in step."""
-    if len(rows) == len(completed.jobs):
-        return completed if codes == completed.codes else replace(completed, codes=codes)
-    told = set(rows)
-    attempts = [attempt if row in told else 0 for row, attempt in enumerate(completed.attempts)]
-    return replace(completed, attempts=attempts, codes=codes)
-
-
-def _blank(lease: int, jobs: list[_Job], codes: list[Code], now: float, details: dict[int, str]) -> Completed:
-    """A message about jobs that left no payload."""
-    count = len(jobs)
-    return Completed(
-        lease,
-        [job.job for job in jobs],
-        [job.attempt for job in jobs],
-        [int(code) for code in codes],
-        [now] * count,
-        [0.0] * count,
-        [0.0] * count,
-        [0] * count,
-        [b""] * count,
-        [],
-        now,
-        details=details,
-    )

@@ -36,8 +36,3 @@ _TRANSITIONS: dict[JobState, frozenset[JobState]] = {
 def transition_table() -> dict[JobState, frozenset[JobState]]:
     """Every allowed step; the documentation's picture is drawn from it, and tests hold the mind to it."""
     return dict(_TRANSITIONS)
-
-
-def allowed(old: JobState, new: JobState) -> bool:
-    """Whether a live job may step from `old` to `new`."""
-    return new in _TRANSITIONS[old]

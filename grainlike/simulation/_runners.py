@@ -7,6 +7,7 @@ may not heed.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from typing import Protocol
 
@@ -42,7 +43,7 @@ class Home(Protocol):
         """The process was reaped."""
 
 
-class Runner:
+class Runner(ABC):
     """What both kinds share. Posts are lost on a dead one, as bytes in a broken pipe are."""
 
     def __init__(self, home: Home, runner: int) -> None:
@@ -72,10 +73,10 @@ class Runner:
         if self.alive:
             self._inbox.send(self._stop, jobs)
 
-    def bar(self) -> None:
+    def bar(self) -> None:  # noqa: B027 - only some kinds have anything to bar
         """Keep it from starting more."""
 
-    def unbar(self) -> None:
+    def unbar(self) -> None:  # noqa: B027 - see `bar`
         """A new run-list may start."""
 
     def terminate(self) -> None:
@@ -106,18 +107,21 @@ class Runner:
 
     # --- what the kinds do in their own way --------------------------------------------------------------------------
 
+    @abstractmethod
     def _lists(self) -> list[RunList]:
-        raise NotImplementedError
+        """The run-lists under way."""
 
+    @abstractmethod
     def _take(self, action: StartLease) -> None:
-        raise NotImplementedError
+        """Take a lease."""
 
+    @abstractmethod
     def _stop(self, jobs: list[int]) -> None:
-        raise NotImplementedError
+        """Cancel jobs inside itself."""
 
+    @abstractmethod
     def _go_on(self, lease: RunList) -> None:
         """Start the next job of the run-list, or end it."""
-        raise NotImplementedError
 
     # --- one job -----------------------------------------------------------------------------------------------------
 

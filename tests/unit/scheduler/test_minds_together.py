@@ -42,7 +42,9 @@ from grainlike.scheduler import (
     WorkerJoined,
     WorkerLost,
     WorkerReported,
+    transition_table,
 )
+from grainlike.scheduler._books import Job
 from grainlike.wire import Assign, Cancel, ClassSpec, Code, Completed, Define, FunctionSpec, Retract
 
 FUNCTIONS = {1: ("tiny", True, 0.0001), 2: ("tiny", False, 0.0001), 3: ("long", False, 1.0), 4: ("waits", True, 0.0001)}
@@ -362,3 +364,24 @@ def test_jobs_that_come_back_go_to_the_front_in_their_order():
     assert list(world.head.workers[1].held) == [1, 2]
     world.lose(world.nodes[1])
     assert [job.job for job in world.head.classes[1].queue] == [1, 2, 3, 4, 5, 6]
+
+
+def test_jobs_take_every_step_of_the_table_and_no_other(monkeypatch):
+    table, taken = transition_table(), set()
+
+    class Watched(Job):
+        __slots__ = ()
+
+        def __setattr__(self, name, value):
+            if name == "state" and hasattr(self, "state"):
+                taken.add((self.state, value))
+            super().__setattr__(name, value)
+
+    monkeypatch.setattr("grainlike.scheduler._head.Job", Watched)
+    allowed = {(old, new) for old, news in table.items() for new in news}
+    for seed in range(200):
+        live_through(seed)
+        assert taken <= allowed, taken - allowed
+        if taken == allowed:
+            return
+    raise AssertionError(f"never taken: {allowed - taken}")

@@ -1,0 +1,99 @@
+"""The node's records: functions, request classes, jobs, runners, leases.
+
+The node knows of a job what it needs to run it, and forgets it when its end has been told.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Literal
+
+from grainlike.resources import Grant, Request
+from grainlike.scheduler._statistics import RunTimes
+from grainlike.wire import Code
+
+__all__ = ["Function", "Job", "Lease", "NodeClass", "Runner", "RunnerKind", "by_age", "front"]
+
+RunnerKind = Literal["shared", "own"]
+"""The one runner of coroutines, or a process that holds one lease at a time."""
+
+
+class Function:
+    __slots__ = ("is_async", "timeout", "times")
+
+    def __init__(self, *, is_async: bool, timeout: float | None) -> None:
+        self.is_async = is_async
+        self.timeout = timeout
+        self.times = RunTimes()
+
+
+class NodeClass:
+    """A request class as the node sees it. Its `ahead` queue holds the jobs that wait here without a plan."""
+
+    __slots__ = ("ahead", "alone", "cls", "devices", "isolate", "request")
+
+    def __init__(self, cls: int, request: Request, *, isolate: bool) -> None:
+        self.cls = cls
+        self.request = request
+        self.isolate = isolate
+        self.devices = "gpus" in request
+        self.alone = self.devices or bool(request.limits or request.rates)
+        """Its jobs never share a lease."""
+        self.ahead: deque[Job] = deque()
+
+
+class Job:
+    __slots__ = ("attempt", "cls", "fn", "fn_id", "gone", "job", "lease", "limit_s", "stopped")
+
+    def __init__(self, job: int, attempt: int, cls: NodeClass, fn_id: int, fn: Function, limit_s: float | None) -> None:
+        self.job = job
+        self.attempt = attempt
+        self.cls = cls
+        self.fn_id = fn_id
+        self.fn = fn
+        self.limit_s = limit_s
+        """How long it may run at most, by its function's timeout and its request's walltime."""
+        self.lease: Lease | None = None
+        self.gone = False
+        """Told of, and to be stepped over where it still stands in a queue."""
+        self.stopped: Code | None = None
+        """CANCELLED, TIMED_OUT or STOPPED, once somebody asked for its end."""
+
+
+class Runner:
+    __slots__ = ("answers", "doomed", "kind", "leases", "retired", "runner")
+
+    def __init__(self, runner: int, kind: RunnerKind) -> None:
+        self.runner = runner
+        self.kind = kind
+        self.leases: dict[int, Lease] = {}
+        self.doomed = False
+        """It was told to die: it gets no more leases, and its slots wait until it is gone."""
+        self.retired = False
+        """A coroutine in it ignores that it was stopped: it gets no more leases."""
+        self.answers = True
+        """Whether it has shown that its loop turns since it was last told to stop something."""
+
+
+class Lease:
+    __slots__ = ("barred", "cls", "grant", "jobs", "lease", "runner")
+
+    def __init__(self, lease: int, cls: NodeClass, grant: Grant, runner: Runner, jobs: list[Job]) -> None:
+        self.lease = lease
+        self.cls = cls
+        self.grant = grant
+        self.runner = runner
+        self.jobs = dict(enumerate(jobs))
+        """What has not ended yet, by position in the run-list."""
+        self.barred = False
+
+
+def front(queue: deque[Job]) -> Job | None:
+    """The first job of a queue that still counts."""
+    while queue and queue[0].gone:
+        queue.popleft()
+    return queue[0] if queue else None
+
+
+def by_age(job: Job) -> int:
+    return job.job

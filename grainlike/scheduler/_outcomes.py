@@ -1,0 +1,38 @@
+"""What a node tells of attempts' ends: a runner's own words, cut to what may be told, or words of its own."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from grainlike.scheduler._node_books import Job
+from grainlike.wire import Code, Completed
+
+__all__ = ["told_rows", "without_payloads"]
+
+
+def told_rows(completed: Completed, rows: list[int], codes: list[int]) -> Completed:
+    """The same message with these codes; rows that must not be told are marked, so that its payloads stay in step."""
+    if len(rows) == len(completed.jobs):
+        return completed if codes == completed.codes else replace(completed, codes=codes)
+    told = set(rows)
+    attempts = [attempt if row in told else 0 for row, attempt in enumerate(completed.attempts)]
+    return replace(completed, attempts=attempts, codes=codes)
+
+
+def without_payloads(lease: int, jobs: list[Job], codes: list[Code], now: float, details: dict[int, str]) -> Completed:
+    """A message about jobs that left no payload."""
+    count = len(jobs)
+    return Completed(
+        lease,
+        [job.job for job in jobs],
+        [job.attempt for job in jobs],
+        [int(code) for code in codes],
+        [now] * count,
+        [0.0] * count,
+        [0.0] * count,
+        [0] * count,
+        [b""] * count,
+        [],
+        now,
+        details=details,
+    )
