@@ -24,6 +24,8 @@ _LAZY = State.LAZY
 _SUCCEEDED = State.SUCCEEDED
 _FAILED = State.FAILED
 _CANCELLED = State.CANCELLED
+_TRACEBACK: Any = BaseException.__dict__["__traceback__"]
+"""An exception's own slot: the attribute of that name may be a property of the user's class, and raise."""
 
 
 class Node:
@@ -132,7 +134,7 @@ class Node:
         error, trace = self._outcome
         try:
             # Raising adds to the traceback an exception has: without this, each awaiter would see all before.
-            raise error.with_traceback(trace)
+            raise BaseException.with_traceback(error, trace)
         finally:
             del error, trace
 
@@ -157,7 +159,7 @@ class Node:
 
     def fail(self, error: BaseException) -> bool:
         """Finish with an exception. False, and no change, if the node had finished already."""
-        return self._finish(_FAILED, (error, error.__traceback__))
+        return self._finish(_FAILED, (error, _TRACEBACK.__get__(error)))
 
     def cancel(self) -> bool:
         """Finish without a value. False, and no change, if the node had finished already."""

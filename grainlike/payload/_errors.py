@@ -66,9 +66,15 @@ def load_error(payload: Payload, note: str | None = None) -> Exception:
     """
     try:
         parcel, noted = pickle.loads(payload.data)  # noqa: S301 -- the door this room guards
-        error = _unpack(parcel)
+        try:
+            return _noted(_unpack(parcel), note, noted=noted)
+        except HOSTILE:  # a class that comes out of its bytes, but lets nobody tell where it comes from
+            return _noted(_stand_in(parcel), note, noted=noted)
     except HOSTILE as problem:
         return SerializationError(f"the job's exception cannot be rebuilt here: {describe_error(problem)}")
+
+
+def _noted(error: Exception, note: str | None, *, noted: bool) -> Exception:
     cause = error.__cause__
     if isinstance(cause, RemoteTraceback):
         cause.noted = noted or note is not None
@@ -88,8 +94,17 @@ def _pack(error: BaseException) -> Parcel:
 
 
 def _unpack(parcel: Parcel) -> Exception:
-    stream, members, type_name, message, text = parcel
-    error = _opened(stream, members) or RemoteError(type_name, message, text)
+    stream, members, *_, text = parcel
+    error = _opened(stream, members)
+    if error is None:
+        return _stand_in(parcel)
+    error.__cause__ = RemoteTraceback(text)
+    return error
+
+
+def _stand_in(parcel: Parcel) -> Exception:
+    *_, type_name, message, text = parcel
+    error = RemoteError(type_name, message, text)
     error.__cause__ = RemoteTraceback(text)
     return error
 

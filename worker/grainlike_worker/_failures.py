@@ -13,7 +13,8 @@ NO_VALUE = Payload(b"")
 
 def failed(error: BaseException) -> tuple[Code, Payload]:
     """The outcome of a job that failed with `error`: a want of memory is told apart, for a larger request may help."""
-    return Code.OUT_OF_MEMORY if isinstance(error, MemoryError) else Code.FAILED, failure(error)
+    # By the type alone: `isinstance` asks the object too, and a user's class may raise at every look.
+    return Code.OUT_OF_MEMORY if issubclass(type(error), MemoryError) else Code.FAILED, failure(error)
 
 
 def failure(error: BaseException) -> Payload:
@@ -34,6 +35,6 @@ def is_cancellation(error: BaseException) -> bool:
     # Neither is imported for the question's sake: asyncio alone would double the start of a runner.
     for module in ("asyncio.exceptions", "trio"):
         kind = getattr(sys.modules.get(module), "CancelledError" if module[0] == "a" else "Cancelled", None)
-        if kind is not None and isinstance(error, kind):
+        if kind is not None and issubclass(type(error), kind):
             return True
     return False

@@ -21,6 +21,7 @@ from grainlike import (
     JobTimeoutError,
     RemoteError,
     SerializationError,
+    WorkerLostError,
     cancel,
     delayed,
     gather,
@@ -395,6 +396,36 @@ class BreaksOnArrival:
 
 def _explode():
     raise ZeroDivisionError("on arrival")
+
+
+@pytest.mark.parametrize("kind", ["plain", "coroutine", "local"])
+async def test_an_exception_that_nobody_may_touch_fails_its_own_job_only(kind):
+    def body(what):
+        class RaisesAtEveryLook(Exception):
+            def __getattribute__(self, name):
+                raise ZeroDivisionError(name)
+
+        class TakesNoNote(Exception):
+            def __init__(self):
+                self.__notes__ = 5
+
+        class HidesItsTraceback(Exception):
+            __cause__ = property(lambda self: 1 / 0)
+            __traceback__ = property(lambda self: 1 / 0)
+
+        raise {"look": RaisesAtEveryLook, "note": TakesNoNote, "traceback": HidesItsTraceback}[what]
+
+    async def async_body(what):
+        await asyncio.sleep(0)
+        return body(what)
+
+    fn = delayed(async_body if kind == "coroutine" else body)
+    async with asyncio.timeout(15), Executor(local=Cores(2)) as executor:
+        for what in ("look", "note", "traceback"):
+            with pytest.raises(Exception) as caught:  # noqa: PT011 - which one is for its class to say
+                await (fn if kind == "local" else fn @ Cores(1))(what)
+            assert not issubclass(type(caught.value), (WorkerLostError, JobCancelledError))
+        await slots_are_free(executor)
 
 
 @pytest.mark.parametrize("kind", ["plain", "coroutine"])

@@ -312,6 +312,25 @@ def test_endless_recursion_has_a_traceback_of_sensible_size() -> None:
     assert "left out" in again.__cause__.text or sys.version_info >= (3, 12)
 
 
+class TakesNoNote(Exception):
+    def __init__(self):
+        self.__notes__ = 5
+
+
+class KeepsItsCause(Exception):
+    def __setattr__(self, name, value):
+        raise ValueError(name)
+
+
+@pytest.mark.parametrize("error", [TakesNoNote(), KeepsItsCause("m")])
+def test_one_that_nobody_may_write_on_comes_as_a_stand_in_with_its_note(error: Exception) -> None:
+    again = back(error, "n")
+    assert type(again) is RemoteError
+    assert again.type_name.endswith(type(error).__name__)
+    assert again.__notes__ == ["n"]
+    assert isinstance(again.__cause__, RemoteTraceback)
+
+
 def test_causes_in_a_ring_are_no_trouble() -> None:
     first, second = Plain(1), Plain(2)
     first.__cause__, second.__cause__ = second, first
