@@ -1,7 +1,9 @@
 """Cluster-wide rations: how many jobs of a name may run at once (`Limit`), and start per second (`Rate`).
 
 A limit counts planned jobs and leases alike, so it holds at every instant on every worker. A rate spaces launches
-evenly, which admits no burst: the generic cell rate algorithm with no tolerance (ITU-T I.371).
+evenly: the generic cell rate algorithm (ITU-T I.371), which admits no burst, and whose tolerance is only for us. A
+launch that a job waited for counts from when it was due and not from when the clock rang, or a thousand late calls of
+the clock would make half of a fast rate; but no more than `LATE_S` of it is made up for.
 """
 
 from __future__ import annotations
@@ -12,6 +14,9 @@ __all__ = ["Rations"]
 
 _UNIT = 10**9
 
+LATE_S = 0.02
+"""How much lateness is made up for: in any second, a rate is exceeded by that part of it at most."""
+
 
 class Rations:
     """The books of all limits and rates of one head."""
@@ -20,6 +25,8 @@ class Rations:
         self._running: dict[str, int] = {}
         self._set: dict[str, int] = {}
         self._next: dict[str, float] = {}
+        self._awaited: set[str] = set()
+        """The rates whose next launch a job waits for, or that are behind."""
 
     def set_limit(self, name: str, most: int | None) -> None:
         """Let at most `most` jobs of the limit run at once, whatever their requests say; None: as they say."""
@@ -35,6 +42,7 @@ class Rations:
                 return f"limit:{name}", None
         for name, _ in shape.rates:
             if self._next.get(name, now) > now:
+                self._awaited.add(name)
                 return f"rate:{name}", self._next[name]
         return None
 
@@ -43,7 +51,10 @@ class Rations:
         for name, _ in shape.limits:
             self._running[name] = self._running.get(name, 0) + 1
         for name, per_second in shape.rates:
-            self._next[name] = max(now, self._next.get(name, now)) + _UNIT / per_second
+            earliest = now - LATE_S if name in self._awaited else now
+            self._next[name] = max(earliest, self._next.get(name, now)) + _UNIT / per_second
+            if self._next[name] > now:
+                self._awaited.discard(name)
 
     def give(self, shape: Shape) -> None:
         """Count an end."""

@@ -142,6 +142,32 @@ def test_a_rate_spaces_launches_and_asks_to_be_woken():
     assert [cluster.begun[job] for job in jobs] == pytest.approx([0, 0.1, 0.2])
 
 
+def test_a_rate_keeps_its_pace_though_the_clock_rings_late():
+    cluster = Cluster(Cores(500))
+    cluster.function(1)
+    jobs = cluster.submit(Cores(1) & Rate("api", 1000), 1, n=100)
+    while len(cluster.begun) < len(jobs):
+        cluster.now = cluster.told(WakeAt)[-1].at + 0.0015
+        cluster.tell(Ticked())
+    assert max(cluster.begun.values()) < 0.102
+    assert all(cluster.begun[job] >= at / 1000 - 1e-9 for at, job in enumerate(jobs))
+
+
+def test_of_a_late_clock_little_is_made_up_for_and_of_idle_time_nothing():
+    cluster = Cluster(Cores(500))
+    cluster.function(1)
+    cluster.submit(Cores(1) & Rate("api", 1000), 1, n=100)
+    cluster.now = 0.05
+    cluster.tell(Ticked())
+    assert len(cluster.begun) == pytest.approx(1 + 0.02 * 1000, abs=1)
+    idle = Cluster(Cores(500))
+    idle.function(1)
+    idle.submit(Cores(1) & Rate("api", 1000), 1)
+    idle.now = 10.0
+    idle.submit(Cores(1) & Rate("api", 1000), 1, n=5)
+    assert len(idle.begun) == 1 + 1
+
+
 def test_after_a_memory_error_a_growing_request_is_tried_larger():
     cluster = Cluster(Memory("4G") & Cores(1))
     cluster.function(1)
