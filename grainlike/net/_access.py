@@ -155,7 +155,7 @@ def read_access(path: Path) -> Access:
         version = content["version"]
         if version == _VERSION:
             return Access(parse_address(content["address"]), content["cluster"], bytes.fromhex(content["secret"]))
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise ValueError(f"{path} is not an access file, or a damaged one") from None
     raise ValueError(f"{path} is an access file of version {version!r}; this grainlike reads version {_VERSION}")
 
@@ -168,14 +168,21 @@ def _read_private(path: Path) -> str:
         raise HeadLostError(f"no access file at {path}: the head has closed, or never was") from None
     except OSError as error:
         raise AuthenticationError(f"cannot read the access file {path}: {error.strerror}") from None
+    try:
+        _check_private(path, os.fstat(handle))
+    except AuthenticationError:
+        os.close(handle)
+        raise
     with os.fdopen(handle, "rb") as file:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            raise AuthenticationError(f"{path} is not a regular file; an access file must be one")
-        if status.st_uid != os.geteuid():
-            raise AuthenticationError(
-                f"{path} belongs to user id {status.st_uid}, not to us ({os.geteuid()}): make your own copy of it"
-            )
-        if stat.S_IMODE(status.st_mode) & 0o077:
-            raise AuthenticationError(f"{path} is open to other users; close it with: chmod 600 {path}")
         return file.read(_SIZE_LIMIT).decode("utf-8", "replace")
+
+
+def _check_private(path: Path, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise AuthenticationError(f"{path} is not a regular file; an access file must be one")
+    if status.st_uid != os.geteuid():
+        raise AuthenticationError(
+            f"{path} belongs to user id {status.st_uid}, not to us ({os.geteuid()}): make your own copy of it"
+        )
+    if stat.S_IMODE(status.st_mode) & 0o077:
+        raise AuthenticationError(f"{path} is open to other users; close it with: chmod 600 {path}")

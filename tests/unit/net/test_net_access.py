@@ -4,6 +4,7 @@ import json
 import os
 from pathlib import Path
 
+import psutil
 import pytest
 
 from grainlike.errors import AuthenticationError, HeadLostError
@@ -141,6 +142,15 @@ def test_a_fifo_does_not_hold_the_reader(tmp_path: Path) -> None:
         read_access(tmp_path / "fifo.json")
 
 
+def test_a_directory_is_no_access_file_and_is_closed_again(access: Access, tmp_path: Path) -> None:
+    (publish_access(access).parent / "a" / "worker.json").mkdir(parents=True)
+    descriptors = psutil.Process().num_fds()
+    with pytest.raises(AuthenticationError, match="not a regular file"):
+        read_access(tmp_path)
+    assert find_access(str(access.address)) == access
+    assert psutil.Process().num_fds() == descriptors
+
+
 @pytest.mark.parametrize(
     "content",
     [
@@ -148,6 +158,7 @@ def test_a_fifo_does_not_hold_the_reader(tmp_path: Path) -> None:
         "{",
         "[]",
         "null",
+        "[" * 100_000,
         '{"version": 1}',
         '{"version": 1, "address": "nowhere", "cluster": "c", "secret": "00"}',
         '{"version": 1, "address": 5, "cluster": "c", "secret": "00"}',
