@@ -19,6 +19,7 @@ from grainlike_worker._interrupts import TERMINATED, Interrupts
 from grainlike_worker._isolated import IsolatedLoop
 from grainlike_worker._lease import Lease
 from grainlike_worker._pipe import LinkEndedError, Pipe
+from grainlike_worker._streams import Streams
 from grainlike_worker._usage import PeakMemory, cpu_seconds
 
 __all__ = ["OwnRunner"]
@@ -37,6 +38,7 @@ class OwnRunner:
         self._functions = Functions()
         self._enforcer = Enforcer()
         self._peak = PeakMemory()
+        self._streams = Streams()
         self._interrupts = Interrupts(self._flush_current)
         self._loop = IsolatedLoop(self._interrupts)
         self._leases: deque[Lease] = deque()
@@ -85,6 +87,7 @@ class OwnRunner:
 
     def _run(self, lease: Lease) -> None:
         self._interrupts.install()
+        self._streams.mend()
         self._enforcer.enforce(lease.allocation)
         self._peak.restart()
         self._functions.get(lease.fn)  # unpickled now: what that takes is no part of a job's time

@@ -612,3 +612,38 @@ async def test_a_job_that_writes_rubbish_to_its_own_socket_hurts_only_itself():
             await (rubbish @ Cores(1))()
         assert await others == [1] * 20
         await slots_are_free(executor)
+
+
+@pytest.mark.parametrize("how", ["descriptors", "streams", "detached"])
+async def test_what_a_job_closes_is_open_again_for_the_next(how, tmp_path):
+    data = tmp_path / "data"
+
+    def close(how):
+        import os
+        import sys
+
+        for number, stream in enumerate([sys.stdin, sys.stdout, sys.stderr]):
+            if how == "streams":
+                stream.close()
+            elif how == "detached":
+                stream.detach()
+            else:
+                os.close(number)
+        return os.getpid()
+
+    def write(path):
+        import os
+        import sys
+
+        with path.open("w") as file:
+            print("printed")
+            sys.stderr.flush()
+            sys.stdin.read()
+            os.write(1, b"written")
+            file.write("data")
+        return os.getpid()
+
+    async with asyncio.timeout(15), Executor(local=Cores(1)):
+        first = await (delayed(close) @ Cores(1))(how)
+        assert await (delayed(write) @ Cores(1))(data) == first
+    assert data.read_text() == "data"
