@@ -225,6 +225,7 @@ class WorkerBook:
         "_fits",
         "_log",
         "ahead",
+        "ahead_in",
         "ahead_of",
         "ahead_s",
         "capacity",
@@ -263,6 +264,8 @@ class WorkerBook:
         """How many seconds of work `ahead` is expected to be."""
         self.ahead_of: dict[int, int] = {}
         """How many of `ahead` each shape has."""
+        self.ahead_in: dict[int, int] = {}
+        """How many of `ahead` each class has."""
         self.recalled: set[int] = set()
         """Those of `ahead` that the worker was asked to give back."""
         self.using: dict[int, int] = {}
@@ -346,12 +349,14 @@ class WorkerBook:
         self.ahead_s += job.expected
         self.held[job.job] = self.ahead[job.job] = job
         self.ahead_of[shape.shape] = self.ahead_of.get(shape.shape, 0) + 1
+        self.ahead_in[job.cls.cls] = self.ahead_in.get(job.cls.cls, 0) + 1
 
     def leave_ahead(self, job: Job) -> None:
         """Count it as waiting here no more."""
         assert job.shape is not None
         del self.ahead[job.job]
         self.ahead_of[job.shape.shape] -= 1
+        self.ahead_in[job.cls.cls] -= 1
         self.recalled.discard(job.job)
         self.ahead_s = self.ahead_s - job.expected if self.ahead else 0.0
 

@@ -12,6 +12,7 @@ The policy of a pass stands in `_planning`; here stands what events mean.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from grainlike.resources import Missing, Request, missing
@@ -422,6 +423,7 @@ class HeadMind:
                 assert job.worker == worker.worker
                 assert (job.job in worker.ahead) == (job.state is JobState.AHEAD)
                 places[job.job] = places.get(job.job, 0) + 1
+            assert Counter(job.cls.cls for job in worker.ahead.values()) == +Counter(worker.ahead_in)
             planned = [job.shape for job in worker.held.values() if job.state is JobState.PLANNED]
             for shape in planned + [lease.shape for lease in worker.leases.values()]:
                 assert shape is not None

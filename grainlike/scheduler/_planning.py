@@ -299,6 +299,8 @@ class Planner:
             self._heeded[elder.cls] = first
             workers = dict.fromkeys(worker for holders in self._holders.values() for worker in holders.values())
         for worker in workers:
+            if len(worker.ahead) == worker.ahead_in.get(elder.cls, 0):
+                continue  # all of it is the elder's own: no need to look at thousands of jobs, one by one
             past = [
                 job
                 for job in worker.ahead.values()

@@ -21,9 +21,11 @@ from grainlike.scheduler import (
     WorkerLeaving,
     WorkerLost,
     WorkerReported,
+    _planning,
 )
 from grainlike.scheduler._head import MAX_LOSSES, NOBODY_S
 from grainlike.scheduler._reservation import PATIENCE_S
+from grainlike.scheduler._states import JobState
 from grainlike.wire import Code, Completed
 
 
@@ -323,3 +325,18 @@ def test_a_worker_that_leaves_is_not_the_nearest():
     cluster.submit(Cores(4), 1)
     (warning,) = cluster.told(JobsPending)
     assert warning.missing.nearest == "n2"
+
+
+def test_a_cancelled_job_does_not_cost_a_look_at_all_that_was_sent_ahead(monkeypatch):
+    """Each of them lets another job come to the front of the queue, for whose sake others might have to make way."""
+    looks = []
+    goes_first = _planning._goes_first
+    monkeypatch.setattr(_planning, "_goes_first", lambda *of: looks.append(of) or goes_first(*of))
+    cluster = Cluster(Cores(4))
+    cluster.function(1, known_s=0.0001)
+    jobs = cluster.submit(Cores(1), 0.0001, n=2000)
+    waiting = [job for job in jobs if cluster.head.jobs[job].state is JobState.QUEUED]
+    assert len(jobs) - len(waiting) > 500
+    for job in waiting[:20]:
+        cluster.tell(JobsCancelled([job]))
+    assert len(looks) < 100
