@@ -72,8 +72,8 @@ def simple(draw):
     if gang:
         request = Nodes(draw(st.integers(1, 99)), each=request)
     request = together([request, *map(Token, draw(st.sets(WORDS, max_size=3)))])
-    for word in (Limit, Rate):
-        pairs = draw(st.dictionaries(WORDS, FINE, max_size=2))
+    for word, counts in ((Limit, FINE.filter(lambda count: count >= 1)), (Rate, FINE)):
+        pairs = draw(st.dictionaries(WORDS, counts, max_size=2))
         request = together([request, *(word(name, amount) for name, amount in pairs.items())])
     return request & draw(times()) if draw(st.booleans()) else request
 
