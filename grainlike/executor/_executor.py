@@ -87,6 +87,8 @@ class Executor:
     ) -> None:
         if on_failure not in ("fail_fast", "continue"):
             raise ValueError(f"on_failure= is 'fail_fast' or 'continue', not {on_failure!r}")
+        if listen is not None and not isinstance(listen, str):
+            raise TypeError(f"listen= is an address such as 'tcp://127.0.0.1:0', not {listen!r}")
         self.offer: Allocation | None = None
         """What the embedded worker offers, with ids; None without one."""
         if isinstance(local, NotGiven):

@@ -332,6 +332,11 @@ def test_run_raises_what_main_raises():
         run(main, local=Cores(1))
 
 
+def test_an_address_is_a_string():
+    with pytest.raises(TypeError, match="listen= is an address"):
+        Executor(listen=5)
+
+
 def test_run_refuses_a_placeholder():
     with pytest.raises(TypeError, match=r"write run\(fn, x\)"):
         run(double(1))
