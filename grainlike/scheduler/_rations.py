@@ -23,22 +23,14 @@ class Rations:
 
     def __init__(self) -> None:
         self._running: dict[str, int] = {}
-        self._set: dict[str, int] = {}
         self._next: dict[str, float] = {}
         self._awaited: set[str] = set()
         """The rates whose next launch a job waits for, or that are behind."""
 
-    def set_limit(self, name: str, most: int | None) -> None:
-        """Let at most `most` jobs of the limit run at once, whatever their requests say; None: as they say."""
-        if most is None:
-            self._set.pop(name, None)
-        else:
-            self._set[name] = most * _UNIT
-
     def blocks(self, shape: Shape, now: float) -> tuple[str, float | None] | None:
         """The ration that keeps a job of the shape from starting now, and when it will not (None: when one ends)."""
         for name, most in shape.limits:
-            if (self._running.get(name, 0) + 1) * _UNIT > self._set.get(name, most):
+            if (self._running.get(name, 0) + 1) * _UNIT > most:
                 return f"limit:{name}", None
         for name, _ in shape.rates:
             if self._next.get(name, now) > now:

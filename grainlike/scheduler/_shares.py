@@ -1,4 +1,4 @@
-"""Fair shares between the clients of one head: whoever uses least, against its weight, goes first.
+"""Fair shares between the clients of one head: whoever uses least goes first.
 
 Use is counted in cores held (one for a job that asks for none), by what runs now: a client that was away has no claim
 on the past, and one alone has all. Within one client, priorities are strict.
@@ -18,15 +18,10 @@ class Shares:
 
     def __init__(self) -> None:
         self._held: dict[int, int] = {}
-        self._weights: dict[int, float] = {}
 
-    def set_weight(self, client: int, weight: float) -> None:
-        """Let a client's share be `weight` times that of one with weight 1."""
-        self._weights[client] = weight
-
-    def used(self, client: int) -> float:
-        """Cores held, in billionths, for each unit of weight."""
-        return self._held.get(client, 0) / self._weights.get(client, 1.0)
+    def used(self, client: int) -> int:
+        """Cores held, in billionths."""
+        return self._held.get(client, 0)
 
     def take(self, client: int, shape: Shape) -> None:
         """A job starts."""

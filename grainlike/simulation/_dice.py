@@ -64,11 +64,3 @@ class Dice:
     def pick(self, choices: Sequence[T]) -> T:
         """One of them."""
         return choices[self.below(len(choices))]
-
-    def shuffled(self, items: Sequence[T]) -> list[T]:
-        """All of them, in any order (Fisher and Yates)."""
-        out = list(items)
-        for last in range(len(out) - 1, 0, -1):
-            other = self.below(last + 1)
-            out[last], out[other] = out[other], out[last]
-        return out
