@@ -6,12 +6,36 @@ job starts, and in every thread that copies the context, as `asyncio.to_thread` 
 """
 
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from grainlike.resources import NO_ALLOCATION, Allocation
 
-__all__ = ["GVAR", "JobInfo", "enter_job", "leave_job"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+__all__ = [
+    "GVAR",
+    "JobInfo",
+    "JobNode",
+    "JobOutput",
+    "JobView",
+    "author",
+    "enter_job",
+    "enter_part",
+    "holds_whole_process",
+    "leave_job",
+    "this_job",
+]
+
+
+class JobNode(NamedTuple):
+    """One node of a job that has several (`Nodes`): the worker's name, its host's address, and what it gives there."""
+
+    name: str
+    host: str
+    allocation: Allocation
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,28 +47,80 @@ class JobInfo:
         name: the function's name, or what `name=` said.
         attempt: 1 for the first try.
         deadline: when its timeout ends it, on the clock of `time.monotonic`; None without a timeout.
+        nodes: of a job with `Nodes(n, each=...)`, its n nodes, the one it runs on first; empty for all others.
     """
 
     id: int
     name: str
     attempt: int
     deadline: float | None
+    nodes: tuple[JobNode, ...] = ()
+    _directory: "Callable[[str], Path] | None" = field(default=None, repr=False, compare=False)
+
+    @property
+    def scratch(self) -> "Path":
+        """A directory of this attempt's own, on the worker's disk, made when it is first asked for.
+
+        It is removed with all that is in it when the job has ended; when its process was killed, soon after.
+
+        Raises:
+            RuntimeError: whoever runs this job has no directories to give.
+        """
+        if self._directory is None:
+            raise RuntimeError(f"{self.name} runs where there is no scratch directory")
+        return self._directory(f"{self.id}-{self.attempt}")
 
 
-class _View:
-    """One moment's answer: immutable by custom, replaced as a whole."""
+class JobOutput(Protocol):
+    """Where it is told what a job has printed, in a process in which several run at once."""
 
-    __slots__ = ("allocation", "context", "instance", "job")
+    @property
+    def shown(self) -> bool:
+        """Whether the process's own streams show it all the same."""
+        ...
 
-    def __init__(self, allocation: Allocation, instance: str | None, job: JobInfo | None, context: object) -> None:
+    def write(self, job: JobInfo, stream: Any, text: str) -> None:
+        """`job` wrote `text` to `stream`, whose number is the wire's. Called from any thread."""
+
+
+class JobView:
+    """What is shown of one job, in all its tasks and threads: they share this object.
+
+    Attributes:
+        allocation: what it holds. One that lent its cores while it awaited may go on with others.
+        uplink: its way to its worker, which whoever put it here knows the type of; None where there is none.
+        resolver: what runs the placeholders that it awaits, once it has awaited one.
+        author: the job that speaks when something is printed here; None where nobody asks.
+        output: where it is told; None where nobody asks.
+        carrier: the view of the job that runs this one as a part of itself; None for one that runs alone.
+    """
+
+    __slots__ = ("allocation", "author", "carrier", "context", "instance", "job", "output", "resolver", "uplink")
+
+    def __init__(
+        self,
+        allocation: Allocation,
+        instance: str | None,
+        job: JobInfo | None,
+        context: object,
+        uplink: object = None,
+        carrier: "JobView | None" = None,
+        author: JobInfo | None = None,
+        output: JobOutput | None = None,
+    ) -> None:
         self.allocation = allocation
+        self.carrier = carrier
         self.instance = instance
         self.job = job
         self.context = context
+        self.uplink = uplink
+        self.author = author
+        self.output = output
+        self.resolver: object = None
 
 
-_OUTSIDE = _View(NO_ALLOCATION, None, None, None)
-_current: ContextVar[_View | None] = ContextVar("grainlike_job", default=None)
+_OUTSIDE = JobView(NO_ALLOCATION, None, None, None)
+_current: ContextVar[JobView | None] = ContextVar("grainlike_job", default=None)
 
 
 class _Process:
@@ -59,7 +135,7 @@ class _Process:
 _process = _Process()
 
 
-def _view() -> _View:
+def _view() -> JobView:
     return _current.get() or _process.view
 
 
@@ -85,7 +161,7 @@ class _GVar:
 
     @property
     def job(self) -> JobInfo | None:
-        """Id, name, attempt and deadline of the job; None outside a job."""
+        """Id, name, attempt, deadline and nodes of the job; None outside a job."""
         return _view().job
 
     @property
@@ -105,21 +181,58 @@ def enter_job(
     instance: str | None,
     job: JobInfo | None,
     context: object = None,
+    uplink: object = None,
     *,
+    output: JobOutput | None = None,
     whole_process: bool = False,
 ) -> None:
-    """Show a job to the current context and to all that copy it from now on.
+    """Show a job to the current context and to all that copy it from now on. `uplink`: see `JobView`.
 
-    With `whole_process`, threads that copied no context see it too: for a process that runs one job at a time.
+    `output` is told what it prints (see `author`). With `whole_process`, threads that copied no context see the job
+    too: for a process that runs one job at a time.
     """
-    view = _View(allocation, instance, job, context)
+    view = JobView(allocation, instance, job, context, uplink, None, job, output)
     _current.set(view)
     if whole_process:
         _process.view = view
 
 
+def this_job() -> JobView | None:
+    """The view of the running job; None outside of one, and in a call without resources."""
+    view = _view()
+    return None if view.job is None else view
+
+
+def enter_part(job: JobInfo) -> None:
+    """Show `job`, a part of the running job, to the current context: on the same slots, with the same way out."""
+    whole = _view()
+    carrier = whole.carrier or whole
+    view = JobView(carrier.allocation, whole.instance, job, whole.context, whole.uplink, carrier, job, whole.output)
+    _current.set(view)
+
+
 def leave_job(*, whole_process: bool = False) -> None:
-    """Show no job to the current context any more; with `whole_process`, to no other thread either."""
-    _current.set(_OUTSIDE)
+    """Show no job to the current context any more; with `whole_process`, to no other thread either.
+
+    What is printed remains the job's: a call without resources that a job makes speaks for the job.
+    """
+    view = _current.get()
+    if view is None or view.output is None:
+        _current.set(_OUTSIDE)
+    else:
+        _current.set(JobView(NO_ALLOCATION, None, None, None, author=view.author, output=view.output))
     if whole_process:
         _process.view = _OUTSIDE
+
+
+def holds_whole_process() -> bool:
+    """Whether a job has this process to itself, so that all of the process is held to its slots."""
+    return _process.view is not _OUTSIDE
+
+
+def author() -> tuple[JobOutput, JobInfo] | None:
+    """Who speaks when the current context prints, and where it is told; None outside a job that has an output."""
+    view = _current.get()
+    if view is None or view.output is None or view.author is None:
+        return None
+    return view.output, view.author

@@ -6,7 +6,7 @@ Each derives from `GrainlikeError` and from the built-in that a caller would alr
     ├── ResourceError(RuntimeError)               slots misused: released twice, foreign, over capacity
     │   └── UnsatisfiableError(RuntimeError)      no worker can ever give what was asked for
     ├── ResourceSpecError(ValueError)             a request that is not one
-    ├── GraphError(ValueError)                    a placeholder that another executor has started
+    ├── GraphError(ValueError)                    a placeholder of another executor, a cycle, an unknown name
     ├── SerializationError(TypeError)             an object that cannot travel
     ├── JobTimeoutError(TimeoutError)             a job ran past its limit
     ├── JobMemoryError(MemoryError)               a job took more memory than it asked for
@@ -60,7 +60,7 @@ class ResourceSpecError(GrainlikeError, ValueError):
 
 
 class GraphError(GrainlikeError, ValueError):
-    """The graph is wrong: a placeholder that another executor has started and not finished."""
+    """The graph is wrong: a placeholder that another executor runs, a cycle, or a name that is unknown."""
 
 
 class SerializationError(GrainlikeError, TypeError):
@@ -72,7 +72,20 @@ class JobTimeoutError(GrainlikeError, TimeoutError):
 
 
 class JobMemoryError(GrainlikeError, MemoryError):
-    """A job took more memory than it asked for. Memory is not enforced yet, so nothing raises it today."""
+    """A job took more memory than it asked for, and was ended.
+
+    Attributes:
+        asked: bytes that its request named.
+        peak: bytes that it held when it was ended, beside what its process had held before it began.
+    """
+
+    def __init__(self, message: str = "", asked: int = 0, peak: int = 0) -> None:
+        super().__init__(message, asked, peak)
+        self.asked = asked
+        self.peak = peak
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class JobCancelledError(GrainlikeError, CancelledError):

@@ -12,6 +12,8 @@ from grainlike.resources._time import clock
 
 Offers = Sequence[tuple[str, Allocation]]
 
+_NODES = "nodes"
+
 
 @dataclass(frozen=True, slots=True)
 class Short:
@@ -50,11 +52,18 @@ class Missing:
     def why(self) -> str:
         """The reasons alone: what holds now, of workers that may still change."""
         reasons = [f"no worker has {', '.join(self.absent)}"] if self.absent else []
-        reasons += [f"too little {', '.join(map(str, self.short))}"] if self.short else []
+        short = [one for one in self.short if one.name != _NODES]
+        reasons += [f"too little {', '.join(map(str, short))}"] if short else []
+        reasons += [self._too_few(one) for one in self.short if one.name == _NODES]
         reasons += [] if reasons else ["no single worker has all of it"]
         if self.nearest is not None and self.lacking:
             reasons.append(f"nearest is {self.nearest}, short of {', '.join(self.lacking)}")
         return "; ".join(reasons)
+
+    def _too_few(self, nodes: Short) -> str:
+        there = nodes.best // UNIT
+        said = f"there {'is' if there == 1 else 'are'} {there}"
+        return f"it needs {plain(nodes.asked)} workers that can give {self.option.each}; {said}"
 
     def __str__(self) -> str:
         choice = "" if self.option is self.request else f"; of these {self.option} comes nearest"
@@ -109,7 +118,7 @@ def _explained(request: Request, option: Request, offers: Offers, lacks: list[_L
     short = [Short(name, amount, best[name]) for name, amount in asked.items() if 0 < best[name] < amount]
     fitting = sum(not lack.needs for lack in lacks)
     if option.nodes > 1 and fitting:
-        short = sorted([*short, Short("nodes", option.nodes * UNIT, fitting * UNIT)], key=lambda one: one.name)
+        short = sorted([*short, Short(_NODES, option.nodes * UNIT, fitting * UNIT)], key=lambda one: one.name)
     nearest = min((lack for lack in lacks if lack.needs), key=lambda lack: lack.distance, default=None)
     if nearest is None:
         return Missing(request, option, absent, tuple(short), None, () if lacks else tuple(asked))

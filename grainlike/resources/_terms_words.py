@@ -90,6 +90,9 @@ def Rate(name: str, per_second: Amount) -> Request:  # noqa: N802
 def Nodes(number: SupportsIndex, *, each: Request) -> Request:  # noqa: N802
     """Ask for a gang: `each` on so many nodes at the same time, all or nothing.
 
+    The job runs on one of them, in a process of its own, and sees all in `GVAR.job.nodes`: name, host and allocation.
+    Programs that it starts find the path of a host file, as `mpirun` reads it, in `GRAINLIKE_HOSTFILE`.
+
     Times and tokens of `each` are those of the gang, and may as well stand beside it: `Nodes(4, each=...) &
     Token("big")`. Limits and rates stand beside it, for they are counted once. `Nodes(1, each=r)` is `r`.
 

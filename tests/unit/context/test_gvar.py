@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from grainlike.context import GVAR, JobInfo, enter_job, leave_job
+from grainlike.context import GVAR, JobInfo, JobNode, enter_job, leave_job
 from grainlike.resources import NO_ALLOCATION, Cores, Memory
 
 GIVEN = Cores([6, 7, 9]) & Memory("8Gi")
@@ -22,6 +22,12 @@ def seen_by_bare_thread():
     thread.start()
     thread.join()
     return seen[0]
+
+
+def test_a_job_on_one_node_has_no_list_of_nodes():
+    assert JOB.nodes == ()
+    node = JobNode("n1", "127.0.0.1", GIVEN)
+    assert JobInfo(id=3, name="fit", attempt=1, deadline=None, nodes=(node,)).nodes[0].allocation.cores == (6, 7, 9)
 
 
 def test_outside_a_job_all_is_empty():

@@ -195,7 +195,7 @@ def test_a_gang_needs_as_many_workers_as_it_has_nodes():
     assert (why.nearest, why.lacking) == ("n1", ("cores",))
     alike = missing(Nodes(4, each=Cores(1)), WORKERS)
     assert (alike.nearest, alike.lacking) == (None, ())
-    assert str(alike) == "nodes=4(cores=1) can never be given: too little nodes (asked 4, at most 3)"
+    assert str(alike) == ("nodes=4(cores=1) can never be given: it needs 4 workers that can give cores=1; there are 3")
     assert missing(Nodes(2, each=Cores(9)), WORKERS).short == (Short("cores", 9 * UNIT, 4 * UNIT),)
 
 
