@@ -5,7 +5,7 @@ Layout, all integers little-endian::
     u32 header length | u32 number of buffers | u64 length of each buffer | header (msgpack) | buffers
 
 The decoder is fed whatever a socket gives and returns whole frames. Small frames are cut out of one joined piece; a
-large buffer gets memory of its own, once, and is filled as bytes arrive.
+large buffer gets memory of its own, which grows as bytes arrive: what a peer only declares costs nothing.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class FrameLimits(NamedTuple):
     total: int
 
 
-UNAUTHENTICATED = FrameLimits(header=4 * 1024, buffers=0, total=0)
-"""For a peer that has proved nothing yet: a handshake message and not a byte more."""
+UNAUTHENTICATED = FrameLimits(header=16 * 1024, buffers=0, total=0)
+"""For a peer that has not been welcomed yet: a handshake message, which may list some thousand ids, and no more."""
 
 AUTHENTICATED = FrameLimits(header=16 * 1024 * 1024, buffers=65_536, total=4 * 1024**3)
 """For a peer of this cluster. Batches are cut well below the header's limit by those who make them."""
@@ -75,7 +75,7 @@ class FrameDecoder:
             handle(frame.message, frame.buffers)
     """
 
-    __slots__ = ("_done", "_filled", "_filling", "_lengths", "_limits", "_message", "_pending")
+    __slots__ = ("_done", "_filling", "_lengths", "_limits", "_message", "_pending")
 
     def __init__(self, limits: FrameLimits = UNAUTHENTICATED) -> None:
         self._limits = limits
@@ -84,7 +84,6 @@ class FrameDecoder:
         self._lengths: list[int] = []
         self._done: list[Buffer] = []
         self._filling: bytearray | None = None
-        self._filled = 0
 
     @property
     def limits(self) -> FrameLimits:
@@ -121,10 +120,10 @@ class FrameDecoder:
         """Copy into the large buffer under way; return what is left of `view`."""
         target = self._filling
         assert target is not None
-        count = min(len(view), len(target) - self._filled)
-        target[self._filled : self._filled + count] = view[:count]
-        self._filled += count
-        if self._filled == len(target):
+        length = self._lengths[len(self._done)]
+        count = min(len(view), length - len(target))
+        target += view[:count]
+        if len(target) == length:
             self._done.append(target)
             self._filling = None
         return view[count:]
@@ -141,8 +140,7 @@ class FrameDecoder:
             elif length < _LARGE:
                 return False
             else:
-                self._filling = bytearray(length)
-                self._filled = 0
+                self._filling = bytearray()
                 return False
         assert self._message is not None
         frames.append(Frame(self._message, self._done))

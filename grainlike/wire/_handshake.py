@@ -1,31 +1,28 @@
-"""How two ends of a new connection come to trust each other, before either believes a byte of the other's.
+"""How two ends of a new connection find out whether they go together, once each knows who the other is.
 
-Both know a secret that travels by access file, never by wire. Four messages::
+Who it is, the connection itself has shown: a certificate, or the kernel's word for the user at a Unix socket. Then::
 
-    dialer    Hello(nonce d, versions, who I am)          ──>
-              <──   Challenge(nonce l, HMAC(secret, "listener" | d | l | Hello))    listener
-    dialer    Proof(HMAC(secret, "dialer" | d | l | Hello))                         ──>
+    dialer    Hello (role, versions, name, offer)     ──>
               <──   Welcome, or Refused with a reason     listener
 
-Each side proves itself over both nonces and the whole introduction, so nothing can be replayed, reflected or altered.
-A version that does not go together is refused before any proof, naming both sides and the fix.
+The introduction's role must be the certificate's. Versions that do not go together are refused, naming both sides and
+the fix.
 """
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-from enum import Enum, auto
-
 import msgspec
 
 from grainlike.errors import AuthenticationError, GrainlikeError, ProtocolError, VersionMismatchError
-from grainlike.wire._messages import Challenge, Hello, Message, Proof, Refused, Welcome
+from grainlike.wire._messages import Hello, Message, Refused, Welcome
 
 __all__ = ["PROTOCOL", "Dialer", "Listener", "Software"]
 
 PROTOCOL = 1
 """The version of this protocol; a peer announces the range that it speaks."""
+
+_NAME_LIMIT = 255
+"""The most characters in a name that a peer gives itself."""
 
 _KINDS: dict[str, type[GrainlikeError]] = {
     kind.__name__: kind for kind in (AuthenticationError, VersionMismatchError, ProtocolError)
@@ -60,102 +57,63 @@ def _minor(version: str) -> list[str]:
     return version.split(".")[:2]
 
 
-def _proof(secret: bytes, side: str, hello: Hello, nonce: bytes) -> bytes:
-    message = b"|".join([b"grainlike/1", side.encode(), nonce, msgspec.msgpack.encode(hello)])
-    return hmac.new(secret, message, hashlib.sha256).digest()
-
-
-class _State(Enum):
-    START = auto()
-    AWAIT_HELLO = auto()
-    AWAIT_CHALLENGE = auto()
-    AWAIT_PROOF = auto()
-    AWAIT_WELCOME = auto()
-    DONE = auto()
+def _check_names(hello: Hello) -> None:
+    """Raise `ProtocolError` for words that must not get into a log, a terminal or an environment variable."""
+    for word in (hello.name, hello.incarnation, hello.python, *hello.serializers, *hello.serializers.values()):
+        if not (word.isprintable() and 0 < len(word) <= _NAME_LIMIT):
+            raise ProtocolError(f"{word[:_NAME_LIMIT]!r} is no name: it takes 1 to {_NAME_LIMIT} printable characters")
 
 
 class Dialer:
-    """The end that dials. `start()` gives the first message; `receive` answers each that comes, until `welcome` is set.
+    """The end that dials. Send `hello` first; `receive` takes what comes, until `welcome` is set.
 
-    Raises `AuthenticationError` when the listener does not know the secret, the listener's own refusal as its type,
-    and `ProtocolError` for a message out of turn.
+    Raises the listener's refusal as its type, and `ProtocolError` for a message out of turn.
     """
 
-    def __init__(self, secret: bytes, hello: Hello) -> None:
-        self._secret = secret
-        self._hello = hello
-        self._state = _State.START
+    def __init__(self, hello: Hello) -> None:
+        self.hello = hello
         self.welcome: Welcome | None = None
 
-    @property
-    def proved(self) -> bool:
-        """Whether the listener has proved that it knows the secret. What follows its welcome may come in one read with
-        it, so this, not `welcome`, is the moment to take frames of any kind."""
-        return self._state in (_State.AWAIT_WELCOME, _State.DONE)
-
-    def start(self) -> Hello:
-        """The introduction to send first."""
-        self._state = _State.AWAIT_CHALLENGE
-        return self._hello
-
-    def receive(self, message: Message) -> list[Message]:
-        """Take the listener's message; return what to send back."""
-        match self._state, message:
-            case _, Refused(kind=kind, reason=reason):
+    def receive(self, message: Message) -> None:
+        """Take the listener's message."""
+        match message:
+            case Refused(kind=kind, reason=reason):
                 raise _KINDS.get(kind, ProtocolError)(reason)
-            case _State.AWAIT_CHALLENGE, Challenge(nonce=nonce, proof=proof):
-                if not hmac.compare_digest(proof, _proof(self._secret, "listener", self._hello, nonce)):
-                    raise AuthenticationError(
-                        "the head at this address does not know the secret of this access file: the file is stale, or "
-                        "something else listens there"
-                    )
-                self._state = _State.AWAIT_WELCOME
-                return [Proof(_proof(self._secret, "dialer", self._hello, nonce))]
-            case _State.AWAIT_WELCOME, Welcome():
-                self._state = _State.DONE
+            case Welcome() if self.welcome is None:
                 self.welcome = message
-                return []
             case _:
                 raise ProtocolError(f"{type(message).__name__} is out of turn in a handshake")
 
 
 class Listener:
-    """The end that listens. `receive` returns what to send back; `hello` is set once the peer has proved itself.
+    """The end that listens, for those who come as one of `roles`.
 
-    Raises `AuthenticationError`, `VersionMismatchError` or `ProtocolError`; `refusal(error)` is what to tell the peer.
+    `proved` is the peer's role by its certificate; None where the connection itself lets in nobody but processes of
+    our own user, which may be whatever they say.
     """
 
-    def __init__(self, secret: bytes, nonce: bytes, software: Software, roles: frozenset[str]) -> None:
-        self._secret = secret
-        self._nonce = nonce
+    def __init__(self, software: Software, roles: frozenset[str], proved: str | None = None) -> None:
         self._software = software
         self._roles = roles
-        self._state = _State.AWAIT_HELLO
-        self._claimed: Hello | None = None
-        self.hello: Hello | None = None
+        self._proved = proved
 
-    def receive(self, message: Message) -> list[Message]:
-        """Take the dialer's message; return what to send back (the caller sends `Welcome` once `hello` is set)."""
-        match self._state, message:
-            case _State.AWAIT_HELLO, Hello():
-                if message.role not in self._roles:
-                    raise AuthenticationError(f"nobody may dial in as {message.role!r} here")
-                _check_versions(self._software, message)
-                self._claimed = message
-                self._state = _State.AWAIT_PROOF
-                return [Challenge(self._nonce, _proof(self._secret, "listener", message, self._nonce))]
-            case _State.AWAIT_PROOF, Proof(proof=proof):
-                assert self._claimed is not None
-                if not hmac.compare_digest(proof, _proof(self._secret, "dialer", self._claimed, self._nonce)):
-                    raise AuthenticationError(
-                        f"{self._claimed.role} {self._claimed.name!r} does not know this cluster's secret; start it "
-                        "with the access file of this head"
-                    )
-                self._state = _State.DONE
-                self.hello = self._claimed
-                return []
-            case _:
-                raise ProtocolError(f"{type(message).__name__} is out of turn in a handshake")
+    def receive(self, message: Message) -> Hello:
+        """Take the dialer's introduction and return it, to be answered by a `Welcome`.
+
+        Raises `AuthenticationError`, `VersionMismatchError` or `ProtocolError`; `refusal` makes the answer of them.
+        """
+        if not isinstance(message, Hello):
+            raise ProtocolError(f"{type(message).__name__} is out of turn in a handshake")
+        if self._proved is not None and message.role != self._proved:
+            raise AuthenticationError(
+                f"it says that it is a {message.role!r}, and its certificate says {self._proved!r}; "
+                f"use {self._proved}.json for that alone"
+            )
+        if message.role not in self._roles:
+            raise AuthenticationError(f"nobody may dial in as {message.role!r} here")
+        _check_names(message)
+        _check_versions(self._software, message)
+        return message
 
     @staticmethod
     def refusal(error: GrainlikeError) -> Refused:

@@ -13,29 +13,48 @@ from enum import IntEnum
 
 import msgspec
 
+from grainlike.wire._questions import FromClient, ToClient
+
 __all__ = [
     "Assign",
+    "Awaits",
     "Beat",
+    "Blocked",
     "Cancel",
-    "Challenge",
     "ClassSpec",
     "Code",
     "Completed",
+    "Credit",
     "Define",
+    "Follow",
     "FunctionSpec",
+    "Gang",
+    "GoesOn",
     "Hello",
+    "Hold",
+    "Items",
     "LeaseStart",
+    "LeaseWait",
     "Leaving",
     "Message",
-    "Proof",
+    "Nested",
+    "NestedFunction",
+    "NodeSpec",
+    "Outcomes",
+    "Output",
+    "OutputStream",
     "ReceiptSpec",
     "Refused",
+    "Renew",
     "Report",
+    "Resumed",
     "Retract",
     "Run",
     "Setup",
     "Stop",
+    "Wait",
     "Welcome",
+    "Withdraw",
 ]
 
 
@@ -53,6 +72,14 @@ class Code(IntEnum):
     UNFIT = 8  # never started, and never will here: the node cannot lay it out as it was asked for
 
 
+class Wait(IntEnum):
+    """What the job of a lease waits for."""
+
+    NOTHING = 0  # it runs, on cores of its own
+    CHILDREN = 1  # it awaits jobs that it submitted
+    CORES = 2  # what it awaited is there, and it wants the cores back that it lent
+
+
 class _Message(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
     """What all messages share: fixed, positional, never collected by the garbage collector."""
 
@@ -60,11 +87,13 @@ class _Message(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_un
 # --- the handshake ---------------------------------------------------------------------------------------------------
 
 
-class Hello(_Message, frozen=True, tag=1):
-    """The dialling end introduces itself. Nothing in it is believed before `Proof`."""
+class Hello(_Message, frozen=True, tag=1, forbid_unknown_fields=False):
+    """The dialling end introduces itself. `memory` names the shared memory that it can map, if any.
+
+    A later protocol may add fields at the end: who speaks it must be understood well enough to be refused by name.
+    """
 
     role: str
-    nonce: bytes
     protocol_low: int
     protocol_high: int
     python: str
@@ -74,32 +103,22 @@ class Hello(_Message, frozen=True, tag=1):
     pid: int
     offer: str
     logical: list[int]
-
-
-class Challenge(_Message, frozen=True, tag=2):
-    """The listening end proves that it knows the secret, and asks for the same."""
-
-    nonce: bytes
-    proof: bytes
-
-
-class Proof(_Message, frozen=True, tag=3):
-    """The dialling end's answer to a `Challenge`."""
-
-    proof: bytes
+    memory: str = ""
 
 
 class Welcome(_Message, frozen=True, tag=4):
     """The worker is connected from here on.
 
     `paths` are the client's import paths, for its runners. `name` is what the worker is called from now on: another may
-    have come with the name that it wished for.
+    have come with the name that it wished for. `store` is the directory of the head's shared memory, for those who can
+    map it.
     """
 
     cluster: str
     heartbeat_s: float
     paths: list[str]
     name: str
+    store: str = ""
 
 
 class Refused(_Message, frozen=True, tag=5):
@@ -113,13 +132,20 @@ class Refused(_Message, frozen=True, tag=5):
 
 
 class FunctionSpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One function, shipped once per worker: its serialized form is the frame's buffer of the same index."""
+    """One function, shipped once per worker: its serialized form is the frame's buffer of the same index.
+
+    With `many`, one job of it stands for many calls: its one argument is a list of packed arguments. With `keep`, its
+    jobs lend no cores while they await. `paths` are imports that it needs beside those of `Setup`.
+    """
 
     fn: int
     digest: bytes
     name: str
     is_async: bool
     timeout: float | None
+    many: bool = False
+    keep: bool = False
+    paths: tuple[str, ...] = ()
 
 
 class ClassSpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -199,6 +225,22 @@ class LeaseStart(msgspec.Struct, frozen=True, array_like=True, gc=False):
     at: float
 
 
+class LeaseWait(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The job of a lease begins to wait, or goes on.
+
+    `waits` is a `Wait`. `heard` is how many outcomes of its own jobs it had got by then: who has sent more knows that
+    it will not wait for long. `lent` says that its cores are not its own now, `allocation` what it holds.
+    """
+
+    lease: int
+    job: int
+    attempt: int
+    waits: int
+    heard: int
+    lent: bool
+    allocation: str
+
+
 class Completed(_Message, frozen=True, tag=20):
     """How attempts ended, in columns. `lease` is 0 for jobs that were never part of one.
 
@@ -229,6 +271,7 @@ class Report(_Message, frozen=True, tag=21):
     started: list[LeaseStart]
     completed: list[Completed]
     ended: list[int]
+    waits: list[LeaseWait] = []
 
 
 class Leaving(_Message, frozen=True, tag=22):
@@ -241,10 +284,15 @@ class Leaving(_Message, frozen=True, tag=22):
 
 
 class Setup(_Message, frozen=True, tag=30):
-    """The first message to a runner: whom it works for and where its imports are found."""
+    """The first message to a runner: whom it works for, where its imports are, and the worker's context module.
+
+    `store` is the directory of shared memory where large results go.
+    """
 
     instance: str
     paths: list[str]
+    context: str = ""
+    store: str = ""
 
 
 class Run(_Message, frozen=True, tag=31):
@@ -266,10 +314,213 @@ class Stop(_Message, frozen=True, tag=32):
     jobs: list[int]
 
 
+# --- gangs: jobs on several workers at once --------------------------------------------------------------------------
+
+
+class Hold(_Message, frozen=True, tag=33):
+    """Head to worker: keep slots of this class for gangs, which are named by their jobs and attempts.
+
+    Each is answered by a `LeaseStart` when its ids are granted; nothing runs on them. At the worker that leads the gang
+    an `Assign` of the same job and attempt then starts the job on them. A `Cancel` ends a hold anywhere, which a
+    `Completed` answers, and the end of its lease if it had one.
+    """
+
+    cls: int
+    jobs: list[int]
+    attempts: list[int]
+
+
+class NodeSpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What a gang has on one worker: the worker's name, the address of its host, its slots as text."""
+
+    name: str
+    host: str
+    allocation: str
+
+
+class Gang(_Message, frozen=True, tag=34):
+    """Head to the leading worker, and on to the runner: where the job that comes next has its slots, the leader first.
+
+    `hostfile` is the path of the file that names the hosts; the worker adds it.
+    """
+
+    job: int
+    attempt: int
+    nodes: list[NodeSpec]
+    hostfile: str = ""
+
+
+# --- jobs that await -------------------------------------------------------------------------------------------------
+
+
+class NestedFunction(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A function that a job calls on workers. With `here`, its serialized form comes with the message: the first time
+    that its runner sends it. After that the head knows it by its digest.
+    """
+
+    digest: bytes
+    name: str
+    is_async: bool
+    timeout: float | None
+    retries: int
+    many: bool
+    keep: bool
+    here: bool
+
+
+class Nested(_Message, frozen=True, tag=40):
+    """From a running job to the head: run these for it, all asking for the same.
+
+    `children` are numbers that the job gives, `fns` positions in `functions`. The frame's buffers are the functions
+    that are `here`, then those of the arguments, in `data` and `counts`, which nobody opens on the way.
+    """
+
+    parent: int
+    attempt: int
+    request: str
+    priority: int
+    isolate: bool
+    functions: list[NestedFunction]
+    children: list[int]
+    fns: list[int]
+    data: list[bytes]
+    counts: list[int]
+
+
+class Withdraw(_Message, frozen=True, tag=41):
+    """From a running job to the head: it does not want these of its children any more."""
+
+    parent: int
+    attempt: int
+    children: list[int]
+
+
+class Awaits(_Message, frozen=True, tag=42):
+    """From a runner to its worker: the job waits for children of its own, and has had `heard` outcomes so far."""
+
+    job: int
+    attempt: int
+    heard: int
+
+
+class GoesOn(_Message, frozen=True, tag=43):
+    """From a runner to its worker: what the job awaited is there; it goes on when `Resumed` comes."""
+
+    job: int
+    attempt: int
+    heard: int
+
+
+class Resumed(_Message, frozen=True, tag=44):
+    """From a worker to its runner: the job may go on, on this allocation."""
+
+    job: int
+    attempt: int
+    allocation: str
+
+
+class Outcomes(_Message, frozen=True, tag=45):
+    """From the head to a running job: how children of it ended, in columns.
+
+    `good` says whether a parcel is a value or an exception. `workers`, `slots` and `attempts` are where each ran last;
+    empty and 0 for one that never did.
+    """
+
+    parent: int
+    attempt: int
+    children: list[int]
+    good: list[bool]
+    workers: list[str]
+    slots: list[str]
+    attempts: list[int]
+    wall: list[float]
+    cpu: list[float]
+    rss: list[int]
+    receipts: list[ReceiptSpec | None]
+    data: list[bytes]
+    counts: list[int]
+
+
+# --- streams: runner to worker to head, and back ---------------------------------------------------------------------
+
+
+class Items(_Message, frozen=True, tag=50):
+    """What the generator of a stream yielded, in order, after what came before. `data` and `counts` are packed parcels.
+
+    A sender keeps to its `Window`. All items of an attempt come before the `Completed` that ends it.
+    """
+
+    job: int
+    attempt: int
+    data: list[bytes]
+    counts: list[int]
+
+
+class Credit(_Message, frozen=True, tag=51):
+    """The reader of a stream took so many items, of so many bytes together: as many more may come."""
+
+    job: int
+    attempt: int
+    items: int
+    size: int
+
+
+# --- output ----------------------------------------------------------------------------------------------------------
+
+
+class OutputStream(IntEnum):
+    """Where a piece of output was written."""
+
+    STDOUT = 0
+    STDERR = 1
+    NOTE = 2  # by nobody: words about the output, such as how much of it is left out
+    RUNNER = 3  # in the job's process, which it shared with others: whose it is nobody can tell
+
+
+class Follow(_Message, frozen=True, tag=60):
+    """Head to worker: tell a follower what this job has written and writes, all its attempts; `on` false: no more."""
+
+    job: int
+    follower: int
+    on: bool
+
+
+class Output(_Message, frozen=True, tag=61):
+    """Runner to worker, worker to head: pieces of what an attempt wrote, in order; `streams` has an `OutputStream`
+    for each.
+
+    Everything that a job wrote comes before the `Report` of its end. With a `follower`, it is what was written before
+    that one's `Follow`, and `caught_up` says that this is all of it; without, it is for those who have caught up.
+    `last_words`: nobody asked, but the attempt ended with its process.
+    """
+
+    job: int
+    attempt: int
+    streams: list[int]
+    data: list[bytes]
+    follower: int = 0
+    caught_up: bool = False
+    last_words: bool = False
+
+
+class Blocked(_Message, frozen=True, tag=62):
+    """Worker to head: a job blocks the event loop that it shares, for so long now; 0: it does no longer."""
+
+    job: int
+    seconds: float
+    stack: str
+
+
+# --- runner to worker: its process ----------------------------------------------------------------------------------
+
+
+class Renew(_Message, frozen=True, tag=70):
+    """The process of this runner is used up: what it says after this is its last, and what it was told and has not
+    begun is for its successor."""
+
+
 Message = (
     Hello
-    | Challenge
-    | Proof
     | Welcome
     | Refused
     | Define
@@ -283,4 +534,20 @@ Message = (
     | Setup
     | Run
     | Stop
+    | Hold
+    | Gang
+    | Nested
+    | Withdraw
+    | Awaits
+    | GoesOn
+    | Resumed
+    | Outcomes
+    | Items
+    | Credit
+    | Follow
+    | Output
+    | Blocked
+    | Renew
+    | FromClient
+    | ToClient
 )

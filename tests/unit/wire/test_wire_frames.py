@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
+import tracemalloc
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grainlike.errors import ProtocolError
@@ -69,7 +71,7 @@ def test_idle_tells_a_clean_end_from_a_torn_frame():
     ("garbage", "words"),
     [
         (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "over the limit"),
-        (struct.pack("<II", 5000, 0), "header of 5000 bytes"),
+        (struct.pack("<II", 17_000, 0), "header of 17000 bytes"),
         (struct.pack("<II", 10, 1), "1 buffers are over the limit"),
         (struct.pack("<II", 3, 0) + b"\x93\xc1\x00", "not a message"),
         (struct.pack("<II", 2, 0) + b"\x91\x63", "not a message"),
@@ -84,6 +86,44 @@ def test_declared_totals_are_checked_before_allocation():
     decoder = FrameDecoder(FrameLimits(header=100, buffers=4, total=1000))
     with pytest.raises(ProtocolError, match="buffers of 4398046511104 bytes"):
         decoder.feed(struct.pack("<IIQ", 10, 1, 1 << 42))
+
+
+def test_what_is_only_declared_costs_no_memory():
+    decoder = FrameDecoder(AUTHENTICATED)
+    header = flat(Beat(1), (b"x",))[16:-1]
+    tracemalloc.start()
+    try:
+        decoder.feed(struct.pack("<IIQ", len(header), 1, 3 * 1024**3) + header + bytes(1000))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert not decoder.idle
+    assert peak < 100_000
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    pieces=st.lists(st.binary(max_size=200) | st.sampled_from([flat(*frame) for frame in STREAM[:2] + STREAM[3:]])),
+    limits=st.sampled_from([UNAUTHENTICATED, AUTHENTICATED]),
+)
+def test_any_bytes_are_frames_or_a_protocol_error(pieces, limits):
+    decoder = FrameDecoder(limits)
+    with contextlib.suppress(ProtocolError):
+        for piece in pieces:
+            for frame in decoder.feed(piece):
+                assert len(frame.buffers) <= limits.buffers
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_frames_with_flipped_bytes_are_frames_or_a_protocol_error(data):
+    stream = bytearray(b"".join(flat(*frame) for frame in STREAM[:2] + STREAM[3:]))
+    for at in data.draw(st.lists(st.integers(0, len(stream) - 1), max_size=8)):
+        stream[at] ^= data.draw(st.integers(1, 255))
+    decoder = FrameDecoder(AUTHENTICATED)
+    with contextlib.suppress(ProtocolError):
+        for frame in decoder.feed(stream):
+            assert flat(*frame), "what was understood can be said again"
 
 
 @given(

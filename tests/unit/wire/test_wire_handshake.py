@@ -1,4 +1,4 @@
-"""The handshake: both ends prove the secret over both nonces, or nobody is believed."""
+"""The handshake: who introduces itself as what its certificate does not say, or with other versions, is refused."""
 
 from __future__ import annotations
 
@@ -6,16 +6,25 @@ import msgspec
 import pytest
 
 from grainlike.errors import AuthenticationError, ProtocolError, VersionMismatchError
-from grainlike.wire import PROTOCOL, Beat, Challenge, Dialer, Hello, Listener, Proof, Software, Welcome
+from grainlike.wire import (
+    PROTOCOL,
+    Beat,
+    Dialer,
+    FrameDecoder,
+    Hello,
+    Listener,
+    Refused,
+    Software,
+    Welcome,
+)
 
-SECRET = b"s" * 32
 SOFTWARE = Software("3.11.7", {"dill": "0.4.1"})
+WELCOME = Welcome("c", 5.0, [], "n1")
 
 
 def hello(**changes):
     base = Hello(
         role="worker",
-        nonce=b"d" * 32,
         protocol_low=PROTOCOL,
         protocol_high=PROTOCOL,
         python="3.11.2",
@@ -29,56 +38,27 @@ def hello(**changes):
     return msgspec.structs.replace(base, **changes)
 
 
-def listener(secret=SECRET):
-    return Listener(secret, b"l" * 32, SOFTWARE, frozenset({"worker"}))
+def listener(proved=None):
+    return Listener(SOFTWARE, frozenset({"worker"}), proved)
 
 
-def test_both_ends_come_to_trust_each_other():
-    dialer, door = Dialer(SECRET, hello()), listener()
-    (challenge,) = door.receive(dialer.start())
-    assert door.hello is None
-    assert not dialer.proved
-    (proof,) = dialer.receive(challenge)
-    assert dialer.proved, "what comes in one read with the welcome must be let in"
-    assert door.receive(proof) == []
-    assert door.hello == hello()
-    assert dialer.receive(Welcome("c", 5.0, [], "n1")) == []
-    assert dialer.welcome == Welcome("c", 5.0, [], "n1")
+@pytest.mark.parametrize("proved", [None, "worker"])
+def test_an_introduction_that_goes_together_is_taken_and_welcomed(proved):
+    dialer = Dialer(hello())
+    assert listener(proved).receive(dialer.hello) == hello()
+    dialer.receive(WELCOME)
+    assert dialer.welcome == WELCOME
 
 
-def test_a_dialer_without_the_secret_is_refused():
-    door = listener()
-    door.receive(hello())
-    with pytest.raises(AuthenticationError, match="does not know this cluster's secret"):
-        door.receive(Proof(b"x" * 32))
-    assert door.hello is None
+@pytest.mark.parametrize("proved", ["client", "head"])
+def test_the_role_must_be_the_certificates(proved):
+    with pytest.raises(AuthenticationError, match=f"'worker', and its certificate says '{proved}'"):
+        listener(proved).receive(hello())
 
 
-def test_a_listener_without_the_secret_is_refused():
-    dialer, impostor = Dialer(SECRET, hello()), listener(b"other")
-    (challenge,) = impostor.receive(dialer.start())
-    with pytest.raises(AuthenticationError, match="does not know the secret"):
-        dialer.receive(challenge)
-    assert not dialer.proved
-
-
-def test_a_proof_cannot_be_reflected():
-    """The listener's own proof, sent back to it, is no proof of the dialer's."""
-    door = listener()
-    (challenge,) = door.receive(hello())
-    assert isinstance(challenge, Challenge)
-    with pytest.raises(AuthenticationError):
-        door.receive(Proof(challenge.proof))
-
-
-def test_a_proof_cannot_be_replayed_for_another_introduction():
-    dialer, first = Dialer(SECRET, hello()), listener()
-    (challenge,) = first.receive(dialer.start())
-    (proof,) = dialer.receive(challenge)
-    second = listener()
-    second.receive(hello(name="n2"))
-    with pytest.raises(AuthenticationError):
-        second.receive(proof)
+def test_a_role_that_is_not_expected_here_is_refused_though_the_certificate_bears_it_out():
+    with pytest.raises(AuthenticationError, match="nobody may dial in as 'client' here"):
+        listener("client").receive(hello(role="client"))
 
 
 @pytest.mark.parametrize(
@@ -95,19 +75,53 @@ def test_versions_that_do_not_go_together_are_refused_by_name(changes, words):
         listener().receive(hello(**changes))
 
 
+def test_a_later_protocols_introduction_is_understood_well_enough_to_be_refused_by_name():
+    later = [1, *msgspec.to_builtins(hello(protocol_low=2, protocol_high=2))[1:], "a field of tomorrow's", {"x": 1}]
+    header = msgspec.msgpack.encode(later)
+    (frame,) = FrameDecoder().feed(len(header).to_bytes(4, "little") + bytes(4) + header)
+    with pytest.raises(VersionMismatchError, match="speaks 2 to 2"):
+        listener().receive(frame.message)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"name": "n1\x1b[2J"},
+        {"name": "n1\nhead INFO all is well"},
+        {"name": ""},
+        {"name": "n" * 256},
+        {"incarnation": "\0"},
+        {"python": "3.11.2\r\n"},
+        {"serializers": {"dill": "0.4.0\n"}},
+        {"serializers": {"dill": "0.4.0", "\x07": "1"}},
+    ],
+)
+def test_words_that_could_write_on_a_terminal_are_refused_and_shown_escaped(changes):
+    with pytest.raises(ProtocolError, match="printable") as caught:
+        listener().receive(hello(**changes))
+    assert str(caught.value).isprintable()
+
+
 def test_a_refusal_reaches_the_dialer_as_its_own_type():
-    dialer = Dialer(SECRET, hello())
-    dialer.start()
     with pytest.raises(VersionMismatchError, match="too old"):
-        dialer.receive(Listener.refusal(VersionMismatchError("too old")))
+        Dialer(hello()).receive(Listener.refusal(VersionMismatchError("too old")))
 
 
-@pytest.mark.parametrize("message", [Beat(1), Proof(b""), Welcome("c", 1.0, [], "n1")])
+def test_a_refusal_of_a_kind_that_is_not_known_is_one_all_the_same():
+    with pytest.raises(ProtocolError, match="for a reason of tomorrow's"):
+        Dialer(hello()).receive(Refused("NewError", "for a reason of tomorrow's"))
+
+
+@pytest.mark.parametrize("message", [Beat(1), WELCOME, Refused("ProtocolError", "")])
 def test_messages_out_of_turn_are_refused(message):
     with pytest.raises(ProtocolError, match="out of turn"):
         listener().receive(message)
 
 
-def test_an_unknown_role_is_refused():
-    with pytest.raises(AuthenticationError, match="'client'"):
-        listener().receive(hello(role="client"))
+def test_a_second_welcome_and_anything_before_the_first_are_out_of_turn():
+    dialer = Dialer(hello())
+    with pytest.raises(ProtocolError, match="Beat is out of turn"):
+        dialer.receive(Beat(1))
+    dialer.receive(WELCOME)
+    with pytest.raises(ProtocolError, match="Welcome is out of turn"):
+        dialer.receive(WELCOME)
