@@ -1,17 +1,19 @@
 """What did the user write? Delayed functions, placeholders, and the lazy graph that they form.
 
-A call of a delayed function, and every operation on a placeholder, makes a `Node`; a `Delayed` points at
-one. `pending_nodes` tells an executor what to do in which order, and the `Resolver` that it registers is all
-that the graph knows of it.
+A call of a delayed function, and every operation on a placeholder, makes a `Node`; a `Delayed` points at one, and a
+`Stream` at that of an asynchronous generator. `pending_nodes` tells an executor what to do in which order, and the
+`Resolver` that it registers is all that the graph knows of it. A `NamedGraph` gives names, costs and an order of their
+own to some of the nodes.
 
 The room never runs a job, waits, or serializes. Below it are `resources` and `errors`; beside it `payload` and
 `wire`, which it does not know; above it the executor.
 """
 
 from grainlike.graph._delayed import Delayed, node_of
-from grainlike.graph._delayed_fn import DelayedFn, delayed
+from grainlike.graph._delayed_fn import DelayedFn, StreamFn, delayed
 from grainlike.graph._function import Function, Options
 from grainlike.graph._gather import delayed_value, gather, later
+from grainlike.graph._named import NamedGraph, NamedJob, Status
 from grainlike.graph._node import Node
 from grainlike.graph._pending import pending_nodes, unfinished_nodes
 from grainlike.graph._picture import Graph, GraphNode, graph
@@ -19,6 +21,7 @@ from grainlike.graph._questions import Info, cancel, info, start
 from grainlike.graph._record import Record
 from grainlike.graph._resolver import Resolver, current_resolver, register
 from grainlike.graph._state import Place, State
+from grainlike.graph._stream import Stream, StreamNode, node_behind
 
 __all__ = [
     "Delayed",
@@ -27,12 +30,18 @@ __all__ = [
     "Graph",
     "GraphNode",
     "Info",
+    "NamedGraph",
+    "NamedJob",
     "Node",
     "Options",
     "Place",
     "Record",
     "Resolver",
     "State",
+    "Status",
+    "Stream",
+    "StreamFn",
+    "StreamNode",
     "cancel",
     "current_resolver",
     "delayed",
@@ -41,6 +50,7 @@ __all__ = [
     "graph",
     "info",
     "later",
+    "node_behind",
     "node_of",
     "pending_nodes",
     "register",

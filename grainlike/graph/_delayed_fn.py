@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from functools import WRAPPER_ASSIGNMENTS
-from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, Protocol, TypeVar, cast, final, overload
+from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, Protocol, Self, TypeVar, cast, final, overload
 
 from grainlike.graph._delayed import Delayed
-from grainlike.graph._function import Function, Options, is_stream
+from grainlike.graph._function import Function, Options, is_generator
 from grainlike.graph._node import Node
 from grainlike.graph._placeholder import Placeholder, capture
 from grainlike.graph._state import Place
+from grainlike.graph._stream import Stream, StreamNode
 from grainlike.resources import Request, as_request
 
-__all__ = ["DelayedFn", "delayed"]
+__all__ = ["DelayedFn", "StreamFn", "delayed"]
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -25,23 +26,8 @@ _LOCAL = Place.LOCAL
 _REMOTE = Place.REMOTE
 
 
-@final
-class DelayedFn(Generic[P, T_co]):
-    """A function whose calls give placeholders. Made by `delayed`; immutable, picklable.
-
-    `fn @ request` is a new delayed function whose calls run on a worker, within just those resources; without a
-    request a call runs in the caller's process. It carries the function's own name, documentation and
-    signature, and binds as a method does.
-
-    Attributes:
-        function: the callable and its options, shared with every `@` copy.
-        request: what a call asks for, or None.
-
-    Example::
-
-        fn = delayed(simulate)
-        value = await (fn @ (Cores(4) & Memory("8Gi")))(x)
-    """
+class _Wrapper(Generic[P, T_co]):
+    """What delayed functions have in common, whatever their calls give: a function, a request, and their manners."""
 
     # One dictionary, of the function's name, documentation and so on, serves all copies.
     __slots__ = ("__dict__", "__weakref__", "_bound", "_place", "function", "request")
@@ -64,21 +50,7 @@ class DelayedFn(Generic[P, T_co]):
         _set_place(self, _REMOTE if request is not None else _LOCAL)
         object.__setattr__(self, "__dict__", _metadata(function) if metadata is None else metadata)
 
-    @overload
-    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Delayed[T_co]: ...
-    @overload
-    def __call__(self, first: Delayed[Any], /, *args: Any, **kwargs: Any) -> Delayed[T_co]: ...
-    @overload
-    def __call__(self, first: Any, second: Delayed[Any], /, *args: Any, **kwargs: Any) -> Delayed[T_co]: ...
-    @overload
-    def __call__(self, first: Any, second: Any, third: Delayed[Any], /, *args: Any, **kwargs: Any) -> Delayed[T_co]: ...
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Delayed[T_co]:
-        """A placeholder for the value of the call. Placeholders in the arguments become dependencies."""
-        if self._bound:
-            args = self._bound + args
-        return Delayed(Node(self.function, self.request, self._place, *capture(args, kwargs)))
-
-    def __matmul__(self, request: Request) -> DelayedFn[P, T_co]:
+    def __matmul__(self, request: Request) -> Self:
         """A new delayed function that asks for `request`.
 
         Raises:
@@ -89,7 +61,7 @@ class DelayedFn(Generic[P, T_co]):
             request = _checked(request)
         if self.request is not None:
             _refuse_loss(self.request, request)
-        return DelayedFn(self.function, request or None, self._bound, self.__dict__)
+        return type(self)(self.function, request or None, self._bound, self.__dict__)
 
     def __rmatmul__(self, other: object) -> NoReturn:
         raise TypeError("the request comes second: write `fn @ request`")
@@ -114,17 +86,11 @@ class DelayedFn(Generic[P, T_co]):
 
     __rsub__ = __sub__
 
-    @overload
-    def __get__(self, instance: None, owner: type | None = None) -> DelayedFn[P, T_co]: ...
-    @overload
-    def __get__(
-        self: DelayedFn[Concatenate[S, Q], T_co], instance: S, owner: type | None = None
-    ) -> DelayedFn[Q, T_co]: ...
-    def __get__(self, instance: Any, owner: type | None = None) -> DelayedFn[Any, T_co]:
+    def _bind(self, instance: Any) -> Any:
         """Bind as a function does: the instance becomes the first argument. What is bound stays so."""
         if instance is None or self._bound:
             return self
-        return DelayedFn(self.function, self.request, (instance,), self.__dict__)
+        return type(self)(self.function, self.request, (instance,), self.__dict__)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"a delayed function is immutable: {name!r} cannot be set")
@@ -133,24 +99,108 @@ class DelayedFn(Generic[P, T_co]):
         raise AttributeError(f"a delayed function is immutable: {name!r} cannot be deleted")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return DelayedFn, (self.function, self.request, self._bound)
+        return type(self), (self.function, self.request, self._bound)
 
-    def __copy__(self) -> DelayedFn[P, T_co]:
+    def __copy__(self) -> Self:
         return self
 
-    def __deepcopy__(self, memo: object) -> DelayedFn[P, T_co]:
+    def __deepcopy__(self, memo: object) -> Self:
         return self
 
     def __repr__(self) -> str:
         request = f" @ {self.request}" if self.request else ""
-        return f"<DelayedFn {self.function.name}{request}>"
+        return f"<{type(self).__name__} {self.function.name}{request}>"
+
+
+@final
+class DelayedFn(_Wrapper[P, T_co]):
+    """A function whose calls give placeholders. Made by `delayed`; immutable, picklable.
+
+    `fn @ request` is a new delayed function whose calls run on a worker, within just those resources; without a
+    request a call runs in the caller's process. It carries the function's own name, documentation and
+    signature, and binds as a method does.
+
+    Attributes:
+        function: the callable and its options, shared with every `@` copy.
+        request: what a call asks for, or None.
+
+    Example::
+
+        fn = delayed(simulate)
+        value = await (fn @ (Cores(4) & Memory("8Gi")))(x)
+    """
+
+    __slots__ = ()
+
+    @overload
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Delayed[T_co]: ...
+    @overload
+    def __call__(self, first: Delayed[Any], /, *args: Any, **kwargs: Any) -> Delayed[T_co]: ...
+    @overload
+    def __call__(self, first: Any, second: Delayed[Any], /, *args: Any, **kwargs: Any) -> Delayed[T_co]: ...
+    @overload
+    def __call__(self, first: Any, second: Any, third: Delayed[Any], /, *args: Any, **kwargs: Any) -> Delayed[T_co]: ...
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Delayed[T_co]:
+        """A placeholder for the value of the call. Placeholders in the arguments become dependencies."""
+        if self._bound:
+            args = self._bound + args
+        return Delayed(Node(self.function, self.request, self._place, *capture(args, kwargs)))
+
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> DelayedFn[P, T_co]: ...
+    @overload
+    def __get__(
+        self: DelayedFn[Concatenate[S, Q], T_co], instance: S, owner: type | None = None
+    ) -> DelayedFn[Q, T_co]: ...
+    def __get__(self, instance: Any, owner: type | None = None) -> DelayedFn[Any, T_co]:
+        return cast("DelayedFn[Any, T_co]", self._bind(instance))
+
+
+@final
+class StreamFn(_Wrapper[P, T_co]):
+    """An asynchronous generator function whose calls give streams. Made by `delayed`; immutable, picklable.
+
+    All that is said of `DelayedFn` holds: `fn @ request` is a new one, whose generators run on a worker.
+
+    Attributes:
+        function: the callable and its options, shared with every `@` copy.
+        request: what a call asks for, or None.
+
+    Example::
+
+        fn = delayed(frames)
+        async for frame in (fn @ Cores(1))(path): ...
+    """
+
+    __slots__ = ()
+
+    @overload
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Stream[T_co]: ...
+    @overload
+    def __call__(self, first: Delayed[Any], /, *args: Any, **kwargs: Any) -> Stream[T_co]: ...
+    @overload
+    def __call__(self, first: Any, second: Delayed[Any], /, *args: Any, **kwargs: Any) -> Stream[T_co]: ...
+    @overload
+    def __call__(self, first: Any, second: Any, third: Delayed[Any], /, *args: Any, **kwargs: Any) -> Stream[T_co]: ...
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Stream[T_co]:
+        """The stream of what the generator yields. Placeholders in the arguments become dependencies."""
+        return Stream(StreamNode(self.function, self.request, self._place, *capture(self._bound + args, kwargs)))
+
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> StreamFn[P, T_co]: ...
+    @overload
+    def __get__(
+        self: StreamFn[Concatenate[S, Q], T_co], instance: S, owner: type | None = None
+    ) -> StreamFn[Q, T_co]: ...
+    def __get__(self, instance: Any, owner: type | None = None) -> StreamFn[Any, T_co]:
+        return cast("StreamFn[Any, T_co]", self._bind(instance))
 
 
 # The descriptors themselves: `__setattr__` is refused, and `object.__setattr__` is slower.
-_set_function = DelayedFn.__dict__["function"].__set__
-_set_request = DelayedFn.__dict__["request"].__set__
-_set_bound = DelayedFn.__dict__["_bound"].__set__
-_set_place = DelayedFn.__dict__["_place"].__set__
+_set_function = _Wrapper.__dict__["function"].__set__
+_set_request = _Wrapper.__dict__["request"].__set__
+_set_bound = _Wrapper.__dict__["_bound"].__set__
+_set_place = _Wrapper.__dict__["_place"].__set__
 
 
 def _metadata(function: Function) -> dict[str, Any]:
@@ -163,7 +213,8 @@ def _metadata(function: Function) -> dict[str, Any]:
 
 def _checked(request: object) -> Request:
     if not isinstance(request, Request):
-        raise TypeError(f"`fn @ request` takes a request such as Cores(4), not {type(request).__name__}")
+        hint = f": write parse({request!r})" if isinstance(request, str) else ""
+        raise TypeError(f"`fn @ request` takes a request such as Cores(4), not {type(request).__name__}{hint}")
     return as_request(request)
 
 
@@ -183,6 +234,10 @@ class _Decorator(Protocol):
     @overload
     def __call__(self, fn: Callable[P, Coroutine[Any, Any, T]], /) -> DelayedFn[P, T]: ...
     @overload
+    def __call__(  # type: ignore[overload-overlap] # pyright: ignore[reportOverlappingOverload]
+        self, fn: Callable[P, AsyncIterator[T]], /
+    ) -> StreamFn[P, T]: ...
+    @overload
     def __call__(self, fn: Callable[P, T], /) -> DelayedFn[P, T]: ...
 
 
@@ -200,6 +255,20 @@ def delayed(
     isolate: bool = ...,
     cache: object = ...,
 ) -> DelayedFn[P, T]: ...
+# To a type checker, any function that returns an asynchronous iterator is one with `yield`: it cannot tell them apart.
+@overload
+def delayed(  # type: ignore[overload-overlap] # pyright: ignore[reportOverlappingOverload]
+    fn: Callable[P, AsyncIterator[T]],
+    /,
+    *,
+    name: str | None = ...,
+    retries: int = ...,
+    timeout: float | None = ...,
+    priority: int = ...,
+    keep: bool = ...,
+    isolate: bool = ...,
+    cache: object = ...,
+) -> StreamFn[P, T]: ...
 @overload
 def delayed(
     fn: Callable[P, T],
@@ -243,7 +312,9 @@ def delayed(
 ) -> Any:
     """Make a function whose calls give placeholders; also a decorator, with options or without.
 
-    Takes `async def` and plain functions, callables, `functools.partial` and bound methods.
+    Takes `async def` and plain functions, callables, `functools.partial` and bound methods. A call of an `async def`
+    with `yield` gives a `Stream`, to be read with `async for`; `isolate=True` gives it a process that is pinned to its
+    cores.
 
     Args:
         fn: the function.
@@ -276,21 +347,29 @@ def delayed(
     return _delay(fn, options)
 
 
-def _delay(fn: Any, options: Options) -> DelayedFn[..., Any]:
-    if isinstance(fn, DelayedFn):
+def _delay(fn: Any, options: Options) -> DelayedFn[..., Any] | StreamFn[..., Any]:
+    if isinstance(fn, DelayedFn | StreamFn):
         if options == Options():
             return fn
         raise TypeError("the function is delayed already: give the options where it was, or delay `fn.__wrapped__`")
     _check_function(fn)
-    return DelayedFn(Function(fn, options))
+    function = Function(fn, options)
+    if not function.is_stream:
+        return DelayedFn(function)
+    if options.nout is not None:
+        raise TypeError(f"{function.name} is a stream, which has no nout=: how many items it has shows as they come")
+    return StreamFn(function)
 
 
 def _check_function(fn: Any) -> None:
     if isinstance(fn, staticmethod | classmethod):
         raise TypeError(f"write @{type(fn).__name__} above @delayed, not below")
-    if isinstance(fn, Placeholder | Request) or not callable(fn):
+    if isinstance(fn, Placeholder | Stream | Request) or not callable(fn):
         raise TypeError(
             f"delayed takes a function, not {type(fn).__name__}; for a ready value write `delayed_value(v)`"
         )
-    if is_stream(fn):
-        raise TypeError("streams are not available yet: return a list instead of `async def` with `yield`")
+    if is_generator(fn):
+        raise TypeError(
+            "a plain generator function cannot be delayed: write `async def` with `yield`, which makes a stream "
+            "(isolate=True gives it a process of its own, as plain functions have), or return a list"
+        )

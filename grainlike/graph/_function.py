@@ -4,11 +4,14 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
-__all__ = ["Function", "Options", "operation"]
+__all__ = ["LEVELS", "Function", "Options", "operation"]
+
+LEVELS = 16
+"""How many steps there are within one priority. Few: jobs of different steps do not share a queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +20,8 @@ class Options:
 
     `nout` is the number of values that a call gives, `timeout` is in seconds, `retries` counts further
     attempts after the first, a higher `priority` runs earlier, `keep` holds on to cores while the job
-    awaits, `isolate` gives a coroutine a process of its own.
+    awaits, `isolate` gives a coroutine a process of its own. Users do not write `level`: it is the step within a
+    priority, below `LEVELS`, that a job's place in a named graph gives it. `rank` is both in one number.
 
     Raises:
         TypeError: a value is of the wrong type.
@@ -31,6 +35,8 @@ class Options:
     priority: int = 0
     keep: bool = False
     isolate: bool = False
+    level: int = 0
+    rank: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _check_int("nout", self.nout, optional=True, least=0)
@@ -40,6 +46,7 @@ class Options:
         _check_flag("isolate", self.isolate)
         _check_name(self.name)
         _check_timeout(self.timeout)
+        object.__setattr__(self, "rank", self.priority * LEVELS + self.level)
 
 
 def _check_int(option: str, value: object, *, optional: bool = False, least: int | None = None) -> None:
@@ -81,15 +88,19 @@ class Function:
     Attributes:
         callable: what is called.
         name: what it is called in listings: `name=`, or the callable's own name.
-        is_async: whether a call of it gives a coroutine.
+        is_async: whether a call of it gives a coroutine, or a stream.
+        is_stream: whether a call of it gives an asynchronous generator.
+        many: whether one call stands for many: its one argument is a list of packed arguments.
         options: the checked options.
     """
 
-    __slots__ = ("__weakref__", "callable", "is_async", "name", "options")
+    __slots__ = ("__weakref__", "callable", "is_async", "is_stream", "many", "name", "options")
 
     callable: Callable[..., Any]
     name: str
     is_async: bool
+    is_stream: bool
+    many: bool
     options: Options
 
     def __init__(
@@ -98,11 +109,14 @@ class Function:
         options: Options = _NO_OPTIONS,
         *,
         name: str | None = None,
+        many: bool = False,
     ) -> None:
         self.callable = callable
+        self.many = many
         self.options = options
         self.name = name or options.name or _name_of(callable)
-        self.is_async = _gives(callable, inspect.iscoroutinefunction)
+        self.is_stream = _gives(callable, inspect.isasyncgenfunction)
+        self.is_async = self.is_stream or _gives(callable, inspect.iscoroutinefunction)
 
     def __repr__(self) -> str:
         return f"<Function {self.name}>"
@@ -121,9 +135,9 @@ class Function:
         return Function, (self.callable, self.options)
 
 
-def is_stream(callable: Callable[..., Any]) -> bool:  # noqa: A002
-    """Whether a call gives an asynchronous generator."""
-    return _gives(callable, inspect.isasyncgenfunction)
+def is_generator(callable: Callable[..., Any]) -> bool:  # noqa: A002
+    """Whether a call gives a plain generator."""
+    return _gives(callable, inspect.isgeneratorfunction)
 
 
 def operation(callable: Callable[..., Any], name: str, nout: int | None = None) -> Function:  # noqa: A002

@@ -33,8 +33,8 @@ class Node:
 
     What is to be done is fixed when the node is made: `function`, `request` (None unless `place` is
     `REMOTE`), `place`, and `deps`, the distinct nodes whose values it needs, in the order of the arguments.
-    `state` is lazy until an executor changes it. The outcome is set once, by `succeed`, `fail` or `cancel`,
-    and then arguments and dependencies are let go.
+    `state` is lazy until an executor changes it. The outcome is set once, by `succeed`, `fail` or `cancel`; from then
+    on the node is `finished`, and arguments and dependencies are let go.
 
     `owner`, `dependents`, `missing`, `interest`, `record` and `waiters` belong to the executor that runs the
     node; here they are only given room.
@@ -46,6 +46,7 @@ class Node:
         "_outcome",
         "dependents",
         "deps",
+        "finished",
         "function",
         "interest",
         "missing",
@@ -62,6 +63,7 @@ class Node:
     place: Place
     deps: tuple[Node, ...]
     state: State
+    finished: bool
     owner: Resolver | None
     dependents: list[Node] | None
     missing: int
@@ -85,6 +87,7 @@ class Node:
         self._kwargs = kwargs
         self.deps = deps
         self.state = _LAZY
+        self.finished = False
         self._outcome: Any = None
         self.owner = None
         self.dependents = None
@@ -104,11 +107,6 @@ class Node:
         if self._args and done is getitem and type(self._args[1]) in (int, str):
             return f"[{self._args[1]!r}]"
         return self.function.name
-
-    @property
-    def finished(self) -> bool:
-        """Whether the outcome is there."""
-        return self.state >= _SUCCEEDED
 
     @property
     def value(self) -> Any:
@@ -148,6 +146,20 @@ class Node:
             return args, {}
         return args, dict(zip(self._kwargs, _filled(self._kwargs.values(), built), strict=True))
 
+    def arguments_before(self, dep: Node, stand_in: object) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """What to call the function with once `dep`, the only dependency to come, is there: `stand_in` in its place.
+
+        None where it is not an argument by itself: a container may look at what it is made of.
+        """
+        given = (*self._args, *(self._kwargs or {}).values())
+        if any(type(item) is Template for item in given):
+            return None
+        dep._outcome = stand_in
+        try:
+            return self.arguments()
+        finally:
+            dep._outcome = None
+
     def apply(self) -> Any:
         """Do the operation of an `INLINE` node, and return its value. What it raises is the node's error."""
         args, kwargs = self.arguments()
@@ -161,16 +173,17 @@ class Node:
         """Finish with an exception. False, and no change, if the node had finished already."""
         return self._finish(_FAILED, (error, _TRACEBACK.__get__(error)))
 
-    def cancel(self) -> bool:
+    def cancel(self, why: str = "was cancelled") -> bool:
         """Finish without a value. False, and no change, if the node had finished already."""
-        if self.state >= _SUCCEEDED:
+        if self.finished:
             return False
-        return self._finish(_CANCELLED, (JobCancelledError(f"{self.function.name} was cancelled"), None))
+        return self._finish(_CANCELLED, (JobCancelledError(f"{self.function.name} {why}"), None))
 
     def _finish(self, state: State, outcome: object) -> bool:
-        if self.state >= _SUCCEEDED:
+        if self.finished:
             return False
         self.state = state
+        self.finished = True
         self._outcome = outcome
         self._args = self.deps = ()
         self._kwargs = None

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grainlike.graph._delayed import Delayed, node_of
+from grainlike.graph._delayed import Delayed
 from grainlike.graph._html import COLOURS
 from grainlike.graph._node import Node
 from grainlike.graph._pending import ordered
 from grainlike.graph._state import Place, State
+from grainlike.graph._stream import Stream, node_behind
 from grainlike.graph._svg import Shape, draw
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class Graph:
         return self.svg() if len(self.nodes) <= _MOST_DRAWN else None
 
 
-def graph(placeholder: Delayed[object]) -> Graph:
+def graph(placeholder: Delayed[object] | Stream[object]) -> Graph:
     """The graph that a placeholder stands on, as it is now. It does not start anything.
 
     Raises:
@@ -103,7 +104,7 @@ def graph(placeholder: Delayed[object]) -> Graph:
 
         print(graph(r_).mermaid())
     """
-    order = ordered([node_of(placeholder)], lambda node: node.deps)
+    order = ordered([node_behind(placeholder)], lambda node: node.deps)
     number = {node: position for position, node in enumerate(order)}
     edges = tuple((number[dep], number[node]) for node in order for dep in node.deps)
     return Graph(tuple(map(_described, order)), edges)

@@ -69,7 +69,8 @@ class _Captor:
         kind = type(item)
         if kind in LEAVES:
             return item
-        if isinstance(item, Placeholder):
+        # By the type alone: `isinstance` asks the object too, and a class of the user's may raise at that.
+        if issubclass(kind, Placeholder):
             self.nodes[item._node] = None
             return item._node
         if _parts(item) is not None and _holds_placeholder(item):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar, overload
 
-from grainlike.graph._delayed import Delayed, node_of
+from grainlike.graph._delayed import Delayed
 from grainlike.graph._resolver import current_resolver
+from grainlike.graph._stream import Stream, node_behind
 from grainlike.resources import Allocation, Receipt, Usage
 
 __all__ = ["Info", "cancel", "info", "start"]
@@ -36,8 +37,8 @@ class Info:
     ended: float | None = None
 
 
-def info(placeholder: Delayed[object]) -> Info:
-    """What is known of a placeholder at this moment. It does not start it.
+def info(placeholder: Delayed[object] | Stream[object]) -> Info:
+    """What is known of a placeholder, or a stream, at this moment. It does not start it.
 
     Raises:
         TypeError: it is not a placeholder.
@@ -46,7 +47,7 @@ def info(placeholder: Delayed[object]) -> Info:
 
         info(r_).state, info(r_).worker
     """
-    node = node_of(placeholder)
+    node = node_behind(placeholder)
     known, name, state = node.record, node.function.name, node.state.label
     if known is None:
         return Info(name, state, error=node.error)
@@ -64,10 +65,15 @@ def info(placeholder: Delayed[object]) -> Info:
     )
 
 
-def start(placeholder: Delayed[T]) -> Delayed[T]:
+@overload
+def start(placeholder: Delayed[T]) -> Delayed[T]: ...
+@overload
+def start(placeholder: Stream[T]) -> Stream[T]: ...
+def start(placeholder: Delayed[Any] | Stream[Any]) -> Delayed[Any] | Stream[Any]:
     """Begin the work without waiting, and return the placeholder.
 
-    Started work goes on when its awaiters are cancelled.
+    Started work goes on when its awaiters are cancelled. A stream runs ahead of its reader by a window of items; it
+    ends with its reader all the same, as nobody else could read it.
 
     Raises:
         TypeError: it is not a placeholder.
@@ -78,14 +84,14 @@ def start(placeholder: Delayed[T]) -> Delayed[T]:
 
         r_ = start((fn @ Cores(4))(x))
     """
-    node = node_of(placeholder)
+    node = node_behind(placeholder)
     if not node.finished:
         current_resolver().start([node])
     return placeholder
 
 
-def cancel(placeholder: Delayed[object]) -> bool:
-    """Cancel a placeholder for all its awaiters, who then get `JobCancelledError`.
+def cancel(placeholder: Delayed[object] | Stream[object]) -> bool:
+    """Cancel a placeholder or a stream for all its awaiters, who then get `JobCancelledError`.
 
     One that nobody started is cancelled on the spot; the executor ends one that runs.
 
@@ -101,7 +107,7 @@ def cancel(placeholder: Delayed[object]) -> bool:
         cancel(r_)
         info(r_).state    # "cancelled"
     """
-    node = node_of(placeholder)
+    node = node_behind(placeholder)
     if node.finished:
         return False
     if node.owner is None:

@@ -1,0 +1,49 @@
+"""What the jobs and edges of a named graph must be; each refusal says whose it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from graphlib import CycleError, TopologicalSorter
+from math import isfinite
+
+from grainlike.errors import GraphError
+
+__all__ = ["check_cost", "check_timeout", "in_order", "nearest", "pair"]
+
+
+def check_cost(name: str, cost: object) -> None:
+    """Refuse a cost that is none."""
+    if cost is not None and not (_is_number(cost) and cost >= 0 and isfinite(cost)):  # type: ignore[operator, arg-type]
+        raise GraphError(f"{name}: cost= is a number that is not negative, not {cost!r}")
+
+
+def check_timeout(name: str, timeout: object) -> None:
+    """Refuse a timeout that is none."""
+    if timeout is not None and not (_is_number(timeout) and timeout > 0 and isfinite(timeout)):  # type: ignore[operator, arg-type]
+        raise GraphError(f"{name}: timeout= is a positive number of seconds, not {timeout!r}")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def pair(edge: object) -> tuple[str, str]:
+    """An edge, (earlier, later)."""
+    if isinstance(edge, str) or not isinstance(edge, Sequence) or len(edge) != 2:
+        raise GraphError(f"an edge is a pair of names, (earlier, later), not {edge!r}")
+    return edge[0], edge[1]
+
+
+def in_order(before: Mapping[str, Sequence[str]]) -> list[str]:
+    """The names, each after those that it waits for."""
+    try:
+        return list(TopologicalSorter(before).static_order())
+    except CycleError as error:
+        raise GraphError(f"these wait for each other: {' -> '.join(map(repr, error.args[1]))}") from None
+
+
+def nearest(name: object, known: Iterable[str]) -> str:
+    """What was probably meant, as the end of a sentence; empty if nothing is near."""
+    near = get_close_matches(str(name), known, n=1)
+    return f"; the nearest is {near[0]!r}" if near else ""
