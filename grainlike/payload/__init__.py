@@ -16,25 +16,37 @@ cloudpickle are imported when first needed, never before. Below is `errors`; `gr
 strangers.
 """
 
+from grainlike.payload._chain import PREVIOUS, load_arguments_after, name_function
 from grainlike.payload._errors import RemoteTraceback, dump_error, load_error
 from grainlike.payload._functions import FunctionBlob, Serializer, dump_function, load_function
 from grainlike.payload._payload import Buffer, Payload
+from grainlike.payload._store import MARK, Store, drop, is_stored, know, mapped, memory_id
 from grainlike.payload._values import dump_arguments, dump_value, load_arguments, load_value
 from grainlike.payload._versions import serializer_versions
 
 __all__ = [
+    "MARK",
+    "PREVIOUS",
     "Buffer",
     "FunctionBlob",
     "Payload",
     "RemoteTraceback",
     "Serializer",
+    "Store",
+    "drop",
     "dump_arguments",
     "dump_error",
     "dump_function",
     "dump_value",
+    "is_stored",
+    "know",
     "load_arguments",
+    "load_arguments_after",
     "load_error",
     "load_function",
     "load_value",
+    "mapped",
+    "memory_id",
+    "name_function",
     "serializer_versions",
 ]

@@ -7,6 +7,7 @@ from typing import Any
 from grainlike.errors import SerializationError
 from grainlike.payload._explain import describe_error, refusal
 from grainlike.payload._payload import INLINE_LIMIT, Buffer, Payload
+from grainlike.payload._store import is_stored, mapped
 
 __all__ = [
     "HOSTILE",
@@ -18,8 +19,8 @@ __all__ = [
     "unreachable",
 ]
 
-HOSTILE = (Exception, SystemExit)
-"""What a user's `__reduce__` or `__setstate__` may raise without getting past us."""
+HOSTILE = (Exception, SystemExit, GeneratorExit)
+"""What a user's `__reduce__` or `__setstate__` may raise where there is another way to try."""
 
 unreachable: list[bytes] = []
 """Names of loaded modules that no import finds, as far as any was met. `__main__` is another, always."""
@@ -41,7 +42,9 @@ def dump_arguments(args: tuple[object, ...], kwargs: Mapping[str, object], *, wh
     """
     try:
         return _dump((args, kwargs))
-    except HOSTILE as error:
+    except KeyboardInterrupt:
+        raise  # this is for the program
+    except BaseException as error:
         raise _refused_argument(args, kwargs, what, error) from error
 
 
@@ -58,7 +61,9 @@ def dump_value(value: object, *, what: str = "the value") -> Payload:
     """
     try:
         return _dump(value)
-    except HOSTILE as error:
+    except KeyboardInterrupt:
+        raise  # this is for the program
+    except BaseException as error:
         raise refusal(what, value, _reason_against, error) from error
 
 
@@ -104,10 +109,12 @@ def _dump_by_value(obj: object, buffers: list[Buffer], keep: Callable[[pickle.Pi
 
 
 def _load(payload: Payload, what: str) -> Any:
-    data, buffers = payload
+    data, buffers = mapped(payload.data) if is_stored(payload.data) else payload
     try:
         return _loads(data, buffers=map(_writable, buffers)) if buffers else _loads(data)
-    except HOSTILE as error:
+    except KeyboardInterrupt:
+        raise  # this is for the program
+    except BaseException as error:
         raise SerializationError(f"{what} cannot be rebuilt here: {describe_error(error)}") from error
 
 
@@ -119,7 +126,9 @@ def _reason_against(obj: object) -> BaseException | None:
     """None if `obj` can be dumped, else why not."""
     try:
         _dump(obj)
-    except HOSTILE as error:
+    except KeyboardInterrupt:
+        raise  # this is for the program
+    except BaseException as error:  # noqa: BLE001 - a loop's cancellation too: in here only user code can raise it
         return error
     return None
 

@@ -1,0 +1,51 @@
+"""Mapping a file without keeping its descriptor.
+
+Before Python 3.13 `mmap.mmap` holds a duplicate of the descriptor for as long as the memory is mapped, so a program
+that keeps a thousand arrays would run out of them. There the system is asked itself.
+"""
+
+import ctypes
+import mmap
+import sys
+import weakref
+from functools import cache
+from typing import Any
+
+__all__ = ["private_map"]
+
+_PROTECTION = mmap.PROT_READ | mmap.PROT_WRITE
+_FAILED = ctypes.c_void_p(-1).value
+
+
+def private_map(fd: int, size: int) -> memoryview:
+    """The first `size` bytes of a file, at least one, as writable memory of this process alone; unmapped when unused.
+
+    Raises `OSError` where the system refuses.
+    """
+    if sys.version_info >= (3, 13):
+        return memoryview(mmap.mmap(fd, size, flags=mmap.MAP_PRIVATE, prot=_PROTECTION, trackfd=False))
+    libc = _libc()
+    address = libc.mmap(None, size, _PROTECTION, mmap.MAP_PRIVATE, fd, 0)
+    if address == _FAILED:
+        number = ctypes.get_errno()
+        raise OSError(number, "cannot map shared memory")
+    held = (ctypes.c_char * size).from_address(address)
+    unmap = weakref.finalize(held, libc.munmap, address, size)
+    unmap.atexit = False
+    return memoryview(held).cast("B")
+
+
+@cache
+def _libc() -> Any:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_size_t,
+        ctypes.c_int,
+        ctypes.c_int,
+        ctypes.c_int,
+        ctypes.c_long,
+    ]
+    libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    return libc

@@ -1,0 +1,230 @@
+"""Large buffers by way of memory that processes of one machine share, instead of through sockets.
+
+A `Store` is a directory of files in shared memory. `put` writes a payload's buffers into one of them and gives a
+payload without buffers that names it; `load_arguments` and `load_value` map the file where they meet such a name.
+Everybody on the way, worker and head, carries the name alone. Bytes are copied once on each side: into the file, and
+where an object is changed that was rebuilt upon it.
+
+A name is of no use but to processes that know the directory: it is a file's name there, never a path, and the directory
+and its files are their owner's alone. Who made the store removes it with all that nobody took; `sweep` removes those of
+processes that were killed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import struct
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from grainlike.errors import SerializationError
+from grainlike.payload._mapping import private_map
+from grainlike.payload._payload import Buffer, Payload
+
+__all__ = ["LEAST", "MARK", "Store", "drop", "is_stored", "know", "mapped", "memory_id"]
+
+LEAST = 256 * 1024
+"""Bytes below which buffers had better go through the socket: making and mapping a file costs as much."""
+
+MARK = b"\x01store\x00"
+"""What the stream of a payload in a store begins with; a pickle never does."""
+
+_HOME = Path("/dev/shm")  # noqa: S108 - ours is a directory of mode 0700 in it
+_PREFIX = "grainlike-store-"
+_LOCK = "owner.lock"
+_FILE = re.compile(r"[a-z0-9-]{1,64}")
+_HEAD = struct.Struct("<HI")
+"""The length of the file's name, and how many buffers there are."""
+_SIZE = struct.Struct("<Q")
+_ALIGNED = 64
+
+_known: list[Path] = []
+"""The directories that this process may take files from."""
+
+
+class Store:
+    """A directory of shared memory that belongs to this process, or that its owner told this process of.
+
+    Example::
+
+        store = Store.make()
+        payload = store.put(dump_value(array), "7-1")     # mentions the file 7-1, and holds no buffer
+        load_value(payload)                               # here or in a process that knows the directory
+        drop(payload.data)
+        store.remove()
+    """
+
+    def __init__(self, directory: Path, lock: int = -1) -> None:
+        self.directory = directory
+        self._lock = lock
+        """Held while its maker lives, so that others see that it does; -1 for those who only know it."""
+
+    @classmethod
+    def make(cls) -> Store | None:
+        """A new one, after sweeping what killed processes left; None where there is no shared memory to be had."""
+        if not _HOME.is_dir():
+            return None
+        _sweep()
+        try:
+            directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_HOME))
+            lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        except OSError:
+            return None
+        know(directory)
+        return cls(directory, lock)
+
+    def put(self, payload: Payload, name: str) -> Payload:
+        """The same payload with its buffers in the file `name`; as it is where they are small, or there is no room."""
+        if sum(memoryview(buffer).nbytes for buffer in payload.buffers) < LEAST:
+            return payload
+        buffers = [memoryview(buffer).cast("B") for buffer in payload.buffers]
+        try:
+            self._write(name, buffers)
+        except OSError:
+            self.discard(name)
+            return payload
+        encoded = name.encode()
+        sizes = b"".join(_SIZE.pack(buffer.nbytes) for buffer in buffers)
+        head = MARK + _HEAD.pack(len(encoded), len(buffers)) + encoded + sizes
+        return Payload(head + payload.data)
+
+    def discard(self, name: str) -> None:
+        """Remove the file `name`, if there is one."""
+        _unlink(self.directory / name)
+
+    def remove(self) -> None:
+        """Remove the directory with all that is in it."""
+        with suppress(ValueError):
+            _known.remove(self.directory)
+        shutil.rmtree(self.directory, ignore_errors=True)
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def _write(self, name: str, buffers: Sequence[memoryview]) -> None:
+        """By `write`: it refuses where there is no room, while a store through a mapping would kill the process."""
+        fd = os.open(self.directory / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            for buffer in buffers:
+                left = buffer
+                while left.nbytes:
+                    left = left[os.write(fd, left) :]
+                os.lseek(fd, -buffer.nbytes % _ALIGNED, os.SEEK_CUR)
+            os.ftruncate(fd, sum(_padded(buffer.nbytes) for buffer in buffers))
+        finally:
+            os.close(fd)
+
+
+def memory_id() -> str:
+    """What two processes that can share a store have in common: machine, shared memory, user. Empty where none is."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot}:{_HOME.stat().st_dev}:{os.getuid()}"
+    except OSError:
+        return ""
+
+
+def know(directory: Path) -> None:
+    """Take files from this directory from now on."""
+    if directory not in _known:
+        _known.append(directory)
+
+
+def is_stored(data: Buffer) -> bool:
+    """Whether a payload's stream names shared memory in place of its buffers."""
+    return data[: len(MARK)] == MARK
+
+
+def drop(data: Buffer) -> None:
+    """Remove the file that a payload's stream names, if it names one; whoever has mapped it keeps it."""
+    if is_stored(data):
+        name = _taken_apart(data)[0]
+        for directory in _known:
+            _unlink(directory / name)
+
+
+def mapped(data: Buffer) -> Payload:
+    """The payload that a stream with `MARK` stands for, its buffers on private memory: a change reaches nobody.
+
+    Raises `SerializationError` where the file is not there, or no file of ours.
+    """
+    name, sizes, stream = _taken_apart(data)
+    fd = _open(name)
+    try:
+        total = sum(map(_padded, sizes))
+        if os.fstat(fd).st_size != total:
+            raise SerializationError(f"the shared memory {name!r} is not of the size that was told")
+        memory = private_map(fd, total)
+    finally:
+        os.close(fd)
+    buffers: list[Buffer] = []
+    at = 0
+    for size in sizes:
+        buffers.append(memory[at : at + size])
+        at += _padded(size)
+    return Payload(stream, tuple(buffers))
+
+
+def _open(name: str) -> int:
+    for directory in _known:
+        try:
+            return os.open(directory / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise SerializationError(f"the shared memory {name!r} cannot be opened: {error.strerror}") from error
+    raise SerializationError(f"the shared memory {name!r} is gone: whoever made it has closed")
+
+
+def _taken_apart(data: Buffer) -> tuple[str, list[int], Buffer]:
+    """The file's name, the sizes of the buffers in it, and the stream behind."""
+    try:
+        at = len(MARK)
+        length, count = _HEAD.unpack_from(data, at)
+        at += _HEAD.size
+        name = bytes(data[at : at + length]).decode("ascii")
+        at += length
+        sizes = [size for (size,) in _SIZE.iter_unpack(data[at : at + count * _SIZE.size])]
+    except (struct.error, UnicodeDecodeError) as error:
+        raise SerializationError("a payload names shared memory in a way that nobody writes") from error
+    if not _FILE.fullmatch(name) or len(sizes) != count:
+        raise SerializationError(f"a payload names shared memory as nobody does: {name!r}")
+    return name, sizes, data[at + count * _SIZE.size :]
+
+
+def _unlink(path: Path) -> None:
+    with suppress(OSError):
+        path.unlink()
+
+
+def _padded(size: int) -> int:
+    return size + -size % _ALIGNED
+
+
+def _sweep() -> None:
+    """Remove what processes of this user left that are no more."""
+    with suppress(OSError):
+        for path in _HOME.glob(f"{_PREFIX}*"):
+            if path.stat().st_uid == os.getuid() and not _has_owner(path):
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def _has_owner(directory: Path) -> bool:
+    """By its lock, not by a process number: another container may share the memory, and count its processes anew."""
+    try:
+        lock = os.open(directory / _LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return True  # just being made, or just being removed
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(lock)
+    return False
