@@ -2,22 +2,33 @@
 
 Answers: `HeadMind` plans with amounts (which job to which worker, in what order), `NodeMind` is the authority on one
 node (which concrete ids, in which runner). Both are `handle(event, now) -> list[action]`: no await, no clock, no dice,
-no environment, no iteration over a set; the same events give the same actions.
+no environment, no iteration over a set; the same events give the same actions. What each part of them answers stands in
+docs/architecture.md.
 
 Never waits, never unpickles, never touches a process or a socket: bodies (`grainlike.executor` for the head,
 `grainlike_worker` for the node) feed events in and carry actions out. Neighbours: `resources` for the arithmetic,
 `wire` for the messages that events and actions carry.
 """
 
+from grainlike.scheduler._books import Job as JobBook
+from grainlike.scheduler._deadlock import Deadlock, Holder
 from grainlike.scheduler._events import (
+    AssembleGang,
     AssignJobs,
     BarrierHeld,
     CancelJobs,
     FunctionDefined,
+    FunctionTimed,
     HeadAction,
     HeadEvent,
+    JobAwaits,
+    JobGoesOn,
     JobsCancelled,
+    JobsCommitted,
+    JobsDeadlocked,
     JobsLost,
+    JobsMoved,
+    JobsOrphaned,
     JobsPending,
     JobsSettled,
     JobsStarted,
@@ -28,17 +39,21 @@ from grainlike.scheduler._events import (
     NodeEvent,
     NodeStopped,
     RaiseBarrier,
+    ResumeJob,
     RetractJobs,
     RunnerAnswered,
     RunnerCompleted,
     RunnerGone,
+    RunnerKind,
     RunnerRetired,
     SpawnRunner,
     StartLease,
     StopJobs,
     TellCompleted,
     TellEnded,
+    TellHeld,
     TellStarted,
+    TellWaits,
     TerminateRunner,
     Ticked,
     WakeAt,
@@ -49,23 +64,35 @@ from grainlike.scheduler._events import (
 )
 from grainlike.scheduler._explain import Explanation, Shortage
 from grainlike.scheduler._head import HeadMind
-from grainlike.scheduler._node import GRACE_S, NodeMind
+from grainlike.scheduler._node import NodeMind
+from grainlike.scheduler._node_runners import GRACE_S
 from grainlike.scheduler._states import JobState, transition_table
 from grainlike.scheduler._statistics import RunTimes
 
 __all__ = [
     "GRACE_S",
+    "AssembleGang",
     "AssignJobs",
     "BarrierHeld",
     "CancelJobs",
+    "Deadlock",
     "Explanation",
     "FunctionDefined",
+    "FunctionTimed",
     "HeadAction",
     "HeadEvent",
     "HeadMind",
+    "Holder",
+    "JobAwaits",
+    "JobBook",
+    "JobGoesOn",
     "JobState",
     "JobsCancelled",
+    "JobsCommitted",
+    "JobsDeadlocked",
     "JobsLost",
+    "JobsMoved",
+    "JobsOrphaned",
     "JobsPending",
     "JobsSettled",
     "JobsStarted",
@@ -77,11 +104,13 @@ __all__ = [
     "NodeMind",
     "NodeStopped",
     "RaiseBarrier",
+    "ResumeJob",
     "RetractJobs",
     "RunTimes",
     "RunnerAnswered",
     "RunnerCompleted",
     "RunnerGone",
+    "RunnerKind",
     "RunnerRetired",
     "Shortage",
     "SpawnRunner",
@@ -89,7 +118,9 @@ __all__ = [
     "StopJobs",
     "TellCompleted",
     "TellEnded",
+    "TellHeld",
     "TellStarted",
+    "TellWaits",
     "TerminateRunner",
     "Ticked",
     "WakeAt",

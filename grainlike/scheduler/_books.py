@@ -6,12 +6,18 @@ Amounts are integers of one billionth (see `grainlike.resources`), so that books
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING
 
 from grainlike.resources import Allocation, Request
 from grainlike.scheduler._states import JobState
 from grainlike.scheduler._statistics import RunTimes
 
-__all__ = ["ChangeLog", "Function", "Job", "LeaseBook", "RequestClass", "Shape", "WorkerBook"]
+if TYPE_CHECKING:
+    from grainlike.scheduler._families import Family
+
+__all__ = ["ChangeLog", "Function", "Hold", "Job", "LeaseBook", "RequestClass", "Shape", "WorkerBook"]
 
 
 class Function:
@@ -32,20 +38,33 @@ class Job:
         "attempt",
         "cancelled",
         "cls",
+        "committed",
+        "depth",
         "expected",
+        "family",
         "fn",
         "job",
         "lease",
         "losses",
+        "parent",
         "planned_at",
         "retries",
+        "root",
         "shape",
         "state",
         "worker",
     )
 
-    def __init__(self, job: int, cls: RequestClass, fn: Function) -> None:
+    def __init__(self, job: int, cls: RequestClass, fn: Function, parent: Job | None = None) -> None:
         self.job = job
+        self.parent = parent
+        """The job that submitted it; None for one of the user's program."""
+        self.root: int = job if parent is None else parent.root
+        """The number of the oldest job of its tree, itself perhaps."""
+        self.depth: int = 0 if parent is None else parent.depth + 1
+        """How many jobs are above it in its tree."""
+        self.family: Family | None = None
+        """What it has submitted, once it has submitted something."""
         self.cls = cls
         self.fn = fn
         self.attempt = 1
@@ -56,6 +75,8 @@ class Job:
         self.losses = 0
         self.retries = fn.retries
         self.cancelled = False
+        self.committed = False
+        """A part of what it gives has been handed on: this attempt is its last."""
         self.planned_at = 0.0
         self.expected = 0.0
         """Seconds that it was expected to take when it was sent ahead."""
@@ -64,13 +85,15 @@ class Job:
 class Shape:
     """One way to satisfy a request: what a job takes on one worker. Numbered, because it travels to workers by number.
 
-    A request `a | b` has two shapes, in the order of preference; most requests have one.
+    A request `a | b` has two shapes, in the order of preference; most requests have one. A gang's shape is what it
+    takes on each of its `nodes` workers; limits and rates count once for all of them.
     """
 
     __slots__ = (
         "group",
         "isolate",
         "limits",
+        "nodes",
         "rates",
         "request",
         "shape",
@@ -83,7 +106,8 @@ class Shape:
 
     def __init__(self, shape: int, request: Request, group: RunTimes | None, *, isolate: bool) -> None:
         self.shape = shape
-        self.request = request
+        self.request = request.each
+        self.nodes = request.nodes
         self.isolate = isolate
         self.users: dict[int, WorkerBook] = {}
         """The workers on which planned jobs or leases of it count now."""
@@ -112,8 +136,50 @@ class Shape:
         return bool(self.limits or self.rates)
 
 
+class DeepestFirst:
+    """The queue of a tree's jobs, used as a deque: the deepest in front, among those the first.
+
+    So a recursion goes down before it goes wide, and as many jobs wait as it is deep. The other way round, all of a
+    level would be begun before the first of them can end.
+    """
+
+    __slots__ = ("_heap",)
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Job]] = []
+
+    def append(self, job: Job) -> None:
+        """Put a job to its place."""
+        heappush(self._heap, (-job.depth, job.job, job))
+
+    appendleft = append
+
+    def popleft(self) -> Job:
+        """Take the front."""
+        return heappop(self._heap)[2]
+
+    def remove(self, job: Job) -> None:
+        """Take a job from anywhere."""
+        self._heap.remove((-job.depth, job.job, job))
+        heapify(self._heap)
+
+    def clear(self) -> None:
+        """Drop all."""
+        self._heap.clear()
+
+    def __getitem__(self, at: int) -> Job:
+        return self._heap[at][2]
+
+    def __iter__(self) -> Iterator[Job]:
+        return (job for _, _, job in sorted(self._heap))
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+
 class RequestClass:
-    """All jobs of one client that ask for the same, with the same priority: one queue, first in, first out.
+    """All jobs of one client that ask for the same, with the same priority: one queue, first in, first out; those of
+    a tree the deepest first.
 
     Jobs leave the queue's front only; a cancelled one stays as a hole that `head` steps over.
     """
@@ -127,20 +193,31 @@ class RequestClass:
         "priority",
         "queue",
         "request",
+        "root",
         "shapes",
         "warned",
     )
 
     def __init__(
-        self, cls: int, client: int, request: Request, priority: int, shapes: tuple[Shape, ...], *, isolate: bool
+        self,
+        cls: int,
+        client: int,
+        request: Request,
+        priority: int,
+        shapes: tuple[Shape, ...],
+        *,
+        isolate: bool,
+        root: int = 0,
     ) -> None:
         self.cls = cls
+        self.root = root
+        """The tree of its jobs (`_families`); 0 for jobs of the user's program."""
         self.client = client
         self.request = request
         self.priority = priority
         self.isolate = isolate
         self.shapes = shapes
-        self.queue: deque[Job] = deque()
+        self.queue: deque[Job] | DeepestFirst = DeepestFirst() if root else deque()
         self.warned = False
         self.blocked_job: Job | None = None
         self.blocked_since = 0.0
@@ -181,14 +258,36 @@ def _by_age(job: Job) -> int:
 class LeaseBook:
     """One lease on a worker, as the head sees it."""
 
-    __slots__ = ("begun", "client", "fn", "lease", "shape")
+    __slots__ = ("begun", "client", "fn", "lease", "lent", "root", "shape")
 
-    def __init__(self, lease: int, shape: Shape, fn: Function | None, client: int, begun: float) -> None:
+    def __init__(self, lease: int, shape: Shape, first: Job | None, begun: float) -> None:
         self.lease = lease
-        self.client = client
+        self.root = 0 if first is None else first.root
+        self.lent = 0
+        """How much of its cores is lent."""
+        self.client = 0 if first is None else first.cls.client
         self.shape = shape
-        self.fn = fn
+        self.fn = None if first is None else first.fn
         self.begun = begun
+
+
+class Hold:
+    """What one worker holds for a gang, from when it is asked to until it has said that it does no more.
+
+    `lease` and `allocation` come with its answer; until then the amounts are counted like a planned job's. `released`:
+    it was told to let go, or has itself.
+    """
+
+    __slots__ = ("allocation", "job", "lease", "planned_at", "released", "shape", "worker")
+
+    def __init__(self, job: Job, worker: WorkerBook, shape: Shape, planned_at: float) -> None:
+        self.job = job
+        self.worker = worker
+        self.shape = shape
+        self.planned_at = planned_at
+        self.lease = 0
+        self.allocation = ""
+        self.released = False
 
 
 class ChangeLog:
@@ -232,8 +331,11 @@ class WorkerBook:
         "free",
         "gone",
         "held",
+        "holds",
         "leases",
         "leaving",
+        "lenders",
+        "lent",
         "name",
         "offer",
         "recalled",
@@ -260,6 +362,12 @@ class WorkerBook:
         self.ahead: dict[int, Job] = {}
         """Those of `held` that were sent ahead and have not started."""
         self.leases: dict[int, LeaseBook] = {}
+        self.lent = 0
+        """How much of what is free are cores that jobs have lent, which wait for jobs of their own."""
+        self.lenders: dict[int, int] = {}
+        """How many leases of each tree have lent their cores."""
+        self.holds: dict[tuple[int, int], Hold] = {}
+        """What it was asked to hold for gangs, by job and attempt, until it has said that it lets go."""
         self.ahead_s = 0.0
         """How many seconds of work `ahead` is expected to be."""
         self.ahead_of: dict[int, int] = {}
@@ -337,6 +445,28 @@ class WorkerBook:
         if not self.using[shape.shape]:
             shape.users.pop(self.worker, None)
         self._changed()
+
+    def lend(self, lease: LeaseBook) -> None:
+        """Count the cores of a lease as free, for its job waits."""
+        lease.lent = lease.shape.request.units["cores"]
+        self.free["cores"] += lease.lent
+        self.lent += lease.lent
+        self.lenders[lease.root] = self.lenders.get(lease.root, 0) + 1
+        self._changed()
+
+    def reclaim(self, lease: LeaseBook) -> None:
+        """Count them as its own again. The head may have promised them to others: then less than nothing is free."""
+        self.free["cores"] -= lease.lent
+        self.lent -= lease.lent
+        lease.lent = 0
+        self.lenders[lease.root] -= 1
+        if not self.lenders[lease.root]:
+            del self.lenders[lease.root]
+        self._changed()
+
+    def own_is_enough(self, shape: Shape) -> bool:
+        """Whether a job of the shape, which fits, needs nothing of what is lent."""
+        return not self.lent or self.free["cores"] - self.lent >= shape.request.units.get("cores", 0)
 
     def _changed(self) -> None:
         self.version += 1

@@ -29,23 +29,29 @@ class Candidates:
 
     def best(self, admitted: Callable[[WorkerBook], bool]) -> WorkerBook | None:
         """The tightest fit of those that `admitted` says yes to; None if there is none."""
+        found = self.tightest(1, admitted)
+        return found[0] if found else None
+
+    def tightest(self, count: int, admitted: Callable[[WorkerBook], bool]) -> list[WorkerBook]:
+        """As many different ones, the tightest first; fewer if there are fewer."""
         self._catch_up()
         heap, shape = self._heap, self._shape
-        refused: list[tuple[int, int, int]] = []
-        found: WorkerBook | None = None
-        while heap:
+        seen: list[tuple[int, int, int]] = []
+        found: list[WorkerBook] = []
+        while heap and len(found) < count:
             entry = heap[0]
             worker = self._workers.get(entry[1])
             if worker is None or worker.version != entry[2]:
                 heappop(heap)
                 continue
             if admitted(worker):
-                found = worker
-                break
-            refused.append(heappop(heap))
-        for entry in refused:
+                found.append(worker)
+                if len(found) == count:
+                    break
+            seen.append(heappop(heap))
+        for entry in seen:
             heappush(heap, entry)
-        assert found is None or found.fits_now(shape)
+        assert all(worker.fits_now(shape) for worker in found)
         return found
 
     def _catch_up(self) -> None:

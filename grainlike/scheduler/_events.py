@@ -7,17 +7,26 @@ from typing import Literal
 import msgspec
 
 from grainlike.resources import Allocation, Missing, Request
-from grainlike.wire import Assign, Cancel, Completed, Define, LeaseStart, Retract
+from grainlike.scheduler._deadlock import Deadlock
+from grainlike.wire import Assign, Cancel, Completed, Define, Hold, LeaseStart, LeaseWait, Retract
 
 __all__ = [
+    "AssembleGang",
     "AssignJobs",
     "BarrierHeld",
     "CancelJobs",
     "FunctionDefined",
+    "FunctionTimed",
     "HeadAction",
     "HeadEvent",
+    "JobAwaits",
+    "JobGoesOn",
     "JobsCancelled",
+    "JobsCommitted",
+    "JobsDeadlocked",
     "JobsLost",
+    "JobsMoved",
+    "JobsOrphaned",
     "JobsPending",
     "JobsSettled",
     "JobsStarted",
@@ -28,17 +37,21 @@ __all__ = [
     "NodeEvent",
     "NodeStopped",
     "RaiseBarrier",
+    "ResumeJob",
     "RetractJobs",
     "RunnerAnswered",
     "RunnerCompleted",
     "RunnerGone",
+    "RunnerKind",
     "RunnerRetired",
     "SpawnRunner",
     "StartLease",
     "StopJobs",
     "TellCompleted",
     "TellEnded",
+    "TellHeld",
     "TellStarted",
+    "TellWaits",
     "TerminateRunner",
     "Ticked",
     "WakeAt",
@@ -47,6 +60,10 @@ __all__ = [
     "WorkerLost",
     "WorkerReported",
 ]
+
+
+RunnerKind = Literal["shared", "own"]
+"""The one runner of coroutines, or a process that holds one lease at a time."""
 
 
 class Ticked(msgspec.Struct, frozen=True):
@@ -69,8 +86,18 @@ class FunctionDefined(msgspec.Struct, frozen=True):
     retries: int = 0
 
 
+class FunctionTimed(msgspec.Struct, frozen=True):
+    """How long calls of a function took that were not jobs of their own, in seconds."""
+
+    fn: int
+    walls: list[float]
+
+
 class JobsSubmitted(msgspec.Struct, frozen=True):
-    """New jobs with ascending numbers, all asking for the same."""
+    """New jobs with ascending numbers, all asking for the same.
+
+    `parent` is the job that submitted them, with its attempt, from a worker; (0, 0) where the user's program did.
+    """
 
     request: Request
     jobs: list[int]
@@ -78,10 +105,17 @@ class JobsSubmitted(msgspec.Struct, frozen=True):
     priority: int = 0
     isolate: bool = False
     client: int = 0
+    parent: tuple[int, int] = (0, 0)
 
 
 class JobsCancelled(msgspec.Struct, frozen=True):
     """Nobody wants these any more. Unknown and finished jobs are passed over."""
+
+    jobs: list[int]
+
+
+class JobsCommitted(msgspec.Struct, frozen=True):
+    """A part of what these jobs give has been handed on: another attempt would give it twice, so there is none."""
 
     jobs: list[int]
 
@@ -108,18 +142,21 @@ class WorkerLeaving(msgspec.Struct, frozen=True):
 
 
 class WorkerReported(msgspec.Struct, frozen=True):
-    """A `Report` came: leases begun, then attempts ended, then leases ended."""
+    """A `Report` came: leases begun, then attempts ended, then leases ended, then who waits and who goes on."""
 
     worker: int
     started: list[LeaseStart]
     completed: list[Completed]
     ended: list[int]
+    waits: list[LeaseWait] = []
 
 
 HeadEvent = (
     FunctionDefined
+    | FunctionTimed
     | JobsSubmitted
     | JobsCancelled
+    | JobsCommitted
     | WorkerJoined
     | WorkerLeaving
     | WorkerLost
@@ -131,8 +168,20 @@ HeadEvent = (
 # --- actions of the head's mind --------------------------------------------------------------------------------------
 
 
+class AssembleGang(msgspec.Struct, frozen=True):
+    """Ask each of these workers, the leader first, to hold slots of one shape for a job; see `wire.Hold`."""
+
+    cls: int
+    job: int
+    attempt: int
+    workers: list[int]
+
+
 class AssignJobs(msgspec.Struct, frozen=True):
-    """Send these jobs of one shape to a worker; see `wire.Assign`."""
+    """Send these jobs of one shape to a worker; see `wire.Assign`.
+
+    `gang`: where the one job has its slots, if it is a gang's: worker and allocation of each node, the leader first.
+    """
 
     worker: int
     cls: int
@@ -141,6 +190,7 @@ class AssignJobs(msgspec.Struct, frozen=True):
     attempts: list[int]
     fns: list[int]
     hard_s: float | None = None
+    gang: tuple[tuple[int, str], ...] = ()
 
 
 class RetractJobs(msgspec.Struct, frozen=True):
@@ -199,8 +249,31 @@ class JobsPending(msgspec.Struct, frozen=True):
     missing: Missing | None
 
 
+class JobsDeadlocked(msgspec.Struct, frozen=True):
+    """Jobs wait for each other, and for what they hold. The youngest that can never start is failed for it, unless this
+    is only a warning, for a worker that joins might help.
+    """
+
+    deadlock: Deadlock
+    failed: bool
+
+
+class JobsOrphaned(msgspec.Struct, frozen=True):
+    """The attempt that submitted these has ended, or had when they came: nobody wants them."""
+
+    jobs: list[int]
+
+
+class JobsMoved(msgspec.Struct, frozen=True):
+    """A job that lent its cores goes on, on this allocation."""
+
+    job: int
+    allocation: str
+
+
 HeadAction = (
-    AssignJobs
+    AssembleGang
+    | AssignJobs
     | RetractJobs
     | CancelJobs
     | JobsStarted
@@ -208,6 +281,9 @@ HeadAction = (
     | JobsLost
     | JobsUnsatisfiable
     | JobsPending
+    | JobsDeadlocked
+    | JobsOrphaned
+    | JobsMoved
     | WakeAt
 )
 
@@ -229,11 +305,15 @@ class RunnerAnswered(msgspec.Struct, frozen=True):
 
 
 class RunnerGone(msgspec.Struct, frozen=True):
-    """A runner's process is gone, with its children. `started` is the run-list position that it last claimed."""
+    """A runner's process is gone, with its children. `started` is the run-list position that it last claimed.
+
+    In a runner that many jobs share, `stepping` is the job whose step was on; 0 where none was, or nobody knows.
+    """
 
     runner: int
     how: str
     started: int
+    stepping: int = 0
 
 
 class BarrierHeld(msgspec.Struct, frozen=True):
@@ -242,6 +322,24 @@ class BarrierHeld(msgspec.Struct, frozen=True):
     runner: int
     lease: int
     started: int
+
+
+class JobAwaits(msgspec.Struct, frozen=True):
+    """A job waits for jobs that it submitted, and has had `heard` outcomes of them so far."""
+
+    runner: int
+    job: int
+    attempt: int
+    heard: int
+
+
+class JobGoesOn(msgspec.Struct, frozen=True):
+    """What a job awaited is there: it goes on as soon as it is told to (`ResumeJob`)."""
+
+    runner: int
+    job: int
+    attempt: int
+    heard: int
 
 
 class NodeStopped(msgspec.Struct, frozen=True):
@@ -253,10 +351,13 @@ NodeEvent = (
     | Assign
     | Cancel
     | Retract
+    | Hold
     | RunnerAnswered
     | RunnerCompleted
     | RunnerGone
     | BarrierHeld
+    | JobAwaits
+    | JobGoesOn
     | NodeStopped
     | Ticked
 )
@@ -269,7 +370,7 @@ class SpawnRunner(msgspec.Struct, frozen=True):
     """Start a runner process; it may be given leases at once."""
 
     runner: int
-    kind: Literal["shared", "own"]
+    kind: RunnerKind
 
 
 class StartLease(msgspec.Struct, frozen=True):
@@ -317,8 +418,23 @@ class RunnerRetired(msgspec.Struct, frozen=True):
     fns: list[int]
 
 
+class ResumeJob(msgspec.Struct, frozen=True):
+    """Let a job that awaited go on, on this allocation."""
+
+    runner: int
+    job: int
+    attempt: int
+    allocation: str
+
+
 class TellStarted(msgspec.Struct, frozen=True):
     """Tell the head that a lease began."""
+
+    start: LeaseStart
+
+
+class TellHeld(msgspec.Struct, frozen=True):
+    """Tell the head that slots are held for a gang."""
 
     start: LeaseStart
 
@@ -336,6 +452,12 @@ class TellEnded(msgspec.Struct, frozen=True):
     lease: int
 
 
+class TellWaits(msgspec.Struct, frozen=True):
+    """Tell the head that the job of a lease waits, or goes on, and what of the lease is lent."""
+
+    wait: LeaseWait
+
+
 NodeAction = (
     SpawnRunner
     | StartLease
@@ -345,7 +467,10 @@ NodeAction = (
     | KillRunner
     | RunnerRetired
     | TellStarted
+    | TellHeld
     | TellCompleted
     | TellEnded
+    | ResumeJob
+    | TellWaits
     | WakeAt
 )

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import islice
 
 import msgspec
 from msgspec.structs import replace
 
-from grainlike.resources import Missing, Request, number
+from grainlike.resources import Missing, Nodes, Request, number
 from grainlike.scheduler._books import Job, Shape, WorkerBook
+from grainlike.scheduler._families import lent_by
 from grainlike.scheduler._planning import Planner
 from grainlike.scheduler._reservation import Reservation
 from grainlike.scheduler._states import JobState
+from grainlike.wire import Wait
 
 __all__ = ["Explanation", "Shortage", "explain"]
 
@@ -35,10 +38,17 @@ class Explanation(msgspec.Struct, frozen=True):
 
     `reason` is one word for what holds a queued job up: `"turn"` (others of its class are before it), `"room"`,
     `"reservation"` (the room is kept for an older wide job), `"walltime"` (no worker lives long enough), `"limit"` or
-    `"rate"`, `"workers"` (none is here), `"never"` (no worker here could ever run it), and `""` for a job that waits
-    for nothing. `holders` are the numbers of jobs that hold what is short on `nearest`. `starts_in_s` is an estimate
-    from declared and learned run times, None where nobody can tell. `would_start_with` is a smaller request that would
-    start now.
+    `"rate"`, `"lent"` (what is free belongs to jobs that await jobs of their own), `"workers"` (none is here),
+    `"never"` (no worker here could ever run it), and `""` for a job that waits for nothing. A leased job may wait, too:
+    for `"jobs"` of its own, or for `"cores"` that it lent to others meanwhile. `holders` are the numbers of jobs that
+    hold what is short on `nearest`, or of those that a job waits for. `starts_in_s` is an estimate from declared and
+    learned run times, None where nobody can tell. `would_start_with` is a smaller request that would start now.
+    `blocked_s` says of a coroutine for how long it has blocked the event loop that it shares with others.
+
+    Of a gang (`Nodes`), `members` are the workers on which it has its slots, the leader first; while it waits for
+    room, those that could take part now. `lacking` is how many more it needs, `nearest` the nearest of the others.
+
+    `words` is what a head elsewhere says of its job, instead of the words that the rest would give.
     """
 
     job: int
@@ -55,10 +65,14 @@ class Explanation(msgspec.Struct, frozen=True):
     starts_in_s: float | None = None
     would_start_with: Request | None = None
     missing: Missing | None = None
+    members: tuple[str, ...] = ()
+    lacking: int = 0
     inputs: tuple[str, ...] = ()
+    words: str = ""
+    blocked_s: float | None = None
 
     def __str__(self) -> str:
-        return " ".join(_sentences(self))
+        return self.words or " ".join(_sentences(self))
 
 
 def explain(
@@ -68,11 +82,11 @@ def explain(
     base = Explanation(job.job, job.state.name.lower(), job.attempt, job.cls.request)
     here = list(workers)
     if job.state is not JobState.QUEUED:
-        return replace(base, worker=next((worker.name for worker in here if worker.worker == job.worker), None))
+        return replace(_where(base, job, here, planner), reason=_awaits(job), holders=_own_jobs(job))
     if not here:
         return replace(base, reason="workers")
     missing = why_never()
-    if missing is not None or not any(worker.fits_ever(shape) for worker in here for shape in job.cls.shapes):
+    if missing is not None or not any(_fits_ever(shape, here) for shape in job.cls.shapes):
         nearest = None if missing is None else missing.nearest
         return replace(base, reason="never", missing=missing, nearest=nearest)
     before = _before(job)
@@ -84,6 +98,20 @@ def explain(
             wait = None if block[1] is None else max(0.0, block[1] - now)
             return replace(base, reason=block[0].partition(":")[0], ration=block[0], starts_in_s=wait)
     return _room(base, job, here, planner, now)
+
+
+def _fits_ever(shape: Shape, workers: list[WorkerBook]) -> bool:
+    return sum(worker.fits_ever(shape) for worker in workers) >= shape.nodes
+
+
+def _where(base: Explanation, job: Job, workers: list[WorkerBook], planner: Planner) -> Explanation:
+    """Where a job is that waits at the head no more; of a gang, how many workers have not answered yet."""
+    name = next((worker.name for worker in workers if worker.worker == job.worker), None)
+    gang = planner.gangs.of(job)
+    if gang is None:
+        return replace(base, worker=name)
+    members = tuple(hold.worker.name for hold in gang.holds)
+    return replace(base, worker=name, members=members, lacking=sum(not hold.lease for hold in gang.holds))
 
 
 def _before(job: Job) -> int:
@@ -101,13 +129,21 @@ def _room(base: Explanation, job: Job, workers: list[WorkerBook], planner: Plann
     shape = job.cls.shapes[0]
     fitting = [worker for worker in workers if worker.fits_now(shape)]
     soft = shape.soft_s
-    if fitting and soft is not None and all(now + soft > worker.until for worker in fitting):
+    in_time = [worker for worker in fitting if soft is None or now + soft <= worker.until]
+    if len(in_time) < shape.nodes <= len(fitting):
         return replace(base, reason="walltime", nearest=max(fitting, key=lambda worker: worker.until).name)
-    if fitting:
-        holders = tuple(held.job.job for held in planner.reservations.get(fitting[0].worker, ()) if held.job is not job)
-        return replace(base, reason="reservation", nearest=fitting[0].name, holders=holders)
-    able = [worker for worker in workers if worker.fits_ever(shape)]
-    nearest = min(able or workers, key=lambda worker: _lack(worker, shape))
+    lent = [worker for worker in in_time if not planner.may_borrow(worker, job, shape)]
+    if len(in_time) >= shape.nodes > len(in_time) - len(lent):
+        return replace(base, reason="lent", nearest=lent[0].name, holders=_lenders(lent[0]))
+    if len(in_time) >= shape.nodes:
+        kept = next((worker for worker in in_time if not planner.admits(worker, job, shape, now)), in_time[0])
+        holders = tuple(held.job.job for held in planner.reservations.get(kept.worker, ()) if held.job is not job)
+        return replace(base, reason="reservation", nearest=kept.name, holders=holders)
+    if shape.nodes > 1:
+        base = _too_few(base, shape, [worker for worker in in_time if planner.admits(worker, job, shape, now)])
+    full = [worker for worker in workers if worker not in fitting]
+    able = [worker for worker in full if worker.fits_ever(shape)]
+    nearest = min(able or full, key=lambda worker: _lack(worker, shape))
     names = [name for name, amount in shape.units if nearest.free.get(name, 0) < amount]
     return replace(
         base,
@@ -115,8 +151,36 @@ def _room(base: Explanation, job: Job, workers: list[WorkerBook], planner: Plann
         nearest=nearest.name,
         short=tuple(_shortage(nearest, shape, name) for name in names),
         holders=_holders(nearest, names),
-        would_start_with=_smaller(nearest, shape),
+        would_start_with=_smaller(nearest, shape) if shape.nodes == 1 else base.would_start_with,
         starts_in_s=_starts_in(job, workers, planner, now),
+    )
+
+
+def _awaits(job: Job) -> str:
+    """What a job at a worker waits for, in a word."""
+    waits = Wait.NOTHING if job.family is None else job.family.waits
+    return {Wait.NOTHING: "", Wait.CHILDREN: "jobs", Wait.CORES: "cores"}[waits]
+
+
+def _own_jobs(job: Job) -> tuple[int, ...]:
+    return tuple(job.family.children)[:_HOLDERS] if _awaits(job) == "jobs" and job.family is not None else ()
+
+
+def _lenders(worker: WorkerBook) -> tuple[int, ...]:
+    """Some jobs there that have lent their cores."""
+    lending = (job.job for job in worker.held.values() if job.family is not None and lent_by(job))
+    return tuple(islice(lending, _HOLDERS))
+
+
+def _too_few(base: Explanation, shape: Shape, ready: list[WorkerBook]) -> Explanation:
+    """A gang has room on some workers, but not on enough: on which, and with how many it would start."""
+    return replace(
+        base,
+        members=tuple(worker.name for worker in ready),
+        lacking=shape.nodes - len(ready),
+        would_start_with=Nodes(len(ready), each=Request({name: number(amount) for name, amount in shape.units}))
+        if ready
+        else None,
     )
 
 
@@ -136,6 +200,7 @@ def _holders(worker: WorkerBook, names: list[str]) -> tuple[int, ...]:
         for job in worker.held.values()
         if job.shape is not None and job.job not in worker.ahead and any(name in names for name, _ in job.shape.units)
     ]
+    holding += [number for number, _ in worker.holds if number not in holding]
     return tuple(holding[:_HOLDERS])
 
 
@@ -150,8 +215,8 @@ def _starts_in(job: Job, workers: list[WorkerBook], planner: Planner, now: float
     reserved = [found for held in planner.reservations.values() for found in held if found.job is job]
     shape = job.cls.shapes[0]
     starts = reserved or [Reservation(job, shape, w, now) for w in workers if w.fits_ever(shape)]
-    known = [found.start for found in starts if _all_known(found.worker)]
-    return max(0.0, min(known) - now) if known else None
+    known = sorted(found.start for found in starts if _all_known(found.worker))
+    return max(0.0, known[shape.nodes - 1] - now) if len(known) >= shape.nodes else None
 
 
 def _all_known(worker: WorkerBook) -> bool:
@@ -166,10 +231,16 @@ def _sentences(this: Explanation) -> list[str]:
         said.append(f"It can start in about {this.starts_in_s:.3g} s.")
     if this.would_start_with is not None:
         said.append(f"It would start now with {this.would_start_with!r}.")
+    if this.blocked_s is not None:
+        said.append(f"It has blocked the event loop that it shares with others for {this.blocked_s:.3g} s.")
     return said
 
 
 def _placed(this: Explanation) -> str:
+    if this.lacking:
+        return f"Job {this.job} waits for {this.lacking} of {', '.join(this.members)} to hold its slots there."
+    if this.members and this.state == "leased":
+        return f"Job {this.job} runs on {', '.join(this.members)}, attempt {this.attempt}."
     words = {"planned": "is on its way to", "ahead": "waits for its turn at", "leased": "runs on"}
     if this.state in words:
         return f"Job {this.job} {words[this.state]} {this.worker}, attempt {this.attempt}."
@@ -182,6 +253,10 @@ def _placed(this: Explanation) -> str:
 def _no_room(this: Explanation) -> str:
     short = ", ".join(f"{s.name} (asked {s.asked}, free {s.free} of {s.capacity})" for s in this.short)
     held = f", held by jobs {', '.join(map(str, this.holders))}" if this.holders else ""
+    if this.lacking:
+        ready = f"there is room on {', '.join(this.members)}" if this.members else "there is room on none"
+        more = "1 worker" if this.lacking == 1 else f"{this.lacking} workers"
+        return f"Job {this.job} waits for room on {more} more: {ready}; next is {this.nearest}, short of {short}{held}."
     return f"Job {this.job} waits for room: nearest is {this.nearest}, short of {short}{held}."
 
 
@@ -198,10 +273,20 @@ _SAY: dict[str, Callable[[Explanation], str]] = {
         f"Job {this.job} would fit on {this.nearest}, which is kept for job {', '.join(map(str, this.holders))}."
     ),
     "walltime": lambda this: f"Job {this.job} needs more time than any worker has left; {this.nearest} has most.",
+    "lent": lambda this: (
+        f"Job {this.job} would fit on {this.nearest}, on cores that jobs {', '.join(map(str, this.holders))} have "
+        "lent: they go to jobs of their own, and to such as are known to end within a second."
+    ),
+    "jobs": lambda this: (
+        f"Job {this.job} runs on {this.worker}, attempt {this.attempt}, and waits for its own jobs "
+        f"{', '.join(map(str, this.holders))}."
+    ),
+    "cores": lambda this: f"Job {this.job} goes on as soon as {this.worker} has room for the cores that it lent.",
     "limit": lambda this: f"Job {this.job} waits for {this.ration}: as many run as it allows.",
     "rate": lambda this: f"Job {this.job} waits for {this.ration}: launches are spaced.",
     "workers": lambda this: f"Job {this.job} waits for a worker: none is connected.",
     "never": lambda this: (
-        f"Job {this.job}: {this.missing or 'no worker can lay it out as it is asked for (see pack=)'}."
+        f"Job {this.job} waits for a worker that can give {this.request}: "
+        f"{'none can lay it out as it is asked for (see pack=)' if this.missing is None else this.missing.why}."
     ),
 }

@@ -3,27 +3,36 @@
 Laws (checked by `HeadMind.check` in tests after every step):
 
 1. A live job is in exactly one place: its class's queue, or one worker's `held`.
-2. For each worker and resource: free == capacity - planned jobs - leases.
+2. For each worker and resource: free == capacity - planned jobs - holds for gangs - leases + what leases have lent.
 3. Only an answer of the worker that holds a job, for its current attempt, changes the job.
 4. Jobs of a class are assigned first in, first out; a job that comes back goes to the front.
+5. A gang that is placed has a hold, or its leader's lease, on each of its workers; nobody else has one.
+6. Limits and shares count what is planned, held or leased, and nothing else (`_laws`).
 
-The policy of a pass stands in `_planning`; here stands what events mean.
+The policy of a pass stands in `_planning`, the life of a gang in `_gangs`; here stands what events mean.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import islice
 
 from grainlike.resources import Missing, Request, missing
-from grainlike.scheduler._books import Function, Job, LeaseBook, RequestClass, Shape, WorkerBook
+from grainlike.scheduler._books import Function, Hold, Job, LeaseBook, RequestClass, Shape, WorkerBook
+from grainlike.scheduler._deadlock import find_deadlock
 from grainlike.scheduler._events import (
     CancelJobs,
     FunctionDefined,
+    FunctionTimed,
     HeadAction,
     HeadEvent,
     JobsCancelled,
+    JobsCommitted,
+    JobsDeadlocked,
     JobsLost,
+    JobsMoved,
+    JobsOrphaned,
     JobsPending,
     JobsSettled,
     JobsStarted,
@@ -37,18 +46,27 @@ from grainlike.scheduler._events import (
     WorkerReported,
 )
 from grainlike.scheduler._explain import Explanation, explain
+from grainlike.scheduler._families import Families, stands_still
+from grainlike.scheduler._gangs import Gang
+from grainlike.scheduler._laws import check_common_books
 from grainlike.scheduler._planning import Planner
 from grainlike.scheduler._states import JobState
-from grainlike.scheduler._statistics import RunTimes
-from grainlike.wire import Code, Completed, LeaseStart
+from grainlike.scheduler._statistics import TINY_S, RunTimes
+from grainlike.wire import Code, Completed, LeaseStart, LeaseWait, Wait
 
 __all__ = ["HeadMind"]
+
+_NO_PARENT = (0, 0)
 
 MAX_LOSSES = 3
 """How often a job may be running when its runner or worker dies before it is given up."""
 
 NOBODY_S = 5.0
 """How long jobs may wait for a first worker before that is worth a warning."""
+
+STUCK_S = 5.0
+"""How long jobs that wait for each other are left so for a worker that might join; how often it is looked whether some
+do while others run."""
 
 
 class HeadMind:
@@ -70,10 +88,16 @@ class HeadMind:
         self.shapes: dict[int, Shape] = {}
         """What travels to workers by number."""
         self._functions: dict[int, Function] = {}
-        self._class_ids: dict[tuple[int, Request, int, bool], RequestClass] = {}
+        self._class_ids: dict[tuple[int, Request, int, bool, int], RequestClass] = {}
+        self._last_class = 0
+        self._sweep_at = 8
         self._groups: dict[str, RunTimes] = {}
         self._shape_ids: dict[tuple[Request, bool], Shape] = {}
-        self._planner = Planner(self.workers, self.classes)
+        self._families = Families()
+        self._planner = Planner(self.workers, self.classes, self._families)
+        self._gangs = self._planner.gangs
+        self._stuck_since: float | None = None
+        self._look_at: float | None = None
         self._wake: float | None = None
 
     def handle(self, event: HeadEvent, now: float) -> list[HeadAction]:
@@ -83,10 +107,18 @@ class HeadMind:
             case FunctionDefined():
                 self._functions[event.fn] = Function(event.fn, event.retries)
                 return out
+            case FunctionTimed():
+                self._functions[event.fn].times.add(event.walls)
+                return out
             case JobsSubmitted():
                 self._submitted(event, now, out)
             case JobsCancelled():
                 self._cancelled(event.jobs, out)
+            case JobsCommitted():
+                for number in event.jobs:
+                    if number in self.jobs:
+                        self.jobs[number].committed = True
+                return out
             case WorkerJoined():
                 self.workers[event.worker] = WorkerBook(event.worker, event.name, event.offer, now, self._planner.log)
                 self._planner.members += 1
@@ -96,17 +128,34 @@ class HeadMind:
                 self._worker_lost(event, out)
             case WorkerReported():
                 self._reported(event, now, out)
+                if not (event.completed or event.ended or event.waits) and self._planner.is_settled:
+                    return out  # leases began as planned: nothing that a pass looks at has changed
             case Ticked():
                 self._wake = None
+        self._end_orphans(out)
+        if self._gangs.assembling:
+            self._hurry_gangs(now, out)
         self._planner.plan(now, out)
-        if self._planner.wake is not None:
-            self._wake_at(self._planner.wake, out)
+        if self._families.waiting:
+            self._unlock(now, out)
+        if self._gangs.assembling:
+            self._wake_at(self._gangs.due, out)
+        self._wake_at(self._planner.wake, out)
         self._complain(now, out)
         return out
 
     def running(self, worker: int) -> int:
         """How many jobs a worker has started and not ended."""
         return sum(job.state is JobState.LEASED for job in self.workers[worker].held.values())
+
+    def oldest(self, most: int | None) -> list[Job]:
+        """The books of the jobs that have not ended, the oldest first, at most so many."""
+        return list(islice(self.jobs.values(), most))
+
+    def pace(self, fn: int) -> float | None:
+        """Mean seconds of a function whose jobs are known to be tiny and never to wait; None for any other."""
+        times = self._functions[fn].times
+        return times.mean if times.known and not times.awaits and times.upper <= TINY_S else None
 
     def explain(self, job: int, now: float) -> Explanation | None:
         """Where a job stands and what it waits for; None for one that has ended, or never was."""
@@ -115,15 +164,50 @@ class HeadMind:
             return None
         return explain(found, self.workers.values(), self._planner, lambda: self._why_never(found.cls), now)
 
-    def class_of(self, client: int, request: Request, priority: int, *, isolate: bool) -> RequestClass:
-        """The interned class of a request."""
-        key = (client, request, priority, isolate)
+    def assembles(self, job: int) -> bool:
+        """Whether a job is a gang whose workers hold slots for it and have not all answered: it does not run yet."""
+        return job in self._gangs.assembling
+
+    def fits_somebody(self, request: Request) -> bool:
+        """Whether the workers that are here could ever give what this asks for."""
+        return any(self._fits_somewhere(self._shape(option, isolate=False)) for option in request.options)
+
+    def why_never(self, request: Request) -> Missing | None:
+        """What is missing or short; None where amounts would do, not the layout."""
+        return missing(request, [(worker.name, worker.offer) for worker in self._staying()])
+
+    def class_of(self, client: int, request: Request, priority: int, *, isolate: bool, root: int = 0) -> RequestClass:
+        """The interned class of a request, in the tree `root` if it is not the program's own."""
+        key = (client, request, priority, isolate, root)
         found = self._class_ids.get(key)
         if found is None:
             shapes = tuple(self._shape(option, isolate=isolate) for option in request.options)
-            found = RequestClass(len(self.classes) + 1, client, request, priority, shapes, isolate=isolate)
-            self._class_ids[key] = self.classes[found.cls] = found
+            self._last_class += 1
+            found = RequestClass(self._last_class, client, request, priority, shapes, isolate=isolate, root=root)
+            if root and len(self._families.trees) > self._sweep_at:
+                self._sweep()
+            self._know(found)
         return found
+
+    def _know(self, cls: RequestClass) -> None:
+        self._class_ids[cls.client, cls.request, cls.priority, cls.isolate, cls.root] = self.classes[cls.cls] = cls
+        if cls.root:
+            self._families.trees.setdefault(cls.root, []).append(cls)
+
+    def _sweep(self) -> None:
+        """Forget the classes of trees that have ended, when there are twice as many as after the last time.
+
+        A job of such a tree may still run somewhere, and come back: `_requeue` brings its class back then.
+        """
+        trees = self._families.trees
+        for root in [root for root in trees if root not in self.jobs]:
+            for cls in [cls for cls in trees[root] if cls.head() is None]:
+                trees[root].remove(cls)
+                del self.classes[cls.cls]
+                del self._class_ids[cls.client, cls.request, cls.priority, cls.isolate, root]
+            if not trees[root]:
+                del trees[root]
+        self._sweep_at = 8 + 2 * len(trees)
 
     def _shape(self, request: Request, *, isolate: bool) -> Shape:
         found = self._shape_ids.get((request, isolate))
@@ -137,17 +221,33 @@ class HeadMind:
     # --- jobs come and go --------------------------------------------------------------------------------------------
 
     def _submitted(self, event: JobsSubmitted, now: float, out: list[HeadAction]) -> None:
-        cls = self.class_of(event.client, event.request, event.priority, isolate=event.isolate)
+        parent = self._parent(event)
+        if parent is None and event.parent != _NO_PARENT:
+            out.append(JobsOrphaned(event.jobs))
+            return
+        root = 0 if parent is None else parent.root
+        client = event.client if parent is None else parent.cls.client
+        cls = self.class_of(client, event.request, event.priority, isolate=event.isolate, root=root)
         if self.closed and not self._anybody_fits(cls):
             out.append(JobsUnsatisfiable(event.jobs, self._why_never(cls)))
+            if parent is not None:
+                self._families.refused(parent, len(event.jobs))
             return
         if cls.head() is None:
             cls.blocked_since = now
         self._planner.fresh.add(cls.cls)
         functions = self._functions
         for number, fn in zip(event.jobs, event.fns, strict=True):
-            job = self.jobs[number] = Job(number, cls, functions[fn])
+            job = self.jobs[number] = Job(number, cls, functions[fn], parent)
             cls.queue.append(job)
+            if parent is not None:
+                self._families.adopt(parent, job)
+
+    def _parent(self, event: JobsSubmitted) -> Job | None:
+        """The job that submits, if its attempt is still under way."""
+        number, attempt = event.parent
+        job = self.jobs.get(number)
+        return job if job is not None and job.attempt == attempt and job.state is JobState.LEASED else None
 
     def _cancelled(self, numbers: Iterable[int], out: list[HeadAction]) -> None:
         to_stop: dict[int, list[Job]] = {}
@@ -156,12 +256,29 @@ class HeadMind:
             if job is None or job.cancelled:
                 continue
             job.cancelled = True
+            self._families.unwanted(job)
             if job.state is JobState.QUEUED:
+                del self.jobs[number]
+            elif (gang := self._gangs.of(job)) is not None and not gang.assembled:
+                self._take_apart(job, out)
                 del self.jobs[number]
             else:
                 to_stop.setdefault(job.worker, []).append(job)
         for worker, jobs in to_stop.items():
             out.append(CancelJobs(worker, [job.job for job in jobs], [job.attempt for job in jobs]))
+
+    def _end_orphans(self, out: list[HeadAction]) -> None:
+        """Cancel what ended attempts had submitted."""
+        orphans = [number for number in self._families.orphans() if number in self.jobs]
+        if orphans:
+            self._cancelled(orphans, out)
+            out.append(JobsOrphaned(orphans))
+
+    def _drop(self, job: Job) -> None:
+        """A job has its outcome."""
+        del self.jobs[job.job]
+        if job.parent is not None:
+            self._families.ended(job)
 
     def _requeue(self, jobs: list[Job]) -> None:
         """Put jobs back to the front of their classes; cancelled ones are gone."""
@@ -171,8 +288,11 @@ class HeadMind:
                 del self.jobs[job.job]
             else:
                 by_class.setdefault(job.cls.cls, []).append(job)
-        for cls, group in by_class.items():
-            self.classes[cls].put_back(group)
+        for number, group in by_class.items():
+            cls = group[0].cls
+            if number not in self.classes:
+                self._know(cls)
+            cls.put_back(group)
 
     # --- what workers say --------------------------------------------------------------------------------------------
 
@@ -187,33 +307,57 @@ class HeadMind:
         for lease in event.ended:
             book = worker.leases.pop(lease, None)
             if book is not None:
+                if book.lent:
+                    worker.reclaim(book)
                 worker.give(book.shape)
                 self._planner.shares.give(book.client, book.shape)
+        for wait in event.waits:
+            self._waited(worker, wait, out)
+
+    def _waited(self, worker: WorkerBook, wait: LeaseWait, out: list[HeadAction]) -> None:
+        job = self._current(worker, wait.job, wait.attempt)
+        self._families.note(worker, job, wait)
+        if job is not None and not job.cancelled and wait.waits == Wait.NOTHING:
+            out.append(JobsMoved(job.job, wait.allocation))
 
     def _lease_started(self, worker: WorkerBook, start: LeaseStart, now: float, out: list[HeadAction]) -> None:
+        if worker.holds and self._granted(worker, start, now, out):
+            return
         shape = self.shapes[start.cls]
         rows: list[int] = []
         first: Job | None = None
+        planned = False
         for row, (number, attempt) in enumerate(zip(start.jobs, start.attempts, strict=True)):
             job = self._current(worker, number, attempt)
             if job is None:
                 continue
-            self._leave_books(worker, job)
+            if job.state is JobState.PLANNED and job.shape is shape and not planned and shape.nodes == 1:
+                planned, first = True, job  # what it was counted as, its lease is counted as now
+            else:
+                self._leave_books(worker, job)
             job.state, job.lease = JobState.LEASED, start.lease
             first = first or job
             if not job.cancelled:
                 rows.append(row)
-        client = first.cls.client if first is not None else 0
-        fn = first.fn if first is not None else None
-        worker.leases[start.lease] = LeaseBook(start.lease, shape, fn, client, now)
-        worker.take(shape)
-        self._planner.shares.take(client, shape)
+        if start.lease in worker.leases:  # held for a gang, whose job now runs on it
+            worker.leases[start.lease].begun = now
+        elif planned:
+            worker.leases[start.lease] = LeaseBook(start.lease, shape, first, now)
+        else:
+            self._take_lease(worker, start.lease, shape, first, now)
         if rows:
             out.append(JobsStarted(worker.worker, start, rows))
+
+    def _take_lease(self, worker: WorkerBook, lease: int, shape: Shape, first: Job | None, now: float) -> None:
+        book = worker.leases[lease] = LeaseBook(lease, shape, first, now)
+        worker.take(shape)
+        self._planner.shares.take(book.client, shape)
 
     def _completed(self, worker: WorkerBook, completed: Completed, out: list[HeadAction]) -> None:
         rows: list[int] = []
         back: list[Job] = []
+        if worker.holds:
+            self._holds_ended(worker, completed, out, back)
         walls: dict[Function, list[float]] = {}
         jobs, attempts, codes = completed.jobs, completed.attempts, completed.codes
         for row in range(len(jobs)):
@@ -222,16 +366,20 @@ class HeadMind:
                 continue
             code = codes[row]
             shape = job.shape
-            self._let_go(worker, job)
+            gang = self._gangs.of(job) if shape is not None and shape.nodes > 1 else None
+            self._let_go(worker, job, out)
             if code == Code.SUCCEEDED:
                 walls.setdefault(job.fn, []).append(completed.wall[row])
                 self._learn_group(job, completed.wall[row])
             if job.cancelled:
                 del self.jobs[job.job]
+            elif gang is not None and gang.broken is not None and code != Code.SUCCEEDED:
+                self._broke(job, gang, worker, out, back)
             elif self._runs_again(job, shape, code, worker, completed, out, back):
-                continue
+                # An answer of a hold names it by the attempt, so a gang never waits for a second time with the same.
+                job.attempt += gang is not None and job.attempt == attempts[row]
             else:
-                del self.jobs[job.job]
+                self._drop(job)
                 rows.append(row)
         for fn, samples in walls.items():
             fn.times.add(samples)
@@ -239,7 +387,7 @@ class HeadMind:
             for fn in walls:
                 fn.times.awaits = True
         self._requeue(back)
-        if self.closed and Code.UNFIT in codes:
+        if self.closed and (back or Code.UNFIT in codes):
             self._fail_impossible(out)
         if rows:
             out.append(JobsSettled(worker.worker, completed, rows))
@@ -265,6 +413,8 @@ class HeadMind:
             how = completed.details.get(job.job, "its runner died")
             self._lost(job, worker, how, out, back)
             return True
+        if job.committed:
+            return False
         if code == Code.STOPPED or (code == Code.OUT_OF_MEMORY and self._grows(job)):
             job.attempt += 1
             back.append(job)
@@ -281,11 +431,14 @@ class HeadMind:
         grown = job.cls.request.grown()
         if grown is None:
             return False
-        cls = self.class_of(job.cls.client, grown, job.cls.priority, isolate=job.cls.isolate)
+        cls = self._class_like(job.cls, grown, isolate=job.cls.isolate)
         if self.closed and not self._anybody_fits(cls):
             return False
         job.cls = cls
         return True
+
+    def _class_like(self, cls: RequestClass, request: Request, *, isolate: bool) -> RequestClass:
+        return self.class_of(cls.client, request, cls.priority, isolate=isolate, root=cls.root)
 
     def _current(self, worker: WorkerBook, number: int, attempt: int) -> Job | None:
         """The job, if this worker holds it at this attempt; a late or foreign answer finds nothing."""
@@ -293,25 +446,96 @@ class HeadMind:
         return job if job is not None and job.attempt == attempt else None
 
     def _leave_books(self, worker: WorkerBook, job: Job) -> None:
-        """Undo what a planned or ahead job was counted as; a leased one is counted by its lease."""
+        """Undo how a planned or ahead job was counted. A leased one is counted by its lease, a gang by its holds."""
         if job.state is JobState.PLANNED:
             assert job.shape is not None
+            if job.shape.nodes > 1:
+                return
             worker.give(job.shape)
             self._planner.shares.give(job.cls.client, job.shape)
         elif job.state is JobState.AHEAD:
             worker.leave_ahead(job)
 
-    def _let_go(self, worker: WorkerBook, job: Job) -> None:
-        """The worker holds the job no more."""
+    def _let_go(self, worker: WorkerBook, job: Job, out: list[HeadAction]) -> None:
+        """The worker holds the job no more, nor does any other that held slots for it."""
         self._leave_books(worker, job)
         del worker.held[job.job]
-        if job.shape is not None and job.shape.rationed:
-            self._planner.rations.give(job.shape)
+        if job.family is not None:
+            self._families.attempt_ended(job)
+        shape = job.shape
+        if shape is None:
+            return
+        if shape.rationed:
+            self._planner.rations.give(shape)
+        if shape.nodes > 1:
+            self._gangs.disband(job, out)
 
     def _learn_group(self, job: Job, wall: float) -> None:
         group = None if job.shape is None else job.shape.group
         if group is not None:
             group.add([wall])
+
+    # --- gangs -------------------------------------------------------------------------------------------------------
+
+    def _granted(self, worker: WorkerBook, start: LeaseStart, now: float, out: list[HeadAction]) -> bool:
+        """Take a lease that is held for a gang; False if it is another's."""
+        hold = worker.holds.get((start.jobs[0], start.attempts[0]))
+        if hold is None:
+            return False
+        worker.give(hold.shape)
+        self._planner.shares.give(hold.job.cls.client, hold.shape)
+        self._take_lease(worker, start.lease, hold.shape, hold.job, now)
+        assignment = self._gangs.granted(hold, start.lease, start.allocation)
+        if assignment is not None:
+            out.append(assignment)
+        return True
+
+    def _holds_ended(self, worker: WorkerBook, completed: Completed, out: list[HeadAction], back: list[Job]) -> None:
+        """A worker says of which gangs it holds slots no more. One that was not told to let go breaks its gang."""
+        for named, code in zip(zip(completed.jobs, completed.attempts, strict=True), completed.codes, strict=True):
+            hold = worker.holds.pop(named, None)
+            if hold is None:
+                continue
+            unasked = not hold.released
+            self._gangs.ended(hold)
+            if code == Code.UNFIT:
+                worker.refuse(hold.shape)
+            if unasked:
+                self._break(hold, f"worker {worker.name} let go of its slots", out, back)
+
+    def _break(self, hold: Hold, reason: str, out: list[HeadAction], back: list[Job]) -> None:
+        """A gang has lost one of its nodes: it waits anew, once its job, if that was assigned, has ended."""
+        job = hold.job
+        gang = self._gangs.of(job)
+        assert gang is not None
+        if not gang.assembled:
+            self._take_apart(job, out)
+            job.attempt += 1
+            back.append(job)
+        elif gang.broken is None:
+            gang.broken, gang.lost = reason, not hold.worker.leaving
+            if not job.cancelled:
+                out.append(CancelJobs(job.worker, [job.job], [job.attempt]))
+
+    def _broke(self, job: Job, gang: Gang, worker: WorkerBook, out: list[HeadAction], back: list[Job]) -> None:
+        """The job of a broken gang has ended without a value."""
+        if gang.lost and gang.broken is not None:
+            self._lost(job, worker, gang.broken, out, back, suspect=False)
+        else:
+            job.attempt += 1
+            back.append(job)
+
+    def _take_apart(self, job: Job, out: list[HeadAction]) -> None:
+        """Everybody lets go of a gang whose job was not assigned yet; it is nowhere then."""
+        self._let_go(self.workers[job.worker], job, out)
+
+    def _hurry_gangs(self, now: float, out: list[HeadAction]) -> None:
+        """Half-assembled gangs make room for the one that goes first."""
+        late = self._gangs.overdue(now)
+        for job in late:
+            self._take_apart(job, out)
+            job.attempt += 1
+        self._requeue(late)
 
     # --- losses ------------------------------------------------------------------------------------------------------
 
@@ -334,14 +558,19 @@ class HeadMind:
         back: list[Job] = []
         for job in list(worker.held.values()):
             leased = job.state is JobState.LEASED
-            self._let_go(worker, job)
+            self._let_go(worker, job, out)
             if job.cancelled:
                 del self.jobs[job.job]
-            elif leased and not worker.leaving:
+            elif job.committed or (leased and not worker.leaving):
                 self._lost(job, worker, event.reason, out, back, suspect=False)
             else:
                 job.attempt += 1  # it may have started unheard
                 back.append(job)
+        for hold in worker.holds.values():
+            unasked = not hold.released
+            self._gangs.ended(hold)
+            if unasked:
+                self._break(hold, event.reason, out, back)
         for shape in self.shapes.values():
             shape.users.pop(worker.worker, None)
         self._requeue(back)
@@ -361,34 +590,89 @@ class HeadMind:
         """A job was running when its runner or worker died. A suspect runs in a process of its own from now on."""
         job.losses += 1
         job.attempt += 1
-        if job.losses >= MAX_LOSSES:
-            del self.jobs[job.job]
+        if job.losses >= MAX_LOSSES or job.committed:
+            self._drop(job)
             out.append(JobsLost([job.job], worker.worker, reason, job.losses))
             return
         if suspect:
-            job.cls = self.class_of(job.cls.client, job.cls.request, job.cls.priority, isolate=True)
+            job.cls = self._class_like(job.cls, job.cls.request, isolate=True)
         back.append(job)
 
     # --- what can never run ------------------------------------------------------------------------------------------
 
     def _anybody_fits(self, cls: RequestClass) -> bool:
-        return any(worker.fits_ever(shape) for worker in self.workers.values() for shape in cls.shapes)
+        """Whether, of some shape of the class, there is a worker for a job, and for a gang as many as it has nodes."""
+        return any(self._fits_somewhere(shape) for shape in cls.shapes)
+
+    def _fits_somewhere(self, shape: Shape) -> bool:
+        fitting = (worker for worker in self.workers.values() if worker.fits_ever(shape))
+        return sum(1 for _ in islice(fitting, shape.nodes)) == shape.nodes
 
     def _why_never(self, cls: RequestClass) -> Missing | None:
-        return missing(cls.request, [(worker.name, worker.offer) for worker in self._staying()])
+        return self.why_never(cls.request)
 
     def _staying(self) -> list[WorkerBook]:
         """The workers that may still be given jobs."""
         return [worker for worker in self.workers.values() if not worker.leaving]
 
     def _fail_impossible(self, out: list[HeadAction]) -> None:
+        self._end_orphans(out)
         for cls in self.classes.values():
             live = cls.live()
             if live and not self._anybody_fits(cls):
                 cls.queue.clear()
                 for job in live:
-                    del self.jobs[job.job]
+                    self._drop(job)
                 out.append(JobsUnsatisfiable([job.job for job in live], self._why_never(cls)))
+
+    def _unlock(self, now: float, out: list[HeadAction]) -> None:
+        """Jobs wait for jobs of their own: see to it that one of them can go on, or tell one that it never will."""
+        queued = self._families.queued()
+        if not (queued and self._families.all_wait(self.workers.values())):
+            if self._look_at is None:
+                self._look_at = now + STUCK_S
+            if now < self._look_at:
+                self._wake_at(self._look_at, out)
+                return
+        self._look_at = None
+        if queued:
+            self._planner.plan(now, out, lend_to_all=True)
+        stranded = self._stranded(now, out)
+        deadlock = find_deadlock(list(self.workers.values()), self._families.queued(), stranded)
+        if deadlock is None:
+            self._stuck_since = None
+        elif self.closed or (self._stuck_since is not None and now >= self._stuck_since + STUCK_S):
+            self._stuck_since = None
+            self._give_up(self.jobs[deadlock.job], out)
+            out.append(JobsDeadlocked(deadlock, failed=True))
+        else:
+            if self._stuck_since is None:
+                self._stuck_since = now
+                out.append(JobsDeadlocked(deadlock, failed=False))
+            self._wake_at(self._stuck_since + STUCK_S, out)
+
+    def _stranded(self, now: float, out: list[HeadAction]) -> list[Job]:
+        """What has long been at a worker where all wait, and has not started: it fits in amounts, not in the layout."""
+        planned: list[Job] = []
+        for worker in self.workers.values():
+            started = [job for job in worker.held.values() if job.state is JobState.LEASED]
+            if all(map(stands_still, started)):
+                planned += [job for job in worker.held.values() if job.state is JobState.PLANNED and not job.cancelled]
+        late = [job for job in planned if now >= job.planned_at + STUCK_S]
+        if len(late) < len(planned):
+            self._look_at = now + STUCK_S
+            self._wake_at(self._look_at, out)
+        return late
+
+    def _give_up(self, job: Job, out: list[HeadAction]) -> None:
+        """Take a job that can never start from where it waits; its parent is told."""
+        if job.state is JobState.QUEUED:
+            job.cls.queue.remove(job)
+            self._drop(job)
+        else:
+            self._families.ended(job)
+            job.cancelled = True
+            out.append(CancelJobs(job.worker, [job.job], [job.attempt]))
 
     def _complain(self, now: float, out: list[HeadAction]) -> None:
         """Warn, once per class, of jobs that nobody who is here could run."""
@@ -402,8 +686,8 @@ class HeadMind:
             cls.warned = True
             out.append(JobsPending(cls.request, len(cls.live()), self._why_never(cls)))
 
-    def _wake_at(self, at: float, out: list[HeadAction]) -> None:
-        if self._wake is None or at < self._wake:
+    def _wake_at(self, at: float | None, out: list[HeadAction]) -> None:
+        if at is not None and (self._wake is None or at < self._wake):
             self._wake = at
             out.append(WakeAt(at))
 
@@ -425,10 +709,17 @@ class HeadMind:
                 places[job.job] = places.get(job.job, 0) + 1
             assert Counter(job.cls.cls for job in worker.ahead.values()) == +Counter(worker.ahead_in)
             planned = [job.shape for job in worker.held.values() if job.state is JobState.PLANNED]
-            for shape in planned + [lease.shape for lease in worker.leases.values()]:
+            counted = [shape for shape in planned if shape is None or shape.nodes == 1]
+            counted += [hold.shape for hold in worker.holds.values() if not hold.lease]
+            for shape in counted + [lease.shape for lease in worker.leases.values()]:
                 assert shape is not None
                 for name, amount in shape.units:
                     used[name] += amount
+            if worker.lent:
+                used["cores"] -= worker.lent
+            assert worker.lent == sum(lease.lent for lease in worker.leases.values()), worker.name
             for name, capacity in worker.capacity.items():
                 assert worker.free[name] == capacity - used[name], (worker.name, name)
         assert places == dict.fromkeys(self.jobs, 1), "a live job is in exactly one place"
+        self._gangs.check(self.jobs.values(), self.workers.values())
+        check_common_books(self.workers, self.shapes, self._planner)

@@ -7,6 +7,7 @@ Laws (checked by `NodeMind.check` in tests after every step):
    they wait for nothing but jobs that the node itself started ahead.
 3. A lease's ids are free again only when its last job has ended *and* no process that could still run one is left.
 4. Every job that came in is told of exactly once: completed, returned or cancelled.
+5. Slots that are held for a gang (`_node_holds`) are granted before any job starts that came in or waits here.
 
 A lease is one allocation and a *run-list*: jobs of one function that a runner executes one after another without asking
 again. Only functions known to be tiny get more than one job (`_run_list`); when a running job turns out long, the rest
@@ -16,12 +17,12 @@ is taken back behind a barrier and stays on this node.
 from __future__ import annotations
 
 from collections import deque
-from heapq import heappop, heappush
-from typing import Literal
 
-from grainlike.resources import Allocation, Ledger, Topology, parse
+from grainlike.resources import Allocation, Grant, Ledger, Topology, parse
 from grainlike.scheduler._events import (
     BarrierHeld,
+    JobAwaits,
+    JobGoesOn,
     KillRunner,
     NodeAction,
     NodeEvent,
@@ -30,25 +31,23 @@ from grainlike.scheduler._events import (
     RunnerAnswered,
     RunnerCompleted,
     RunnerGone,
-    RunnerRetired,
-    SpawnRunner,
     StartLease,
-    StopJobs,
     TellCompleted,
     TellEnded,
     TellStarted,
-    TerminateRunner,
     Ticked,
-    WakeAt,
 )
-from grainlike.scheduler._node_books import Function, Job, Lease, NodeClass, Runner, RunnerKind, by_age, front
+from grainlike.scheduler._node_books import Function, Job, Lease, NodeClass, Runner, by_age, front
+from grainlike.scheduler._node_holds import Hold, Holds
+from grainlike.scheduler._node_lending import Lending
+from grainlike.scheduler._node_runners import Runners
+from grainlike.scheduler._node_timers import Deed, Timers
 from grainlike.scheduler._outcomes import told_rows, without_payloads
+from grainlike.scheduler._statistics import TINY_S
 from grainlike.wire import Assign, Cancel, Code, Define, LeaseStart, Retract
+from grainlike.wire import Hold as HoldSlots
 
-__all__ = ["GRACE_S", "NodeMind"]
-
-RUN_LIST_TINY_S = 0.005
-"""Only functions whose mean + 2σ is under this get run-lists."""
+__all__ = ["NodeMind"]
 
 RUN_LIST_S = 0.002
 """The most expected work in one run-list."""
@@ -57,14 +56,6 @@ RUN_LIST_MOST = 256
 
 LONG_S = 0.010
 """A run-list that has not ended after this long gives up what it has not started."""
-
-SOFT_STOP_S = 0.05
-"""How long a process with several tiny jobs may take to step over a cancelled one before a barrier settles it."""
-
-GRACE_S = 5.0
-"""From SIGTERM to SIGKILL."""
-
-_Timer = Literal["timeout", "bar", "retire", "kill"]
 
 
 class NodeMind:
@@ -80,20 +71,17 @@ class NodeMind:
     """
 
     def __init__(self, offer: Allocation, topology: Topology | None = None, *, mortal: bool = True) -> None:
-        self._mortal = mortal
         self._ledger = Ledger(offer, topology)
         self._functions: dict[int, Function] = {}
         self._classes: dict[int, NodeClass] = {}
         self._jobs: dict[int, Job] = {}
         self._planned: deque[Job] = deque()
-        self._runners: dict[int, Runner] = {}
-        self._idle: list[Runner] = []
         self._leases: dict[int, Lease] = {}
-        self._shared: Runner | None = None
-        self._last_runner = 0
+        self._holds = Holds(self._ledger, self._next_lease)
+        self._lending = Lending(self._ledger, self._leases)
+        self._timers = Timers(self._leases)
+        self._runners = Runners(self._lending, self._timers, mortal=mortal)
         self._last_lease = 0
-        self._timers: list[tuple[float, int, _Timer]] = []
-        self._wake: float | None = None
         self._stopped = False
 
     def handle(self, event: NodeEvent, now: float) -> list[NodeAction]:
@@ -105,58 +93,80 @@ class NodeMind:
                 return out
             case Assign():
                 self._assigned(event, now, out)
+            case HoldSlots():
+                self._holds.ask(event, self._classes[event.cls], now, out)
             case Cancel():
+                self._holds.cancel(event, now, out)
                 self._cancel(event, now, out)
             case Retract():
                 self._retract(event, now, out)
             case RunnerAnswered():
-                if event.runner in self._runners:
-                    self._runners[event.runner].answers = True
+                self._runners.answered(event.runner)
             case RunnerCompleted():
                 self._completed(event, now, out)
             case RunnerGone():
                 self._runner_gone(event, now, out)
             case BarrierHeld():
                 self._barrier_held(event, now, out)
+            case JobAwaits() | JobGoesOn():
+                self._waits(event, out)
             case NodeStopped():
                 self._stopped = True
             case Ticked():
-                self._ticked(now, out)
+                for lease, deed in self._timers.due(now):
+                    self._due(lease, deed, now, out)
         if self._stopped:
             self._stop_all(now, out)
         else:
             self._grant_all(now, out)
-        self._set_timer(out)
+        self._timers.wind(out)
         return out
 
     @property
     def idle(self) -> bool:
         """True when no job is here and every slot is free."""
-        return not self._jobs and not self._leases
+        return not self._jobs and not self._leases and not self._holds
 
     def _define(self, event: Define) -> None:
         for spec in event.functions:
-            self._functions[spec.fn] = Function(is_async=spec.is_async, timeout=spec.timeout)
+            self._functions[spec.fn] = Function(is_async=spec.is_async, timeout=spec.timeout, keep=spec.keep)
         for cls in event.classes:
             self._classes[cls.cls] = NodeClass(cls.cls, parse(cls.request), isolate=cls.isolate)
 
     def _assigned(self, event: Assign, now: float, out: list[NodeAction]) -> None:
         """Queue jobs. What this node could not even grant when idle is told of at once: it must not block others."""
         cls = self._classes[event.cls]
+        held = self._holds.pop(event) if self._holds else None
+        if held is not None:
+            self._lead(event, held, now, out)
+            return
         fits = self._ledger.fits_ever(cls.request)
         queue = cls.ahead if event.ahead else self._planned
         for number, attempt, fn in zip(event.jobs, event.attempts, event.fns, strict=True):
-            function = self._functions[fn]
-            limits = [limit for limit in (function.timeout, event.hard_s) if limit is not None]
-            job = self._jobs[number] = Job(number, attempt, cls, fn, function, min(limits, default=None))
-            queue.append(job)
+            queue.append(self._new_job(number, attempt, cls, fn, event.hard_s))
         if not fits:
             self._tell_unstarted(self._named(event.jobs, event.attempts), Code.UNFIT, now, out)
+
+    def _new_job(self, number: int, attempt: int, cls: NodeClass, fn: int, hard_s: float | None) -> Job:
+        function = self._functions[fn]
+        limits = [limit for limit in (function.timeout, hard_s) if limit is not None]
+        job = self._jobs[number] = Job(number, attempt, cls, fn, function, min(limits, default=None))
+        return job
+
+    def _lead(self, event: Assign, hold: Hold, now: float, out: list[NodeAction]) -> None:
+        """Start the job of a gang on the slots that are held for it, in a process that can show it its hosts."""
+        job = self._new_job(hold.job, hold.attempt, hold.cls, event.fns[0], event.hard_s)
+        assert hold.grant is not None
+        self._start(hold.lease, hold.grant, self._runners.own(out), [job], now, out)
+        self._leases[hold.lease].keeps = True  # all its nodes are held together, so none of them alone can be lent
 
     # --- granting ----------------------------------------------------------------------------------------------------
 
     def _grant_all(self, now: float, out: list[NodeAction]) -> None:
-        """Start planned jobs in order; when none waits, start what was sent ahead, the oldest class first."""
+        """Let go on who awaited; start planned jobs in order; then what was sent ahead, the oldest class first."""
+        self._lending.resume(out)
+        if self._holds and (self._lending.wanted or not self._holds.grant_all(now, out)):
+            return
         while (job := front(self._planned)) is not None:
             if not self._grant(job, self._planned, now, out):
                 return
@@ -177,19 +187,28 @@ class NodeMind:
 
     def _grant(self, job: Job, queue: deque[Job], now: float, out: list[NodeAction]) -> bool:
         """Start a lease for `job`, the first of `queue`; False if its slots are not free."""
+        if self._lending.holds_back(job.cls.request, ahead=queue is not self._planned):
+            return False
         grant = self._ledger.grant(job.cls.request)
         if grant is None:
             return False
         queue.popleft()
         run_list = self._run_list(job)
-        runner = self._runner_for(job, out)
+        self._start(self._next_lease(), grant, self._runner_for(job, out), run_list, now, out)
+        return True
+
+    def _next_lease(self) -> int:
         self._last_lease += 1
-        lease = Lease(self._last_lease, job.cls, grant, runner, run_list)
-        self._leases[lease.lease] = runner.leases[lease.lease] = lease
+        return self._last_lease
+
+    def _start(
+        self, number: int, grant: Grant, runner: Runner, run_list: list[Job], now: float, out: list[NodeAction]
+    ) -> None:
+        lease = Lease(number, run_list[0].cls, grant, runner, run_list)
+        self._leases[number] = runner.leases[number] = lease
         for member in run_list:
             member.lease = lease
         self._begin(lease, run_list, now, out)
-        return True
 
     def _begin(self, lease: Lease, run_list: list[Job], now: float, out: list[NodeAction]) -> None:
         jobs = [job.job for job in run_list]
@@ -203,15 +222,15 @@ class NodeMind:
         )
         out.append(TellStarted(LeaseStart(lease.lease, lease.cls.cls, allocation, jobs, attempts, now)))
         if deadlines[0] is not None:
-            self._timer(deadlines[0], lease.lease, "timeout")
+            self._timers.add(deadlines[0], lease.lease, "timeout")
         if len(run_list) > 1 and lease.runner.kind == "own":
-            self._timer(now + LONG_S, lease.lease, "bar")
+            self._timers.add(now + LONG_S, lease.lease, "bar")
 
     def _run_list(self, first: Job) -> list[Job]:
         """`first` and the jobs behind it that may ride on the same lease."""
         run_list = [first]
         times = first.fn.times
-        if not times.known or times.awaits or times.upper > RUN_LIST_TINY_S:
+        if not times.known or times.awaits or times.upper > TINY_S:
             return run_list
         if first.limit_s is not None or first.cls.alone or first.cls.isolate:
             return run_list
@@ -227,16 +246,8 @@ class NodeMind:
     def _runner_for(self, job: Job, out: list[NodeAction]) -> Runner:
         # Devices are shown by the environment, which coroutines that share a process cannot each have.
         if job.fn.is_async and not job.cls.isolate and not job.cls.devices:
-            if self._shared is None:
-                self._shared = self._spawn("shared", out)
-            return self._shared
-        return self._idle.pop() if self._idle else self._spawn("own", out)
-
-    def _spawn(self, kind: RunnerKind, out: list[NodeAction]) -> Runner:
-        self._last_runner += 1
-        runner = self._runners[self._last_runner] = Runner(self._last_runner, kind)
-        out.append(SpawnRunner(runner.runner, kind))
-        return runner
+            return self._runners.shared(out)
+        return self._runners.own(out)
 
     # --- what runners say --------------------------------------------------------------------------------------------
 
@@ -265,7 +276,7 @@ class NodeMind:
             elif codes[row] == Code.CANCELLED:
                 # Not by us: somebody else told the process to end, and it is about to.
                 codes[row] = Code.CRASHED
-                self._terminate(lease.runner, lease, now, out)
+                self._runners.terminate(lease, now, out)
             elif codes[row] == Code.SUCCEEDED:
                 walls.setdefault(job.fn, []).append(completed.wall[row])
             self._forget(job)
@@ -278,36 +289,40 @@ class NodeMind:
             out.append(TellCompleted(told_rows(completed, told, codes), forwarded=True))
         self._maybe_end(lease, out)
 
+    def _waits(self, event: JobAwaits | JobGoesOn, out: list[NodeAction]) -> None:
+        """A job waits for jobs of its own, or need not any more."""
+        job = self._jobs.get(event.job)
+        if job is None or job.attempt != event.attempt or job.lease is None or job.lease.runner.doomed:
+            return
+        if isinstance(event, JobAwaits):
+            self._lending.awaits(job.lease, job, event.heard, out)
+        else:
+            self._lending.goes_on(job.lease, job, event.heard, out)
+
     def _maybe_end(self, lease: Lease, out: list[NodeAction]) -> None:
         """Free a lease's slots when nothing of it is left, unless its process has been told to die and has not yet."""
-        runner = lease.runner
-        if lease.jobs or runner.doomed:
-            return
-        self._end(lease, out)
-        if runner.kind == "own":
-            self._idle.append(runner)
-        self._end_retired(runner, out)
+        if not lease.jobs and not lease.runner.doomed:
+            self._end(lease, out)
+            self._runners.released(lease.runner, out)
 
     def _end(self, lease: Lease, out: list[NodeAction]) -> None:
         del self._leases[lease.lease], lease.runner.leases[lease.lease]
+        self._lending.ends(lease)
         self._ledger.release(lease.grant)
         out.append(TellEnded(lease.lease))
 
     def _runner_gone(self, event: RunnerGone, now: float, out: list[NodeAction]) -> None:
-        runner = self._runners.pop(event.runner, None)
+        runner = self._runners.gone(event.runner)
         if runner is None:
             return
-        if runner is self._shared:
-            self._shared = None
-        if runner in self._idle:
-            self._idle.remove(runner)
         for lease in list(runner.leases.values()):
             self._abandon(lease, event, now, out)
             self._end(lease, out)
 
     def _abandon(self, lease: Lease, event: RunnerGone, now: float, out: list[NodeAction]) -> None:
-        """Say what became of the jobs of a lease whose runner died. In the shared runner all of them are suspects.
+        """Say what became of the jobs of a lease whose runner died.
 
+        In the shared runner the job that was being stepped is the suspect; where that is not known, all are.
         One that died before it claimed anything is the first job's crash: a process that cannot even start must not be
         tried for ever.
         """
@@ -325,7 +340,7 @@ class NodeMind:
                 back.append(job)
             else:
                 ended.append(job)
-                codes.append(Code.CRASHED)
+                codes.append(Code.CRASHED if event.stepping in (0, job.job) else Code.STOPPED)
         lease.jobs.clear()
         self._keep(back)
         if ended:
@@ -343,7 +358,7 @@ class NodeMind:
         self._tell_unstarted([job for job in later if job.stopped is not None], Code.CANCELLED, now, out)
         self._keep([job for job in later if job.stopped is None])
         if lease.jobs and all(job.stopped is not None for job in lease.jobs.values()):
-            self._terminate(lease.runner, lease, now, out)
+            self._runners.terminate(lease, now, out)
         self._maybe_end(lease, out)
 
     def _keep(self, jobs: list[Job]) -> None:
@@ -389,6 +404,7 @@ class NodeMind:
 
     def _stop_all(self, now: float, out: list[NodeAction]) -> None:
         """Give back what waits, and end what runs."""
+        self._holds.let_go(now, out)
         waiting = [job for job in self._jobs.values() if job.lease is None]
         self._tell_unstarted(waiting, Code.RETURNED, now, out)
         for lease in list(self._leases.values()):
@@ -400,16 +416,10 @@ class NodeMind:
 
     def _stop(self, lease: Lease, jobs: list[Job], now: float, out: list[NodeAction]) -> None:
         """Stop jobs that may be running: inside the shared runner, by signal where the process holds nothing else."""
-        runner = lease.runner
-        if runner.kind == "own" and all(job.stopped is not None for job in lease.jobs.values()):
-            self._terminate(runner, lease, now, out)
-            return
-        out.append(StopJobs(runner.runner, [job.job for job in jobs]))
-        if runner.kind == "own":
-            self._timer(now + SOFT_STOP_S, lease.lease, "bar")
+        if lease.runner.kind == "own" and all(job.stopped is not None for job in lease.jobs.values()):
+            self._runners.terminate(lease, now, out)
         else:
-            runner.answers = False
-            self._timer(now + GRACE_S, lease.lease, "retire")
+            self._runners.stop(lease, jobs, now, out)
 
     def _retire(self, lease: Lease, now: float, out: list[NodeAction]) -> None:
         """Coroutines have not ended though they were told to. They keep their slots, and get no company any more.
@@ -419,66 +429,27 @@ class NodeMind:
         deaf = [job for job in lease.jobs.values() if job.stopped is not None and not job.gone]
         if not deaf:
             return
-        runner = lease.runner
-        runner.retired = True
-        if runner is self._shared:
-            self._shared = None
-        out.append(RunnerRetired(runner.runner, [job.fn_id for job in deaf]))
+        self._runners.retire(lease.runner, deaf, out)
         overdue = [job for job in deaf if job.stopped is Code.TIMED_OUT]
         if overdue:
             codes = [Code.TIMED_OUT] * len(overdue)
             out.append(TellCompleted(without_payloads(lease.lease, overdue, codes, now, {}), forwarded=False))
             for job in overdue:
                 self._forget(job)
-        self._end_retired(runner, out)
-
-    def _end_retired(self, runner: Runner, out: list[NodeAction]) -> None:
-        """Kill a retired runner once nobody in it is worth waiting for, or at once when its loop stands still."""
-        if not runner.retired or runner.doomed:
-            return
-        worth = [job for lease in runner.leases.values() for job in lease.jobs.values() if job.stopped is None]
-        if not runner.leases or (self._mortal and (not worth or not runner.answers)):
-            runner.doomed = True
-            out.append(KillRunner(runner.runner))
-
-    def _terminate(self, runner: Runner, lease: Lease, now: float, out: list[NodeAction]) -> None:
-        if not runner.doomed:
-            runner.doomed = True
-            out.append(TerminateRunner(runner.runner))
-            self._timer(now + GRACE_S, lease.lease, "kill")
+        self._runners.end_retired(lease.runner, out)
 
     # --- time --------------------------------------------------------------------------------------------------------
 
-    def _timer(self, at: float, lease: int, what: _Timer) -> None:
-        heappush(self._timers, (at, lease, what))
-
-    def _set_timer(self, out: list[NodeAction]) -> None:
-        while self._timers and self._timers[0][1] not in self._leases:
-            heappop(self._timers)
-        if not self._timers:
-            self._wake = None
-        elif self._wake is None or self._timers[0][0] < self._wake:
-            self._wake = self._timers[0][0]
-            out.append(WakeAt(self._wake))
-
-    def _ticked(self, now: float, out: list[NodeAction]) -> None:
-        self._wake = None
-        while self._timers and self._timers[0][0] <= now:
-            _, number, what = heappop(self._timers)
-            lease = self._leases.get(number)
-            if lease is not None:
-                self._due(lease, what, now, out)
-
-    def _due(self, lease: Lease, what: _Timer, now: float, out: list[NodeAction]) -> None:
+    def _due(self, lease: Lease, deed: Deed, now: float, out: list[NodeAction]) -> None:
         runner = lease.runner
-        if what == "bar" and lease.jobs and not lease.barred and not runner.doomed:
+        if deed == "bar" and lease.jobs and not lease.barred and not runner.doomed:
             lease.barred = True
             out.append(RaiseBarrier(runner.runner, lease.lease))
-        elif what == "kill":
+        elif deed == "kill":
             out.append(KillRunner(runner.runner))
-        elif what == "retire":
+        elif deed == "retire":
             self._retire(lease, now, out)
-        elif what == "timeout":
+        elif deed == "timeout":
             overdue = [job for job in lease.jobs.values() if job.stopped is None]
             for job in overdue:
                 job.stopped = Code.TIMED_OUT
@@ -497,10 +468,15 @@ class NodeMind:
                 used[name] += amount
             seen.setdefault("cores", []).extend(allocation.cores)
             assert lease.jobs or lease.runner.doomed, "an empty lease holds slots"
+        for allocation in self._holds.allocations():
+            for name, amount in allocation.units.items():
+                used[name] += amount
+            seen.setdefault("cores", []).extend(allocation.cores)
         for name, ids in seen.items():
             assert len(ids) == len(set(ids)), f"{name} granted twice: {sorted(ids)}"
         for name, capacity in self._ledger.capacity.units.items():
             assert self._ledger.free[name] == capacity - used[name], name
+        self._lending.check()
         queued = [job for cls in self._classes.values() for job in cls.ahead if not job.gone]
         queued += [job for job in self._planned if not job.gone]
         leased = [job for lease in self._leases.values() for job in lease.jobs.values() if not job.gone]

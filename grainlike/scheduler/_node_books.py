@@ -6,24 +6,22 @@ The node knows of a job what it needs to run it, and forgets it when its end has
 from __future__ import annotations
 
 from collections import deque
-from typing import Literal
 
 from grainlike.resources import Grant, Request
+from grainlike.scheduler._events import RunnerKind
 from grainlike.scheduler._statistics import RunTimes
-from grainlike.wire import Code
+from grainlike.wire import Code, Wait
 
-__all__ = ["Function", "Job", "Lease", "NodeClass", "Runner", "RunnerKind", "by_age", "front"]
-
-RunnerKind = Literal["shared", "own"]
-"""The one runner of coroutines, or a process that holds one lease at a time."""
+__all__ = ["Function", "Job", "Lease", "NodeClass", "Runner", "by_age", "front"]
 
 
 class Function:
-    __slots__ = ("is_async", "timeout", "times")
+    __slots__ = ("is_async", "keep", "timeout", "times")
 
-    def __init__(self, *, is_async: bool, timeout: float | None) -> None:
+    def __init__(self, *, is_async: bool, timeout: float | None, keep: bool = False) -> None:
         self.is_async = is_async
         self.timeout = timeout
+        self.keep = keep
         self.times = RunTimes()
 
 
@@ -76,7 +74,7 @@ class Runner:
 
 
 class Lease:
-    __slots__ = ("barred", "cls", "grant", "jobs", "lease", "runner")
+    __slots__ = ("barred", "cls", "grant", "heard", "jobs", "keeps", "lease", "runner", "waits")
 
     def __init__(self, lease: int, cls: NodeClass, grant: Grant, runner: Runner, jobs: list[Job]) -> None:
         self.lease = lease
@@ -86,6 +84,12 @@ class Lease:
         self.jobs = dict(enumerate(jobs))
         """What has not ended yet, by position in the run-list."""
         self.barred = False
+        self.keeps = False
+        """Its cores are not lent while its job waits, whatever its function says."""
+        self.waits = Wait.NOTHING
+        """What its job waits for; see `_node_lending`."""
+        self.heard = 0
+        """How many outcomes of its own jobs it had got when it last said that it waits."""
 
 
 def front(queue: deque[Job]) -> Job | None:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Protocol
+
 from msgspec.structs import replace
 
-from grainlike.scheduler._node_books import Job
 from grainlike.wire import Code, Completed
 
 __all__ = ["told_rows", "without_payloads"]
+
+
+class _Attempt(Protocol):
+    job: int
+    attempt: int
 
 
 def told_rows(completed: Completed, rows: list[int], codes: list[int]) -> Completed:
@@ -19,7 +26,9 @@ def told_rows(completed: Completed, rows: list[int], codes: list[int]) -> Comple
     return replace(completed, attempts=attempts, codes=codes)
 
 
-def without_payloads(lease: int, jobs: list[Job], codes: list[Code], now: float, details: dict[int, str]) -> Completed:
+def without_payloads(
+    lease: int, jobs: Sequence[_Attempt], codes: list[Code], now: float, details: dict[int, str]
+) -> Completed:
     """A message about jobs that left no payload."""
     count = len(jobs)
     return Completed(

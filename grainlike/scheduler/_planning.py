@@ -15,19 +15,24 @@ What was sent ahead is taken back when its shape has lost its slots there, when 
 a reservation takes the worker. Nor may it go past its *elders*: where a job that goes first could use the room that
 the next end makes, nothing is sent ahead, and what is there comes back. Without that, quick jobs would hand their slots
 on to one another for as long as there are any, unseen by the head, and a more urgent job would wait for all of them.
+
+A gang is placed when as many workers as it has nodes have room at the same time, on all of them or on none, and is
+reserved for in the same way (`_gangs` says what follows). It is never sent ahead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
-from itertools import islice
+from itertools import chain, islice
 
 from grainlike.scheduler._books import ChangeLog, Job, RequestClass, Shape, WorkerBook
 from grainlike.scheduler._candidates import Candidates
 from grainlike.scheduler._events import AssignJobs, HeadAction, RetractJobs
+from grainlike.scheduler._families import Families
+from grainlike.scheduler._gangs import Gangs
 from grainlike.scheduler._rations import Rations
-from grainlike.scheduler._reservation import Reservation, is_patient_no_more, order, reserve_on
+from grainlike.scheduler._reservation import Reservation, is_patient_no_more, order, renewed, reserve_on, soft_limit
 from grainlike.scheduler._shares import Shares
 from grainlike.scheduler._states import JobState
 
@@ -50,6 +55,10 @@ RESERVATIONS_MOST = 4
 but a queue for a device that asks for all of it holds that one for as long as it lasts, and who wants all cores would
 be passed over by everybody meanwhile."""
 
+LOAN_S = 1.0
+"""Cores that a job has lent go to jobs of its own tree first. Others get them only if they are expected to end within
+this time, and while none of the tree that fits there is in the queue: who lent them wants them back when it goes on."""
+
 ELDERS_MOST = 4
 """How many blocked classes are heeded before others are sent ahead; a bound on the work of a pass."""
 
@@ -57,10 +66,13 @@ ELDERS_MOST = 4
 class Planner:
     """Makes one pass after another over the head's books. `wake` is when a pass is due even if nothing happens."""
 
-    def __init__(self, workers: dict[int, WorkerBook], classes: dict[int, RequestClass]) -> None:
+    def __init__(self, workers: dict[int, WorkerBook], classes: dict[int, RequestClass], families: Families) -> None:
+        self._families = families
+        self._lend_to_all = False
         self.log = ChangeLog()
         self.rations = Rations()
         self.shares = Shares()
+        self.gangs = Gangs(self.shares)
         self.reservations: dict[int, list[Reservation]] = {}
         """By worker, those who go first in front; a worker without one is absent."""
         self.wake: float | None = None
@@ -72,17 +84,20 @@ class Planner:
         self._classes = classes
         self._candidates: dict[int, Candidates] = {}
         self._read = (0, 0)
-        self._reserved: dict[int, Reservation] = {}
-        """The same reservations by class."""
+        self._reserved: dict[int, list[Reservation]] = {}
+        """The same reservations by class: one, or as many as a gang has nodes."""
         self._wide: dict[int, tuple[int, list[WorkerBook]]] = {}
         self._holders: dict[int, dict[int, WorkerBook]] = {}
         """Which workers hold jobs of a shape ahead; some may hold none any more."""
         self._heeded: dict[int, Job] = {}
         """The elder of each class for whose sake all that was sent ahead has been looked at."""
 
-    def plan(self, now: float, out: list[HeadAction]) -> None:
-        """Assign what can be assigned."""
+    def plan(self, now: float, out: list[HeadAction], *, lend_to_all: bool = False) -> None:
+        """Assign what can be assigned. With `lend_to_all`, any job that a job submitted may have cores that are lent:
+        nothing else could go on.
+        """
         self.wake = None
+        self._lend_to_all = lend_to_all
         self._review(now)
         blocked = self._place_all(now, out)
         changed = self._changed()
@@ -94,6 +109,14 @@ class Planner:
         self._retract(elders, changed, out)
         self.fresh.clear()
         self.log.compact(len(self._workers))
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether a pass now would find what the last one left: no free amounts have changed, no jobs have come, and
+        nobody waits for a moment that depends on when leases began.
+        """
+        quiet = not (self.fresh or self.reservations or self.gangs.assembling)
+        return quiet and self._read == (self.log.epoch, len(self.log.entries))
 
     def _changed(self) -> list[WorkerBook]:
         """The workers whose free amounts changed since the last pass."""
@@ -121,7 +144,7 @@ class Planner:
             cls = self._classes[heappop(ranked)[2]]
             job = cls.head()
             assert job is not None
-            if not self._place(cls, job, now, batch):
+            if not self._place(cls, job, now, batch, out):
                 blocked.append(cls)
             elif (following := cls.head()) is not None:
                 heappush(ranked, (*order(following), cls.cls))
@@ -131,7 +154,14 @@ class Planner:
             out.append(_assignment(to, shape, jobs, ahead=False))
         return blocked
 
-    def _place(self, cls: RequestClass, job: Job, now: float, batch: dict[tuple[int, int], list[Job]]) -> bool:
+    def _place(
+        self,
+        cls: RequestClass,
+        job: Job,
+        now: float,
+        batch: dict[tuple[int, int], list[Job]],
+        out: list[HeadAction],
+    ) -> bool:
         """Start the oldest job of a class in the first of its shapes that can start now; else see to its turn."""
         rationed = False
         for shape in cls.shapes:
@@ -140,39 +170,62 @@ class Planner:
                 rationed = True
                 self._wake_at(block[1])
                 continue
-            worker = self._best(job, shape, now)
-            if worker is not None:
-                self._assign(cls, job, shape, worker, now)
-                batch.setdefault((worker.worker, shape.shape), []).append(job)
-                return True
+            workers = self._tightest(job, shape, now)
+            if len(workers) < shape.nodes:
+                continue
+            self._assign(cls, job, shape, workers, now)
+            if shape.nodes > 1:
+                out.append(self.gangs.assemble(job, shape, workers, now))
+            else:
+                workers[0].take(shape)
+                self.shares.take(cls.client, shape)
+                batch.setdefault((workers[0].worker, shape.shape), []).append(job)
+            return True
         if not rationed:
             self._reserve(job, now)
         return False
 
-    def _best(self, job: Job, shape: Shape, now: float) -> WorkerBook | None:
+    def admits(self, worker: WorkerBook, job: Job, shape: Shape, now: float) -> bool:
+        """Whether a job that fits on a worker may start there: it has the time, and nobody is kept waiting by it."""
+        if worker.lent and not self.may_borrow(worker, job, shape):
+            return False
         limit = shape.soft_s
+        if limit is not None and now + limit > worker.until:
+            return False
+        return all(held.admits(job, shape, now) for held in self.reservations.get(worker.worker, ()))
 
-        def admitted(worker: WorkerBook) -> bool:
-            if limit is not None and now + limit > worker.until:
-                return False
-            return all(held.admits(job, shape, now) for held in self.reservations.get(worker.worker, ()))
-
+    def _tightest(self, job: Job, shape: Shape, now: float) -> list[WorkerBook]:
+        """The workers to start a job on now: one, or as many as it has nodes; fewer where there is no room for it."""
         candidates = self._candidates.get(shape.shape)
         if candidates is None:
             candidates = self._candidates[shape.shape] = Candidates(shape, self._workers, self.log)
-        return candidates.best(admitted)
+        return candidates.tightest(shape.nodes, lambda worker: self.admits(worker, job, shape, now))
 
-    def _assign(self, cls: RequestClass, job: Job, shape: Shape, worker: WorkerBook, now: float) -> None:
+    def may_borrow(self, worker: WorkerBook, job: Job, shape: Shape) -> bool:
+        """Whether a job that fits may have cores that are lent, if it needs any of them."""
+        if worker.own_is_enough(shape):
+            return True
+        if job.parent is not None and (self._lend_to_all or job.root in worker.lenders):
+            return True
+        limit = soft_limit(job.fn, shape)
+        return limit is not None and limit <= LOAN_S and not self._wanted_by_lenders(worker)
+
+    def _wanted_by_lenders(self, worker: WorkerBook) -> bool:
+        """Whether a queued job of a tree that lends here could start here."""
+        classes = (cls for root in worker.lenders for cls in self._families.trees.get(root, ()))
+        return any(cls.head() is not None and any(map(worker.fits_now, cls.shapes)) for cls in classes)
+
+    def _assign(self, cls: RequestClass, job: Job, shape: Shape, workers: list[WorkerBook], now: float) -> None:
+        """Take a job out of its queue, to the first of these workers; of a gang, the others are to hold slots."""
         cls.queue.popleft()
-        for held in self.reservations.get(worker.worker, ()):
-            if held.job is not job:
-                held.charge(job, shape, now)
+        for worker in workers:
+            for held in self.reservations.get(worker.worker, ()):
+                if held.job is not job:
+                    held.charge(job, shape, now)
         self._release(job)
         self.rations.take(shape, now)
-        self.shares.take(cls.client, shape)
-        worker.take(shape)
-        worker.held[job.job] = job
-        job.state, job.worker, job.shape, job.planned_at = JobState.PLANNED, worker.worker, shape, now
+        workers[0].held[job.job] = job
+        job.state, job.worker, job.shape, job.planned_at = JobState.PLANNED, workers[0].worker, shape, now
 
     def _wake_at(self, at: float | None) -> None:
         if at is not None and (self.wake is None or at < self.wake):
@@ -182,13 +235,9 @@ class Planner:
 
     def _review(self, now: float) -> None:
         """Drop reservations whose job or worker is gone, or will be gone too soon; work the others out anew."""
-        for reservation in list(self._reserved.values()):
-            job = reservation.job
-            if reservation.worker.gone or job.cancelled or job.cls.head() is not job:
-                self._release(job)
-                continue
-            reservation.refresh(now)
-            if not reservation.in_time:
+        for reservations in list(self._reserved.values()):
+            job = reservations[0].job
+            if job.cancelled or job.cls.head() is not job or not renewed(reservations, now):
                 self._release(job)
 
     def _reserve(self, job: Job, now: float) -> None:
@@ -196,11 +245,11 @@ class Planner:
             return
         patient = is_patient_no_more(job, now)
         for shape in job.cls.shapes:
-            workers = self._workers.values() if patient else self._wide_for(shape)
+            workers = self._workers.values() if patient or shape.nodes > 1 else self._wide_for(shape)
             open_to_it = [worker for worker in workers if self._may_reserve(worker, job, patient=patient)]
-            reservation = reserve_on(open_to_it, job, shape, now) if open_to_it else None
-            if reservation is not None:
-                self._keep_for(reservation)
+            reservations = reserve_on(open_to_it, job, shape, now) if len(open_to_it) >= shape.nodes else []
+            if reservations:
+                self._keep_for(job, reservations)
                 return
 
     def _may_reserve(self, worker: WorkerBook, job: Job, *, patient: bool) -> bool:
@@ -210,14 +259,15 @@ class Planner:
             return True
         return patient and len(held) < RESERVATIONS_MOST
 
-    def _keep_for(self, reservation: Reservation) -> None:
-        """Add a reservation; the last of too many gives way."""
-        number = reservation.worker.worker
-        held = sorted([*self.reservations.get(number, ()), reservation], key=lambda held: order(held.job))
-        self._reserved[reservation.job.cls.cls] = reservation
-        for last in held[RESERVATIONS_MOST:]:
-            del self._reserved[last.job.cls.cls]
-        self.reservations[number] = held[:RESERVATIONS_MOST]
+    def _keep_for(self, job: Job, reservations: list[Reservation]) -> None:
+        """Add reservations; where they are too many, the last gives way, on all workers that it has."""
+        self._reserved[job.cls.cls] = reservations
+        for reservation in reservations:
+            number = reservation.worker.worker
+            held = sorted([*self.reservations.get(number, ()), reservation], key=lambda held: order(held.job))
+            self.reservations[number] = held
+            for last in held[RESERVATIONS_MOST:]:
+                self._release(last.job)
 
     def _wide_for(self, shape: Shape) -> list[WorkerBook]:
         """The workers on which a job of the shape is wide."""
@@ -228,14 +278,15 @@ class Planner:
         return wide
 
     def _release(self, job: Job) -> None:
-        reservation = self._reserved.get(job.cls.cls)
-        if reservation is None or reservation.job is not job:
+        reservations = self._reserved.get(job.cls.cls)
+        if reservations is None or reservations[0].job is not job:
             return
         del self._reserved[job.cls.cls]
-        number = reservation.worker.worker
-        self.reservations[number].remove(reservation)
-        if not self.reservations[number]:
-            del self.reservations[number]
+        for reservation in reservations:
+            number = reservation.worker.worker
+            self.reservations[number].remove(reservation)
+            if not self.reservations[number]:
+                del self.reservations[number]
 
     # --- sending ahead -----------------------------------------------------------------------------------------------
 
@@ -243,7 +294,9 @@ class Planner:
         self, cls: RequestClass, elders: list[RequestClass], changed: Iterable[WorkerBook], out: list[HeadAction]
     ) -> None:
         shape = cls.shapes[0]
-        if shape.rationed or shape.walltime is not None or shape.group is not None:
+        # Who waits for a job holds slots: it must not stand at a worker for room that nobody there will make.
+        alone = cls.root or shape.rationed or shape.nodes > 1
+        if alone or shape.walltime is not None or shape.group is not None:
             return
         if cls.cls in self.fresh:
             changed = list(islice(shape.users.values(), FRESH_MOST))
@@ -257,7 +310,8 @@ class Planner:
                 self._fill(worker, cls, shape, out)
 
     def _may_wait_at(self, worker: WorkerBook, cls: RequestClass) -> bool:
-        return all(held.job.cls is cls for held in self.reservations.get(worker.worker, ()))
+        held = self.reservations.get(worker.worker, ())
+        return not worker.leaving and all(reservation.job.cls is cls for reservation in held)
 
     def _fill(self, worker: WorkerBook, cls: RequestClass, shape: Shape, out: list[HeadAction]) -> None:
         budget = AHEAD_S * worker.using[shape.shape]
@@ -278,7 +332,7 @@ class Planner:
     # --- taking back -------------------------------------------------------------------------------------------------
 
     def _retract(self, elders: list[RequestClass], changed: list[WorkerBook], out: list[HeadAction]) -> None:
-        for reservation in self._reserved.values():
+        for reservation in chain.from_iterable(self._reserved.values()):
             worker = reservation.worker
             self._recall(worker, [job for job in worker.ahead.values() if not self._may_wait_at(worker, job.cls)], out)
         for elder in elders:
@@ -348,13 +402,14 @@ def _goes_first(elder: RequestClass, job: Job, shape: Shape, worker: WorkerBook)
     """Whether the oldest of `elder` goes before `job`, and one end of the job's shape here makes room for it.
 
     Two classes of one priority that both have quick jobs running here are both sent ahead: the node goes by age.
+    For gangs no room is made at one worker: their reservations care for them.
     """
     first = elder.head()
     if first is None or elder is job.cls or order(first) > order(job):
         return False
     if elder.priority == job.cls.priority and worker.using.get(elder.shapes[0].shape) and _is_quick(first):
         return False
-    return any(worker.fits_after(wanted, shape) for wanted in elder.shapes)
+    return any(wanted.nodes == 1 and worker.fits_after(wanted, shape) for wanted in elder.shapes)
 
 
 def _stranded(worker: WorkerBook) -> list[Job]:

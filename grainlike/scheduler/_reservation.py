@@ -9,6 +9,7 @@ declare (`WallTime`) or, where they do not, learned ones.
 Who gets one: a job that asks for more than half of some resource of the worker at once (`WorkerBook.is_wide`), any
 other after it stood blocked for `PATIENCE_S` and `PATIENCE_RUNS` mean run times. A worker serves one reservation at a
 time, a class holds at most one; a job that stood blocked for so long gets one beside those of jobs that go before it.
+A gang is wide by nature: it is given one on each of its workers, all at once, and it starts when the last of them can.
 
 **The bound.** From the moment of the reservation the job waits for no job behind it that starts later: only for those
 that run on that worker then, and for backfilled ones, which end before it could have started. With run times that keep
@@ -18,11 +19,20 @@ to what was declared, or to mean + 2σ, its wait is at most the longest remainin
 from __future__ import annotations
 
 from collections.abc import Iterable
-from heapq import nlargest
+from heapq import nlargest, nsmallest
 
 from grainlike.scheduler._books import Function, Job, LeaseBook, Shape, WorkerBook
 
-__all__ = ["PATIENCE_RUNS", "PATIENCE_S", "Reservation", "is_patient_no_more", "order", "reserve_on", "soft_limit"]
+__all__ = [
+    "PATIENCE_RUNS",
+    "PATIENCE_S",
+    "Reservation",
+    "is_patient_no_more",
+    "order",
+    "renewed",
+    "reserve_on",
+    "soft_limit",
+]
 
 PATIENCE_S = 5.0
 PATIENCE_RUNS = 25
@@ -36,6 +46,7 @@ class Reservation:
 
     `start`: when enough will have come back, as far as run times are known (unknown ones may end at any moment).
     `spare`: what stays over beside the job at that moment; jobs that may outlast `start` have to fit in it.
+    A gang has one on each of its workers, and they have one `start`.
     """
 
     __slots__ = ("job", "shape", "spare", "start", "worker")
@@ -48,19 +59,25 @@ class Reservation:
         self.spare: dict[str, int] = {}
         self.refresh(now)
 
-    def refresh(self, now: float) -> None:
-        """Work out `start` and `spare` from what runs on the worker now."""
-        self.start, self.spare = _soonest(self.worker, self.shape, now)
+    def refresh(self, now: float, at_least: float = 0.0) -> None:
+        """Work out `start`, which is not before `at_least`, and `spare` from what runs on the worker now."""
+        start, self.spare = _soonest(self.worker, self.shape, now, at_least)
+        self.start = max(start, at_least)
 
     @property
     def in_time(self) -> bool:
         """Whether the worker will still be there for long enough."""
+        if self.worker.gone or self.worker.leaving:
+            return False
         soft = self.shape.soft_s
         return soft is None or self.start + soft <= self.worker.until
 
     def admits(self, job: Job, shape: Shape, now: float) -> bool:
-        """Whether `job` may start on the worker: it goes before the reserved one, or does not put it off."""
-        if order(job) <= order(self.job) or ends_by(job.fn, shape, now) <= self.start:
+        """Whether `job` may start on the worker: it goes before the reserved one, or does not put it off.
+
+        One that another job submitted always may: that one waits for it, and may hold what the reserved job needs.
+        """
+        if job.parent is not None or order(job) <= order(self.job) or ends_by(job.fn, shape, now) <= self.start:
             return True
         spare = self.spare
         return all(spare.get(name, 0) >= amount for name, amount in shape.units)
@@ -73,8 +90,8 @@ class Reservation:
 
 
 def order(job: Job) -> tuple[int, int]:
-    """Who goes first within a client: priority, then age."""
-    return (-job.cls.priority, job.job)
+    """Who goes first within a client: priority, then age; a job's own jobs are as old as it is."""
+    return (-job.cls.priority, job.root)
 
 
 def soft_limit(fn: Function, shape: Shape) -> float | None:
@@ -97,21 +114,38 @@ def is_patient_no_more(job: Job, now: float) -> bool:
     return job.cls.passed_over(job, now) >= patience
 
 
-def reserve_on(workers: Iterable[WorkerBook], job: Job, shape: Shape, now: float) -> Reservation | None:
-    """Reserve for `job` on the worker where it can start soonest; None where it can nowhere."""
+def reserve_on(workers: Iterable[WorkerBook], job: Job, shape: Shape, now: float) -> list[Reservation]:
+    """Reserve for `job` on the worker where it can start soonest, for a gang on as many; empty where it cannot."""
     fitting = (worker for worker in workers if worker.fits_ever(shape))
-    roomy = nlargest(CONSIDERED, fitting, key=lambda worker: worker.room_left(shape))
+    roomy = nlargest(CONSIDERED + shape.nodes - 1, fitting, key=lambda worker: worker.room_left(shape))
     weighed = [Reservation(job, shape, worker, now) for worker in roomy]
     in_time = (reservation for reservation in weighed if reservation.in_time)
-    return min(in_time, key=lambda reservation: reservation.start, default=None)
+    chosen = nsmallest(shape.nodes, in_time, key=lambda reservation: reservation.start)
+    return chosen if len(chosen) == shape.nodes and renewed(chosen, now) else []
 
 
-def _soonest(worker: WorkerBook, shape: Shape, now: float) -> tuple[float, dict[str, int]]:
-    """Give back what runs, the soonest to end first, until the shape fits; return that moment and what stays over."""
+def renewed(reservations: list[Reservation], now: float) -> bool:
+    """Work out the reservations of one job anew; False if a worker will not be there for long enough."""
+    for reservation in reservations:
+        reservation.refresh(now)
+    if len(reservations) > 1:
+        start = max(reservation.start for reservation in reservations)
+        for reservation in reservations:
+            reservation.refresh(now, start)
+    return all(reservation.in_time for reservation in reservations)
+
+
+def _soonest(worker: WorkerBook, shape: Shape, now: float, at_least: float) -> tuple[float, dict[str, int]]:
+    """Give back what runs, the soonest to end first, until the shape fits; return that moment and what stays over.
+
+    All that ends by `at_least` is given back.
+    """
     free = dict(worker.free)
+    if worker.lent:
+        free["cores"] -= worker.lent  # until they end: who has lent them wants them back
     start = now
     for end, held in sorted(_held(worker, now), key=lambda pair: pair[0]):
-        if all(free[name] >= amount for name, amount in shape.units):
+        if end > at_least and all(free[name] >= amount for name, amount in shape.units):
             break
         start = end
         for name, amount in held.units:
@@ -128,8 +162,13 @@ def _held(worker: WorkerBook, now: float) -> list[tuple[float, Shape]]:
         held += [
             (_end(job.fn, job.shape, job.planned_at, now), job.shape)
             for job in worker.held.values()
-            if not job.lease and job.shape is not None and job.job not in worker.ahead
+            if not job.lease and job.shape is not None and job.shape.nodes == 1 and job.job not in worker.ahead
         ]
+    held += [
+        (now if hold.released else _end(hold.job.fn, hold.shape, hold.planned_at, now), hold.shape)
+        for hold in worker.holds.values()
+        if not hold.lease
+    ]
     return held
 
 

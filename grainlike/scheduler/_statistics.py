@@ -1,6 +1,6 @@
 """How long the jobs of one function take: count, mean and spread, with the past fading.
 
-The update is Welford's, weighted so that old samples fade exponentially once `_MEMORY` of them are in: a function
+The update is Welford's, weighted so that old samples fade exponentially once `memory` of them are in: a function
 whose inputs grow is soon known as slower (B. P. Welford, "Note on a method for calculating corrected sums of squares
 and products", Technometrics 4 (1962); exponential form: T. Finch, "Incremental calculation of weighted mean and
 variance", 2009).
@@ -11,14 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import sqrt
 
-__all__ = ["RunTimes"]
+__all__ = ["TINY_S", "RunTimes"]
+
+TINY_S = 0.005
+"""Jobs are tiny if mean + 2σ of their run times is under this: they share leases and travel together."""
 
 _MEMORY = 64
 _KNOWN = 8
 
 
 class RunTimes:
-    """Run times of one function, in seconds.
+    """Run times of one function, in seconds. The more samples it has a memory for, the slower it follows a change.
 
     Example::
 
@@ -28,9 +31,10 @@ class RunTimes:
         times.known     # False: two samples tell little
     """
 
-    __slots__ = ("awaits", "count", "mean", "variance")
+    __slots__ = ("awaits", "count", "mean", "memory", "variance")
 
-    def __init__(self) -> None:
+    def __init__(self, memory: int = _MEMORY) -> None:
+        self.memory = memory
         self.count = 0
         self.mean = 0.0
         self.variance = 0.0
@@ -39,10 +43,10 @@ class RunTimes:
 
     def add(self, walls: Iterable[float]) -> None:
         """Learn from finished jobs."""
-        count, mean, variance = self.count, self.mean, self.variance
+        count, mean, variance, memory = self.count, self.mean, self.variance, self.memory
         for wall in walls:
             count += 1
-            weight = 1.0 / (count if count < _MEMORY else _MEMORY)
+            weight = 1.0 / (count if count < memory else memory)
             delta = wall - mean
             mean += weight * delta
             variance = (1.0 - weight) * (variance + weight * delta * delta)

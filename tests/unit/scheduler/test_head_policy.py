@@ -10,23 +10,28 @@ from scheduler_cluster import Cluster
 from grainlike.resources import Cores, Resource
 from grainlike.scheduler import (
     AssignJobs,
+    FunctionDefined,
+    HeadMind,
     JobsCancelled,
     JobsLost,
     JobsPending,
     JobsSettled,
+    JobsSubmitted,
     JobsUnsatisfiable,
     RetractJobs,
     Ticked,
     WakeAt,
+    WorkerJoined,
     WorkerLeaving,
     WorkerLost,
     WorkerReported,
     _planning,
 )
 from grainlike.scheduler._head import MAX_LOSSES, NOBODY_S
+from grainlike.scheduler._planning import Planner
 from grainlike.scheduler._reservation import PATIENCE_S
 from grainlike.scheduler._states import JobState
-from grainlike.wire import Code, Completed
+from grainlike.wire import Code, Completed, LeaseStart
 
 
 def test_k5_a_job_behind_blocked_ones_starts_at_once_and_nobody_waits_for_ever():
@@ -340,3 +345,28 @@ def test_a_cancelled_job_does_not_cost_a_look_at_all_that_was_sent_ahead(monkeyp
     for job in waiting[:20]:
         cluster.tell(JobsCancelled([job]))
     assert len(looks) < 100
+
+
+def test_a_lease_that_begins_as_planned_changes_no_free_amount_and_costs_no_pass(monkeypatch):
+    passes = []
+    plan = Planner.plan
+
+    def counting(self, now, out, **more):
+        passes.append(now)
+        plan(self, now, out, **more)
+
+    monkeypatch.setattr(Planner, "plan", counting)
+    mind = HeadMind(closed=True)
+    mind.handle(FunctionDefined(1), 0.0)
+    mind.handle(WorkerJoined(1, "n1", Cores([0, 1])), 0.0)
+    (assigned, *_) = mind.handle(JobsSubmitted(Cores(1), [1, 2], [1, 1]), 0.0)
+    assert isinstance(assigned, AssignJobs)
+    before, version = len(passes), mind.workers[1].version
+    starts = [LeaseStart(number, assigned.cls, f"cores=[{number - 1}]", [number], [1], 0.0) for number in (1, 2)]
+    mind.handle(WorkerReported(1, starts, [], []), 0.0)
+    mind.check()
+    assert mind.workers[1].version == version
+    assert len(passes) == before
+    assert sorted(mind.workers[1].leases) == [1, 2]
+    mind.handle(WorkerReported(1, [], [], [1]), 1.0)
+    assert len(passes) == before + 1

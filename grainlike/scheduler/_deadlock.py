@@ -1,0 +1,140 @@
+"""Who can never go on: jobs that hold what their own jobs need, and wait for them.
+
+With cores that are lent this cannot come about by cores alone. It can with `keep=True`, with memory, devices, named
+resources and limits, which a job holds while it waits.
+
+The question is answered by playing on: what runs ends and gives back what it holds; who finds room starts, and ends;
+who waits goes on as soon as one of those it waits for can end. (One, not all: it may need no more than that, so nobody
+is given up who might be helped.) What is left when nothing more happens is stuck, whatever the future brings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from grainlike.resources import Request
+from grainlike.scheduler._books import Job, RequestClass, Shape, WorkerBook
+from grainlike.scheduler._families import lent_by, stands_still
+from grainlike.wire import Wait
+
+__all__ = ["Deadlock", "Holder", "find_deadlock"]
+
+_UNIT = 10**9
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """A job that waits: what it holds meanwhile, and the numbers of the jobs that it waits for."""
+
+    job: int
+    worker: str
+    held: str
+    waits_for: tuple[int, ...]
+
+
+class Deadlock(msgspec.Struct, frozen=True):
+    """A job that can never start, though it would fit on an empty worker; `holders` wait in the circle around it."""
+
+    job: int
+    request: Request
+    holders: tuple[Holder, ...]
+
+
+def find_deadlock(
+    workers: Sequence[WorkerBook], queued: Iterable[RequestClass], stranded: Sequence[Job] = ()
+) -> Deadlock | None:
+    """The youngest job that can never start because of jobs that wait, and who they are.
+
+    Asked are those of the classes `queued`, and those of `stranded`, which their worker cannot lay out as they ask for
+    while nobody there gives anything back.
+    """
+    possible = [cls for cls in queued if any(w.fits_ever(s) for w in workers for s in cls.shapes)]
+    play = _Play(workers, possible, stranded)
+    play.run()
+    stuck = [job for cls in play.queued for job in cls.live()] + play.stranded
+    if not stuck:
+        return None
+    youngest = max(stuck, key=lambda job: job.job)
+    return Deadlock(youngest.job, youngest.cls.request, tuple(map(_holder, play.waiting.values())))
+
+
+def _holder(held: tuple[WorkerBook, Job]) -> Holder:
+    worker, job = held
+    assert job.shape is not None
+    assert job.family is not None
+    names = [name for name, amount in job.shape.units if not (name == "cores" and lent_by(job))]
+    shown = Request({name: job.shape.request[name] for name in names}) if names else "nothing"
+    return Holder(job.job, worker.name, str(shown), tuple(job.family.children))
+
+
+class _Play:
+    """Amounts that would be free if all that can end had ended."""
+
+    def __init__(self, workers: Sequence[WorkerBook], queued: list[RequestClass], stranded: Sequence[Job]) -> None:
+        self.queued = queued
+        self.stranded = list(stranded)
+        self.waiting: dict[int, tuple[WorkerBook, Job]] = {}
+        self._free = {worker.worker: dict(worker.capacity) for worker in workers}
+        self._workers = workers
+        self._limits: dict[str, int] = {}
+        for worker in workers:
+            for job in worker.held.values():
+                if stands_still(job):
+                    self.waiting[job.job] = worker, job
+                    self._take(worker, job)
+            for hold in worker.holds.values():
+                if hold.job.worker != worker.worker and stands_still(hold.job):
+                    self._take(worker, hold.job)
+
+    def _take(self, worker: WorkerBook, job: Job, sign: int = 1) -> None:
+        assert job.shape is not None
+        free = self._free[worker.worker]
+        for name, amount in job.shape.units:
+            free[name] -= sign * (amount - (lent_by(job) if name == "cores" else 0))
+        for name, _ in job.shape.limits:
+            self._limits[name] = self._limits.get(name, 0) + sign
+
+    def _give(self, worker: WorkerBook, job: Job) -> None:
+        """A job has ended, and with it what other workers held for it."""
+        self._take(worker, job, -1)
+        for other in self._workers:
+            if other is not worker and (job.job, job.attempt) in other.holds:
+                self._take(other, job, -1)
+
+    def run(self) -> None:
+        """Until nothing more happens."""
+        moved = True
+        while moved:
+            self.queued, before = [cls for cls in self.queued if not self._starts(cls)], len(self.queued)
+            ends = [held for held in self.waiting.values() if self._ends(*held)]
+            for worker, job in ends:
+                del self.waiting[job.job]
+                self._give(worker, job)
+                self.stranded = [other for other in self.stranded if other.worker != worker.worker]
+            moved = bool(ends) or len(self.queued) < before
+
+    def _starts(self, cls: RequestClass) -> bool:
+        return any(sum(self._fits(worker, shape) for worker in self._workers) >= shape.nodes for shape in cls.shapes)
+
+    def _fits(self, worker: WorkerBook, shape: Shape) -> bool:
+        # Who stands first in line at a worker and has no room there lets nobody pass.
+        if not worker.fits_ever(shape) or any(job.worker == worker.worker for job in self.stranded):
+            return False
+        free = self._free[worker.worker]
+        if any((self._limits.get(name, 0) + 1) * _UNIT > most for name, most in shape.limits):
+            return False
+        return all(free[name] >= amount for name, amount in shape.units)
+
+    def _ends(self, worker: WorkerBook, job: Job) -> bool:
+        assert job.family is not None
+        if job.family.waits is Wait.CORES:
+            return self._free[worker.worker].get("cores", 0) >= lent_by(job)
+        classes = {cls.cls for cls in self.queued}
+        stranded = {other.job for other in self.stranded}
+        return any(
+            child.job not in self.waiting
+            and child.job not in stranded
+            and not (child.worker == 0 and child.cls.cls in classes)
+            for child in job.family.children.values()
+        )

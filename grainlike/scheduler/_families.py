@@ -1,0 +1,127 @@
+"""Jobs that jobs submit: who waits for whom, and what ends with whom.
+
+A job that another one submitted is a job like any other, with three differences. It ends with its parent's attempt:
+nobody is left who could want it. It queues with its *tree*, all that descends from one job of the user's program: cores
+that one of the tree lends are open to all of it, so in one queue everybody may start where anybody may. And it goes in
+the order of the tree's oldest job, for that one holds slots until it has been done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from grainlike.scheduler._books import Job, LeaseBook, RequestClass, WorkerBook
+from grainlike.scheduler._states import JobState
+from grainlike.wire import LeaseWait, Wait
+
+__all__ = ["Families", "Family", "lent_by", "stands_still"]
+
+
+class Family:
+    """The children of one attempt of a job, and whether it waits for them."""
+
+    __slots__ = ("children", "heard", "lease", "told", "waits")
+
+    def __init__(self) -> None:
+        self.children: dict[int, Job] = {}
+        """Those that have not ended and that it still wants."""
+        self.told = 0
+        """How many outcomes it was sent."""
+        self.heard = 0
+        """How many of them it had got when it last said that it waits."""
+        self.waits = Wait.NOTHING
+        self.lease: LeaseBook | None = None
+        """Where it waits."""
+
+
+class Families:
+    """The parents of one head.
+
+    Attributes:
+        waiting: the jobs that said that they wait, by number.
+        trees: the request classes of each tree, by the number of its oldest job.
+    """
+
+    __slots__ = ("_orphans", "trees", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: dict[int, Job] = {}
+        self.trees: dict[int, list[RequestClass]] = {}
+        self._orphans: list[int] = []
+
+    def adopt(self, parent: Job, child: Job) -> None:
+        """A job has submitted another."""
+        _family(parent).children[child.job] = child
+
+    def refused(self, parent: Job, count: int) -> None:
+        """A job has submitted so many others that never were any, of which it is told."""
+        _family(parent).told += count
+
+    def ended(self, job: Job) -> None:
+        """A job has come to an outcome, of which its parent is told."""
+        family = None if job.parent is None else job.parent.family
+        if family is not None and family.children.pop(job.job, None) is not None:
+            family.told += 1
+
+    def unwanted(self, job: Job) -> None:
+        """Nobody waits for a job any more."""
+        family = None if job.parent is None else job.parent.family
+        if family is not None:
+            family.children.pop(job.job, None)
+
+    def attempt_ended(self, job: Job) -> None:
+        """An attempt is over: what it still wanted goes with it, see `orphans`."""
+        if job.family is not None:
+            self._orphans += job.family.children
+            job.family = None
+            self.waiting.pop(job.job, None)
+
+    def orphans(self) -> list[int]:
+        """Whose parents' attempts have ended since the last time."""
+        orphans, self._orphans = self._orphans, []
+        return orphans
+
+    def note(self, worker: WorkerBook, job: Job | None, wait: LeaseWait) -> None:
+        """A worker says that the job of a lease waits, or goes on; `job` is None if it is of no interest any more."""
+        lease = worker.leases.get(wait.lease)
+        if lease is None:
+            return
+        if wait.lent != bool(lease.lent):
+            worker.lend(lease) if wait.lent else worker.reclaim(lease)
+        if job is None:
+            return
+        family = _family(job)
+        family.waits, family.heard, family.lease = Wait(wait.waits), wait.heard, lease
+        if family.waits is Wait.NOTHING:
+            self.waiting.pop(job.job, None)
+        else:
+            self.waiting[job.job] = job
+
+    def all_wait(self, workers: Iterable[WorkerBook]) -> bool:
+        """Whether nothing runs, nor is about to: all that is at workers waits, or was sent ahead."""
+        return sum(len(worker.held) - len(worker.ahead) for worker in workers) <= len(self.waiting)
+
+    def queued(self) -> list[RequestClass]:
+        """The classes of trees in which jobs wait."""
+        return [cls for classes in self.trees.values() for cls in classes if cls.head() is not None]
+
+
+def lent_by(job: Job) -> int:
+    """How much of its cores a job has lent."""
+    return job.family.lease.lent if job.family is not None and job.family.lease is not None else 0
+
+
+def _family(job: Job) -> Family:
+    if job.family is None:
+        job.family = Family()
+    return job.family
+
+
+def stands_still(job: Job) -> bool:
+    """Whether a job at a worker waits for jobs of its own, and no outcome is on the way to it."""
+    family = job.family
+    if family is None or job.cancelled or job.state is not JobState.LEASED:
+        return False
+    if family.waits is Wait.CHILDREN:
+        return bool(family.children) and family.told == family.heard
+    return family.waits is Wait.CORES

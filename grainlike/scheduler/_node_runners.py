@@ -1,0 +1,122 @@
+"""The runners of one node: who is there, who is free, who gets no more jobs, and how they are ended.
+
+There is at most one *shared* runner that takes leases, for coroutines; of those with a process for one lease at a time
+there are as many as leases need, kept for the next. A runner that was told to die is *doomed*: its slots wait until it
+is gone. A shared one in which a job ignores that it was stopped is *retired*: it keeps the jobs that it has, and
+another takes its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from grainlike.scheduler._events import (
+    KillRunner,
+    NodeAction,
+    RunnerKind,
+    RunnerRetired,
+    SpawnRunner,
+    StopJobs,
+    TerminateRunner,
+)
+from grainlike.scheduler._node_books import Job, Lease, Runner
+from grainlike.scheduler._node_lending import Lending
+from grainlike.scheduler._node_timers import Timers
+
+__all__ = ["GRACE_S", "Runners"]
+
+GRACE_S = 5.0
+"""From SIGTERM to SIGKILL."""
+
+SOFT_STOP_S = 0.05
+"""How long a process with several tiny jobs may take to step over a cancelled one before a barrier settles it."""
+
+
+class Runners:
+    """All runners of one node. `mortal` says that a shared one is a process, which can be killed."""
+
+    __slots__ = ("_all", "_idle", "_last", "_lending", "_mortal", "_shared", "_timers")
+
+    def __init__(self, lending: Lending, timers: Timers, *, mortal: bool) -> None:
+        self._lending = lending
+        self._timers = timers
+        self._mortal = mortal
+        self._all: dict[int, Runner] = {}
+        self._idle: list[Runner] = []
+        self._shared: Runner | None = None
+        self._last = 0
+
+    def shared(self, out: list[NodeAction]) -> Runner:
+        """The one that takes coroutines."""
+        if self._shared is None:
+            self._shared = self._spawn("shared", out)
+        return self._shared
+
+    def own(self, out: list[NodeAction]) -> Runner:
+        """One that has no lease."""
+        return self._idle.pop() if self._idle else self._spawn("own", out)
+
+    def _spawn(self, kind: RunnerKind, out: list[NodeAction]) -> Runner:
+        self._last += 1
+        runner = self._all[self._last] = Runner(self._last, kind)
+        out.append(SpawnRunner(runner.runner, kind))
+        return runner
+
+    def answered(self, number: int) -> None:
+        """Its loop turns."""
+        if number in self._all:
+            self._all[number].answers = True
+
+    def released(self, runner: Runner, out: list[NodeAction]) -> None:
+        """A lease of it has ended."""
+        if runner.kind == "own":
+            self._idle.append(runner)
+        self.end_retired(runner, out)
+
+    def gone(self, number: int) -> Runner | None:
+        """It is no more; None for one that is not known."""
+        runner = self._all.pop(number, None)
+        if runner is None:
+            return None
+        if runner is self._shared:
+            self._shared = None
+        if runner in self._idle:
+            self._idle.remove(runner)
+        return runner
+
+    def stop(self, lease: Lease, jobs: Iterable[Job], now: float, out: list[NodeAction]) -> None:
+        """Stop jobs of a process that has others too."""
+        runner = lease.runner
+        out.append(StopJobs(runner.runner, [job.job for job in jobs]))
+        if runner.kind == "own":
+            self._timers.add(now + SOFT_STOP_S, lease.lease, "bar")
+        else:
+            runner.answers = False
+            self._timers.add(now + GRACE_S, lease.lease, "retire")
+
+    def terminate(self, lease: Lease, now: float, out: list[NodeAction]) -> None:
+        """End the process of a lease, and what it runs with it."""
+        runner = lease.runner
+        if not runner.doomed:
+            runner.doomed = True
+            self._lending.forget(lease)
+            out.append(TerminateRunner(runner.runner))
+            self._timers.add(now + GRACE_S, lease.lease, "kill")
+
+    def retire(self, runner: Runner, deaf: Iterable[Job], out: list[NodeAction]) -> None:
+        """These of its jobs go on though they were stopped. They keep their slots, and get no company any more."""
+        runner.retired = True
+        if runner is self._shared:
+            self._shared = None
+        out.append(RunnerRetired(runner.runner, [job.fn_id for job in deaf]))
+
+    def end_retired(self, runner: Runner, out: list[NodeAction]) -> None:
+        """Kill a retired runner once nobody in it is worth waiting for, or at once when its loop stands still."""
+        if not runner.retired or runner.doomed:
+            return
+        worth = [job for lease in runner.leases.values() for job in lease.jobs.values() if job.stopped is None]
+        if not runner.leases or (self._mortal and (not worth or not runner.answers)):
+            runner.doomed = True
+            for lease in runner.leases.values():
+                self._lending.forget(lease)
+            out.append(KillRunner(runner.runner))
