@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from grainlike.resources import Allocation, Request
 
 __all__ = ["NodeBooks"]
@@ -13,14 +15,30 @@ class NodeBooks:
     """What is granted on a node, by lease."""
 
     def __init__(self, offer: Allocation) -> None:
+        self.offer = offer
         self._capacity = dict(offer.units)
         self._ids = {name: dict.fromkeys(ids, 0) for name, ids in offer.ids.items()}
         self._used = dict.fromkeys(self._capacity, 0)
         self._leases: dict[int, Allocation] = {}
 
     def fits_ever(self, request: Request) -> bool:
-        """Whether the empty node could run it."""
-        return all(self._capacity.get(name, 0) >= units for name, units in request.units.items())
+        """Whether the empty node, with all its time before it, could run it."""
+        return any(self._could_run(option) for option in request.options)
+
+    def _could_run(self, option: Request) -> bool:
+        if not set(option.tokens) <= set(self.offer.tokens):
+            return False
+        if (option.walltime_soft or 0.0) > (self.offer.walltime or float("inf")):
+            return False
+        return all(self._capacity.get(name, 0) >= units for name, units in option.units.items())
+
+    def fits_beside(self, held: Iterable[Allocation], request: Request) -> bool:
+        """Whether it could run it if nothing were granted but `held`."""
+        left = dict(self._capacity)
+        for allocation in held:
+            for name, units in allocation.units.items():
+                left[name] -= units
+        return all(left.get(name, 0) >= units for name, units in request.units.items())
 
     def take(self, lease: int, allocation: Allocation) -> None:
         """A grant."""
@@ -32,6 +50,11 @@ class NodeBooks:
         for name, devices in self._ids.items():
             for number, used in devices.items():
                 assert used <= _WHOLE, f"{name} {number} was granted twice"
+
+    def change(self, lease: int, allocation: Allocation) -> None:
+        """It lends, or has again, what it was granted."""
+        self.give(lease)
+        self.take(lease, allocation)
 
     def give(self, lease: int) -> None:
         """Its end."""

@@ -44,6 +44,7 @@ class Client:
         self._done: set[int] = set()
         self._position_of: dict[int, int] = {}
         self.number_of: dict[int, int] = {}
+        self._last_number = 0
         self.unsettled = len(workload.jobs)
 
     def start(self) -> None:
@@ -60,10 +61,15 @@ class Client:
         for moment, positions in moments.items():
             clock.at(moment, self._submit, positions)
 
+    def next_number(self) -> int:
+        """A number for a job, be it one of another job's."""
+        self._last_number += 1
+        return self._last_number
+
     def settled(self, job: int, *, ok: bool) -> None:
         """A job has its outcome. What became ready waits for `submit_ready`."""
-        position = self._position_of[job]
-        if position not in self._done:
+        position = self._position_of.get(job)
+        if position is not None and position not in self._done:
             self._settle(position, ok=ok)
 
     def submit_ready(self) -> None:
@@ -106,7 +112,7 @@ class Client:
             if not plan.request:
                 self._settle(position, ok=True)
                 continue
-            number = len(self.number_of) + 1
+            number = self.next_number()
             self.number_of[position], self._position_of[number] = number, position
             self._head.witness.submitted(number, plan)
             jobs, fns = batches.setdefault((plan.request, plan.priority, plan.isolate), ([], []))

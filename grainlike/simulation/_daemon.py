@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from grainlike.scheduler import (
     BarrierHeld,
+    JobAwaits,
+    JobGoesOn,
     KillRunner,
     NodeAction,
     NodeEvent,
     NodeMind,
+    NodeStopped,
     RaiseBarrier,
+    ResumeJob,
+    RunnerAnswered,
     RunnerCompleted,
     RunnerGone,
     SpawnRunner,
@@ -18,7 +25,9 @@ from grainlike.scheduler import (
     StopJobs,
     TellCompleted,
     TellEnded,
+    TellHeld,
     TellStarted,
+    TellWaits,
     TerminateRunner,
     Ticked,
     WakeAt,
@@ -26,10 +35,11 @@ from grainlike.scheduler import (
 from grainlike.simulation._channel import Channel
 from grainlike.simulation._clock import Clock
 from grainlike.simulation._dice import Dice
+from grainlike.simulation._nests import Call
 from grainlike.simulation._plans import Faults, Network, NodePlan
 from grainlike.simulation._runners import OwnRunner, Runner, SharedRunner
 from grainlike.simulation._witness import Witness
-from grainlike.wire import Completed, LeaseStart
+from grainlike.wire import Cancel, Completed, LeaseStart, LeaseWait
 
 __all__ = ["Daemon", "Stage"]
 
@@ -49,8 +59,24 @@ class Stage(Protocol):
     def noted(self, who: str, event: object, actions: list[NodeAction], mind: NodeMind) -> None:
         """A mind has answered."""
 
-    def report(self, worker: int, started: list[LeaseStart], completed: list[Completed], ended: list[int]) -> None:
+    def report(
+        self,
+        worker: int,
+        started: list[LeaseStart],
+        completed: list[Completed],
+        ended: list[int],
+        waits: list[LeaseWait],
+    ) -> None:
         """A report has come through the channel to the head."""
+
+    def nested(self, worker: int, parent: int, attempt: int, calls: list[Call]) -> None:
+        """So have jobs of a job's."""
+
+    def withdrawn(self, worker: int, parent: int, attempt: int, children: list[int]) -> None:
+        """And that it does not want some of them."""
+
+    def leaving(self, worker: int) -> None:
+        """A farewell has come through the channel to the head."""
 
 
 class Daemon:
@@ -74,24 +100,64 @@ class Daemon:
         self.frozen = False
         self._stage = stage
         self._name = f"worker {worker}"
-        self._missed: list[NodeEvent] = []
+        self._missed: list[Callable[[], None]] = []
+        self._nests: dict[int, int] = {}
+        """The runners of jobs that have submitted jobs."""
         self._alarm: float | None = None
         self._started: list[LeaseStart] = []
         self._completed: list[Completed] = []
         self._ended: list[int] = []
+        self._waits: list[LeaseWait] = []
+        self._when_idle: Callable[[Daemon], None] | None = None
 
     # --- what is heard -----------------------------------------------------------------------------------------------
 
     def hear(self, event: NodeEvent) -> None:
         """Take a message of the head, or what happened here."""
         if self.frozen:
-            self._missed.append(event)
+            self._missed.append(partial(self.hear, event))
         elif self.alive:
             self._tell(event)
+
+    def outcomes(self, parent: int, attempt: int, ends: list[tuple[int, bool]]) -> None:
+        """Hand on what became of a job's own jobs."""
+        if self.frozen:
+            self._missed.append(partial(self.outcomes, parent, attempt, ends))
+        elif self.alive:
+            runner = self.runners.get(self._nests.get(parent, 0))
+            if runner is not None:
+                runner.outcomes(parent, attempt, ends)
+
+    def runner_calls(self, runner: int, job: int, attempt: int, calls: list[Call]) -> None:
+        """See `Home`."""
+        if self.frozen:
+            self._missed.append(partial(self.runner_calls, runner, job, attempt, calls))
+        elif self.alive:
+            self._nests[job] = runner
+            self.up.send(self._stage.nested, self.worker, job, attempt, calls)
+
+    def runner_withdraws(self, job: int, attempt: int, children: list[int]) -> None:
+        """See `Home`."""
+        if self.frozen:
+            self._missed.append(partial(self.runner_withdraws, job, attempt, children))
+        elif self.alive:
+            self.up.send(self._stage.withdrawn, self.worker, job, attempt, children)
+
+    def runner_awaits(self, runner: int, job: int, attempt: int, heard: int) -> None:
+        """See `Home`."""
+        self.hear(JobAwaits(runner, job, attempt, heard))
+
+    def runner_goes_on(self, runner: int, job: int, attempt: int, heard: int) -> None:
+        """See `Home`."""
+        self.hear(JobGoesOn(runner, job, attempt, heard))
 
     def runner_says(self, runner: int, completed: Completed) -> None:
         """See `Home`."""
         self.hear(RunnerCompleted(runner, completed))
+
+    def runner_answered(self, runner: int) -> None:
+        """See `Home`."""
+        self.hear(RunnerAnswered(runner))
 
     def runner_gone(self, runner: int, how: str, started: int) -> None:
         """See `Home`."""
@@ -101,8 +167,15 @@ class Daemon:
         """Hear what was missed."""
         self.frozen = False
         missed, self._missed = self._missed, []
-        for event in missed:
-            self.hear(event)
+        for call in missed:
+            call()
+
+    def stop(self, when_idle: Callable[[Daemon], None]) -> None:
+        """SIGTERM: it says so and ends what it has; `when_idle` is called when nothing is left."""
+        self._when_idle = when_idle
+        self.witness.told_to_stop(self.worker)
+        self.up.send(self._stage.leaving, self.worker)
+        self._tell(NodeStopped())
 
     def die(self) -> None:
         """SIGKILL: its runners die with it."""
@@ -120,11 +193,16 @@ class Daemon:
     def _tell(self, event: NodeEvent, not_before: float = float("-inf")) -> None:
         if isinstance(event, RunnerGone):
             self.runners.pop(event.runner, None)
+        elif isinstance(event, Cancel):
+            self.witness.to_be_ended(self.worker, event.jobs, event.attempts)
         actions = self.mind.handle(event, max(self.local(self.clock.now), not_before))
         self._stage.noted(self._name, event, actions, self.mind)
         for action in actions:
             self._act(action)
         self._report()
+        if self._when_idle is not None and self.mind.idle:
+            call, self._when_idle = self._when_idle, None
+            call(self)
 
     def _act(self, action: NodeAction) -> None:
         match action:
@@ -135,10 +213,18 @@ class Daemon:
                 runner.run(action)
             case TellStarted():
                 self._started.append(action.start)
+            case TellHeld():
+                self.witness.held(self.worker, action.start)
+                self._started.append(action.start)
             case TellCompleted(completed=completed):
                 self._completed.append(completed)
                 for job, attempt, code in zip(completed.jobs, completed.attempts, completed.codes, strict=True):
                     self.witness.told(self.worker, job, attempt, code)
+            case TellWaits():
+                self.witness.lent(self.worker, action.wait)
+                self._waits.append(action.wait)
+            case ResumeJob():
+                self.runners[action.runner].resume(action)
             case TellEnded():
                 self.witness.freed(self.worker, action.lease)
                 self._ended.append(action.lease)
@@ -150,16 +236,23 @@ class Daemon:
                 self.runners[action.runner].bar()
                 self.clock.after(BARRIER_S, self._barrier_stood, action)
             case TerminateRunner():
-                self.runners[action.runner].terminate()
+                self._doomed(action.runner).terminate()
             case KillRunner():
-                self.runners[action.runner].die("SIGKILL")
+                self._doomed(action.runner).die("SIGKILL")
             case WakeAt():
                 self._wake(action.at)
 
+    def _doomed(self, number: int) -> Runner:
+        runner = self.runners[number]
+        if runner.alive:  # it may have died unseen
+            self.witness.doomed(self.worker, number)
+        return runner
+
     def _report(self) -> None:
-        if self._started or self._completed or self._ended:
-            self.up.send(self._stage.report, self.worker, self._started, self._completed, self._ended)
-            self._started, self._completed, self._ended = [], [], []
+        if self._started or self._completed or self._ended or self._waits:
+            told = (self._started, self._completed, self._ended, self._waits)
+            self.up.send(self._stage.report, self.worker, *told)
+            self._started, self._completed, self._ended, self._waits = [], [], [], []
 
     # --- runners -----------------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from grainlike.scheduler import (
+    AssembleGang,
     AssignJobs,
     CancelJobs,
     FunctionDefined,
@@ -13,7 +14,10 @@ from grainlike.scheduler import (
     HeadEvent,
     HeadMind,
     JobsCancelled,
+    JobsDeadlocked,
     JobsLost,
+    JobsMoved,
+    JobsOrphaned,
     JobsPending,
     JobsSettled,
     JobsStarted,
@@ -23,6 +27,7 @@ from grainlike.scheduler import (
     Ticked,
     WakeAt,
     WorkerJoined,
+    WorkerLeaving,
     WorkerLost,
     WorkerReported,
 )
@@ -31,9 +36,22 @@ from grainlike.simulation._client import Client
 from grainlike.simulation._clock import Clock
 from grainlike.simulation._daemon import Daemon
 from grainlike.simulation._dice import Dice
+from grainlike.simulation._nests import Call, Nests
 from grainlike.simulation._plans import Network, Workload
 from grainlike.simulation._witness import Witness
-from grainlike.wire import Assign, Cancel, ClassSpec, Code, Completed, Define, FunctionSpec, LeaseStart, Retract
+from grainlike.wire import (
+    Assign,
+    Cancel,
+    ClassSpec,
+    Code,
+    Completed,
+    Define,
+    FunctionSpec,
+    Hold,
+    LeaseStart,
+    LeaseWait,
+    Retract,
+)
 
 __all__ = ["Head", "Peer"]
 
@@ -70,6 +88,7 @@ class Head:
         self.mind = HeadMind(closed=closed)
         self.client = Client(self, stage.workload)
         self.peers: dict[int, Peer] = {}
+        self._nests = Nests(self)
         self._stage = stage
         self._alarm: float | None = None
 
@@ -104,26 +123,67 @@ class Head:
             self.witness.given_up(worker)
             self._tell(WorkerLost(worker, reason))
 
-    def report(self, worker: int, started: list[LeaseStart], completed: list[Completed], ended: list[int]) -> None:
+    def leaving(self, worker: int) -> None:
+        """Hear that a worker stops, unless it was given up before."""
+        if worker in self.peers:
+            self.witness.leaving(worker)
+            self._tell(WorkerLeaving(worker))
+
+    def report(
+        self,
+        worker: int,
+        started: list[LeaseStart],
+        completed: list[Completed],
+        ended: list[int],
+        waits: list[LeaseWait],
+    ) -> None:
         """Take a report, be it of a worker that was given up."""
-        self._tell(WorkerReported(worker, started, completed, ended))
+        for heard in completed:
+            self.witness.heard(worker, heard)
+        self._tell(WorkerReported(worker, started, completed, ended, waits))
+
+    # --- from jobs that await ----------------------------------------------------------------------------------------
+
+    def nested(self, worker: int, parent: int, attempt: int, calls: list[Call]) -> None:
+        """Accept jobs of a job's. What comes from a worker that was given up comes to nothing."""
+        if worker in self.peers:
+            for batch in self._nests.submit(worker, parent, attempt, calls):
+                self._tell(batch)
+
+    def withdrawn(self, worker: int, parent: int, attempt: int, children: list[int]) -> None:
+        """Cancel what a job does not want any more."""
+        jobs = self._nests.withdraw(worker, parent, attempt, children)
+        for job in jobs:
+            self.witness.cancelled(job)
+        self._tell(JobsCancelled(jobs))
+
+    def answer(self, worker: int, parent: int, attempt: int, ends: list[tuple[int, bool]]) -> None:
+        """See `_Home` of the nests."""
+        peer = self.peers.get(worker)
+        if peer is not None:
+            peer.down.send(peer.daemon.outcomes, parent, attempt, ends)
 
     # --- what the mind says ------------------------------------------------------------------------------------------
 
     def _tell(self, event: HeadEvent) -> None:
         actions = self.mind.handle(event, self.clock.now)
         self._stage.noted("head", event, actions, self.mind)
+        self.witness.assigning([job for action in actions if isinstance(action, AssignJobs) for job in action.jobs])
         for action in actions:
             self._act(action)
+        self.witness.decided()
         self.client.submit_ready()
 
     def _act(self, action: HeadAction) -> None:
         match action:
+            case AssembleGang():
+                self._assemble(action)
             case AssignJobs():
                 self._assign(action)
             case RetractJobs():
                 self._post(action.worker, Retract(action.jobs, action.attempts))
             case CancelJobs():
+                self.witness.stopping(action)
                 self._post(action.worker, Cancel(action.jobs, action.attempts))
             case JobsSettled():
                 self._settle(action)
@@ -133,9 +193,16 @@ class Head:
                 self._each(action.jobs, lambda job: self.witness.refused(job, action.missing))
             case JobsPending():
                 self.witness.pending([job.job for cls in self._waiting(action) for job in cls])
+            case JobsDeadlocked():
+                if action.failed:
+                    self.witness.stuck(action.deadlock)
+                    self._settled(action.deadlock.job, ok=False)
+            case JobsOrphaned():
+                for job in self._nests.orphaned(action.jobs):
+                    self.witness.cancelled(job)
             case WakeAt():
                 self._wake(action.at)
-            case JobsStarted():
+            case JobsStarted() | JobsMoved():
                 pass
 
     def _waiting(self, action: JobsPending) -> list[list[_Numbered]]:
@@ -146,34 +213,49 @@ class Head:
         for row in action.rows:
             job, code = completed.jobs[row], completed.codes[row]
             self.witness.settled(job, completed.attempts[row], code)
-            self.client.settled(job, ok=code == Code.SUCCEEDED)
+            self._settled(job, ok=code == Code.SUCCEEDED)
 
     def _each(self, jobs: list[int], note: Callable[[int], None]) -> None:
         for job in jobs:
             note(job)
-            self.client.settled(job, ok=False)
+            self._settled(job, ok=False)
+
+    def _settled(self, job: int, *, ok: bool) -> None:
+        self.client.settled(job, ok=ok)
+        self._nests.settled(job, ok=ok)
+
+    def _assemble(self, action: AssembleGang) -> None:
+        self.witness.assembled(action)
+        for worker in action.workers:
+            self._define(worker, action.cls, [])
+            self._post(worker, Hold(action.cls, [action.job], [action.attempt]))
 
     def _assign(self, action: AssignJobs) -> None:
         self.witness.assigned(action)
-        peer = self.peers[action.worker]
-        self._define(peer, action)
+        self._define(action.worker, action.cls, action.fns)
         blank = [b""] * len(action.jobs)
-        self._post(action.worker, Assign(action.cls, action.ahead, action.jobs, action.attempts, action.fns, blank, []))
+        self._post(
+            action.worker,
+            Assign(action.cls, action.ahead, action.jobs, action.attempts, action.fns, blank, [], action.hard_s),
+        )
 
-    def _define(self, peer: Peer, action: AssignJobs) -> None:
-        fresh = [fn for fn in dict.fromkeys(action.fns) if fn not in peer.functions]
+    def _define(self, worker: int, cls: int, fns: list[int]) -> None:
+        peer = self.peers[worker]
+        fresh = [fn for fn in dict.fromkeys(fns) if fn not in peer.functions]
         classes: list[ClassSpec] = []
-        if action.cls not in peer.classes:
-            shape = self.mind.shapes[action.cls]
+        if cls not in peer.classes:
+            shape = self.mind.shapes[cls]
             classes.append(ClassSpec(shape.shape, str(shape.request), shape.isolate))
         if fresh or classes:
             peer.functions.update(fresh)
-            peer.classes.add(action.cls)
+            peer.classes.add(cls)
             plans = self._stage.workload.functions
-            specs = [FunctionSpec(fn, b"", (f := plans[fn - 1]).name, f.is_async, f.timeout) for fn in fresh]
-            self._post(action.worker, Define(specs, classes))
+            specs = [
+                FunctionSpec(fn, b"", (f := plans[fn - 1]).name, f.is_async, f.timeout, keep=f.keep) for fn in fresh
+            ]
+            self._post(worker, Define(specs, classes))
 
-    def _post(self, worker: int, message: Assign | Cancel | Define | Retract) -> None:
+    def _post(self, worker: int, message: Assign | Cancel | Define | Hold | Retract) -> None:
         peer = self.peers[worker]
         peer.down.send(peer.daemon.hear, message)
 

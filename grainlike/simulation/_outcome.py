@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from grainlike.resources import Allocation
+from grainlike.resources import Allocation, Request
 from grainlike.simulation._plans import Workload
 
 __all__ = ["Outcome", "lower_bound"]
@@ -56,7 +56,17 @@ def lower_bound(workload: Workload, offers: Sequence[Allocation]) -> float:
     for plan in workload.jobs:
         start = max((ends[before] for before in plan.after), default=0.0)
         ends.append(max(start, plan.at) + plan.seconds)
-        for name, units in plan.request.units.items():
+        for name, units in _least(plan.request).items():
             work[name] = work.get(name, 0.0) + units * plan.seconds
     have = {name: sum(offer.units.get(name, 0) for offer in offers) for name in work}
     return max([*ends, *(work[name] / have[name] for name in work if have[name])], default=0.0)
+
+
+def _least(request: Request) -> Mapping[str, int]:
+    """What every way to satisfy the request takes."""
+    first, *others = request.options
+    if not others:
+        return first.units if first.nodes == 1 else {name: units * first.nodes for name, units in first.units.items()}
+    least = {name: min(units, *(other.units.get(name, 0) for other in others)) for name, units in first.units.items()}
+    nodes = min(option.nodes for option in request.options)
+    return {name: units * nodes for name, units in least.items()}

@@ -6,10 +6,9 @@ Counting starts anew whenever a job that goes before it is assigned: waiting for
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from grainlike.resources import Request
-from grainlike.scheduler import AssignJobs
 from grainlike.simulation._plans import JobPlan
 
 __all__ = ["Key", "Patience", "key_of"]
@@ -28,23 +27,28 @@ class _Front:
 class Patience:
     """Holds the first waiting job of every class; `longest` is the longest time, and who had to wait.
 
-    `fits(worker, job)` says whether a worker, empty, could run a job. Meant for worlds in which nothing breaks.
+    `roots` are the oldest jobs of the trees that nested jobs belong to. `fits(worker, job)` says whether a worker,
+    empty, could run a job, and nothing but room may keep it waiting. Meant for worlds in which nothing breaks.
     """
 
-    def __init__(self, plans: dict[int, JobPlan], fits: Callable[[int, int], bool]) -> None:
+    def __init__(self, plans: dict[int, JobPlan], roots: dict[int, int], fits: Callable[[int, int], bool]) -> None:
+        self._roots = roots
         self.longest: tuple[float, int] = (0.0, 0)
         self._plans = plans
         self._fits = fits
         self._fronts: dict[Key, _Front] = {}
 
-    def assigned(self, action: AssignJobs, now: float, front_of: Callable[[Key], int | None]) -> None:
-        """Jobs were assigned; `front_of` gives the first job of a class that waits now."""
-        youngest = max(action.jobs, key=self._order)
+    def assigned(
+        self, jobs: Sequence[int], workers: Sequence[int], now: float, front_of: Callable[[Key], int | None]
+    ) -> None:
+        """Jobs were assigned to a worker, or one to several; `front_of` gives the first of a class that waits now."""
+        youngest = max(jobs, key=self._order)
         for key in [*self._fronts]:
             self._renew(key, front_of(key))
             if key in self._fronts:
-                self._judge(self._fronts[key], action.worker, youngest, now)
-        for job in action.jobs:
+                for worker in workers:
+                    self._judge(self._fronts[key], worker, youngest, now)
+        for job in jobs:
             key = key_of(self._plans[job])
             self._renew(key, front_of(key))
 
@@ -60,8 +64,8 @@ class Patience:
             self._fronts[key] = _Front(front)
 
     def _judge(self, front: _Front, worker: int, passer: int, now: float) -> None:
-        wanted, taken = self._plans[front.job].request.units, self._plans[passer].request.units
-        if front.job == passer or wanted.keys().isdisjoint(taken) or not self._fits(worker, front.job):
+        wanted, taken = _names(self._plans[front.job].request), _names(self._plans[passer].request)
+        if front.job == passer or wanted.isdisjoint(taken) or not self._fits(worker, front.job):
             return
         if self._order(passer) < self._order(front.job):
             front.since = None
@@ -71,7 +75,11 @@ class Patience:
             self.longest = (now - front.since, front.job)
 
     def _order(self, job: int) -> tuple[int, int]:
-        return (-self._plans[job].priority, job)
+        return (-self._plans[job].priority, self._roots.get(job, job))
+
+
+def _names(request: Request) -> set[str]:
+    return {name for option in request.options for name in option.units}
 
 
 def key_of(plan: JobPlan) -> Key:

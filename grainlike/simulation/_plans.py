@@ -22,6 +22,7 @@ class FunctionPlan(msgspec.Struct, frozen=True):
     is_async: bool = False
     retries: int = 0
     timeout: float | None = None
+    keep: bool = False
 
 
 class JobPlan(msgspec.Struct, frozen=True, gc=False):
@@ -37,6 +38,8 @@ class JobPlan(msgspec.Struct, frozen=True, gc=False):
         kills: how many of its first attempts kill their process, at their end.
         on_stop: what it does when it is cancelled: ends at once, returns a value all the same, or takes no notice.
         cancel_at: when nobody wants it any more.
+        calls: jobs of its own that it awaits, one batch after another, all of a batch at once. Between the batches, and
+            before and after, it runs for equal parts of `seconds`. If one of them fails, so does it. Needs `awaits`.
     """
 
     fn: int
@@ -51,6 +54,7 @@ class JobPlan(msgspec.Struct, frozen=True, gc=False):
     kills: int = 0
     on_stop: Literal["ends", "returns", "goes on"] = "ends"
     cancel_at: float | None = None
+    calls: tuple[tuple[JobPlan, ...], ...] = ()
 
 
 class Workload(msgspec.Struct, frozen=True):
@@ -62,12 +66,16 @@ class Workload(msgspec.Struct, frozen=True):
 
 
 class NodePlan(msgspec.Struct, frozen=True):
-    """A machine. Its clock shows `offset + rate * true time`; it joins at `joins_at`."""
+    """A machine. Its clock shows `offset + rate * true time`; it joins at `joins_at`.
+
+    `stops_after` seconds it is told to stop, as by a queue system whose walltime is over, and does not come back.
+    """
 
     offer: Allocation
     rate: float = 1.0
     offset: float = 0.0
     joins_at: float = 0.0
+    stops_after: float | None = None
 
 
 class Network(msgspec.Struct, frozen=True):
@@ -96,6 +104,8 @@ class Faults(msgspec.Struct, frozen=True):
         partition: a link that is silent for up to 45 s, both ways.
         spawn_fails: the probability that a process does not come up.
         until: when it ends.
+        stop: SIGTERM to a worker: it says that it leaves, ends what it has, and goes; some are killed over it.
+        reset: RST to a connection: what was under way is lost. The worker ends and comes back as after `node_kill`.
     """
 
     runner_kill: float = 0.0
@@ -104,6 +114,8 @@ class Faults(msgspec.Struct, frozen=True):
     partition: float = 0.0
     spawn_fails: float = 0.0
     until: float = 0.0
+    stop: float = 0.0
+    reset: float = 0.0
 
 
 CALM = Faults()

@@ -6,7 +6,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from grainlike.resources import Allocation, Missing, parse_allocation
-from grainlike.scheduler import StartLease
+from grainlike.scheduler import AssignJobs, StartLease
 from grainlike.simulation._clock import Clock
 from grainlike.simulation._plans import JobPlan
 from grainlike.simulation._witness import Witness
@@ -26,9 +26,10 @@ class Run:
         slots: what it was given, as text.
         ready: when its inputs were there, or the attempt before had ended.
         code: how it ended, as its node told it.
+        gang: worker and slots of each node, the one that ran it first; empty for a job on one.
     """
 
-    __slots__ = ("attempt", "began", "code", "ended", "job", "ready", "slots", "worker")
+    __slots__ = ("attempt", "began", "code", "ended", "gang", "job", "ready", "slots", "worker")
 
     def __init__(self, job: int, attempt: int, worker: int, slots: str, ready: float, began: float) -> None:
         self.job = job
@@ -38,6 +39,7 @@ class Run:
         self.ready = ready
         self.began = self.ended = began
         self.code = Code.SUCCEEDED
+        self.gang: tuple[tuple[int, str], ...] = ()
 
     @property
     def status(self) -> str:
@@ -48,6 +50,11 @@ class Run:
     def allocation(self) -> Allocation:
         """What it was given, with ids."""
         return _allocation(self.slots)
+
+    @property
+    def nodes(self) -> list[tuple[int, Allocation]]:
+        """Of a job on several nodes, worker and allocation of each; empty for others."""
+        return [(worker, _allocation(slots)) for worker, slots in self.gang]
 
 
 class Recorder(Witness):
@@ -61,10 +68,11 @@ class Recorder(Witness):
         """The jobs that have their outcome."""
         self._ready: dict[int, float] = {}
         self._slots: dict[tuple[int, int], str] = {}
+        self._gangs: dict[tuple[int, int], tuple[tuple[int, str], ...]] = {}
 
-    def submitted(self, job: int, plan: JobPlan) -> None:
+    def submitted(self, job: int, plan: JobPlan, parent: int = 0) -> None:
         """See `Witness`."""
-        super().submitted(job, plan)
+        super().submitted(job, plan, parent)
         self._ready[job] = self.clock.now
 
     def refused(self, job: int, why: Missing | None) -> None:
@@ -83,6 +91,11 @@ class Recorder(Witness):
         super().lost(job, losses)
         self.closed.add(job)
 
+    def assigned(self, action: AssignJobs) -> None:
+        """See `Witness`."""
+        if action.gang:
+            self._gangs[action.jobs[0], action.attempts[0]] = action.gang
+
     def granted(self, worker: int, action: StartLease) -> None:
         """See `Witness`."""
         super().granted(worker, action)
@@ -90,7 +103,7 @@ class Recorder(Witness):
 
     def freed(self, worker: int, lease: int) -> None:
         """See `Witness`."""
-        del self._slots[worker, lease]
+        self._slots.pop((worker, lease), None)  # slots that were held for a job which runs elsewhere are not there
 
     def told(self, worker: int, job: int, attempt: int, code: int) -> None:
         """See `Witness`."""
@@ -102,7 +115,8 @@ class Recorder(Witness):
     def began(self, worker: int, lease: int, job: int, attempt: int) -> None:
         """See `Witness`."""
         slots = self._slots[worker, lease]
-        self.runs[job, attempt] = Run(job, attempt, worker, slots, self._ready[job], self.clock.now)
+        run = self.runs[job, attempt] = Run(job, attempt, worker, slots, self._ready[job], self.clock.now)
+        run.gang = self._gangs.get((job, attempt), ())
 
     def ended(self, worker: int, lease: int, job: int, attempt: int, code: Code) -> None:
         """See `Witness`. What was busy is counted by the grants, which a request with a choice does not tell."""
@@ -111,4 +125,4 @@ class Recorder(Witness):
         run.ended = self._ready[job] = self.clock.now
         seconds = run.ended - run.began
         for name, units in run.allocation.units.items():
-            self.busy[name] = self.busy.get(name, 0.0) + units * seconds
+            self.busy[name] = self.busy.get(name, 0.0) + units * max(1, len(run.gang)) * seconds

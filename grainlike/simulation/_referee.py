@@ -10,26 +10,50 @@ answers reach awaiters; and raises `AssertionError` when one of these promises i
 5. Jobs that ask for the same are first assigned in the order in which they came.
 6. A job is given up only after it was lost three times, one of them at most by a neighbour's fault.
 7. A job that was said to be returned had not begun.
+8. A gang is asked for on as many different workers as it has nodes; it begins when all of them hold its slots, and none
+   of them that is there lets go while it runs on a leader that the head has not given up. When the head gives one of
+   them up, it stops the job.
+9. Of the jobs that name a limit, no more run at once than it allows; those that name a rate are launched evenly.
+10. A job runs where the tokens are that it asked for, and starts where there is as much time left as it asked for.
+11. Nobody is ended for its time before that is over. What is to end gets no slots any more, and ends soon if it heeds a
+    cancellation, or else after the grace time if it is a process of its own.
+12. Of jobs that ask for the same and run the same function, the more urgent are assigned first.
+13. A worker that says that it stops gets no more jobs, and what it had to end counts as no loss.
+14. The slots of a process that was told to die are free when it is gone, and not before.
+15. A job that waits lends its cores and nothing else, and none if its function keeps them. It goes on only when its
+    lease has all again that it was granted, and is told which ids these are.
+16. A job is failed for a circle of jobs that wait only if no node could make room for it, whatever ends. (Looked at
+    until something broke: what the head cannot have heard of yet, it cannot know.)
+17. What an attempt had submitted has its outcome before the job has, or ends with it and is heard of no more.
 
 How long jobs were passed over is measured by `Patience`; how long that may be is for each test to say.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Sequence
 
-from grainlike.resources import Allocation, Missing, Request, parse_allocation
-from grainlike.scheduler import AssignJobs, StartLease
+from grainlike.resources import NO_ALLOCATION, Allocation, Missing, Request, parse_allocation
+from grainlike.scheduler import AssembleGang, AssignJobs, CancelJobs, Deadlock, StartLease
 from grainlike.simulation._books import NodeBooks
+from grainlike.simulation._circles import Circles
 from grainlike.simulation._clock import Clock
-from grainlike.simulation._patience import Key, Patience, key_of
+from grainlike.simulation._endings import Endings
+from grainlike.simulation._gang_books import GangBooks
+from grainlike.simulation._loans import Loans
+from grainlike.simulation._order import Order
+from grainlike.simulation._patience import Patience
 from grainlike.simulation._plans import FunctionPlan, JobPlan
+from grainlike.simulation._rationing import Rationing, first_of
 from grainlike.simulation._witness import Witness
-from grainlike.wire import Code
+from grainlike.wire import Code, Completed, LeaseStart, LeaseWait
 
 __all__ = ["MOST_LOSSES", "Referee"]
 
 MOST_LOSSES = 3
+
+_NOT_KNOWN_AT_ONCE = ("runner died", "worker died", "silence", "worker given up", "worker told to stop")
+"""After these, the head plans by what it cannot know any better."""
 
 
 class _Lease:
@@ -51,37 +75,80 @@ class Referee(Witness):
         self._functions = functions
         self._closed = closed
         self._nodes: dict[int, NodeBooks] = {}
+        self._gangs = GangBooks()
         self._gone: set[int] = set()
         self._leases: dict[tuple[int, int], _Lease] = {}
         self._lease_of: dict[tuple[int, int], _Lease] = {}
         self._running: dict[tuple[int, int], int] = {}
         self._truth: dict[tuple[int, int], Code | None] = {}
         self._assigned_to: dict[tuple[int, int], int] = {}
-        self._unassigned: dict[Key, deque[int]] = {}
-        self._patience = Patience(self.plans, self._fits)
+        self._order = Order(clock, self.plans, self.outcome)
+        self._roots: dict[int, int] = {}
+        self._parent: dict[int, int] = {}
+        self._loans = Loans(self.plans, functions)
+        self._circles = Circles(self.plans, self.outcome, self._nodes)
+        self._patience = Patience(self.plans, self._roots, self._fits)
         self._failures: dict[int, int] = {}
         self._blame: dict[tuple[int, int], str] = {}
         self._losses: dict[int, dict[int, str]] = {}
         """What cost each lost attempt of a job."""
         self._last: dict[int, tuple[int, int]] = {}
         """The worker and attempt of a job's last assignment."""
+        self._rationing = Rationing()
+        self._leaving: set[int] = set()
+        self._given_up: set[int] = set()
+        self._doomed: set[tuple[int, int]] = set()
+        """The processes that were told to die and live."""
+        self._until: dict[int, float] = {}
+        self._assigned_at: dict[tuple[int, int], float] = {}
+        self._endings = Endings(clock, self.plans, functions)
 
     # --- workers -----------------------------------------------------------------------------------------------------
 
     def joined(self, worker: int, offer: Allocation) -> None:
         """See `Witness`."""
         self._nodes[worker] = NodeBooks(offer)
+        self._until[worker] = self.clock.now + (offer.walltime or float("inf"))
 
     def given_up(self, worker: int) -> None:
         """See `Witness`."""
         super().given_up(worker)
         self._count_losses(worker)
+        self._gangs.given_up(worker, self.outcome)
+        self._rationing.given_up(worker)
+        self._given_up.add(worker)
+        for job, (at, _) in self._last.items():
+            if at == worker:
+                self._order.came_back(job)
+
+    def leaving(self, worker: int) -> None:
+        """See `Witness`."""
+        super().leaving(worker)
+        self._leaving.add(worker)
+
+    def stalled(self, worker: int) -> None:
+        """See `Witness`."""
+        self._endings.stalled(worker)
+
+    def told_to_stop(self, worker: int) -> None:
+        """See `Witness`."""
+        self._endings.stopping(worker)
+        self._gangs.excused(worker)
+
+    def doomed(self, worker: int, runner: int) -> None:
+        """See `Witness`."""
+        self._doomed.add((worker, runner))
+
+    def to_be_ended(self, worker: int, jobs: list[int], attempts: list[int]) -> None:
+        """See `Witness`."""
+        self._endings.asked(worker, jobs, attempts)
 
     def died(self, worker: int) -> None:
         """See `Witness`."""
         super().died(worker)
         self._count_losses(worker)
         self._nodes.pop(worker, None)
+        self._gangs.died(worker)
         for key in [key for key in self._leases if key[0] == worker]:
             del self._leases[key]
         assert not any(at == worker for at, _ in self._running), f"jobs outlived worker {worker}"
@@ -89,14 +156,20 @@ class Referee(Witness):
     def _count_losses(self, worker: int) -> None:
         if worker not in self._gone:
             self._gone.add(worker)
+            if worker in self._leaving:
+                return
             for (at, job), lease in self._lease_of.items():
                 attempt = lease.attempts[job]
                 if at == worker and job not in self.outcome and self._last.get(job) == (worker, attempt):
+                    self._losses.setdefault(job, {}).setdefault(attempt, "worker")
+            for job, attempt, leader in self._gangs.with_member(worker):
+                if job not in self.outcome and self._last.get(job) == (leader, attempt):
                     self._losses.setdefault(job, {}).setdefault(attempt, "worker")
 
     def runner_died(self, worker: int, runner: int, killer: int) -> None:
         """See `Witness`."""
         super().runner_died(worker, runner, killer)
+        self._doomed.discard((worker, runner))
         for (at, _), lease in self._leases.items():
             if at == worker and lease.runner == runner:
                 for job, attempt in lease.attempts.items():
@@ -104,37 +177,66 @@ class Referee(Witness):
 
     # --- what the head does ------------------------------------------------------------------------------------------
 
-    def submitted(self, job: int, plan: JobPlan) -> None:
+    def submitted(self, job: int, plan: JobPlan, parent: int = 0) -> None:
         """See `Witness`."""
-        super().submitted(job, plan)
-        key = key_of(plan)
-        self._unassigned.setdefault(key, deque()).append(job)
-        self._patience.waiting(key, self._front(key))
+        super().submitted(job, plan, parent)
+        if parent:  # those of a tree do not go by age: the deepest are first
+            self._parent[job] = parent
+            self._circles.submitted(parent, job)
+            self._roots[job] = self._roots.get(parent, parent)
+            return
+        key = self._order.submitted(job)
+        self._patience.waiting(key, self._order.front(key))
+
+    def assigning(self, jobs: Sequence[int]) -> None:
+        """See `Witness`."""
+        self._order.assigning(jobs)
+
+    def assembled(self, action: AssembleGang) -> None:
+        """See `Witness`."""
+        super().assembled(action)
+        self._gangs.asked(action, self.plans[action.job].request.nodes)
+        self._order.leaves_queue(action.job)
+        self._patience.assigned([action.job], action.workers, self.clock.now, self._order.front)
 
     def assigned(self, action: AssignJobs) -> None:
         """See `Witness`."""
+        late = action.worker in self._leaving and not action.gang
+        assert not late, f"worker {action.worker} got jobs after it said that it stops"
         for job, attempt in zip(action.jobs, action.attempts, strict=True):
             assert job not in self.outcome, f"job {job} was assigned after it was {self.outcome[job]}"
+            self._rationing.launched(job, self.plans[job].request, self.clock.now)
+            self._assigned_at[job, attempt] = self.clock.now
             assert (job, attempt) not in self._truth, f"attempt {attempt} of job {job} had begun; it was assigned again"
             self._assigned_to[job, attempt] = action.worker
             self._last[job] = (action.worker, attempt)
-            key = key_of(self.plans[job])
-            first, queue = self._front(key), self._unassigned[key]
-            if first == job:
-                queue.popleft()
-            else:
-                assert job not in queue, f"job {job} was assigned before {first}, which asks for the same"
-        self._patience.assigned(action, self.clock.now, self._front)
+            self._circles.assigned(job)
+            if not action.gang and job not in self._parent:
+                self._order.leaves_queue(job, ahead=action.ahead)
+        if action.gang:
+            self._gangs.assigned(action)
+        else:
+            self._patience.assigned(action.jobs, [action.worker], self.clock.now, self._order.front)
 
-    def _front(self, key: Key) -> int | None:
-        """The first job of a class that was never assigned."""
-        queue = self._unassigned.get(key)
-        while queue and queue[0] in self.outcome:
-            queue.popleft()
-        return queue[0] if queue else None
+    def stopping(self, action: CancelJobs) -> None:
+        """See `Witness`."""
+        self._gangs.stopping(action)
+
+    def heard(self, worker: int, completed: Completed) -> None:
+        """See `Witness`."""
+        if worker not in self._gone:
+            self._gangs.heard(worker, completed)
+
+    def decided(self) -> None:
+        """See `Witness`."""
+        self._order.decided()
 
     def _fits(self, worker: int, job: int) -> bool:
-        return worker in self._nodes and self._nodes[worker].fits_ever(self.plans[job].request)
+        """Whether a job is promised to come to this worker: not if time or rations may forbid it."""
+        books, request = self._nodes.get(worker), self.plans[job].request
+        if books is None or not books.fits_ever(request) or first_of(request).limits or first_of(request).rates:
+            return False
+        return books.offer.walltime is None or all(option.walltime_soft is None for option in request.options)
 
     @property
     def passed_over(self) -> tuple[float, int]:
@@ -148,8 +250,7 @@ class Referee(Witness):
         truth = self._truth.get((job, attempt))
         function = self._functions[self.plans[job].fn]
         if code == Code.TIMED_OUT:
-            assert function.timeout is not None, f"job {job} timed out without a timeout"
-            assert truth is not None, f"job {job} is said to have timed out, and it did not end"
+            self._endings.timed_out(job, attempt)
         else:
             assert code in (Code.SUCCEEDED, Code.FAILED), f"job {job} was settled as {Code(code).name}"
             assert truth == code, f"attempt {attempt} of job {job} is said to be {Code(code).name}, in truth {truth!r}"
@@ -171,9 +272,18 @@ class Referee(Witness):
         self._close(job, "REFUSED")
         assert self._closed, f"job {job} was refused although a worker might join"
 
+    def stuck(self, deadlock: Deadlock) -> None:
+        """See `Witness`."""
+        super().stuck(deadlock)
+        self._close(deadlock.job, "STUCK")
+        if not any(self.seen[what] for what in _NOT_KNOWN_AT_ONCE):
+            running = {job for _, job in self._running}
+            self._circles.check(deadlock.job, self._loans.waiting, running, lambda key: self._lease_of[key].allocation)
+
     def cancelled(self, job: int) -> None:
         """See `Witness`."""
         super().cancelled(job)
+        self._endings.unwanted(job)
         self._close(job, "CANCELLED")
 
     def pending(self, jobs: list[int]) -> None:  # type: ignore[override]
@@ -184,6 +294,8 @@ class Referee(Witness):
     def _close(self, job: int, outcome: str) -> None:
         assert job in self.plans, f"job {job} was never submitted"
         assert job not in self.outcome, f"job {job} was {self.outcome[job]}, and now {outcome}"
+        parents = self.outcome.get(self._parent.get(job, 0), "CANCELLED")  # a cancelled job may take its time to end
+        assert outcome == "CANCELLED" or parents == "CANCELLED", f"job {job} outlived its parent, which was {parents}"
         self.outcome[job] = outcome
 
     # --- what the nodes do -------------------------------------------------------------------------------------------
@@ -192,27 +304,83 @@ class Referee(Witness):
         """See `Witness`."""
         super().granted(worker, action)
         allocation = parse_allocation(action.allocation)
-        self._nodes[worker].take(action.lease, allocation)
+        if not self._gangs.leads(worker, action.lease, allocation):
+            self._nodes[worker].take(action.lease, allocation)
         lease = self._leases[worker, action.lease] = _Lease(action, allocation)
         for job, attempt in lease.attempts.items():
             self._lease_of[worker, job] = lease
             assert self._assigned_to.get((job, attempt)) == worker, f"job {job} was not assigned to worker {worker}"
             assert (job, attempt) not in self._truth, f"attempt {attempt} of job {job} got a lease after it had begun"
-            assert self.plans[job].request.units == allocation.units, f"{allocation} is not what job {job} asked for"
+            self._check_choice(worker, job, attempt, allocation)
+
+    def _check_choice(self, worker: int, job: int, attempt: int, allocation: Allocation) -> None:
+        plan, carried = self.plans[job], set(self._nodes[worker].offer.tokens)
+        at, until = self._assigned_at[job, attempt], self._until[worker]
+        options = [option for option in plan.request.options if option.units == allocation.units]
+        assert options, f"{allocation} is not what job {job} asked for"
+        options = [option for option in options if set(option.tokens) <= carried]
+        assert options, f"job {job} is on worker {worker}, which does not carry its tokens"
+        options = [option for option in options if (soft := option.walltime_soft) is None or at + soft <= until + 1e-9]
+        assert options, f"job {job} is on worker {worker}, which has not enough time left"
+        times = [time for time in (self._functions[plan.fn].timeout, options[0].walltime) if time is not None]
+        self._endings.granted(worker, job, attempt, min(times, default=float("inf")))
+
+    def lent(self, worker: int, wait: LeaseWait) -> None:
+        """See `Witness`."""
+        super().lent(worker, wait)
+        kept = parse_allocation(wait.allocation) if wait.allocation else NO_ALLOCATION
+        self._loans.lent(worker, wait, kept, runs=(worker, wait.job) in self._running)
+        self._nodes[worker].change(wait.lease, kept)
+        self._leases[worker, wait.lease].allocation = kept
+
+    def waits(self, worker: int, job: int) -> None:
+        """See `Witness`."""
+        super().waits(worker, job)
+        self._loans.waits(worker, job)
+
+    def went_on(self, worker: int, job: int, allocation: str) -> None:
+        """See `Witness`."""
+        super().went_on(worker, job, allocation)
+        self._loans.went_on(worker, job, parse_allocation(allocation), self._lease_of[worker, job].allocation)
+
+    def held(self, worker: int, start: LeaseStart) -> None:
+        """See `Witness`."""
+        super().held(worker, start)
+        allocation = parse_allocation(start.allocation)
+        self._nodes[worker].take(start.lease, allocation)
+        self._gangs.held(worker, start, allocation)
+        assert self.plans[start.jobs[0]].request.units == allocation.units, f"{allocation} is not what was asked for"
 
     def freed(self, worker: int, lease: int) -> None:
         """See `Witness`."""
-        for job in self._leases.pop((worker, lease)).attempts:
+        if self._gangs.let_go(worker, lease, self._runs_for_the_head):
+            self._nodes[worker].give(lease)
+            return
+        held = self._leases.pop((worker, lease))
+        assert (worker, held.runner) not in self._doomed, (
+            f"lease {lease} of worker {worker} was freed before its process"
+        )
+        for job in held.attempts:
             held_by = self._running.get((worker, job))
             assert held_by != lease, f"lease {lease} of worker {worker} was freed while job {job} runs in it"
         self._nodes[worker].give(lease)
+
+    def _runs_for_the_head(self, job: int, attempt: int, leader: int) -> bool:
+        """Whether an attempt runs on a worker that the head has not given up."""
+        at = self._leases.get((leader, self._running.get((leader, job), 0)))
+        return leader not in self._gone and at is not None and at.attempts[job] == attempt
 
     def told(self, worker: int, job: int, attempt: int, code: int) -> None:
         """See `Witness`."""
         super().told(worker, job, attempt, code)
         if not attempt:
             return
-        if code == Code.RETURNED:
+        self._circles.told(job)
+        self._rationing.ended(worker, job)
+        if code != Code.SUCCEEDED:
+            self._order.came_back(job)
+        leads = first_of(self.plans[job].request).nodes == 1 or self._assigned_to.get((job, attempt)) == worker
+        if code == Code.RETURNED and leads:  # others let go of what they held for a gang
             assert (job, attempt) not in self._truth, f"attempt {attempt} of job {job} had begun; it was returned"
         elif code == Code.CRASHED:
             self._losses.setdefault(job, {}).setdefault(attempt, self._blame.get((job, attempt), "own"))
@@ -228,14 +396,22 @@ class Referee(Witness):
         assert held is not None, f"job {job} began in lease {lease}, which worker {worker} has freed"
         assert held.attempts.get(job) == attempt, f"job {job} began in a lease that is not its own"
         assert (job, attempt) not in self._truth, f"attempt {attempt} of job {job} began twice"
+        if first_of(self.plans[job].request).nodes > 1:
+            self._gangs.began(worker, lease, job, attempt)
         self._truth[job, attempt] = None
         self._running[worker, job] = lease
+        self._endings.began(job, attempt)
+        if worker not in self._given_up:
+            self._rationing.began(worker, job, self.plans[job].request)
 
     def ended(self, worker: int, lease: int, job: int, attempt: int, code: Code) -> None:
         """See `Witness`."""
         super().ended(worker, lease, job, attempt, code)
         assert self._running.pop((worker, job)) == lease
+        self._loans.ended(worker, job)
         self._truth[job, attempt] = code
+        self._rationing.ended(worker, job)
+        self._endings.ended(job, attempt, code)
 
     # --- at the end --------------------------------------------------------------------------------------------------
 
@@ -243,10 +419,12 @@ class Referee(Witness):
         """Nothing runs, nothing is held, and every job that somebody could run has its outcome."""
         assert not self._running, f"still running: {list(self._running)}"
         assert not self._leases, f"still held: {list(self._leases)}"
+        self._gangs.check_empty()
         for worker, books in self._nodes.items():
             books.check_empty(worker)
         for job, plan in self.plans.items():
             if job not in self.outcome:
                 fits = [worker for worker, books in self._nodes.items() if books.fits_ever(plan.request)]
-                assert not fits, f"job {job} never ended, and worker {fits[0]} could have run it"
+                enough = len(fits) >= first_of(plan.request).nodes
+                assert not enough, f"job {job} never ended, and worker {fits[0]} could have run it"
                 assert plan.request in self.warned, f"job {job} waits for ever, and nobody was told"

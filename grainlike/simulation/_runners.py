@@ -11,11 +11,12 @@ from abc import ABC, abstractmethod
 from collections import deque
 from typing import Protocol
 
-from grainlike.scheduler import StartLease
+from grainlike.scheduler import ResumeJob, StartLease
 from grainlike.simulation._channel import Channel
 from grainlike.simulation._clock import Clock
 from grainlike.simulation._dice import Dice
 from grainlike.simulation._lease import RunList
+from grainlike.simulation._nests import Call
 from grainlike.simulation._plans import JobPlan, Network
 from grainlike.simulation._witness import Witness
 from grainlike.wire import Code, Completed
@@ -39,8 +40,40 @@ class Home(Protocol):
     def runner_says(self, runner: int, completed: Completed) -> None:
         """Outcomes have come through the pipe."""
 
+    def runner_calls(self, runner: int, job: int, attempt: int, calls: list[Call]) -> None:
+        """A job submits jobs of its own."""
+
+    def runner_withdraws(self, job: int, attempt: int, children: list[int]) -> None:
+        """It does not want these any more."""
+
+    def runner_awaits(self, runner: int, job: int, attempt: int, heard: int) -> None:
+        """It waits for them, and has heard of so many."""
+
+    def runner_goes_on(self, runner: int, job: int, attempt: int, heard: int) -> None:
+        """It need not wait any more."""
+
+    def runner_answered(self, runner: int) -> None:
+        """A shared runner has heard of a cancellation: its loop turns."""
+
     def runner_gone(self, runner: int, how: str, started: int) -> None:
         """The process was reaped."""
+
+
+class _Nest:
+    """A job that submits jobs: which batch it is at, and what of that it waits for."""
+
+    __slots__ = ("batch", "begun", "children", "failed", "heard", "index", "lease", "left", "waits")
+
+    def __init__(self, lease: RunList, begun: float) -> None:
+        self.lease = lease
+        self.index = lease.index
+        self.begun = begun
+        self.batch = 0
+        self.children = 0
+        self.left: set[int] = set()
+        self.heard = 0
+        self.waits = False
+        self.failed = False
 
 
 class Runner(ABC):
@@ -56,6 +89,7 @@ class Runner(ABC):
         self._inbox = Channel(home.clock, home.dice, home.network.pipe)
         self._outbox = Channel(home.clock, home.dice, home.network.pipe)
         self._inbox.hold()
+        self._nests: dict[int, _Nest] = {}
 
     def come_up(self) -> None:
         """The process is there and reads its pipe."""
@@ -72,6 +106,16 @@ class Runner(ABC):
         """Post a cancellation."""
         if self.alive:
             self._inbox.send(self._stop, jobs)
+
+    def outcomes(self, parent: int, attempt: int, ends: list[tuple[int, bool]]) -> None:
+        """Post how jobs of a job's own ended."""
+        if self.alive:
+            self._inbox.send(self._hear_outcomes, parent, attempt, ends)
+
+    def resume(self, action: ResumeJob) -> None:
+        """Post that a job may go on."""
+        if self.alive:
+            self._inbox.send(self._go_on_with, action)
 
     def bar(self) -> None:  # noqa: B027 - only some kinds have anything to bar
         """Keep it from starting more."""
@@ -129,7 +173,11 @@ class Runner(ABC):
         plan = self.home.witness.plans[lease.job]
         lease.running = True
         self.home.witness.began(self.home.worker, lease.lease, lease.job, lease.attempt)
-        self._clock.after(plan.seconds, self._end, lease, lease.index, self._clock.now)
+        if plan.calls:
+            nest = self._nests[lease.job] = _Nest(lease, self._clock.now)
+            self._clock.after(plan.seconds / (len(plan.calls) + 1), self._call, lease.job, nest)
+        else:
+            self._clock.after(plan.seconds, self._end, lease, lease.index, self._clock.now)
         return plan
 
     def _end(self, lease: RunList, index: int, begun: float) -> None:
@@ -142,10 +190,65 @@ class Runner(ABC):
         else:
             self._ran(lease, Code.FAILED if lease.attempt <= plan.raises else Code.SUCCEEDED, begun)
 
+    # --- jobs of its own ---------------------------------------------------------------------------------------------
+
+    def _call(self, job: int, nest: _Nest) -> None:
+        """Submit the next batch, and wait for it."""
+        if not self.alive or self._nests.get(job) is not nest:
+            return
+        plans = self.home.witness.plans[job].calls[nest.batch]
+        calls = [(nest.children + at, plan) for at, plan in enumerate(plans)]
+        nest.children += len(plans)
+        nest.left = {child for child, _ in calls}
+        nest.waits = True
+        self._outbox.send(self.home.runner_calls, self.runner, job, nest.lease.attempt, calls)
+        self._outbox.send(self.home.runner_awaits, self.runner, job, nest.lease.attempt, nest.heard)
+        self.home.witness.waits(self.home.worker, job)
+
+    def _hear_outcomes(self, job: int, attempt: int, ends: list[tuple[int, bool]]) -> None:
+        nest = self._nests.get(job)
+        if nest is None or nest.lease.attempt != attempt:
+            return
+        nest.heard += len(ends)
+        nest.left.difference_update(child for child, _ in ends)
+        nest.failed = nest.failed or not all(ok for _, ok in ends)
+        if nest.failed:
+            self._withdraw(job, nest)
+        if not nest.waits:
+            return
+        if nest.left:
+            self._outbox.send(self.home.runner_awaits, self.runner, job, attempt, nest.heard)
+        else:
+            nest.waits = False
+            self._outbox.send(self.home.runner_goes_on, self.runner, job, attempt, nest.heard)
+
+    def _withdraw(self, job: int, nest: _Nest) -> None:
+        if nest.left:
+            self._outbox.send(self.home.runner_withdraws, job, nest.lease.attempt, sorted(nest.left))
+            nest.left.clear()
+
+    def _go_on_with(self, action: ResumeJob) -> None:
+        nest = self._nests.get(action.job)
+        if nest is None or nest.lease.attempt != action.attempt:
+            return
+        self.home.witness.went_on(self.home.worker, action.job, action.allocation)
+        plan = self.home.witness.plans[action.job]
+        nest.batch += 1
+        seconds = plan.seconds / (len(plan.calls) + 1)
+        if nest.failed:
+            self._ran(nest.lease, Code.FAILED, nest.begun)
+        elif nest.batch < len(plan.calls):
+            self._clock.after(seconds, self._call, action.job, nest)
+        else:
+            self._clock.after(seconds, self._end, nest.lease, nest.index, nest.begun)
+
     def _interrupt(self, lease: RunList) -> None:
         """Throw a cancellation into the running job."""
         plan = self.home.witness.plans[lease.job]
         if plan.on_stop != "goes on":
+            nest = self._nests.pop(lease.job, None)
+            if nest is not None:
+                self._withdraw(lease.job, nest)
             code = Code.CANCELLED if plan.on_stop == "ends" else Code.SUCCEEDED
             stop = self.home.network.stop
             clean_up = self.home.dice.between(stop.least, stop.most)
@@ -157,6 +260,7 @@ class Runner(ABC):
 
     def _ran(self, lease: RunList, code: Code, begun: float) -> None:
         now = self._clock.now
+        self._nests.pop(lease.job, None)
         self.home.witness.ended(self.home.worker, lease.lease, lease.job, lease.attempt, code)
         lease.ran(code, begun, (now - begun) * self.home.rate)
         if lease.due(now):
@@ -243,6 +347,7 @@ class SharedRunner(Runner):
         super().__init__(home, runner)
         self._tasks: dict[int, RunList] = {}
         self._task_of: dict[int, RunList] = {}
+        self._unanswered = False
 
     def _lists(self) -> list[RunList]:
         return list(self._tasks.values())
@@ -259,6 +364,19 @@ class SharedRunner(Runner):
                 lease.stop([job])
                 if lease.running and lease.job in lease.stopped and self.home.witness.plans[lease.job].awaits:
                     self._interrupt(lease)
+        self._unanswered = True
+        self._answer()
+
+    def _answer(self) -> None:
+        """Say that the loop turns, as soon as no job blocks it."""
+        plans = self.home.witness.plans
+        if self._unanswered and all(plans[lease.job].awaits for lease in self._lists() if lease.running):
+            self._unanswered = False
+            self._outbox.send(self.home.runner_answered, self.runner)
+
+    def _ran(self, lease: RunList, code: Code, begun: float) -> None:
+        super()._ran(lease, code, begun)
+        self._answer()
 
     def _go_on(self, lease: RunList) -> None:
         while lease.index < lease.end:

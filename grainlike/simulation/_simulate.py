@@ -71,6 +71,7 @@ def _draw_faults(dice: Dice) -> Faults:
     """A third of all worlds is calm; in the others some kinds of fault come often, some never."""
     if dice.chance(1 / 3):
         return CALM
+    later = dice.fork("later")
     return Faults(
         runner_kill=dice.pick((0.0, 0.1, 0.5, 2.0)),
         node_kill=dice.pick((0.0, 0.0, 0.5, 3.0)),
@@ -78,4 +79,6 @@ def _draw_faults(dice: Dice) -> Faults:
         partition=dice.pick((0.0, 0.0, 3.0)),
         spawn_fails=dice.pick((0.0, 0.0, 0.1)),
         until=dice.between(0.5, 20.0),
+        stop=later.pick((0.0, 0.0, 0.5, 3.0)),
+        reset=later.pick((0.0, 0.0, 3.0)),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from grainlike.scheduler import GRACE_S
 from grainlike.simulation._clock import Clock
 from grainlike.simulation._daemon import Daemon
 from grainlike.simulation._dice import Dice
@@ -17,6 +18,9 @@ LOST_S = 30.0
 """A peer that has been silent for this long is lost, to either end."""
 
 BEAT_S = 5.0
+
+FAREWELL_S = 1.0
+"""How much longer than the grace time a worker that stops takes at most."""
 
 
 class _Stage(Protocol):
@@ -55,10 +59,12 @@ class Site:
     def _connected(self, daemon: Daemon) -> None:
         if daemon.alive:
             self._stage.head.join(daemon)
+            if self.plan.stops_after is not None:
+                self._clock.after(self.plan.stops_after, self._time_is_up, daemon)
 
     def _come_back(self) -> None:
         self.daemon = None
-        if not self._stage.closed:
+        if not self._stage.closed and self.plan.stops_after is None:
             self._clock.after(self._stage.dice.between(0.1, 5.0), self.start)
 
     # --- misfortunes -------------------------------------------------------------------------------------------------
@@ -89,7 +95,7 @@ class Site:
         daemon = self._steady()
         if daemon is None:
             return
-        self.steady = False
+        self._fall_silent(daemon)
         daemon.frozen = True
         silence = self._silence()
         if seconds > silence:
@@ -108,7 +114,7 @@ class Site:
         daemon = self._steady()
         if daemon is None:
             return
-        self.steady = False
+        self._fall_silent(daemon)
         down = self._stage.head.peers[daemon.worker].down
         down.hold()
         daemon.up.hold()
@@ -124,6 +130,47 @@ class Site:
         release_down()
         daemon.up.release()  # reports of a worker that was given up arrive now, and count for nothing
         if broken:
+            if daemon.alive:
+                daemon.die()
+            daemon.up.send(self._lost, daemon, [])
+            self._come_back()
+
+    def _fall_silent(self, daemon: Daemon) -> None:
+        self.steady = False
+        daemon.witness.stalled(daemon.worker)
+
+    def stop(self) -> None:
+        """SIGTERM to the daemon. It goes when it has nothing left; sometimes somebody will not wait for that."""
+        daemon = self._steady()
+        if daemon is None:
+            return
+        self.steady = False
+        patience = GRACE_S + FAREWELL_S
+        if self._stage.dice.chance(0.2):
+            patience = self._stage.dice.between(0.0, GRACE_S)
+        self._clock.after(patience, self._end, daemon)
+        daemon.stop(self._end)
+
+    def _time_is_up(self, daemon: Daemon) -> None:
+        if self.daemon is daemon:
+            self.stop()
+            self._clock.after(GRACE_S + FAREWELL_S, self._end, daemon)  # whatever else befell it
+
+    def reset(self) -> None:
+        """RST to the connection: nothing more goes through, and either end notices it soon."""
+        daemon = self._steady()
+        if daemon is None:
+            return
+        self.steady = False
+        for channel in (daemon.up, self._stage.head.peers[daemon.worker].down):
+            channel.cut()
+            channel.hold()
+        self._clock.after(self._stage.dice.between(0.0, 0.01), self._lost, daemon, [])
+        self._clock.after(self._stage.dice.between(0.0, 0.01), self._end, daemon)
+
+    def _end(self, daemon: Daemon) -> None:
+        """The daemon's process ends, if it has not; the head reads the end of its link after all that it said."""
+        if self.daemon is daemon:
             if daemon.alive:
                 daemon.die()
             daemon.up.send(self._lost, daemon, [])

@@ -7,7 +7,20 @@ from typing import Literal
 
 import msgspec
 
-from grainlike.resources import Allocation, Cores, GPUs, Memory, Request, Resource, offer_of
+from grainlike.resources import (
+    Allocation,
+    Cores,
+    GPUs,
+    Limit,
+    Memory,
+    Nodes,
+    Rate,
+    Request,
+    Resource,
+    Token,
+    WallTime,
+    offer_of,
+)
 from grainlike.simulation._dice import Dice
 from grainlike.simulation._plans import FOREVER, FunctionPlan, JobPlan, NodePlan, Workload
 
@@ -39,6 +52,27 @@ _REQUESTS: tuple[Request, ...] = (
     Resource("lic", 1) & Cores(1),
 )
 
+_EACH: tuple[Request, ...] = (Cores(1), Cores(2), Cores(2), Cores(4), Cores(1) & Memory("1G"), GPUs(0.6))
+"""What a gang has on each of its nodes. Two shares of one device can be free by the amounts and lie on two devices."""
+
+_RATIONED: tuple[Request, ...] = (
+    Cores(1) & Limit("db", 2),
+    Cores(2) & Limit("db", 2),
+    Cores(1) & Rate("api", 20),
+    GPUs(0.5) & Limit("db", 2) & Rate("api", 20),
+    Cores(1),
+)
+
+_CHOICES: tuple[Request, ...] = (
+    GPUs(1) | Cores(2),
+    Cores(4) | Cores(1) & Memory("1G"),
+    Cores(1) & Token("fast"),
+    Cores(2) & Token("fast") | Cores(1),
+    Cores(1) & WallTime(1.0),
+    Cores(2) & WallTime(10.0, soft=2.0),
+    Cores(4),
+)
+
 _OFFERS: tuple[Request, ...] = (
     Cores(4) & Memory("2G") & GPUs(1) & Resource("lic", 2),
     Cores(2),
@@ -53,13 +87,19 @@ def equal_nodes(count: int, offer: Request = Cores(16)) -> tuple[NodePlan, ...]:
 
 
 def draw_nodes(dice: Dice, count: int, *, drift: float = 0.0) -> tuple[NodePlan, ...]:
-    """Nodes of several kinds, the first of which can run all that `_REQUESTS` asks for; some join late."""
+    """Nodes of several kinds, the first of which can run all that is asked for here; some join late, or have an end."""
     nodes: list[NodePlan] = []
     for at in range(count):
         offer = _OFFERS[0] if at == 0 else dice.pick(_OFFERS)
+        terms = dice.fork(f"terms {at}")
+        if at == 0 or terms.chance(0.5):
+            offer &= Token("fast")
+        ends = 1.0 + terms.below(9) if at > 0 and terms.chance(0.3) else None
+        if ends is not None:
+            offer &= WallTime(ends)
         late = dice.between(0.0, 1.0) if dice.chance(0.2) else 0.0
         rate, offset = 1.0 + dice.between(-drift, drift), dice.between(-1e4, 1e4)
-        nodes.append(NodePlan(_numbered(offer), rate, offset, late))
+        nodes.append(NodePlan(_numbered(offer), rate, offset, late, ends))
     return tuple(nodes)
 
 
@@ -72,7 +112,7 @@ def _job(dice: Dice, fn: int, request: Request, at: float = 0.0) -> JobPlan:
     on_stop: Literal["ends", "returns", "goes on"] = dice.pick(_ON_STOP)
     plan = JobPlan(fn, request, seconds, at, awaits=fn == _WAITS, on_stop=on_stop, priority=dice.below(8) // 7)
     if fn == _HURRIED and dice.chance(0.3):
-        plan = msgspec.structs.replace(plan, seconds=5.0)
+        plan = msgspec.structs.replace(plan, seconds=12.0 if on_stop == "goes on" else 5.0)
     if dice.chance(0.05):
         plan = msgspec.structs.replace(plan, raises=dice.pick((1, 2)))
     if dice.chance(0.08):
@@ -161,6 +201,81 @@ def impossible(dice: Dice, count: int) -> Workload:
     return Workload("impossible", workload.functions, tuple(jobs))
 
 
+def gangs(dice: Dice, count: int) -> Workload:
+    """Jobs on two or three nodes among jobs on one: many want overlapping workers, some of them all of a worker."""
+    jobs: list[JobPlan] = []
+    gap = dice.between(0.0, 0.1)
+    for at in range(count):
+        fn = dice.pick((_TINY, _WAITS, _SHORT, _SHORT, _LONG))
+        request = dice.pick(_REQUESTS)
+        if dice.chance(0.5):
+            request = Nodes(dice.pick((2, 2, 3)), each=dice.pick(_EACH))
+        plan = _job(dice, fn, request, at * gap)
+        # A gang's job has a process of its own, which ends with it: what does not heed a signal is killed.
+        kills = dice.pick((1, 2, FOREVER)) if dice.chance(0.03) else 0
+        jobs.append(msgspec.structs.replace(plan, kills=kills))
+    return Workload("gangs", _FUNCTIONS, tuple(jobs))
+
+
+_NESTING = (
+    FunctionPlan("awaits", is_async=True),
+    FunctionPlan("keeps", is_async=True, keep=True),
+    FunctionPlan("tries", is_async=True, retries=1),
+    FunctionPlan("leaf"),
+    FunctionPlan("tiny_leaf"),
+)
+
+
+def recursion(dice: Dice, count: int) -> Workload:
+    """Jobs that await jobs that await jobs, among others; some keep what they hold, and some then wait in a circle."""
+    jobs: list[JobPlan] = []
+    at, keeps = 0.0, dice.chance(0.4)
+    for _ in range(max(1, count // 8)):
+        jobs.append(msgspec.structs.replace(_caller(dice, 1 + dice.below(3), keeps=keeps), at=at))
+        if dice.chance(0.2):
+            jobs[-1] = msgspec.structs.replace(jobs[-1], cancel_at=at + dice.between(0.0, 1.0))
+        if dice.chance(0.3):  # strangers, of whom some are sent ahead
+            fn, seconds = dice.pick(((3, SHORT_S), (4, TINY_S)))
+            jobs += [JobPlan(fn, Cores(1), seconds * dice.between(0.5, 1.5), at) for _ in range(12)]
+        at += dice.between(0.0, 0.2)
+    return Workload("recursion", _NESTING, tuple(jobs))
+
+
+def _caller(dice: Dice, depth: int, *, keeps: bool) -> JobPlan:
+    """A job with up to two batches of up to three jobs, `depth` levels of them."""
+    request = dice.pick(_REQUESTS)
+    if not depth or dice.chance(0.2):
+        fn, seconds = dice.pick(((3, SHORT_S), (4, TINY_S)))
+        plan = JobPlan(fn, request, seconds * dice.between(0.5, 1.5), on_stop=dice.pick(_ON_STOP))
+    else:
+        calls = tuple(
+            tuple(_caller(dice, depth - 1, keeps=keeps) for _ in range(1 + dice.below(3)))
+            for _ in range(1 + dice.below(2))
+        )
+        fn = 1 if keeps and dice.chance(0.5) else dice.pick((0, 2))
+        on_stop: Literal["ends", "returns"] = "ends" if dice.chance(0.8) else "returns"
+        isolate = dice.chance(0.2)
+        seconds = SHORT_S * dice.between(0.1, 1.5)
+        plan = JobPlan(fn, request, seconds, awaits=True, isolate=isolate, on_stop=on_stop, calls=calls)
+    if dice.chance(0.03):
+        plan = msgspec.structs.replace(plan, kills=1) if dice.chance(0.5) else msgspec.structs.replace(plan, raises=1)
+    return plan
+
+
+def rationed(dice: Dice, count: int) -> Workload:
+    """Jobs under a limit, a rate, or both, among others."""
+    gap = dice.between(0.0, 0.05)
+    jobs = [_job(dice, dice.below(len(_FUNCTIONS)), dice.pick(_RATIONED), at * gap) for at in range(count)]
+    return Workload("rationed", _FUNCTIONS, tuple(jobs))
+
+
+def choices(dice: Dice, count: int) -> Workload:
+    """Requests that leave a choice, want a certain worker, or one with time left."""
+    gap = dice.between(0.0, 0.2)
+    jobs = [_job(dice, dice.below(len(_FUNCTIONS)), dice.pick(_CHOICES), at * gap) for at in range(count)]
+    return Workload("choices", _FUNCTIONS, tuple(jobs))
+
+
 def mixed(dice: Dice, count: int) -> Workload:
     """Benchmark W5: jobs of 1 to 8 cores and 0.1 to 1 s, all at once, in any order."""
     jobs = [JobPlan(0, Cores(dice.pick((1, 1, 2, 2, 4, 8))), dice.between(0.1, 1.0), awaits=True) for _ in range(count)]
@@ -184,7 +299,22 @@ def one_wide(dice: Dice, count: int) -> Workload:
 
 WORKLOADS: dict[str, Callable[[Dice, int], Workload]] = {
     maker.__name__: maker
-    for maker in (stream, bursts, wide, surprises, layers, poison, impossible, mixed, mixed_widest_first, one_wide)
+    for maker in (
+        stream,
+        bursts,
+        wide,
+        surprises,
+        layers,
+        poison,
+        impossible,
+        gangs,
+        recursion,
+        rationed,
+        choices,
+        mixed,
+        mixed_widest_first,
+        one_wide,
+    )
 }
 """What `draw_workload` knows."""
 
@@ -205,6 +335,10 @@ _ANY: Sequence[str] = (
 )
 
 
+_ANY_LATER: Sequence[str] = ("rationed", "choices")
+"""Those that came later, and are picked by dice of their own: most seeds still give the workload that they gave."""
+
+
 def draw_workload(dice: Dice, name: str, count: int) -> Workload:
     """The workload of that name; `any` picks one.
 
@@ -212,7 +346,8 @@ def draw_workload(dice: Dice, name: str, count: int) -> Workload:
         ValueError: there is none of that name.
     """
     if name == "any":
-        name = dice.pick(_ANY)
+        later = dice.fork("later")
+        name = later.pick(_ANY_LATER) if later.chance(0.2) else dice.pick(_ANY)
     if name not in WORKLOADS:
         raise ValueError(f"no workload is named {name!r}; there are: any, {', '.join(WORKLOADS)}")
     return WORKLOADS[name](dice, count)

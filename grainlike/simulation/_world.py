@@ -10,12 +10,13 @@ from grainlike.simulation._daemon import Daemon
 from grainlike.simulation._dice import Dice
 from grainlike.simulation._head import Head
 from grainlike.simulation._journal import Journal
+from grainlike.simulation._nests import Call
 from grainlike.simulation._outcome import Outcome, lower_bound
 from grainlike.simulation._plans import CALM, Faults, Network, NodePlan, Workload
 from grainlike.simulation._referee import Referee
 from grainlike.simulation._site import Site
 from grainlike.simulation._witness import Witness
-from grainlike.wire import Completed, LeaseStart
+from grainlike.wire import Completed, LeaseStart, LeaseWait
 
 __all__ = ["World"]
 
@@ -100,6 +101,8 @@ class World:
             (faults.node_kill, Site.kill),
             (faults.freeze, lambda site: site.freeze(chance.between(0.0, _LONGEST_SILENCE_S))),
             (faults.partition, lambda site: site.partition(chance.between(0.0, _LONGEST_SILENCE_S))),
+            (faults.stop, Site.stop),
+            (faults.reset, Site.reset),
         ):
             if mean:
                 self._strike_later(chance, mean, strike)
@@ -149,9 +152,28 @@ class World:
         self._last_worker += 1
         return Daemon(self, self._last_worker, plan)
 
-    def report(self, worker: int, started: list[LeaseStart], completed: list[Completed], ended: list[int]) -> None:
+    def leaving(self, worker: int) -> None:
         """See `Stage`."""
-        self.head.report(worker, started, completed, ended)
+        self.head.leaving(worker)
+
+    def report(
+        self,
+        worker: int,
+        started: list[LeaseStart],
+        completed: list[Completed],
+        ended: list[int],
+        waits: list[LeaseWait],
+    ) -> None:
+        """See `Stage`."""
+        self.head.report(worker, started, completed, ended, waits)
+
+    def nested(self, worker: int, parent: int, attempt: int, calls: list[Call]) -> None:
+        """See `Stage`."""
+        self.head.nested(worker, parent, attempt, calls)
+
+    def withdrawn(self, worker: int, parent: int, attempt: int, children: list[int]) -> None:
+        """See `Stage`."""
+        self.head.withdrawn(worker, parent, attempt, children)
 
     def noted(
         self, who: str, event: object, actions: list[HeadAction] | list[NodeAction], mind: HeadMind | NodeMind
@@ -162,7 +184,7 @@ class World:
             mind.check()
 
     def _widest_start(self, starts: dict[int, float]) -> float | None:
-        cores = [plan.request.units.get("cores", 0) for plan in self.workload.jobs]
+        cores = [max(option.units.get("cores", 0) for option in plan.request.options) for plan in self.workload.jobs]
         most = max(cores, default=0)
         return min((start for at, start in starts.items() if cores[at] == most), default=None)
 

@@ -6,7 +6,7 @@ from statistics import median
 
 import pytest
 
-from grainlike.resources import Cores, Memory
+from grainlike.resources import Cores, Limit, Memory, Rate
 from grainlike.simulation import (
     CALM,
     Delay,
@@ -47,6 +47,39 @@ def test_without_reservations_it_starves(monkeypatch):
     assert outcome.violations == ()
     assert outcome.starts[400] - 1.0 > 5.0
     assert outcome.passed_over[0] > 5.0
+
+
+def test_a_job_that_is_not_wide_is_passed_over_until_its_patience_ends():
+    """Half of the cores are never free at once in a stream of jobs of one core, unless somebody keeps them free."""
+    dice = Dice(3)
+    jobs = [JobPlan(0, Cores(1), dice.between(0.05, 0.15), at=at * 0.024) for at in range(600)]
+    jobs.append(JobPlan(1, Cores(2), 0.1, at=1.0))
+    workload = Workload("half", (FunctionPlan("narrow"), FunctionPlan("half")), tuple(jobs))
+    outcome = World(0, workload, equal_nodes(1, Cores(4)), network=STEADY).run()
+    assert outcome.violations == ()
+    assert 1.0 < outcome.starts[600] - 1.0 <= 5.0 + 0.3
+
+
+def test_rations_are_used_up():
+    """The last of twenty at ten a second is launched after 1.9 s, and two at a time take half as long as one."""
+    functions = (FunctionPlan("quick"), FunctionPlan("steady"))
+    jobs = [JobPlan(0, Cores(1) & Rate("api", 10), 0.01, at=3.0) for _ in range(20)]
+    jobs += [JobPlan(1, Cores(1) & Limit("db", 2), 0.5, at=3.0) for _ in range(10)]
+    outcome = World(0, Workload("rations", functions, tuple(jobs)), equal_nodes(1, Cores(16)), network=STEADY).run()
+    assert outcome.violations == ()
+    starts = sorted(outcome.starts[at] - 3.0 for at in range(20))
+    assert starts == pytest.approx([at / 10 for at in range(20)], abs=0.06)
+    assert 2.5 <= max(outcome.starts[at] - 3.0 for at in range(20, 30)) + 0.5 <= 2.7
+
+
+def test_what_waits_behind_a_surprise_runs_elsewhere():
+    """Quick jobs are sent ahead to both workers; where one turns out long, those behind it are taken back."""
+    jobs = [JobPlan(0, Cores(1), 0.002) for _ in range(300)]
+    jobs[296] = JobPlan(0, Cores(1), 5.0)
+    workload = Workload("surprise", (FunctionPlan("quick"),), tuple(jobs))
+    outcome = World(0, workload, equal_nodes(2, Cores(1)), network=STEADY).run()
+    assert outcome.violations == ()
+    assert max(start for at, start in outcome.starts.items() if at != 296) < 1.0
 
 
 def test_without_sending_ahead_tiny_jobs_are_slow(monkeypatch):

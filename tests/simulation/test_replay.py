@@ -6,13 +6,19 @@ import os
 import subprocess
 import sys
 
-from grainlike.simulation import Dice, simulate
+from grainlike.simulation import WORKLOADS, Dice, simulate
+
+TIMES = int(os.environ.get("GRAINLIKE_TEST_REPLAYS", "1"))
+"""How often each world is lived through under each of the hash seeds."""
 
 WORLDS = """
-from grainlike.simulation import simulate
-for seed in range(12):
-    outcome = simulate(seed)
-    print(seed, outcome.workload, outcome.steps, outcome.makespan.hex(), outcome.digest)
+from grainlike.simulation import WORKLOADS, simulate
+for workload in ("any", *WORKLOADS):
+    for seed in range(12 if workload == "any" else 2):
+        outcome = simulate(seed, workload)
+        print(workload, seed, outcome.steps, outcome.makespan.hex(), outcome.digest)
+outcome = simulate(1, "bursts", workers=12, jobs=400)
+print("large", outcome.steps, outcome.makespan.hex(), outcome.digest)
 """
 
 
@@ -23,9 +29,10 @@ def worlds(hash_seed):
 
 
 def test_the_same_seeds_give_the_same_worlds_under_any_hash_seed():
-    first = worlds("1")
-    assert first == worlds("4242")
-    assert len(first.splitlines()) == 12
+    """Ten times of ten, in the long run."""
+    told = [worlds(hash_seed) for _ in range(TIMES) for hash_seed in ("1", "4242")]
+    assert told == told[:1] * len(told)
+    assert len(told[0].splitlines()) == 12 + 2 * len(WORKLOADS) + 1
 
 
 def test_another_seed_is_another_world():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from functools import cache
 
 import pytest
 
@@ -15,11 +16,19 @@ BLOCK = 50
 # Seeds that once showed a fault, of the minds or of the judge. A world changes with the dice that are drawn for it, so
 # a fault of the minds gets a test of its own as well.
 REGRESSIONS = [(1319, "any"), (1955, "any"), (2321, "any"), (2454, "any"), (2953, "any"), (3561, "any")]
+REGRESSIONS += [(0, "any"), (868, "any"), (1288, "any"), (2499, "any"), (3793, "any")]
+
+
+@cache
+def world(seed):
+    """What was broken in it, and what happened there."""
+    outcome = simulate(seed)
+    return outcome.violations, outcome.seen
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, BLOCK))
 def test_every_promise_is_kept(first):
-    broken = {seed: simulate(seed).violations for seed in range(first, min(first + BLOCK, SEEDS))}
+    broken = {seed: world(seed)[0] for seed in range(first, min(first + BLOCK, SEEDS))}
     assert not {seed: violations for seed, violations in broken.items() if violations}
 
 
@@ -32,8 +41,9 @@ def test_what_was_broken_once_is_kept(seed, workload):
 def test_every_workload_runs_through(workload):
     outcome = simulate(1, workload, jobs=20, faults=CALM)
     assert outcome.violations == ()
-    assert outcome.jobs == 20
-    assert outcome.makespan >= outcome.lower_bound * 0.999 or workload in ("impossible", "stream", "bursts", "poison")
+    assert outcome.jobs == (2 if workload == "recursion" else 20)  # trees of jobs have about eight each
+    not_all_run = ("impossible", "stream", "bursts", "poison", "gangs")
+    assert outcome.makespan >= outcome.lower_bound * 0.999 or workload in not_all_run
 
 
 def test_a_name_that_no_workload_has_is_an_error():
@@ -45,7 +55,7 @@ def test_the_worlds_see_every_path():
     """A world in which nothing dies or comes back proves nothing."""
     seen = Counter()
     for seed in range(400):
-        seen.update(simulate(seed).seen)
+        seen.update(world(seed)[1])
     rare = {
         "run-list",
         "kept",
@@ -61,5 +71,7 @@ def test_the_worlds_see_every_path():
         "told RETURNED",
         "told CRASHED",
         "told CANCELLED",
+        "told STOPPED",
+        "worker leaving",
     }
     assert not {path for path in rare if seen[path] < 10}, seen

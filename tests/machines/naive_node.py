@@ -1,0 +1,228 @@
+"""A node's body for a machine that decides what happens next, and what the node's mind must never do, said naively."""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import lru_cache
+from typing import Any
+
+from grainlike.resources import Allocation, parse_allocation
+from grainlike.scheduler import (
+    BarrierHeld,
+    KillRunner,
+    NodeAction,
+    NodeEvent,
+    NodeMind,
+    RaiseBarrier,
+    RunnerAnswered,
+    RunnerCompleted,
+    RunnerGone,
+    RunnerRetired,
+    SpawnRunner,
+    StartLease,
+    StopJobs,
+    TellCompleted,
+    TellEnded,
+    TellStarted,
+    TerminateRunner,
+    WakeAt,
+)
+from grainlike.wire import Assign, Cancel, Code, Completed
+
+__all__ = ["NaiveNode"]
+
+_parsed = lru_cache(maxsize=4096)(parse_allocation)
+
+
+class NaiveRunner:
+    """A process. Of each lease: what has not ended, by position; the first of them runs."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.leases: dict[int, dict[int, tuple[int, int, int]]] = {}
+        self.doomed = self.retired = False
+        self.stops: set[int] = set()
+        self.barriers: list[int] = []
+
+
+class NaiveNode:
+    """Carries messages to the mind and its actions to runners that somebody else moves."""
+
+    def __init__(self, number: int, offer: Allocation) -> None:
+        self.number = number
+        self.offer = offer
+        self.mind = NodeMind(offer)
+        self.down: deque[NodeEvent] = deque()
+        self.up: deque[tuple[str, tuple[Any, ...]]] = deque()
+        self.runners: dict[int, NaiveRunner] = {}
+        self.wake: float | None = None
+        self.defined: set[int] = set()
+        self.told: set[tuple[int, int]] = set()
+        self._grants: dict[int, tuple[Allocation, int]] = {}
+        self._planned: list[int] = []
+        self._stopped: set[tuple[int, int]] = set()
+
+    def tell(self, event: NodeEvent, now: float) -> None:
+        """Let the mind answer, and do what it says."""
+        if isinstance(event, Assign) and not event.ahead:
+            self._planned += event.jobs
+        if isinstance(event, Cancel):
+            self._stopped.update(zip(event.jobs, event.attempts, strict=True))
+        started, completed, ended = [], [], []
+        for action in self.mind.handle(event, now):
+            match action:
+                case TellStarted(start=start):
+                    started.append(start)
+                case TellCompleted():
+                    self._tell_completed(action.completed)
+                    completed.append(action.completed)
+                case TellEnded(lease=lease):
+                    self._free(lease)
+                    ended.append(lease)
+                case _:
+                    self._act(action)
+        self.mind.check()
+        self.check()
+        if started or completed or ended:
+            self.up.append(("report", (started, completed, ended)))
+
+    def _act(self, action: NodeAction) -> None:
+        match action:
+            case SpawnRunner():
+                self.runners[action.runner] = NaiveRunner(action.kind)
+            case StartLease():
+                self._grant(action)
+            case StopJobs():
+                self.runners[action.runner].stops.update(action.jobs)
+            case RaiseBarrier():
+                self.runners[action.runner].barriers.append(action.lease)
+            case TerminateRunner() | KillRunner():
+                self.runners[action.runner].doomed = True
+            case RunnerRetired():
+                self.runners[action.runner].retired = True
+            case WakeAt():
+                self.wake = action.at if self.wake is None else min(self.wake, action.at)
+            case _:
+                raise AssertionError(action)
+
+    def _grant(self, action: StartLease) -> None:
+        runner = self.runners[action.runner]
+        assert not runner.doomed, "its process was told to die"
+        assert not runner.retired
+        assert runner.kind == "shared" or not runner.leases, "a process of its own has one lease at a time"
+        for job, attempt in zip(action.jobs, action.attempts, strict=True):
+            assert (job, attempt) not in self.told
+            assert (job, attempt) not in self._stopped, "it was to be stopped"
+        if action.jobs[0] in self._planned:
+            assert action.jobs[0] == self._planned.pop(0), "planned jobs start in the order in which they came"
+        else:
+            assert not self._planned, "what was sent ahead went before what is planned"
+        self._grants[action.lease] = _parsed(action.allocation), action.runner
+        runner.leases[action.lease] = dict(enumerate(zip(action.jobs, action.attempts, action.fns, strict=True)))
+
+    def _tell_completed(self, completed: Completed) -> None:
+        for job, attempt in zip(completed.jobs, completed.attempts, strict=True):
+            if attempt:
+                if completed.codes[completed.jobs.index(job)] != Code.RETURNED:
+                    assert (job, attempt) not in self.told, "told twice"
+                    self.told.add((job, attempt))
+                if job in self._planned:
+                    self._planned.remove(job)
+
+    def _free(self, lease: int) -> None:
+        _, number = self._grants.pop(lease)
+        runner = self.runners.get(number)
+        assert runner is None or not runner.doomed, "its process was told to die, and lives"
+        assert runner is None or not runner.leases.get(lease), "a job runs in it"
+
+    def check(self) -> None:
+        """No more than there is, and no id twice."""
+        used: dict[str, int] = {}
+        ids: dict[str, list[int]] = {}
+        for allocation, _ in self._grants.values():
+            for name, units in allocation.units.items():
+                used[name] = used.get(name, 0) + units
+            ids.setdefault("cores", []).extend(allocation.cores)
+        assert all(units <= self.offer.units[name] for name, units in used.items()), used
+        assert all(len(numbers) == len(set(numbers)) for numbers in ids.values()), ids
+
+    # --- what runners do ---------------------------------------------------------------------------------------------
+
+    def busy(self) -> list[int]:
+        """Processes that hold a lease."""
+        return [number for number, runner in self.runners.items() if runner.leases]
+
+    def say(self, number: int, lease: int, rows: list[tuple[int, Code, float]], now: float) -> None:
+        """A runner tells how jobs ended, by their positions."""
+        held = self.runners[number].leases[lease]
+        jobs = [held.pop(position) for position, _, _ in rows]
+        if not held:
+            del self.runners[number].leases[lease]
+        count = len(rows)
+        completed = Completed(
+            lease,
+            [job for job, _, _ in jobs],
+            [attempt for _, attempt, _ in jobs],
+            [int(code) for _, code, _ in rows],
+            [now] * count,
+            [wall for _, _, wall in rows],
+            [0.0] * count,
+            [0] * count,
+            [b""] * count,
+            [],
+            now,
+        )
+        self.tell(RunnerCompleted(number, completed), now)
+
+    def end_first(
+        self, number: int, pick: int, code: Code, wall: dict[int, float], now: float, *, awaits: bool
+    ) -> None:
+        """The job that runs in one of its leases ends; with `awaits`, those behind it are handed back first."""
+        runner = self.runners[number]
+        lease = list(runner.leases)[pick % len(runner.leases)]
+        positions = list(runner.leases[lease])
+        rows = [(positions[0], code, wall[runner.leases[lease][positions[0]][2]])]
+        if awaits and runner.kind == "shared":
+            rows += [(position, Code.RETURNED, 0.0) for position in positions[1:]]
+        self.say(number, lease, rows, now)
+
+    def die(self, number: int, now: float) -> None:
+        """A process is gone."""
+        runner = self.runners.pop(number)
+        first = min((min(held) for held in runner.leases.values() if held), default=-1)
+        self.tell(RunnerGone(number, "SIGKILL", first if runner.kind == "own" else -1), now)
+
+    def obey(self, number: int, now: float, *, all_of_it: bool) -> None:
+        """A runner does as it was told: steps over what is to be stopped, or ends it, or goes."""
+        runner = self.runners[number]
+        while runner.barriers:
+            lease = runner.barriers.pop()
+            if lease in runner.leases:
+                started = min(runner.leases[lease])
+                runner.leases[lease] = {started: runner.leases[lease][started]}
+                self.tell(BarrierHeld(number, lease, started), now)
+        if number not in self.runners:
+            return
+        if runner.doomed:
+            self.die(number, now)
+            return
+        stops, runner.stops = runner.stops, set()
+        if stops and runner.kind == "shared":
+            self.tell(RunnerAnswered(number), now)
+        for lease, held in list(runner.leases.items()):
+            positions = list(held)
+            if not (all_of_it and runner.kind == "shared"):
+                positions = positions[1:]
+            rows = [(position, Code.CANCELLED, 0.0) for position in positions if held[position][0] in stops]
+            if rows:
+                self.say(number, lease, rows, now)
+
+    def idle(self) -> bool:
+        """Nothing is here, by either's books."""
+        return self.mind.idle and not self._grants
+
+
+def stale(reports: list[tuple[int, list[Completed]]]) -> list[tuple[int, list[Completed]]]:
+    """Of old reports, what could never be said again in earnest: outcomes that ended an attempt."""
+    final = [(worker, [m for m in messages if Code.RETURNED not in m.codes]) for worker, messages in reports]
+    return [(worker, messages) for worker, messages in final if messages]

@@ -1,0 +1,553 @@
+"""Bugs made by hand in the minds, each as a change of their source, and the suite that must go red for it.
+
+A suite that stays green whatever is broken proves nothing, so this table is to the tests what the tests are to the
+code. `catch_bugs.py` plants each in a copy of the sources and runs the suite; a bug that is not seen is a hole in the
+suite. Where a change of the minds touches a line below, the bug moves along: it must still be the same mistake.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["BUGS", "HEAD", "NODE", "REPOSITORY", "SUITES", "Bug", "Change", "plant", "planted_source"]
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+HEAD, NODE = "head's mind", "node's mind"
+
+SUITES = {
+    "judge": "tests/simulation/test_worlds.py::test_every_promise_is_kept",
+    "nested": "tests/simulation/test_nested_worlds.py::test_every_promise_is_kept",
+    "laws": "tests/simulation/test_worlds.py::test_every_promise_is_kept",
+    "waits": "tests/simulation/test_policy.py",
+    "replay": "tests/simulation/test_replay.py",
+    "machine": "tests/machines/test_minds_machine.py::TestMinds",
+}
+"""What to run. In `judge` and `nested` the judge is alone: the minds' own laws are not looked at."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """In a module of the minds, `old` becomes `new`. It is there once."""
+
+    module: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A mistake: what it is called, where it is, what it breaks, who must see it."""
+
+    name: str
+    room: str
+    breaks: str
+    suite: str
+    changes: tuple[Change, ...]
+
+
+WITHOUT_LAWS = Change("simulation/_world.py", "            mind.check()\n", "")
+
+
+def planted_source(change: Change) -> str:
+    """The module as the change leaves it.
+
+    Raises:
+        LookupError: the text to change is not there exactly once.
+    """
+    text = (REPOSITORY / "grainlike" / change.module).read_text()
+    if text.count(change.old) != 1:
+        raise LookupError(f"{change.module} has this {text.count(change.old)} times, not once:\n{change.old}")
+    return text.replace(change.old, change.new)
+
+
+def plant(bug: Bug | None, tree: Path) -> None:
+    """Lay out what the suites need under `tree`, with the bug in it; `None` is none."""
+    skip = shutil.ignore_patterns("__pycache__")
+    for part in ("grainlike", "worker", "tests/simulation", "tests/machines"):
+        shutil.copytree(REPOSITORY / part, tree / part, ignore=skip)
+    shutil.copy(REPOSITORY / "pyproject.toml", tree)
+    changes: Sequence[Change] = () if bug is None else bug.changes
+    if bug is not None and bug.suite in ("judge", "nested"):
+        changes = (*changes, WITHOUT_LAWS)
+    for change in changes:
+        path = tree / "grainlike" / change.module
+        text = path.read_text()
+        assert text.count(change.old) == 1, f"{change.module} has this {text.count(change.old)} times:\n{change.old}"
+        path.write_text(text.replace(change.old, change.new))
+
+
+_HEAD, _BOOKS, _PLANNING = "scheduler/_head.py", "scheduler/_books.py", "scheduler/_planning.py"
+_RATIONS, _RESERVATION, _SHARES = "scheduler/_rations.py", "scheduler/_reservation.py", "scheduler/_shares.py"
+_CANDIDATES, _NODE = "scheduler/_candidates.py", "scheduler/_node.py"
+_RUNNERS = "scheduler/_node_runners.py"
+_DEADLOCK, _LENDING = "scheduler/_deadlock.py", "scheduler/_node_lending.py"
+
+
+def _bug(name: str, room: str, breaks: str, suite: str, *changes: tuple[str, str, str]) -> Bug:
+    return Bug(name, room, breaks, suite, tuple(Change(*change) for change in changes))
+
+
+BUGS: tuple[Bug, ...] = (
+    # --- one outcome, and a true one ---------------------------------------------------------------------------------
+    _bug(
+        "accept_a_stale_attempt",
+        HEAD,
+        "an answer counts whoever gives it, for whatever attempt",
+        "judge",
+        (_HEAD, "job = worker.held.get(number)\n", "job = self.jobs.get(number)\n"),
+        (_HEAD, "return job if job is not None and job.attempt == attempt else None", "return job"),
+    ),
+    _bug(
+        "keep_the_attempt_of_a_lost_worker",
+        HEAD,
+        "a job that may have started unheard is sent out under the same number",
+        "judge",
+        (_HEAD, "job.attempt += 1  # it may have started unheard\n", "pass\n"),
+    ),
+    _bug(
+        "settle_what_was_cancelled",
+        HEAD,
+        "a job has two outcomes: nobody wants it, and then a value",
+        "judge",
+        (
+            _HEAD,
+            "            if job.cancelled:\n                del self.jobs[job.job]\n            elif gang",
+            "            if gang",
+        ),
+    ),
+    _bug(
+        "forget_what_came_back",
+        HEAD,
+        "the first of several jobs that come back is in no queue",
+        "judge",
+        (_HEAD, "            cls.put_back(group)\n", "            cls.put_back(group[1:])\n"),
+    ),
+    _bug(
+        "fail_with_retries_left",
+        HEAD,
+        "the last retry is never made",
+        "judge",
+        (_HEAD, "and job.retries > 0:", "and job.retries > 1:"),
+    ),
+    _bug(
+        "give_up_after_two_losses",
+        HEAD,
+        "a job is given up one loss too early",
+        "judge",
+        (_HEAD, "MAX_LOSSES = 3", "MAX_LOSSES = 2"),
+    ),
+    _bug(
+        "never_isolate_a_suspect",
+        HEAD,
+        "a poison job takes its neighbours along again and again",
+        "judge",
+        (_HEAD, "        if suspect:\n", "        if suspect and job.losses > MAX_LOSSES:\n"),
+    ),
+    _bug(
+        "count_a_stop_as_a_loss",
+        HEAD,
+        "a job that its worker had to end when it stopped is given up for lost",
+        "judge",
+        (_HEAD, "or (leased and not worker.leaving):", "or leased:"),
+    ),
+    _bug(
+        "cancel_nothing",
+        HEAD,
+        "a job that nobody wants runs to its end",
+        "judge",
+        (
+            _HEAD,
+            "            out.append(CancelJobs(worker, [job.job for job in jobs], [job.attempt for job in jobs]))\n",
+            "            pass\n",
+        ),
+    ),
+    _bug(
+        "warn_nobody",
+        HEAD,
+        "jobs wait for ever, and nobody is told",
+        "judge",
+        (_HEAD, "        self._complain(now, out)\n", ""),
+    ),
+    _bug(
+        "assign_to_one_who_leaves",
+        HEAD,
+        "a worker that says that it stops goes on getting jobs",
+        "judge",
+        (_HEAD, "            worker.leave()\n", ""),
+    ),
+    # --- the head's amounts ------------------------------------------------------------------------------------------
+    _bug(
+        "ignore_a_lease",
+        HEAD,
+        "what a lease holds counts as free",
+        "judge",
+        (_HEAD, "        worker.take(shape)\n", ""),
+    ),
+    _bug(
+        "never_free_a_lease",
+        HEAD,
+        "a lease that has ended counts for ever",
+        "judge",
+        (_HEAD, "                worker.give(book.shape)\n", ""),
+    ),
+    _bug(
+        "keep_a_share",
+        HEAD,
+        "what a job held counts against its program when it is gone",
+        "laws",
+        (_HEAD, "                self._planner.shares.give(book.client, book.shape)\n", ""),
+    ),
+    _bug(
+        "place_by_stale_books",
+        HEAD,
+        "a worker counts as roomy that has been filled since",
+        "judge",
+        (_CANDIDATES, "if worker is None or worker.version != entry[2]:", "if worker is None:"),
+    ),
+    _bug(
+        "forget_a_retract",
+        HEAD,
+        "a worker that was asked once to give jobs back is never asked again",
+        "laws",
+        (_BOOKS, "        self.recalled.discard(job.job)\n", ""),
+    ),
+    # --- order -------------------------------------------------------------------------------------------------------
+    _bug(
+        "swap_first_in_first_out",
+        HEAD,
+        "the youngest of a class goes first",
+        "judge",
+        (_HEAD, "            cls.queue.append(job)\n", "            cls.queue.appendleft(job)\n"),
+    ),
+    _bug(
+        "put_back_in_reverse",
+        HEAD,
+        "jobs that come back go to the front the wrong way round",
+        "machine",
+        (_BOOKS, "for job in sorted(jobs, key=_by_age, reverse=True):", "for job in sorted(jobs, key=_by_age):"),
+    ),
+    _bug(
+        "forget_priority",
+        HEAD,
+        "only age counts",
+        "judge",
+        (_RESERVATION, "return (-job.cls.priority, job.root)", "return (0, job.root)"),
+    ),
+    _bug(
+        "block_those_behind",
+        HEAD,
+        "a class that does not fit keeps those behind it from starting",
+        "machine",
+        (
+            _PLANNING,
+            "                blocked.append(cls)\n            elif",
+            "                blocked.append(cls)\n                ranked.clear()\n            elif",
+        ),
+    ),
+    _bug(
+        "prefer_the_last_shape",
+        HEAD,
+        "of `a | b`, b is taken though a fits",
+        "machine",
+        (
+            _PLANNING,
+            "        for shape in cls.shapes:\n            block =",
+            "        for shape in cls.shapes[::-1]:\n            block =",
+        ),
+    ),
+    _bug(
+        "drop_a_reservation",
+        HEAD,
+        "no worker is kept for a wide job",
+        "waits",
+        (_PLANNING, "                self._keep_for(job, reservations)\n", ""),
+    ),
+    _bug(
+        "lose_patience",
+        HEAD,
+        "who is not wide is passed over for ever",
+        "waits",
+        (
+            _PLANNING,
+            "workers = self._workers.values() if patient or shape.nodes > 1 else self._wide_for(shape)",
+            "workers = self._wide_for(shape)",
+        ),
+    ),
+    _bug(
+        "backfill_past_the_reservation",
+        HEAD,
+        "jobs that outlast the reserved start are let in",
+        "waits",
+        (_RESERVATION, "or ends_by(job.fn, shape, now) <= self.start:", "or ends_by(job.fn, shape, now) > self.start:"),
+    ),
+    _bug(
+        "send_ahead_past_an_elder",
+        HEAD,
+        "quick jobs hand their slots on past a more urgent one",
+        "waits",
+        (_PLANNING, "if not any(_goes_first(elder, job, shape, worker) for elder in elders):", "if True:"),
+        (_PLANNING, "            self._make_way(elder, changed, out)\n", "            pass\n"),
+    ),
+    _bug(
+        "lose_a_take_back",
+        HEAD,
+        "what was to come back is never asked for",
+        "waits",
+        (_PLANNING, "out.append(RetractJobs(", "[].append(RetractJobs("),
+    ),
+    # --- limits, rates, times ----------------------------------------------------------------------------------------
+    _bug(
+        "count_a_limit_twice",
+        HEAD,
+        "each job counts two under its limit, and gives one back",
+        "judge",
+        (_RATIONS, "self._running.get(name, 0) + 1\n", "self._running.get(name, 0) + 2\n"),
+    ),
+    _bug(
+        "one_too_many_under_a_limit",
+        HEAD,
+        "a limit of two lets three run",
+        "judge",
+        (
+            _RATIONS,
+            "if (self._running.get(name, 0) + 1) * _UNIT > most:",
+            "if self._running.get(name, 0) * _UNIT > most:",
+        ),
+    ),
+    _bug(
+        "keep_the_limit_of_a_lost_worker",
+        HEAD,
+        "who was lost with its worker counts under its limit for ever",
+        "judge",
+        (_HEAD, "        if shape.rationed:\n", "        if shape.rationed and not worker.gone:\n"),
+    ),
+    _bug(
+        "let_a_rate_burst",
+        HEAD,
+        "a rate spaces launches by half of what it should",
+        "judge",
+        (_RATIONS, "+ _UNIT / per_second", "+ _UNIT / per_second / 2"),
+    ),
+    _bug(
+        "never_refill_a_rate",
+        HEAD,
+        "a rate gives half of what it should, whatever time has passed",
+        "waits",
+        (_RATIONS, "max(earliest, self._next.get(name, now)) + _UNIT", "self._next.get(name, now) + 2 * _UNIT"),
+    ),
+    _bug(
+        "start_where_time_is_short",
+        HEAD,
+        "a job starts on a worker whose end it will not outlive",
+        "judge",
+        (
+            _PLANNING,
+            "if limit is not None and now + limit > worker.until:",
+            "if limit is not None and now > worker.until:",
+        ),
+    ),
+    _bug(
+        "look_at_the_wall_clock",
+        HEAD,
+        "planning goes by the clock on the wall",
+        "replay",
+        (_HEAD, "self._planner.plan(now, out)", 'self._planner.plan(__import__("time").time(), out)'),
+    ),
+    _bug(
+        "iterate_over_a_set",
+        HEAD,
+        "who of a batch stands first in the queue depends on Python's hashes",
+        "replay",
+        (
+            _HEAD,
+            "        for number, fn in zip(event.jobs, event.fns, strict=True):\n            job =",
+            "        for number, fn in ((int(n), event.fns[0]) for n in {*map(str, event.jobs)}):\n            job =",
+        ),
+    ),
+    # --- the node's ids ----------------------------------------------------------------------------------------------
+    _bug(
+        "skip_a_release",
+        NODE,
+        "the ids of every fifth lease are never free again",
+        "judge",
+        (
+            _NODE,
+            "        self._ledger.release(lease.grant)\n",
+            "        if lease.lease % 5:\n            self._ledger.release(lease.grant)\n",
+        ),
+    ),
+    _bug(
+        "grant_before_the_process_is_gone",
+        NODE,
+        "ids are given on while a process lives that was told to die",
+        "judge",
+        (_NODE, "        if not lease.jobs and not lease.runner.doomed:\n", "        if not lease.jobs:\n"),
+    ),
+    _bug(
+        "never_say_that_a_lease_ended",
+        NODE,
+        "the head never hears that slots are free",
+        "judge",
+        (_NODE, "        out.append(TellEnded(lease.lease))\n", ""),
+    ),
+    _bug(
+        "give_one_runner_two_leases",
+        NODE,
+        "a process that holds a lease gets another beside it",
+        "machine",
+        (_RUNNERS, "return self._idle.pop() if self._idle", "return self._idle[-1] if self._idle"),
+    ),
+    # --- the node's jobs ---------------------------------------------------------------------------------------------
+    _bug(
+        "return_what_was_running",
+        NODE,
+        "the job that killed its process is run again as if it had not begun",
+        "judge",
+        (
+            _NODE,
+            'elif lease.runner.kind == "own" and position > suspect:',
+            'elif lease.runner.kind == "own" and position >= suspect:',
+        ),
+    ),
+    _bug(
+        "barrier_one_too_low",
+        NODE,
+        "the job at a barrier is taken for one that has not begun",
+        "judge",
+        (_NODE, "if position > event.started]", "if position >= event.started]"),
+    ),
+    _bug(
+        "retract_what_has_begun",
+        NODE,
+        "a job that runs is given back",
+        "judge",
+        (
+            _NODE,
+            "        waiting = [job for job in self._named(event.jobs, event.attempts) if job.lease is None]\n",
+            "        waiting = self._named(event.jobs, event.attempts)\n",
+        ),
+    ),
+    _bug(
+        "tell_nobody_of_a_cancelled_job",
+        NODE,
+        "a job that was cancelled while it waited is never answered",
+        "judge",
+        (_NODE, "        self._tell_unstarted(waiting, Code.CANCELLED, now, out)\n", ""),
+    ),
+    _bug(
+        "start_what_is_gone",
+        NODE,
+        "a job that was told of as cancelled gets a lease all the same",
+        "judge",
+        (
+            "scheduler/_node_books.py",
+            "    while queue and queue[0].gone:\n",
+            "    while queue and queue[0].gone and queue[0].stopped is None:\n",
+        ),
+    ),
+    _bug(
+        "let_the_ahead_go_first",
+        NODE,
+        "planned jobs stand in line with those that were sent ahead",
+        "machine",
+        (_NODE, "queue = cls.ahead if event.ahead else self._planned", "queue = cls.ahead"),
+    ),
+    _bug(
+        "ignore_a_timeout",
+        NODE,
+        "nobody is ended for its time",
+        "judge",
+        (
+            _NODE,
+            "        if deadlines[0] is not None:\n",
+            "        if deadlines[0] is not None and len(run_list) > 1:\n",
+        ),
+    ),
+    _bug(
+        "never_kill",
+        NODE,
+        "a process that takes no notice of SIGTERM lives for ever",
+        "judge",
+        (_RUNNERS, '            self._timers.add(now + GRACE_S, lease.lease, "kill")\n', ""),
+    ),
+    _bug(
+        "start_jobs_while_stopping",
+        NODE,
+        "a node that was told to stop grants what comes later",
+        "judge",
+        (
+            _NODE,
+            "        if self._stopped:\n            self._stop_all",
+            "        if isinstance(event, NodeStopped):\n            self._stop_all",
+        ),
+    ),
+    _bug(
+        "ignore_a_stop",
+        NODE,
+        "a node that was told to stop lets its jobs run on",
+        "judge",
+        (_NODE, "                self._stopped = True\n", "                pass\n"),
+    ),
+    # --- jobs of jobs ------------------------------------------------------------------------------------------------
+    _bug(
+        "resume_without_cores",
+        NODE,
+        "a job that waited goes on though others have its cores",
+        "nested",
+        (
+            _LENDING,
+            (
+                "            if not self._ledger.reclaim(lease.grant):\n                return False\n"
+                "            self._lent -= lease.grant.allocation.units[_CORES]\n"
+            ),
+            "            self._lent -= lease.grant.lent[_CORES].units[_CORES]\n            lease.grant.lent = {}\n",
+        ),
+    ),
+    _bug(
+        "lend_what_is_to_be_kept",
+        NODE,
+        "a job that keeps its cores while it waits loses them",
+        "nested",
+        (_LENDING, "not (job.fn.keep or lease.keeps) and _CORES in", "_CORES in"),
+    ),
+    _bug(
+        "never_go_on",
+        NODE,
+        "who has to wait for its cores waits for ever",
+        "nested",
+        (_LENDING, "        while self._wanting and self._regain(*self._wanting[0], out):\n", "        while False:\n"),
+        (_LENDING, "        if self._wanting and not self._anybody_runs():\n", "        if False:\n"),
+    ),
+    _bug(
+        "forget_a_loan",
+        HEAD,
+        "cores that were lent count as free for ever when their lease ends",
+        "nested",
+        (_HEAD, "                if book.lent:\n                    worker.reclaim(book)\n", ""),
+    ),
+    _bug(
+        "never_detect_the_circle",
+        HEAD,
+        "jobs that wait for each other in a circle wait for ever",
+        "nested",
+        (_DEADLOCK, "    if not stuck:\n        return None\n", "    if len(stuck) >= 0:\n        return None\n"),
+    ),
+    _bug(
+        "see_a_circle_where_none_is",
+        HEAD,
+        "what would be given back is not counted, and a job is failed that could have run",
+        "nested",
+        (_DEADLOCK, "                self._give(worker, job)\n", ""),
+    ),
+    _bug(
+        "let_orphans_live",
+        HEAD,
+        "the jobs of an attempt that has ended run on",
+        "nested",
+        ("scheduler/_families.py", "            self._orphans += job.family.children\n", ""),
+    ),
+)

@@ -1,0 +1,367 @@
+"""Both minds under any sequence of events that links, processes and clocks allow, against a naive model.
+
+The machine decides what happens next: which message is delivered (each link keeps its order, none waits for another),
+which process ends its job, dies or obeys, how much time passes. The models (`naive_head`, `naive_node`) say what a head
+and a node must make of it, in lists and sums.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from naive_head import NaiveHead
+from naive_node import NaiveNode, stale
+
+from grainlike.resources import Cores, GPUs, Limit, Memory, Rate, Resource, Token, WallTime, offer_of
+from grainlike.scheduler import (
+    AssignJobs,
+    CancelJobs,
+    FunctionDefined,
+    HeadEvent,
+    HeadMind,
+    JobsCancelled,
+    JobsLost,
+    JobsPending,
+    JobsSettled,
+    JobsStarted,
+    JobsSubmitted,
+    NodeStopped,
+    RetractJobs,
+    Ticked,
+    WakeAt,
+    WorkerJoined,
+    WorkerLeaving,
+    WorkerLost,
+    WorkerReported,
+)
+from grainlike.wire import Assign, Cancel, ClassSpec, Code, Define, FunctionSpec, Retract
+
+EXAMPLES = int(os.environ.get("GRAINLIKE_TEST_EXAMPLES", "200"))
+STEPS = int(os.environ.get("GRAINLIKE_TEST_STEPS", "50"))
+SHRINK = os.environ.get("GRAINLIKE_TEST_SHRINK", "1") != "0"
+"""To find the shortest way to a failure takes minutes; whoever only asks whether there is one need not wait for it."""
+
+TINY, TINY_ASYNC, WAITS, LONG, HURRIED = range(1, 6)
+FUNCTIONS = {
+    TINY: FunctionSpec(TINY, b"", "tiny", False, None),
+    TINY_ASYNC: FunctionSpec(TINY_ASYNC, b"", "tiny_async", True, None),
+    WAITS: FunctionSpec(WAITS, b"", "waits", True, None),
+    LONG: FunctionSpec(LONG, b"", "long", False, None),
+    HURRIED: FunctionSpec(HURRIED, b"", "hurried", False, 0.5),
+}
+RETRIES = {LONG: 1}
+WALL = {TINY: 0.0002, TINY_ASYNC: 0.0002, WAITS: 0.0002, LONG: 1.0, HURRIED: 0.1}
+
+OFFERS = (
+    Cores(4) & Memory("2G") & GPUs(1) & Resource("lic", 2) & Token("fast"),
+    Cores(2),
+    Cores(4) & Token("fast"),
+)
+REQUESTS = (
+    Cores(1),
+    Cores(1),
+    Cores(2),
+    Cores(4),
+    Cores(1) & Memory("1G"),
+    GPUs(0.5),
+    Resource("lic", 1) & Cores(1),
+    GPUs(1) | Cores(2),
+    Cores(4) & Token("fast") | Cores(1) & Memory("1G"),
+    Cores(1) & Token("fast"),
+    Cores(1) & Limit("db", 2),
+    Cores(1) & Rate("api", 20),
+    Cores(2) & WallTime(0.5),
+)
+PICK = st.integers(0, 10**6)
+
+
+class Minds(RuleBasedStateMachine):
+    @initialize(offers=st.lists(st.sampled_from(OFFERS), max_size=2))
+    def begin(self, offers: list[Any]) -> None:
+        self.now = 0.0
+        self.head = HeadMind(closed=False)
+        self.naive = NaiveHead()
+        self.wake: float | None = None
+        self.nodes: dict[int, NaiveNode] = {}
+        self.joined = self.submitted = 0
+        self.history: list[tuple[int, list[Any]]] = []
+        for fn in FUNCTIONS:
+            self.head.handle(FunctionDefined(fn, RETRIES.get(fn, 0)), self.now)
+        for offer in (OFFERS[0], *offers):
+            self.join(offer)
+
+    # --- the head's body ---------------------------------------------------------------------------------------------
+
+    def tell(self, event: HeadEvent, settled: list[int] = [], given_up: list[int] = []) -> None:  # noqa: B006
+        """Let the head's mind answer; those two lists, and nobody else, are said to have ended."""
+        assigned: list[AssignJobs] = []
+        said: dict[type, list[int]] = {JobsSettled: [], JobsLost: []}
+        kept = set(self.head._planner.reservations)
+        self.whole = False
+        for action in self.head.handle(event, self.now):
+            match action:
+                case AssignJobs():
+                    assigned.append(action)
+                    self.assign(action)
+                case RetractJobs():
+                    self.nodes[action.worker].down.append(Retract(action.jobs, action.attempts))
+                case CancelJobs():
+                    self.nodes[action.worker].down.append(Cancel(action.jobs, action.attempts))
+                case JobsSettled():
+                    said[JobsSettled] += [action.completed.jobs[row] for row in action.rows]
+                case JobsLost():
+                    said[JobsLost] += action.jobs
+                case WakeAt():
+                    self.wake = action.at if self.wake is None else min(self.wake, action.at)
+                case JobsStarted() | JobsPending():
+                    pass
+                case _:
+                    raise AssertionError(action)
+        assert said == {JobsSettled: settled, JobsLost: given_up}
+        self.naive.leave_queues([job for action in assigned for job in action.jobs])
+        self.check_head(assigned, kept | set(self.head._planner.reservations))
+        self.whole = True
+
+    def assign(self, action: AssignJobs) -> None:
+        node, shape = self.nodes[action.worker], self.head.shapes[action.cls]
+        self.naive.assigned(action.worker, shape.request, action.jobs, action.attempts, self.now, ahead=action.ahead)
+        if action.cls not in node.defined:
+            node.defined.add(action.cls)
+            node.down.append(Define([*FUNCTIONS.values()], [ClassSpec(action.cls, str(shape.request), shape.isolate)]))
+        blank = [b""] * len(action.jobs)
+        node.down.append(
+            Assign(action.cls, action.ahead, action.jobs, action.attempts, action.fns, blank, [], action.hard_s)
+        )
+
+    def check_head(self, assigned: list[AssignJobs], kept: set[int]) -> None:
+        """`kept`: the workers that were, or are, kept for somebody. Elsewhere who has room starts."""
+        self.head.check()
+        naive = self.naive
+        assert self.head.jobs.keys() == naive.jobs.keys()
+        for number, worker in self.head.workers.items():
+            assert worker.free == naive.free(number)
+        for cls in self.head.classes.values():
+            queue = naive.queues.get((cls.client, cls.request, cls.priority, cls.isolate), [])
+            assert [job.job for job in cls.live()] == queue
+        naive.check_rations()
+        may_start = naive.may_start(kept)
+        assert not may_start, f"there is room for jobs (job, worker, option): {may_start}"
+        for action in assigned:
+            if not action.ahead:
+                self.check_preference(action, kept)
+
+    def check_preference(self, action: AssignJobs, kept: set[int]) -> None:
+        """Who got another option than its first could not have had that one: less is free now than was then."""
+        for job in action.jobs:
+            first = self.naive.jobs[job].key[1].options[0]
+            if self.naive.jobs[job].shape != first:
+                open_to_it = self.naive.capacity.keys() - kept - self.naive.leaving
+                better = [at for at in open_to_it if self.naive.has_room(self.naive.free(at), at, first)]
+                assert not better, f"job {job} has its second choice, and worker {better[0]} has room for its first"
+
+    # --- what users do -----------------------------------------------------------------------------------------------
+
+    @rule(
+        count=st.integers(1, 12),
+        request=st.sampled_from(REQUESTS),
+        fn=st.sampled_from(list(FUNCTIONS)),
+        priority=st.sampled_from((0, 0, 1)),
+        client=st.sampled_from((0, 0, 1)),
+    )
+    def submit(self, count: int, request: Any, fn: int, priority: int, client: int) -> None:
+        numbers = list(range(self.submitted + 1, self.submitted + count + 1))
+        self.submitted += count
+        self.naive.submitted((client, request, priority, False), numbers, RETRIES.get(fn, 0))
+        self.tell(JobsSubmitted(request, numbers, [fn] * count, priority, client=client))
+
+    @precondition(lambda self: self.submitted)
+    @rule(picks=st.lists(PICK, min_size=1, max_size=4))
+    def cancel(self, picks: list[int]) -> None:
+        numbers = [1 + pick % self.submitted for pick in picks]
+        self.naive.cancelled(numbers)
+        self.tell(JobsCancelled(numbers))
+
+    # --- what workers and links do -----------------------------------------------------------------------------------
+
+    @rule(offer=st.sampled_from(OFFERS))
+    def join(self, offer: Any) -> None:
+        if len(self.naive.capacity) < 4:
+            self.joined += 1
+            given = offer_of(offer, own_cores=range(4))
+            self.nodes[self.joined] = NaiveNode(self.joined, given)
+            self.naive.joined(self.joined, given)
+            self.tell(WorkerJoined(self.joined, f"n{self.joined}", given))
+
+    def node(self, pick: int) -> NaiveNode | None:
+        here = [self.nodes[number] for number in self.naive.capacity]
+        return here[pick % len(here)] if here else None
+
+    @precondition(lambda self: len(self.naive.capacity) > 1)
+    @rule(pick=PICK, late=st.booleans())
+    def lose(self, pick: int, late: bool) -> None:
+        """A worker is gone with all its processes; its last reports come too late, if at all."""
+        node = self.node(pick)
+        assert node is not None
+        given_up = self.naive.lost(node.number)
+        self.tell(WorkerLost(node.number, "gone"), given_up=given_up)
+        for kind, what in node.up if late else ():
+            if kind == "report":
+                self.tell(WorkerReported(node.number, *what))
+
+    @precondition(lambda self: len(self.naive.capacity) > 1)
+    @rule(pick=PICK)
+    def stop(self, pick: int) -> None:
+        """SIGTERM."""
+        node = self.node(pick)
+        assert node is not None
+        node.up.append(("leaving", ()))
+        node.tell(NodeStopped(), self.now)
+
+    @rule(pick=PICK, most=st.sampled_from((1, 1, 3, 10)))
+    def deliver_down(self, pick: int, most: int) -> None:
+        node = self.node(pick)
+        while node is not None and node.down and most:
+            node.tell(node.down.popleft(), self.now)
+            most -= 1
+
+    @rule(pick=PICK, most=st.sampled_from((1, 1, 3, 10)))
+    def deliver_up(self, pick: int, most: int) -> None:
+        node = self.node(pick)
+        while node is not None and node.up and most:
+            self.hear(node)
+            most -= 1
+
+    def hear(self, node: NaiveNode) -> None:
+        kind, what = node.up.popleft()
+        if kind == "leaving":
+            self.naive.leaving.add(node.number)
+            self.tell(WorkerLeaving(node.number))
+            return
+        shapes = {number: shape.request for number, shape in self.head.shapes.items()}
+        settled, given_up = self.naive.reported(node.number, *what, shapes)
+        self.tell(WorkerReported(node.number, *what), settled, given_up)
+        self.history = [*self.history, *stale([(node.number, what[1])])][-20:]
+
+    @precondition(lambda self: self.history)
+    @rule(pick=PICK)
+    def say_again(self, pick: int) -> None:
+        """An old outcome once more: it counts for nothing."""
+        worker, completed = self.history[pick % len(self.history)]
+        self.tell(WorkerReported(worker, [], completed, []))
+
+    # --- what processes do -------------------------------------------------------------------------------------------
+
+    def runner(self, pick: int, *, busy: bool = True) -> tuple[NaiveNode, int] | None:
+        here = [self.nodes[number] for number in self.naive.capacity]
+        found = [(node, number) for node in here for number in (node.busy() if busy else node.runners)]
+        return found[pick % len(found)] if found else None
+
+    @rule(
+        pick=PICK,
+        times=st.sampled_from((1, 1, 4, 12)),
+        code=st.sampled_from((Code.SUCCEEDED,) * 4 + (Code.FAILED,)),
+        awaits=st.booleans(),
+    )
+    def work(self, pick: int, times: int, code: Code, awaits: bool) -> None:
+        for _ in range(times):
+            found = self.runner(pick)
+            if found is not None:
+                node, number = found
+                node.end_first(number, pick, code, WALL, self.now, awaits=awaits)
+
+    @rule(pick=PICK)
+    def crash(self, pick: int) -> None:
+        found = self.runner(pick, busy=False)
+        if found is not None:
+            found[0].die(found[1], self.now)
+
+    @rule(pick=PICK, heeds=st.booleans())
+    def obey(self, pick: int, heeds: bool) -> None:
+        told = [
+            (node, number)
+            for node in map(self.nodes.__getitem__, self.naive.capacity)
+            for number, runner in node.runners.items()
+            if runner.stops or runner.barriers or runner.doomed
+        ]
+        if told:
+            node, number = told[pick % len(told)]
+            node.obey(number, self.now, all_of_it=heeds)
+
+    @rule(seconds=st.sampled_from((0.0001, 0.001, 0.02, 0.6, 6.0)))
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+        self.ring()
+
+    def ring(self) -> None:
+        for node in map(self.nodes.__getitem__, self.naive.capacity):
+            if node.wake is not None and node.wake <= self.now:
+                node.wake = None
+                node.tell(Ticked(), self.now)
+        if self.wake is not None and self.wake <= self.now:
+            self.wake = None
+            self.tell(Ticked())
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    def teardown(self) -> None:
+        if not getattr(self, "whole", False):
+            return  # it has failed before, and that is what counts
+        for number in [*self.naive.capacity]:  # those who leave have had their time
+            if ("leaving", ()) in self.nodes[number].up or number in self.naive.leaving:
+                self.tell(WorkerLost(number, "gone"), given_up=self.naive.lost(number))
+        if not any(self.nodes[number].offer.cores and self.naive.tokens[number] for number in self.naive.capacity):
+            self.join(OFFERS[0])
+        elif not any("gpus" in capacity for capacity in self.naive.capacity.values()):
+            number = next(iter(self.naive.capacity))
+            self.tell(WorkerLost(number, "gone"), given_up=self.naive.lost(number))
+            self.join(OFFERS[0])
+        for _ in range(40 + 4 * self.submitted):
+            if not self.naive.jobs and all(node.idle() and not node.up for node in self.here()):
+                break
+            self.settle()
+        self.check_end()
+
+    def here(self) -> list[NaiveNode]:
+        return [self.nodes[number] for number in self.naive.capacity]
+
+    def settle(self) -> None:
+        """Everybody does what is to be done."""
+        for node in self.here():
+            while node.down:
+                node.tell(node.down.popleft(), self.now)
+            for number in [*node.runners]:
+                if number in node.runners:
+                    node.obey(number, self.now, all_of_it=True)
+            for number in node.busy():
+                while number in node.runners and node.runners[number].leases and not node.runners[number].doomed:
+                    node.end_first(number, 0, Code.SUCCEEDED, WALL, self.now, awaits=False)
+            while node.up:
+                self.hear(node)
+        self.now += 0.06
+        self.ring()
+
+    def check_end(self) -> None:
+        """Every job has one outcome; what was free is free, to the last bit."""
+        assert not self.naive.jobs, f"never ended: {sorted(self.naive.jobs)}"
+        assert sorted(self.naive.outcome) == list(range(1, self.submitted + 1))
+        for number, worker in self.head.workers.items():
+            assert worker.free == worker.capacity
+            assert not worker.held
+            assert self.nodes[number].idle()
+        assert [self.head._planner.shares.used(client) for client in (0, 1)] == [0, 0]
+        assert self.head._planner.rations.running("db") == 0
+
+
+TestMinds = Minds.TestCase
+TestMinds.settings = settings(
+    max_examples=EXAMPLES,
+    derandomize="GRAINLIKE_TEST_EXAMPLES" not in os.environ,  # every day the same, and others when there is time
+    stateful_step_count=STEPS,
+    deadline=None,
+    phases=[phase for phase in Phase if SHRINK or phase not in (Phase.shrink, Phase.explain)],
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+)
