@@ -1,4 +1,4 @@
-"""Access files: how the processes of a cluster learn the head's address and the secret they share.
+"""Access files: how the processes of a cluster learn where the head is, and prove that they belong to it.
 
 `STATE/CLUSTER/ROLE.json`, readable by its owner alone, with `STATE/current` a symlink to the newest cluster's folder.
 """
@@ -12,18 +12,21 @@ import pwd
 import re
 import secrets
 import stat
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 from grainlike.errors import AuthenticationError, HeadLostError
 from grainlike.net._address import Address, parse_address
+from grainlike.net._certificates import ROLES, Credentials, Role
 from grainlike.net._guard import make_private_directory
 
 __all__ = [
     "Access",
-    "Role",
+    "accesses_for",
     "find_access",
+    "move_access",
     "publish_access",
     "read_access",
     "state_directory",
@@ -31,27 +34,42 @@ __all__ = [
     "write_access",
 ]
 
-Role = Literal["head", "worker"]
-"""Whose file it is: the head's own programs (its clients, `status`, `stop`), or workers that dial in."""
-
-_ROLES: tuple[Role, ...] = ("head", "worker")
 _VERSION = 1
 _SIZE_LIMIT = 64 * 1024
 _CURRENT = "current"
-_CLUSTER = re.compile(r"(?!\.|current$)[A-Za-z0-9._-]{1,64}")
+_CLUSTER = re.compile(r"(?!current$)[A-Za-z0-9]([A-Za-z0-9-]{0,38}[A-Za-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What it takes to be let in: where, to which cluster, and the proof of belonging to it (never shown by `repr`)."""
+    """What it takes to be `role` in a cluster: where its head is, and the proof of belonging there.
 
-    address: Address
+    `addresses` are all the same head's, in the order in which to try them; none are known before it has listened for
+    the first time. `credentials` are None where TLS has no part: on Unix sockets, or where it was declined.
+    """
+
     cluster: str
-    secret: bytes = field(repr=False)
+    role: Role
+    addresses: tuple[Address, ...]
+    credentials: Credentials | None = None
 
     def __post_init__(self) -> None:
         if not _CLUSTER.fullmatch(self.cluster):
-            raise ValueError(f"a cluster's name is letters, digits, '.', '_' and '-', not {self.cluster!r}")
+            raise ValueError(f"a cluster's name is up to 40 letters, digits and '-', not {self.cluster!r}")
+        if self.role not in ROLES:
+            raise ValueError(f"a role is one of {', '.join(ROLES)}, not {self.role!r}")
+
+
+def accesses_for(
+    cluster: str, addresses: tuple[Address, ...], credentials: Mapping[Role, Credentials] | None = None
+) -> list[Access]:
+    """The access of every role of one cluster.
+
+    Example::
+
+        publish_access(accesses_for("c1", (listener.address,), make_credentials("c1")))
+    """
+    return [Access(cluster, role, addresses, credentials[role] if credentials else None) for role in ROLES]
 
 
 def state_directory() -> Path:
@@ -63,44 +81,52 @@ def state_directory() -> Path:
     return Path(home, ".local", "state", "grainlike")
 
 
-def publish_access(access: Access) -> Path:
-    """Write the files of both roles into the cluster's folder, make it the current one, and return the folder."""
+def publish_access(accesses: list[Access]) -> Path:
+    """Write the files of all roles into the cluster's folder, make it the current one, and return the folder."""
     state = state_directory()
-    folder = state / access.cluster
-    make_private_directory(state)
-    for role in _ROLES:
-        write_access(access, folder / f"{role}.json")
+    cluster = accesses[0].cluster
+    for access in accesses:
+        write_access(access, state / cluster / f"{access.role}.json")
     # A symlink cannot be replaced in place; a new one renamed over it can.
     fresh = state / f".{_CURRENT}.{secrets.token_hex(8)}"
-    fresh.symlink_to(access.cluster)
+    fresh.symlink_to(cluster)
     fresh.replace(state / _CURRENT)
-    return folder
+    return state / cluster
 
 
-def withdraw_access(access: Access) -> None:
+def withdraw_access(cluster: str) -> None:
     """Remove what `publish_access` wrote, and `current` if it still means this cluster. What is gone is no error."""
     state = state_directory()
-    folder = state / access.cluster
+    folder = state / cluster
     with contextlib.suppress(OSError):
-        if (state / _CURRENT).readlink() == Path(access.cluster):
+        if (state / _CURRENT).readlink() == Path(cluster):
             (state / _CURRENT).unlink()
-    for role in _ROLES:
+    for role in ROLES:
         (folder / f"{role}.json").unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         folder.rmdir()
 
 
+def move_access(folder: Path, cluster: str, addresses: tuple[Address, ...]) -> None:
+    """Write where the head of `cluster` listens into those of its files that are in `folder`; what is not is left.
+
+    Raises as `read_access` does for a file that is there and cannot be believed.
+    """
+    for role in ROLES:
+        path = folder / f"{role}.json"
+        if path.exists():
+            access = read_access(path)
+            if access.cluster == cluster and access.addresses != addresses:
+                write_access(replace(access, addresses=addresses), path)
+
+
 def write_access(access: Access, path: Path) -> None:
     """Write one file, mode 0600, in a private directory; readers see the old one or the new one, never a part."""
+    state = state_directory()
+    if state in path.parents:  # made on the way to a folder in it, it would be open to others
+        make_private_directory(state)
     make_private_directory(path.parent)
-    text = json.dumps(
-        {
-            "version": _VERSION,
-            "address": str(access.address),
-            "cluster": access.cluster,
-            "secret": access.secret.hex(),
-        }
-    )
+    text = json.dumps(_content(access), indent=1)
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -119,20 +145,38 @@ def find_access(what: str | Path | None = None, role: Role = "worker") -> Access
 
     Example::
 
-        access = find_access()
-        link = await connect(access.address)
+        link = await dial(find_access())
     """
     if what is None:
         path = state_directory() / _CURRENT / f"{role}.json"
         if not path.exists():
             raise HeadLostError(
                 f"no head is running here: there is no {path}; "
-                "start the program that listens, with Executor(listen=...), first"
+                "start one with `grainlike head start`, or the program that listens, with Executor(listen=...)"
+                f"{_or_an_older(role)}"
             )
         return read_access(path)
     if "://" in str(what):
         return _find_by_address(parse_address(str(what)), role)
-    return read_access(Path(what).expanduser())
+    path = Path(what).expanduser()
+    if ":" in path.name and not path.exists():
+        raise HeadLostError(f"no access file at {what}; if it is an address, write tcp://{what}")
+    return read_access(path)
+
+
+def _or_an_older(role: Role) -> str:
+    """Name the newest file that is left: `current` goes with the newest head, though an older one may still listen."""
+    files = [path for path in state_directory().glob(f"*/{role}.json") if not path.parent.is_symlink()]
+    if not files:
+        return ""
+    return f", or try --head {max(files, key=_written_at)}"
+
+
+def _written_at(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:  # its head closes just now
+        return 0.0
 
 
 def _find_by_address(address: Address, role: Role) -> Access:
@@ -140,7 +184,7 @@ def _find_by_address(address: Address, role: Role) -> Access:
         # Another cluster's file may be broken or just going away; it is not the one that was asked for.
         with contextlib.suppress(HeadLostError, AuthenticationError, ValueError):
             access = read_access(path)
-            if access.address == address:
+            if address in access.addresses:
                 return access
     raise HeadLostError(
         f"no access file for {address} under {state_directory()}; give the path of one, from the machine of the head"
@@ -154,10 +198,32 @@ def read_access(path: Path) -> Access:
         content = json.loads(text)
         version = content["version"]
         if version == _VERSION:
-            return Access(parse_address(content["address"]), content["cluster"], bytes.fromhex(content["secret"]))
+            return _access(content)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise ValueError(f"{path} is not an access file, or a damaged one") from None
     raise ValueError(f"{path} is an access file of version {version!r}; this grainlike reads version {_VERSION}")
+
+
+def _content(access: Access) -> dict[str, Any]:
+    """The file's JSON. Without TLS the last three are null."""
+    proof = access.credentials
+    return {
+        "version": _VERSION,
+        "cluster": access.cluster,
+        "role": access.role,
+        "addresses": [str(address) for address in access.addresses],
+        "authority": proof.authority if proof else None,
+        "certificate": proof.certificate if proof else None,
+        "key": proof.key if proof else None,
+    }
+
+
+def _access(content: dict[str, Any]) -> Access:
+    proof = [content[name] for name in ("authority", "certificate", "key")]
+    if not (all(isinstance(text, str) for text in proof) or proof == [None, None, None]):
+        raise ValueError("certificate and key go together")
+    addresses = tuple(parse_address(address) for address in content["addresses"])
+    return Access(content["cluster"], content["role"], addresses, None if proof[0] is None else Credentials(*proof))
 
 
 def _read_private(path: Path) -> str:
@@ -174,7 +240,10 @@ def _read_private(path: Path) -> str:
         os.close(handle)
         raise
     with os.fdopen(handle, "rb") as file:
-        return file.read(_SIZE_LIMIT).decode("utf-8", "replace")
+        text = file.read(_SIZE_LIMIT + 1)
+    if len(text) > _SIZE_LIMIT:
+        raise ValueError(f"{path} is not an access file: it has over {_SIZE_LIMIT} bytes")
+    return text.decode("utf-8", "replace")
 
 
 def _check_private(path: Path, status: os.stat_result) -> None:

@@ -45,6 +45,20 @@ class TcpAddress:
             return False
 
     @property
+    def is_numeric(self) -> bool:
+        """Whether no resolver is needed to reach it."""
+        try:
+            ipaddress.ip_address(self.numeric)
+        except ValueError:
+            return False
+        return True
+
+    @property
+    def is_wildcard(self) -> bool:
+        """Whether this means every interface of a machine: something to listen at, but nothing to dial."""
+        return self.is_numeric and ipaddress.ip_address(self.numeric).is_unspecified
+
+    @property
     def numeric(self) -> str:
         """The host as an IP address, where it is one: `localhost` is 127.0.0.1, whatever a resolver would say."""
         return "127.0.0.1" if self.host == "localhost" else self.host

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from grainlike.errors import ProtocolError
+from grainlike.errors import AuthenticationError, ProtocolError
 from grainlike.net._link import Link, OnFrames
+from grainlike.net._tls import TlsSession
 from grainlike.wire import AUTHENTICATED, Buffer, FrameDecoder
 
 __all__ = ["READ_SIZE", "ByteLink"]
@@ -13,10 +14,16 @@ READ_SIZE = 256 * 1024
 
 
 class ByteLink(Link):
-    """A link that makes frames of what it reads, and keeps `_pieces` of frames until they can be written."""
+    """A link that makes frames of what it reads, and keeps `_pieces` of frames until they can be written.
 
-    def __init__(self, peer: str) -> None:
+    With `tls`, whose handshake is done, what is read and written are its records.
+    """
+
+    def __init__(self, peer: str, tls: TlsSession | None = None) -> None:
         super().__init__(peer)
+        if tls is not None:
+            self.role = tls.role
+        self._tls = tls
         self._decoder = FrameDecoder()
         self._pieces: list[Buffer] = []
 
@@ -27,9 +34,16 @@ class ByteLink(Link):
     def _receive(self, data: Buffer, on_frames: OnFrames) -> None:
         """Hand on the frames that `data` completes. Nothing is raised from here: it ends the link, and `run` tells."""
         try:
-            frames = self._decoder.feed(data)
+            if self._tls is None:
+                frames = self._decoder.feed(data)
+            else:
+                frames = [frame for plain in self._tls.open(data) for frame in self._decoder.feed(plain)]
             if frames:
                 on_frames(frames)
+            if self._tls is not None and self._tls.ended:
+                self._hung_up()
+        except AuthenticationError as error:
+            self._end(str(error), error)
         except ProtocolError as error:
             self._end(f"protocol error: {error}", error)
         except Exception as error:  # noqa: BLE001 - `run` raises it, outside transports and task groups

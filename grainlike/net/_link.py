@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import anyio
 
+from grainlike.net._certificates import Role
 from grainlike.wire import Buffer, Frame, Message
 
 __all__ = ["Link", "OnFrames"]
@@ -34,6 +35,10 @@ class Link(ABC):
 
     def __init__(self, peer: str) -> None:
         self.peer = peer
+        self.host = "localhost"
+        """The machine at the other end, by the address that it has from here."""
+        self.role: Role | None = None
+        """Who the peer is by its certificate; None on links that have none, between processes of one user."""
         self.reason: str | None = None
         self.trusted = False
         self._failure: Exception | None = None

@@ -13,9 +13,12 @@ import anyio
 
 from grainlike.errors import GrainlikeError
 from grainlike.net._address import Address, TcpAddress, UnixAddress, parse_address
+from grainlike.net._complaints import Complaints
+from grainlike.net._crowd import Crowd, Stranger
 from grainlike.net._dial import adopt
-from grainlike.net._guard import check_loopback, check_same_user, name_peer
+from grainlike.net._guard import check_loopback, check_same_user, keep_watch, name_peer
 from grainlike.net._link import Link
+from grainlike.net._tls import Tls, TlsSession, shake_hands
 from grainlike.net._unix import UnixDoor
 
 __all__ = ["Handler", "Listener", "listen"]
@@ -26,25 +29,29 @@ Handler = Callable[[Link], Awaitable[object]]
 logger = logging.getLogger("grainlike.net")
 
 _BACKLOG = 1024
-_STRANGERS = 256
-"""The most connections that have not proved who they are."""
+_HANDSHAKE_S = 10.0
+"""How long TLS may take to find out who somebody is."""
 
 _SHORTAGE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _SHORTAGE_PAUSE_S = 0.1
 
+_PASSING = frozenset({errno.ECONNABORTED, errno.EPROTO, errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTUNREACH})
+"""What `accept` may tell of a connection that broke while it waited; the door itself is whole."""
 
-def listen(address: Address | str) -> Listener:
+
+def listen(address: Address | str, *, tls: Tls | None = None) -> Listener:
     """Open `address` for connections; they wait in the kernel until `Listener.serve` takes them.
 
-    A Unix socket's directory is made with mode 0700, or must be ours and private; its socket has mode 0600. A socket
-    file that nobody answers at is replaced.
+    With `tls`, a link exists only once the peer has proved who it is. Without it, TCP is for loopback alone. A Unix
+    socket's directory is made with mode 0700, or must be ours and private; its socket has mode 0600. A socket file that
+    nobody answers at is replaced.
 
-    Raises `OSError` naming the address when it is in use; `PermissionError` for TCP beyond loopback or a directory open
-    to others; `ValueError` for what is no address.
+    Raises `OSError` naming the address when it is in use, or not of this machine; `PermissionError` for TCP beyond
+    loopback without `tls`, or a directory open to others; `ValueError` for what is no address.
 
     Example::
 
-        with listen("tcp://127.0.0.1:0") as listener:
+        with listen("tcp://0.0.0.0:0", tls=server_tls("c1", credentials)) as listener:
             print(listener.address)
             await listener.serve(handler)
     """
@@ -52,16 +59,22 @@ def listen(address: Address | str) -> Listener:
     if isinstance(address, UnixAddress):
         door = UnixDoor.open(address, _BACKLOG)
         return Listener(door.socket, address, door.remove)
+    if tls is None:
+        check_loopback(address)
     sock = _listen_tcp(address)
-    return Listener(sock, TcpAddress(address.host, sock.getsockname()[1]), lambda: None)
+    return Listener(sock, TcpAddress(address.host, sock.getsockname()[1]), lambda: None, tls)
 
 
 def _listen_tcp(address: TcpAddress) -> socket.socket:
-    check_loopback(address)
-    sock = socket.socket(socket.AF_INET6 if ":" in address.numeric else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        found = socket.getaddrinfo(address.numeric, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, target = found[0]
+        sock = socket.socket(family, socket.SOCK_STREAM)
+    except OSError as error:
+        raise OSError(error.errno, f"cannot listen at {address}: {error.strerror}") from None
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind((address.numeric, address.port))
+        sock.bind(target)
         sock.listen(_BACKLOG)
     except OSError as error:
         sock.close()
@@ -73,14 +86,18 @@ def _listen_tcp(address: TcpAddress) -> socket.socket:
 class Listener:
     """Takes connections at `address`, where port 0 has become the real one. A context manager that closes it."""
 
-    def __init__(self, sock: socket.socket, address: Address, remove: Callable[[], None]) -> None:
+    def __init__(
+        self, sock: socket.socket, address: Address, remove: Callable[[], None], tls: Tls | None = None
+    ) -> None:
         self.address = address
         self._socket = sock
+        self._tls = tls
         self._remove = remove
         self._closed = False
         self._serving = False
         self._short = False
-        self._strangers: list[Link] = []
+        self._crowd = Crowd(address)
+        self._complaints = Complaints(logger)
 
     def __enter__(self) -> Self:
         return self
@@ -110,7 +127,7 @@ class Listener:
         try:
             async with anyio.create_task_group() as tasks:
                 while (sock := await self._accept()) is not None:
-                    tasks.start_soon(self._attend, sock, handler)
+                    tasks.start_soon(self._attend, sock, self._crowd.enter(), handler)
         finally:
             self.close()
             self._serving = False
@@ -119,15 +136,17 @@ class Listener:
         while not self._closed:
             try:
                 await anyio.wait_readable(self._socket)
+                await self._crowd.room()
                 sock, _ = self._socket.accept()
-            except (BlockingIOError, ConnectionAbortedError):
+            except BlockingIOError:
                 continue
             except anyio.ClosedResourceError:
                 break
             except OSError as error:
-                if error.errno not in _SHORTAGE:
+                if error.errno in _SHORTAGE:
+                    await self._pause(error)
+                elif error.errno not in _PASSING:
                     raise
-                await self._pause(error)
             else:
                 self._short = False
                 return sock
@@ -139,29 +158,36 @@ class Listener:
             self._short = True
         await anyio.sleep(_SHORTAGE_PAUSE_S)
 
-    async def _attend(self, sock: socket.socket, handler: Handler) -> None:
+    async def _attend(self, sock: socket.socket, stranger: Stranger, handler: Handler) -> None:
         peer = "a peer that is already gone"
         try:
             try:
                 peer = name_peer(sock)
-                self._check_entry(sock)
+                if sock.family == socket.AF_UNIX:
+                    check_same_user(sock)
+                keep_watch(sock)
+                session = await self._shake(sock, stranger)
             except BaseException:
                 sock.close()
                 raise
-            link = await adopt(sock, peer)
-            self._strangers.append(link)
+            stranger.link = link = await adopt(sock, peer, session)
             try:
                 await handler(link)
             finally:
                 await link.aclose()
         except (GrainlikeError, OSError) as error:
-            logger.warning("connection from %s at %s ended: %s", peer, self.address, error)
+            if not stranger.pushed_out:
+                self._complaints.say("connection from %s at %s ended: %s", peer, self.address, error)
         except Exception:
             logger.exception("connection from %s at %s ended by an error in its handler", peer, self.address)
+        finally:
+            self._crowd.leave(stranger)
 
-    def _check_entry(self, sock: socket.socket) -> None:
-        if sock.family == socket.AF_UNIX:
-            check_same_user(sock)
-        self._strangers = [link for link in self._strangers if not (link.trusted or link.closed)]
-        if len(self._strangers) >= _STRANGERS:
-            raise ConnectionRefusedError(f"{_STRANGERS} others have yet to say who they are")
+    async def _shake(self, sock: socket.socket, stranger: Stranger) -> TlsSession | None:
+        if self._tls is None:
+            return None
+        with stranger.shaking as scope:
+            scope.deadline = anyio.current_time() + _HANDSHAKE_S
+            sock.setblocking(False)
+            return await shake_hands(sock, self._tls)
+        raise ConnectionAbortedError(f"no TLS handshake within {_HANDSHAKE_S:g} s")

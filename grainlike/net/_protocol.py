@@ -10,6 +10,7 @@ import anyio
 
 from grainlike.net._byte_link import READ_SIZE, ByteLink
 from grainlike.net._link import OnFrames
+from grainlike.net._tls import TlsSession
 from grainlike.net._writes import writes
 from grainlike.wire import Buffer, Message, encode_frame
 
@@ -19,8 +20,8 @@ __all__ = ["ProtocolLink"]
 class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
     """Frames over an asyncio transport, which it owns once connected; `adopt` and `connect` make these."""
 
-    def __init__(self, peer: str) -> None:
-        super().__init__(peer)
+    def __init__(self, peer: str, tls: TlsSession | None = None) -> None:
+        super().__init__(peer, tls)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._incoming = memoryview(bytearray(READ_SIZE))
@@ -119,7 +120,7 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
             if data is None:
                 self._sending = None
             else:
-                transport.write(data)
+                transport.write(data if self._tls is None else self._tls.seal(data))
 
     def _has_unsent(self) -> bool:
         return self._sending is not None or bool(self._pieces)

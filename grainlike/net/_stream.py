@@ -10,6 +10,7 @@ from anyio.abc import ByteStream
 
 from grainlike.net._byte_link import READ_SIZE, ByteLink
 from grainlike.net._link import OnFrames
+from grainlike.net._tls import TlsSession
 from grainlike.net._writes import writes
 from grainlike.wire import Buffer, Message, encode_frame
 
@@ -19,8 +20,8 @@ __all__ = ["StreamLink"]
 class StreamLink(ByteLink):
     """Frames over `stream`, which it owns from now on. Inside `run`, one task reads and one writes."""
 
-    def __init__(self, stream: ByteStream, peer: str) -> None:
-        super().__init__(peer)
+    def __init__(self, stream: ByteStream, peer: str, tls: TlsSession | None = None) -> None:
+        super().__init__(peer, tls)
         self._stream = stream
         self._posted = anyio.Event()
         self._writing = False
@@ -51,6 +52,8 @@ class StreamLink(ByteLink):
     async def _read(self, on_frames: OnFrames) -> None:
         """Feed the callback until the stream ends. Nothing is raised from here: a task group would wrap it."""
         try:
+            if self._tls is not None:
+                self._receive(b"", on_frames)  # what came together with the end of the handshake
             while not self.closed:
                 self._receive(await self._stream.receive(READ_SIZE), on_frames)
         except anyio.EndOfStream:
@@ -68,12 +71,15 @@ class StreamLink(ByteLink):
                 pieces, self._pieces = self._pieces, []
                 self._writing = True
                 for data in writes(pieces):
-                    await self._stream.send(cast("bytes", data))  # every stream takes views, and says bytes
+                    await self._send(data if self._tls is None else self._tls.seal(data))
                 self._writing = False
                 if not self._pieces:
                     self._wake_drainers()
         except (anyio.BrokenResourceError, anyio.ClosedResourceError, ConnectionError) as error:
             self._end(_why(error))
+
+    async def _send(self, data: Buffer) -> None:
+        await self._stream.send(cast("bytes", data))  # every stream takes views, and says bytes
 
     def _has_unsent(self) -> bool:
         return self._writing or bool(self._pieces)

@@ -1,18 +1,29 @@
 """Access files: written for one user, believed only when nobody else could have touched them."""
 
+import contextlib
 import json
 import os
+import re
+import traceback
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from grainlike.errors import AuthenticationError, HeadLostError
 from grainlike.net import (
     Access,
+    Credentials,
     TcpAddress,
+    UnixAddress,
+    accesses_for,
+    client_tls,
     find_access,
-    parse_address,
+    make_credentials,
+    move_access,
     publish_access,
     read_access,
     state_directory,
@@ -29,9 +40,22 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "grainlike"
 
 
+PROOF = Credentials("the authority", "its certificate", "the key")
+
+
 @pytest.fixture
 def access() -> Access:
-    return Access(ADDRESS, "c1", b"\x00secret\xff")
+    return Access("c1", "worker", (ADDRESS,), PROOF)
+
+
+def publish(cluster: str = "c1", address: TcpAddress = ADDRESS) -> Path:
+    return publish_access(accesses_for(cluster, (address,), {"head": PROOF, "worker": PROOF, "client": PROOF}))
+
+
+def content(**changes: object) -> str:
+    """The text of an access file."""
+    fields = {"version": 1, "cluster": "c", "role": "worker", "addresses": ["tcp://h:1"]}
+    return json.dumps({**fields, "authority": "a", "certificate": "c", "key": "k", **changes})
 
 
 def mode(path: Path) -> int:
@@ -39,65 +63,112 @@ def mode(path: Path) -> int:
 
 
 def test_what_is_published_is_found_in_every_way(access: Access, state: Path) -> None:
-    folder = publish_access(access)
+    folder = publish()
     assert folder == state / "c1"
     assert find_access() == access
-    assert find_access(role="head") == access
+    assert find_access(role="client") == replace(access, role="client")
     assert find_access("tcp://127.0.0.1:7777") == access
     assert find_access(str(folder / "worker.json")) == access
-    assert find_access(folder / "head.json") == access
+    assert find_access(folder / "head.json") == replace(access, role="head")
 
 
-def test_only_its_owner_can_read_it(access: Access, state: Path) -> None:
+def test_only_its_owner_can_read_it(state: Path) -> None:
     previous = os.umask(0)
     try:
-        folder = publish_access(access)
+        folder = publish()
     finally:
         os.umask(previous)
     assert mode(state) == mode(folder) == 0o700
-    assert mode(folder / "head.json") == mode(folder / "worker.json") == 0o600
+    assert {mode(path) for path in folder.iterdir()} == {0o600}
     assert sorted(path.name for path in state.iterdir()) == ["c1", "current"]
-    assert sorted(path.name for path in folder.iterdir()) == ["head.json", "worker.json"]
+    assert sorted(path.name for path in folder.iterdir()) == ["client.json", "head.json", "worker.json"]
 
 
-def test_the_file_is_the_documented_json(access: Access) -> None:
-    content = json.loads((publish_access(access) / "worker.json").read_text())
+def test_the_file_is_the_documented_json() -> None:
+    content = json.loads((publish() / "worker.json").read_text())
     assert content == {
         "version": 1,
-        "address": "tcp://127.0.0.1:7777",
         "cluster": "c1",
-        "secret": "00736563726574ff",
+        "role": "worker",
+        "addresses": ["tcp://127.0.0.1:7777"],
+        "authority": "the authority",
+        "certificate": "its certificate",
+        "key": "the key",
     }
 
 
-def test_the_secret_is_not_in_the_repr(access: Access) -> None:
-    assert "secret" not in repr(access)
+def test_a_cluster_without_tls_has_no_certificates(state: Path) -> None:
+    publish_access(accesses_for("c1", (UnixAddress(state / "sock"),)))
+    assert find_access().credentials is None
 
 
-def test_withdrawing_removes_everything_and_can_be_repeated(access: Access, state: Path) -> None:
-    publish_access(access)
-    withdraw_access(access)
-    withdraw_access(access)
+def test_the_key_is_in_no_repr_and_no_error(tmp_path: Path) -> None:
+    proof = make_credentials("c1")["worker"]
+    access = Access("c1", "worker", (ADDRESS,), proof)
+    inside = proof.key.splitlines()[1]
+    assert "PRIVATE" not in repr(access)
+    assert inside not in repr(access)
+    broken = Credentials(proof.authority, proof.certificate, proof.key.replace("BEGIN", "BEGUN"))
+    with pytest.raises(ValueError, match="damaged") as caught:
+        client_tls("c1", broken)
+    assert inside not in "".join(traceback.format_exception(caught.value))
+    assert repr(client_tls("c1", proof)) == "Tls(cluster='c1', is_server=False)"
+
+
+def test_withdrawing_removes_everything_and_can_be_repeated(state: Path) -> None:
+    publish()
+    withdraw_access("c1")
+    withdraw_access("c1")
     assert list(state.iterdir()) == []
 
 
-def test_the_newest_is_current_and_outlives_the_older(access: Access) -> None:
-    newer = Access(ADDRESS, "c2", b"other")
-    publish_access(access)
-    publish_access(newer)
-    assert find_access() == newer
-    withdraw_access(access)
-    assert find_access() == newer
-    withdraw_access(newer)
+def test_the_newest_is_current_and_outlives_the_older() -> None:
+    publish("c1")
+    publish("c2")
+    assert find_access().cluster == "c2"
+    withdraw_access("c1")
+    assert find_access().cluster == "c2"
+    withdraw_access("c2")
     with pytest.raises(HeadLostError, match="no head is running here"):
         find_access()
 
 
+def test_files_made_beforehand_are_told_where_the_head_listens(tmp_path: Path) -> None:
+    folder = tmp_path / "made"
+    for access in accesses_for("c1", (), make_credentials("c1")):
+        write_access(access, folder / f"{access.role}.json")
+    (folder / "client.json").unlink()
+    before = read_access(folder / "worker.json")
+    assert before.addresses == ()
+    move_access(folder, "c1", (ADDRESS,))
+    assert read_access(folder / "worker.json") == replace(before, addresses=(ADDRESS,))
+    assert sorted(path.name for path in folder.iterdir()) == ["head.json", "worker.json"]
+
+
+def test_files_of_another_cluster_are_not_touched(tmp_path: Path) -> None:
+    write_access(Access("other", "worker", ()), tmp_path / "made" / "worker.json")
+    move_access(tmp_path / "made", "c1", (ADDRESS,))
+    assert read_access(tmp_path / "made" / "worker.json").addresses == ()
+
+
+def test_an_older_one_is_named_when_the_newest_has_gone(state: Path) -> None:
+    publish("c1")
+    publish("c2")
+    withdraw_access("c2")
+    with pytest.raises(HeadLostError, match=rf", or try --head {re.escape(str(state))}/c1/worker\.json$"):
+        find_access()
+    withdraw_access("c1")
+    with pytest.raises(HeadLostError, match=r"Executor\(listen=\.\.\.\)$"):
+        find_access()
+
+
 def test_nothing_to_find_says_what_to_do(state: Path) -> None:
-    with pytest.raises(HeadLostError, match=r"no head is running here.*start the program that listens"):
+    with pytest.raises(HeadLostError, match=r"no head is running here.*start one with"):
         find_access()
     with pytest.raises(HeadLostError, match=r"no access file for tcp://127\.0\.0\.1:7777"):
         find_access("tcp://127.0.0.1:7777")
+    with pytest.raises(HeadLostError, match="if it is an address, write tcp://login1:7777"):
+        find_access("login1:7777")
     with pytest.raises(HeadLostError, match=r"no access file at .*gone\.json"):
         find_access(state / "gone.json")
     with pytest.raises(ValueError, match="needs a host and a port"):
@@ -105,15 +176,15 @@ def test_nothing_to_find_says_what_to_do(state: Path) -> None:
 
 
 def test_an_address_is_found_beside_a_broken_file(access: Access, state: Path) -> None:
-    publish_access(Access(TcpAddress("127.0.0.1", 1), "a-broken", b"x"))
+    publish("a-broken", TcpAddress("127.0.0.1", 1))
     (state / "a-broken" / "worker.json").write_text("{")
-    publish_access(access)
+    publish()
     assert find_access("tcp://127.0.0.1:7777") == access
 
 
 @pytest.mark.parametrize("bits", [0o640, 0o604, 0o620, 0o602])
-def test_a_file_open_to_others_is_refused_with_the_command_that_mends_it(access: Access, bits: int) -> None:
-    path = publish_access(access) / "worker.json"
+def test_a_file_open_to_others_is_refused_with_the_command_that_mends_it(bits: int) -> None:
+    path = publish() / "worker.json"
     path.chmod(bits)
     with pytest.raises(AuthenticationError, match=f"chmod 600 {path}"):
         read_access(path)
@@ -121,17 +192,17 @@ def test_a_file_open_to_others_is_refused_with_the_command_that_mends_it(access:
         find_access()
 
 
-def test_a_file_of_another_user_is_refused(access: Access, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = publish_access(access) / "worker.json"
+def test_a_file_of_another_user_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = publish() / "worker.json"
     ours = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: ours + 1)
     with pytest.raises(AuthenticationError, match=f"belongs to user id {ours}, not to us"):
         read_access(path)
 
 
-def test_a_symlink_is_not_followed(access: Access, tmp_path: Path) -> None:
+def test_a_symlink_is_not_followed(tmp_path: Path) -> None:
     link = tmp_path / "link.json"
-    link.symlink_to(publish_access(access) / "worker.json")
+    link.symlink_to(publish() / "worker.json")
     with pytest.raises(AuthenticationError, match="cannot read"):
         read_access(link)
 
@@ -143,16 +214,16 @@ def test_a_fifo_does_not_hold_the_reader(tmp_path: Path) -> None:
 
 
 def test_a_directory_is_no_access_file_and_is_closed_again(access: Access, tmp_path: Path) -> None:
-    (publish_access(access).parent / "a" / "worker.json").mkdir(parents=True)
+    (publish().parent / "a" / "worker.json").mkdir(parents=True)
     descriptors = psutil.Process().num_fds()
     with pytest.raises(AuthenticationError, match="not a regular file"):
         read_access(tmp_path)
-    assert find_access(str(access.address)) == access
+    assert find_access(str(ADDRESS)) == access
     assert psutil.Process().num_fds() == descriptors
 
 
 @pytest.mark.parametrize(
-    "content",
+    "text",
     [
         "",
         "{",
@@ -160,19 +231,61 @@ def test_a_directory_is_no_access_file_and_is_closed_again(access: Access, tmp_p
         "null",
         "[" * 100_000,
         '{"version": 1}',
-        '{"version": 1, "address": "nowhere", "cluster": "c", "secret": "00"}',
-        '{"version": 1, "address": 5, "cluster": "c", "secret": "00"}',
-        '{"version": 1, "address": "tcp://h:1", "cluster": "../c", "secret": "00"}',
-        '{"version": 1, "address": "tcp://h:1", "cluster": 5, "secret": "00"}',
-        '{"version": 1, "address": "tcp://h:1", "cluster": "c", "secret": "xyz"}',
+        content(addresses=["nowhere"]),
+        content(addresses=[5]),
+        content(addresses=5),
+        content(cluster="../c"),
+        content(cluster=5),
+        content(role="god"),
+        content(role=["worker"]),
+        content(key=5),
+        content(key=None),
+        content(authority=None, certificate=None),
+        json.dumps({"version": 1, "cluster": "c", "role": "worker", "addresses": []}),
+        content() + " " * 70_000,
     ],
 )
-def test_what_is_no_access_file_is_named(tmp_path: Path, content: str) -> None:
+def test_what_is_no_access_file_is_named(tmp_path: Path, text: str) -> None:
     path = tmp_path / "file.json"
-    path.write_text(content)
+    path.write_text(text)
     path.chmod(0o600)
     with pytest.raises(ValueError, match=f"{path} is not an access file"):
         read_access(path)
+
+
+values = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
+json_like = st.recursive(
+    values, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+)
+fields = st.sampled_from(["version", "cluster", "role", "addresses", "authority", "certificate", "key", "more"])
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(changes=st.dictionaries(fields, json_like), left_out=st.sets(fields, max_size=2))
+def test_a_file_with_any_fields_is_read_or_refused_by_name(
+    tmp_path: Path, changes: dict[str, object], left_out: set[str]
+) -> None:
+    whole = {**json.loads(content()), **changes}
+    check_read_or_refused(tmp_path, json.dumps({key: value for key, value in whole.items() if key not in left_out}))
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(edits=st.lists(st.tuples(st.integers(0, 300), st.binary(max_size=3), st.integers(0, 3)), max_size=5))
+def test_a_file_with_any_bytes_is_read_or_refused_by_name(tmp_path: Path, edits: list[tuple[int, bytes, int]]) -> None:
+    data = content().encode()
+    for at, insert, cut in edits:
+        data = data[:at] + insert + data[at + cut :]
+    check_read_or_refused(tmp_path, data.decode("latin-1"))
+
+
+def check_read_or_refused(folder: Path, text: str) -> None:
+    path = folder / "file.json"
+    path.write_text(text, encoding="latin-1", errors="replace")
+    path.chmod(0o600)
+    with contextlib.suppress(ValueError):  # and nothing else
+        access = read_access(path)
+        assert access.role in ("head", "worker", "client")
+        assert access.credentials is None or isinstance(access.credentials.key, str)
 
 
 def test_a_later_version_is_named(tmp_path: Path) -> None:
@@ -183,25 +296,25 @@ def test_a_later_version_is_named(tmp_path: Path) -> None:
         read_access(path)
 
 
-def test_a_directory_open_to_others_is_refused(access: Access, state: Path) -> None:
+def test_a_directory_open_to_others_is_refused(state: Path) -> None:
     state.mkdir(mode=0o755)
     with pytest.raises(PermissionError, match=f"chmod 700 {state}"):
-        publish_access(access)
+        publish()
 
 
 def test_writing_again_replaces_and_leaves_nothing_beside(access: Access, tmp_path: Path) -> None:
     path = tmp_path / "own" / "file.json"
     write_access(access, path)
-    newer = Access(ADDRESS, "c1", b"newer")
+    newer = Access("c1", "worker", (ADDRESS, TcpAddress("::1", 2)), replace(PROOF, key="newer"))
     write_access(newer, path)
     assert read_access(path) == newer
     assert list(path.parent.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("name", ["", "..", ".hidden", "a/b", "current", "x" * 65, "a b"])
+@pytest.mark.parametrize("name", ["", "..", ".hidden", "a/b", "current", "x" * 41, "a b", "a.b", "a-"])
 def test_a_cluster_may_not_have_a_name_that_is_a_path(name: str) -> None:
     with pytest.raises(ValueError, match="a cluster's name"):
-        Access(parse_address("tcp://127.0.0.1:1"), name, b"")
+        Access(name, "worker", ())
 
 
 @pytest.mark.parametrize("value", ["", "relative/state"])

@@ -1,7 +1,9 @@
 """Every link keeps the same promises, whatever carries it: memory, an event loop's own transport, or a stream."""
 
 import asyncio
+import functools
 import socket
+import ssl
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,13 +14,25 @@ import anyio.abc
 import pytest
 
 from grainlike.errors import ProtocolError
-from grainlike.net import Link, ProtocolLink, StreamLink, adopt, memory_pair
+from grainlike.net import (
+    Link,
+    ProtocolLink,
+    StreamLink,
+    Tls,
+    TlsSession,
+    adopt,
+    client_tls,
+    make_credentials,
+    memory_pair,
+    server_tls,
+    shake_hands,
+)
 from grainlike.net._writes import CHUNK
 from grainlike.wire import Beat, Frame, encode_frame
 
 pytestmark = pytest.mark.anyio
 
-KINDS = ["memory", "adopted", "stream"]
+KINDS = ["memory", "adopted", "stream", "adopted over TLS", "stream over TLS"]
 SOCKETS = ["adopted", "stream"]
 
 
@@ -44,20 +58,36 @@ class Inbox:
         return [frame.message.number for frame in self.frames if isinstance(frame.message, Beat)]
 
 
-async def one_link(kind: str, sock: socket.socket) -> Link:
-    if kind == "adopted":
-        return await adopt(sock)
+async def one_link(kind: str, sock: socket.socket, tls: Tls | None = None) -> Link:
+    sock.setblocking(False)
+    session = None if tls is None else await shake_hands(sock, tls)
+    if kind.startswith("adopted"):
+        return await adopt(sock, tls=session)
     from anyio.abc import UNIXSocketStream
 
-    sock.setblocking(False)
-    return StreamLink(await UNIXSocketStream.from_socket(sock), "test")
+    return StreamLink(await UNIXSocketStream.from_socket(sock), "test", session)
+
+
+@functools.cache
+def sides() -> tuple[Tls, Tls]:
+    """The head's side of TLS and a worker's."""
+    credentials = make_credentials("c1")
+    return server_tls("c1", credentials["head"]), client_tls("c1", credentials["worker"])
 
 
 async def pair(kind: str) -> tuple[Link, Link]:
+    links: dict[int, Link] = {}
+
+    async def make(number: int, sock: socket.socket) -> None:
+        links[number] = await one_link(kind, sock, sides()[number] if "TLS" in kind else None)
+
     if kind == "memory":
         near, far = memory_pair()
     else:
-        near, far = [await one_link(kind, sock) for sock in socket.socketpair()]
+        async with anyio.create_task_group() as tasks:
+            for number, sock in enumerate(socket.socketpair()):
+                tasks.start_soon(make, number, sock)
+        near, far = links[0], links[1]
     near.trust()
     far.trust()
     return near, far
@@ -339,6 +369,20 @@ async def test_a_reset_connection_is_a_loss_and_no_error(wrap: Callable[..., Any
     assert "reset" in (link.reason or "")
 
 
+async def test_a_link_knows_the_host_at_its_other_end(kind: str) -> None:
+    near, far = await pair(kind)
+    assert (near.host, far.host) == ("localhost", "localhost")
+    await near.aclose()
+    await far.aclose()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        theirs = socket.create_connection(server.getsockname())
+        ours, _ = server.accept()
+    link = await adopt(ours)
+    assert link.host == "127.0.0.1"
+    await link.aclose()
+    theirs.close()
+
+
 async def test_frames_that_arrive_in_one_read_are_one_call(socket_kind: str) -> None:
     ours, theirs = socket.socketpair()
     link = await one_link(socket_kind, ours)
@@ -427,3 +471,94 @@ async def test_an_asyncio_link_writes_once_in_a_turn_and_answers_in_the_turn_of_
     link.get_buffer(-1)[: len(frames[3])] = frames[3]
     link.buffer_updated(len(frames[3]))
     assert transport.written[1:] == [frames[3]]
+
+
+@pytest.mark.parametrize("tls_kind", ["adopted over TLS", "stream over TLS"])
+async def test_over_tls_both_ends_know_each_others_role(tls_kind: str) -> None:
+    near, far = await pair(tls_kind)
+    assert (near.role, far.role) == ("worker", "head")
+    await near.aclose()
+    await far.aclose()
+
+
+async def shaken(kind: str, also: bytes = b"") -> tuple[Link, socket.socket, TlsSession]:
+    """A link over TLS, and its far end by hand, which says `also` in one breath with the end of its handshake."""
+    ours, theirs = socket.socketpair()
+    links: list[Link] = []
+
+    async def make() -> None:
+        links.append(await one_link(kind, ours, sides()[0]))
+
+    far = sides()[1].session()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(make)
+        far.shake(b"")
+        theirs.sendall(far.take_outgoing())
+        await anyio.wait_readable(theirs)
+        assert far.shake(theirs.recv(65536))
+        theirs.sendall(far.take_outgoing() + (far.seal(also) if also else b""))
+    return links[0], theirs, far
+
+
+@pytest.mark.parametrize("tls_kind", ["adopted over TLS", "stream over TLS"])
+async def test_what_comes_in_one_breath_with_the_handshake_is_heard(tls_kind: str) -> None:
+    link, theirs, _ = await shaken(tls_kind, b"".join(map(bytes, encode_frame(Beat(9)))))
+    inbox = Inbox()
+    with theirs, anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(link.run, inbox)
+            await inbox.full.wait()
+            link.close()
+    assert inbox.numbers == [9]
+
+
+@pytest.mark.parametrize("tls_kind", ["adopted over TLS", "stream over TLS"])
+async def test_a_peer_that_says_goodbye_in_tls_has_closed(tls_kind: str) -> None:
+    link, theirs, far = await shaken(tls_kind)
+    with theirs:
+        with pytest.raises(ssl.SSLWantReadError):  # it would wait for the same from us
+            far._ssl.unwrap()
+        theirs.sendall(far.take_outgoing())
+        with anyio.fail_after(10):
+            await link.run(Inbox())
+    assert link.reason == "closed by the peer"
+
+
+@pytest.mark.parametrize("tls_kind", ["adopted over TLS", "stream over TLS"])
+async def test_a_record_that_was_altered_on_its_way_ends_the_link(tls_kind: str) -> None:
+    ours, wire_near = socket.socketpair()
+    wire_far, theirs = socket.socketpair()
+    links: list[Link] = []
+
+    async def received(sock: socket.socket) -> bytes:
+        await anyio.wait_readable(sock)
+        return sock.recv(65536)
+
+    async def pump(one: socket.socket, other: socket.socket) -> None:
+        one.setblocking(False)
+        while data := await received(one):
+            if altering:
+                data = data[:-1] + bytes([data[-1] ^ 1])
+            other.send(data)
+
+    async def make(sock: socket.socket, tls: Tls) -> None:
+        links.append(await one_link(tls_kind, sock, tls))
+
+    altering = False
+    inbox = Inbox()
+    with wire_near, wire_far:
+        async with anyio.create_task_group() as pumps:
+            pumps.start_soon(pump, wire_near, wire_far)
+            pumps.start_soon(pump, wire_far, wire_near)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(make, ours, sides()[0])
+                tasks.start_soon(make, theirs, sides()[1])
+            altering = True
+            links[0].post(Beat(1))
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(links[0].run, Inbox())
+                with pytest.raises(ProtocolError, match="bad record mac"):
+                    await links[1].run(inbox)
+                tasks.cancel_scope.cancel()
+            pumps.cancel_scope.cancel()
+    assert inbox.frames == []

@@ -1,9 +1,11 @@
 """Doors: who may come in, what a door survives, and what it leaves behind."""
 
 import errno
+import functools
 import logging
 import os
 import socket
+import sys
 from pathlib import Path
 
 import anyio
@@ -11,8 +13,21 @@ import anyio.abc
 import pytest
 
 from grainlike.errors import AuthenticationError, ProtocolError
-from grainlike.net import Link, TcpAddress, UnixAddress, connect, listen, parse_address
+from grainlike.net import (
+    Link,
+    TcpAddress,
+    Tls,
+    UnixAddress,
+    client_tls,
+    connect,
+    listen,
+    make_credentials,
+    parse_address,
+    server_tls,
+)
+from grainlike.net._complaints import Complaints
 from grainlike.net._dial import _dial
+from grainlike.net._guard import keep_watch
 from grainlike.wire import Beat, Frame
 
 pytestmark = pytest.mark.anyio
@@ -63,10 +78,10 @@ async def test_port_zero_becomes_the_real_port() -> None:
 
 
 @pytest.mark.parametrize("address", ["tcp://0.0.0.0:0", "tcp://10.1.2.3:1", "tcp://example.org:1", "tcp://[::]:0"])
-async def test_tcp_beyond_loopback_is_refused_on_both_sides(address: str) -> None:
-    with pytest.raises(PermissionError, match="needs TLS, which this version does not have"):
+async def test_tcp_beyond_loopback_without_tls_is_refused_on_both_sides(address: str) -> None:
+    with pytest.raises(PermissionError, match="nothing goes without TLS"):
         listen(address)
-    with pytest.raises(PermissionError, match="needs TLS, which this version does not have"):
+    with pytest.raises(PermissionError, match="nothing goes without TLS"):
         await connect(address)
 
 
@@ -90,6 +105,15 @@ async def test_a_directory_open_to_others_is_refused(tmp_path: Path, bits: int) 
     folder.chmod(bits)
     with pytest.raises(PermissionError, match=f"chmod 700 {folder}"):
         listen(f"unix://{folder}/head.sock")
+
+
+async def test_nobody_is_told_to_close_a_directory_of_all_users(tmp_path: Path) -> None:
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    with pytest.raises(PermissionError, match=f"choose a directory of your own in it, such as {folder}/mine") as caught:
+        listen(f"unix://{folder}/head.sock")
+    assert "chmod" not in str(caught.value)
 
 
 async def test_a_stale_socket_is_replaced(unix: UnixAddress) -> None:
@@ -240,37 +264,71 @@ async def test_another_users_process_is_turned_away(
     assert f"belongs to user id {ours}, not to us" in caplog.text
 
 
-async def test_strangers_are_counted_until_they_are_trusted(
+async def test_the_oldest_stranger_makes_room_and_nobody_who_is_trusted(
     address: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("grainlike.net._listener._STRANGERS", 1)
+    monkeypatch.setattr("grainlike.net._crowd._MOST", 2)
+    monkeypatch.setattr("grainlike.net._crowd._PATIENCE_S", 0.0)
     inside: list[Link] = []
+
+    arrived = anyio.Event()
 
     async def keep(link: Link) -> None:
         inside.append(link)
+        arrived.set()
         await echo(link)
 
     async with anyio.create_task_group() as tasks:
         with listen(address) as listener:
             tasks.start_soon(listener.serve, keep)
-            first = await connect(listener.address)
-            await anyio.wait_all_tasks_blocked()
-            assert await ask(listener.address) == []
-            assert "have yet to say who they are" in caplog.text
-            inside[0].trust()
+            links = []
+            for number in range(5):
+                links.append(await connect(listener.address))
+                await arrived.wait()
+                arrived = anyio.Event()
+                if number == 0:
+                    inside[0].trust()
+            assert [link.closed for link in inside] == [False, True, True, False, False]
             assert await ask(listener.address)
-            await first.aclose()
+            for link in links:
+                await link.aclose()
+    assert caplog.text.count("have yet to say who they are") == 1
+
+
+async def test_complaints_are_said_while_they_are_few_and_counted_when_they_are_many(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr("grainlike.net._complaints.time.monotonic", lambda: now[0])
+    complaints = Complaints(logging.getLogger("grainlike.net"))
+    with caplog.at_level(logging.DEBUG):
+        for number in range(1000):
+            complaints.say("number %d", number)
+        warned = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+        assert warned == [
+            *(f"number {n}" for n in range(20)),
+            "for a minute, more of these are told at level debug alone",
+        ]
+        assert len(caplog.records) == 1001
+        caplog.clear()
+        now[0] += 60
+        complaints.say("later")
+    assert [record.getMessage() for record in caplog.records] == [
+        "980 more connections ended like those before",
+        "later",
+    ]
 
 
 class Starved(socket.socket):
     """A listening socket in a process that is out of file descriptors for a while."""
 
     left = 2
+    code = errno.EMFILE
 
     def accept(self) -> tuple[socket.socket, object]:
         if self.left:
             self.left -= 1
-            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            raise OSError(self.code, os.strerror(self.code))
         return super().accept()
 
 
@@ -287,3 +345,123 @@ async def test_out_of_descriptors_accepting_pauses_and_recovers(
     assert [record.message for record in caplog.records] == [
         f"{listener.address} takes no connections for now: Too many open files"
     ]
+
+
+# --- TLS ---
+
+
+@functools.cache
+def sides() -> tuple[Tls, Tls]:
+    """The head's side of TLS and a worker's."""
+    credentials = make_credentials("c1")
+    return server_tls("c1", credentials["head"]), client_tls("c1", credentials["worker"])
+
+
+async def test_over_tls_a_silent_crowd_makes_room_for_one_who_knows_what_to_say(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("grainlike.net._crowd._MOST", 8)
+    monkeypatch.setattr("grainlike.net._crowd._PATIENCE_S", 0.05)
+    server, client = sides()
+    async with anyio.create_task_group() as tasks:
+        with listen("tcp://127.0.0.1:0", tls=server) as listener:
+            tasks.start_soon(listener.serve, echo)
+            assert isinstance(listener.address, TcpAddress)
+            crowd = [socket.create_connection(("127.0.0.1", listener.address.port)) for _ in range(20)]
+            link = await connect(listener.address, tls=client)
+            answers: list[Frame] = []
+            link.post(Beat(3))
+            await link.run(lambda frames: (answers.extend(frames), link.close()))
+            assert [frame.message for frame in answers] == [Beat(3)]
+            for sock in crowd:
+                sock.close()
+            tasks.cancel_scope.cancel()
+    assert caplog.text.count("have yet to say who they are") == 1
+
+
+async def test_many_honest_ones_at_once_are_all_served(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("grainlike.net._crowd._MOST", 4)
+    monkeypatch.setattr("grainlike.net._crowd._PATIENCE_S", 10.0)
+    monkeypatch.setattr("grainlike.net._crowd._LOOK_S", 0.001)
+    server, client = sides()
+    served: list[int] = []
+
+    async def trust_and_echo(link: Link) -> None:
+        link.trust()
+        await echo(link)
+
+    async def visit(number: int) -> None:
+        link = await connect(listener.address, 30, tls=client)
+        link.post(Beat(number))
+        await link.run(lambda frames: (served.append(number), link.close()))
+
+    async with anyio.create_task_group() as tasks:
+        with listen("tcp://127.0.0.1:0", tls=server) as listener:
+            tasks.start_soon(listener.serve, trust_and_echo)
+            async with anyio.create_task_group() as visits:
+                for number in range(40):
+                    visits.start_soon(visit, number)
+            tasks.cancel_scope.cancel()
+    assert sorted(served) == list(range(40))
+    assert caplog.records == []
+
+
+async def test_a_tls_handshake_has_its_time(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr("grainlike.net._listener._HANDSHAKE_S", 0.05)
+    async with anyio.create_task_group() as tasks:
+        with listen("tcp://127.0.0.1:0", tls=sides()[0]) as listener:
+            tasks.start_soon(listener.serve, echo)
+            link = await connect(listener.address)  # plain, and silent
+            await link.run(lambda frames: None)
+            assert link.reason == "closed by the peer"
+    assert "no TLS handshake within 0.05 s" in caplog.text
+
+
+async def test_a_listener_that_is_not_the_head_is_not_believed() -> None:
+    other = make_credentials("c1")
+    async with anyio.create_task_group() as tasks:
+        with listen("tcp://127.0.0.1:0", tls=server_tls("c1", other["head"])) as listener:
+            tasks.start_soon(listener.serve, echo)
+            with pytest.raises(AuthenticationError, match=f"{listener.address}: .*certificate does not hold"):
+                await connect(listener.address, tls=sides()[1])
+
+
+async def test_a_listener_without_tls_is_not_believed() -> None:
+    async with anyio.create_task_group() as tasks:
+        with listen("tcp://127.0.0.1:0") as listener:
+            tasks.start_soon(listener.serve, echo)
+            with pytest.raises((AuthenticationError, ConnectionError), match=str(listener.address)):
+                await connect(listener.address, tls=sides()[1])
+
+
+async def test_the_kernel_keeps_watch_over_tcp_on_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched: list[socket.socket] = []
+
+    def watch(sock: socket.socket) -> None:
+        keep_watch(sock)
+        watched.append(sock)
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        if sys.platform == "linux":
+            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 30_000
+            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) < 30
+
+    monkeypatch.setattr("grainlike.net._dial.keep_watch", watch)
+    monkeypatch.setattr("grainlike.net._listener.keep_watch", watch)
+    async with anyio.create_task_group() as tasks:
+        with listen("tcp://127.0.0.1:0") as listener:
+            tasks.start_soon(listener.serve, echo)
+            assert await ask(listener.address)
+    assert len(watched) == 2
+
+
+async def test_a_connection_that_broke_while_it_waited_leaves_the_door_open(address: str) -> None:
+    listener = listen(address)
+    listener._socket = Starved(fileno=listener._socket.detach())
+    listener._socket.code = errno.ENETDOWN
+    async with anyio.create_task_group() as tasks:
+        with listener:
+            tasks.start_soon(listener.serve, echo)
+            assert await ask(listener.address)

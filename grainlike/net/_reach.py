@@ -1,0 +1,100 @@
+"""From an access file to a link, and from a listener's address to those that others can dial."""
+
+from __future__ import annotations
+
+import fcntl
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import suppress
+
+from grainlike.errors import AuthenticationError, HeadLostError
+from grainlike.net._access import Access
+from grainlike.net._address import Address, TcpAddress
+from grainlike.net._dial import connect
+from grainlike.net._link import Link
+from grainlike.net._tls import Tls, client_tls
+
+__all__ = ["addresses_of", "dial"]
+
+_ELSEWHERE = ("192.0.2.1", 9)
+"""An address of nobody's, to ask the kernel which of ours it would send from. Nothing is sent."""
+
+_GET_ADDRESS = 0x8915
+"""Linux' SIOCGIFADDR: the IPv4 address of an interface."""
+
+
+async def dial(access: Access, *, insecure: bool = False, timeout: float = 10.0) -> Link:
+    """Connect to the head that `access` is for, at the first of its addresses where it answers.
+
+    The link is trusted: over TLS the head has proved who it is, and a Unix socket is one of our own processes.
+    `insecure` allows, on loopback, a head that listens without TLS. Where there is a certificate it changes nothing.
+
+    Raises:
+        AuthenticationError: what answered is not this head, or refused us; or it has no TLS, and `insecure` is not set.
+        HeadLostError: the access file says no address yet.
+        ConnectionError: nobody answers. `timeout` bounds each address.
+
+    Example::
+
+        link = await dial(find_access())
+        await link.run(print)
+    """
+    if not access.addresses:
+        raise HeadLostError(
+            f"the head of cluster {access.cluster} has not listened yet: its access file has no address"
+        )
+    tls = None if access.credentials is None else client_tls(access.cluster, access.credentials)
+    failures: list[OSError] = []
+    for address in access.addresses:
+        _check_sealed(address, tls, insecure)
+        try:
+            link = await connect(address, timeout, tls=tls if isinstance(address, TcpAddress) else None)
+        except (AuthenticationError, ConnectionError) as error:
+            failures.append(error)
+        else:
+            link.trust()
+            return link
+    raise _one_of(failures)
+
+
+def _check_sealed(address: Address, tls: Tls | None, insecure: bool) -> None:
+    if isinstance(address, TcpAddress) and tls is None and not insecure:
+        raise AuthenticationError(
+            f"the head at {address} listens without TLS, so nobody can know who it is; if that is meant, say --insecure"
+        )
+
+
+def _one_of(failures: list[OSError]) -> OSError:
+    """One error for all addresses: a wrong head outweighs one that was not there."""
+    worst = next((error for error in failures if isinstance(error, AuthenticationError)), failures[0])
+    for error in failures:
+        if error is not worst:
+            worst.add_note(str(error))
+    return worst
+
+
+def addresses_of(address: Address) -> tuple[Address, ...]:
+    """Where others reach who listens at `address`: itself, or, for all interfaces, what they are likely to be.
+
+    Whoever dials tries them in turn. An address that means somebody else to them is no danger: who answers there has
+    no certificate of the cluster's head.
+    """
+    if not isinstance(address, TcpAddress) or not address.is_wildcard:
+        return (address,)
+    return tuple(TcpAddress(host, address.port) for host in dict.fromkeys(_own_hosts()))
+
+
+def _own_hosts() -> Iterator[str]:
+    """The addresses of this machine's interfaces, the one that others most likely see first. No resolver is asked."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        with suppress(OSError):
+            probe.connect(_ELSEWHERE)
+            yield probe.getsockname()[0]
+        for _, name in socket.if_nameindex():
+            with suppress(OSError):  # one without an IPv4 address
+                told = fcntl.ioctl(probe, _GET_ADDRESS, struct.pack("256s", name.encode()))
+                host = socket.inet_ntoa(told[20:24])
+                if not host.startswith("127."):
+                    yield host
+    yield "127.0.0.1"

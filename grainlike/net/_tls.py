@@ -1,0 +1,252 @@
+"""TLS 1.3 between the processes of one cluster, both sides verified, without a socket and for any event loop.
+
+The handshake is done on the bare socket, before there is a link: so no byte of a peer that has proved nothing ever
+reaches a frame decoder. A session then turns what links write into records, and records into what they read.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import anyio
+
+from grainlike.errors import AuthenticationError, ProtocolError
+from grainlike.net._certificates import ROLES, Credentials, Role, name_of
+from grainlike.wire import Buffer
+
+__all__ = ["Tls", "TlsSession", "client_tls", "server_tls", "shake_hands"]
+
+ALPN = "grainlike/1"
+
+_READ_SIZE = 256 * 1024
+_HANDSHAKE_READ = 16 * 1024
+"""The most bytes in one read of a handshake, whose messages are small."""
+
+_GOODBYE_S = 0.5
+_GOODBYE_READS = 8
+"""How long, and how often, one who was refused is listened to, so that it hears why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """One side of every connection of a cluster. `context` holds the key: it is never shown by `repr`."""
+
+    cluster: str
+    is_server: bool
+    context: ssl.SSLContext = field(repr=False)
+
+    def session(self) -> TlsSession:
+        """Begin one connection."""
+        return TlsSession(self)
+
+
+def server_tls(cluster: str, credentials: Credentials) -> Tls:
+    """The head's side, which lets in whoever bears a certificate of its authority.
+
+    Raises `ValueError` for credentials that are none.
+    """
+    context = _context(ssl.PROTOCOL_TLS_SERVER, credentials)
+    # A ticket would let a session go on after its certificate has expired, and is of no use to links that last.
+    context.num_tickets = 0
+    return Tls(cluster, True, context)
+
+
+def client_tls(cluster: str, credentials: Credentials) -> Tls:
+    """The side of those who dial, which talks to nobody but the head of `cluster`.
+
+    Raises `ValueError` for credentials that are none.
+    """
+    context = _context(ssl.PROTOCOL_TLS_CLIENT, credentials)
+    context.check_hostname = True
+    return Tls(cluster, False, context)
+
+
+def _context(protocol: int, credentials: Credentials) -> ssl.SSLContext:
+    context = ssl.SSLContext(protocol)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.options |= ssl.OP_NO_TICKET
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.set_alpn_protocols([ALPN])
+    try:
+        context.load_verify_locations(cadata=credentials.authority)
+        _load_key(context, credentials)
+    except (ssl.SSLError, ValueError, OSError):
+        # Without the cause: nothing of a key may reach a traceback.
+        raise ValueError("the certificates in this access file are damaged; have it written anew") from None
+    return context
+
+
+def _load_key(context: ssl.SSLContext, credentials: Credentials) -> None:
+    """`ssl` reads keys from files alone: ours is in memory where the system can do that, and private anyway."""
+    with _private_file(f"{credentials.key}\n{credentials.certificate}\n".encode()) as path:
+        context.load_cert_chain(path, password="")  # else an encrypted key would ask at the terminal
+
+
+@contextmanager
+def _private_file(content: bytes) -> Iterator[str]:
+    if sys.platform == "linux":
+        with os.fdopen(os.memfd_create("grainlike", os.MFD_CLOEXEC), "wb") as file:
+            file.write(content)
+            file.flush()
+            yield f"/proc/self/fd/{file.fileno()}"
+    else:
+        with tempfile.NamedTemporaryFile() as file:  # mode 0600
+            file.write(content)
+            file.flush()
+            yield file.name
+
+
+class TlsSession:
+    """One connection's TLS, as bytes in and bytes out; `shake_hands` makes it ready."""
+
+    def __init__(self, tls: Tls) -> None:
+        self._tls = tls
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        name = None if tls.is_server else name_of("head", tls.cluster)
+        self._ssl = tls.context.wrap_bio(self._incoming, self._outgoing, tls.is_server, name)
+        self._plain = memoryview(bytearray(_READ_SIZE))
+        self.role: Role | None = None
+        """Who the peer is by its certificate, once the handshake is done."""
+        self.ended = False
+        """Whether the peer has said that it sends no more."""
+
+    def shake(self, data: Buffer) -> bool:
+        """Take what the peer said of the handshake; true when it is done and the peer is who it must be.
+
+        Raises `AuthenticationError`. Either way `take_outgoing` is what to send.
+        """
+        self._incoming.write(data)
+        try:
+            self._ssl.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        except ssl.SSLError as error:
+            raise AuthenticationError(_refusal(error)) from None
+        if not _speaks_our_protocol(self._ssl.selected_alpn_protocol()):
+            raise AuthenticationError(f"the other end does not speak {ALPN}")
+        self.role = self._role_in_certificate()
+        return True
+
+    def _role_in_certificate(self) -> Role:
+        certificate: dict[str, Any] = self._ssl.getpeercert() or {}
+        names = {value for kind, value in certificate.get("subjectAltName", ()) if kind == "DNS"}
+        for role in ROLES:
+            if names == {name_of(role, self._tls.cluster)}:
+                return role
+        raise AuthenticationError(f"the other end's certificate is none of cluster {self._tls.cluster}")
+
+    def open(self, data: Buffer) -> Iterator[Buffer]:
+        """Yield what the peer wrote; each piece is good until the next is asked for.
+
+        Raises `AuthenticationError` when the peer has refused our certificate, which TLS 1.3 tells only now, and
+        `ProtocolError` for what is no TLS, or was altered.
+        """
+        self._incoming.write(data)
+        while True:
+            filled = self._read()
+            if filled:
+                yield self._plain[:filled]
+            if filled < len(self._plain):
+                return
+
+    def _read(self) -> int:
+        """Fill `_plain` as far as records have come."""
+        filled = 0
+        try:
+            while filled < len(self._plain):
+                # With a buffer to read into it returns a count, whatever its stub says.
+                count = cast("int", self._ssl.read(len(self._plain) - filled, self._plain[filled:]))
+                if not count:
+                    self.ended = True
+                    break
+                filled += count
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLError as error:
+            if "ALERT" in (error.reason or ""):
+                raise AuthenticationError(f"the other end refused our certificate: {_words(error)}") from None
+            raise ProtocolError(f"what came is no TLS of this connection: {_words(error)}") from None
+        return filled
+
+    def seal(self, data: Buffer) -> bytes:
+        """Return the records that carry `data`, after what TLS had to say of its own, as to a change of keys."""
+        self._ssl.write(data)
+        return self._outgoing.read()
+
+    def take_outgoing(self) -> bytes:
+        """What TLS has to say in the handshake."""
+        return self._outgoing.read()
+
+
+async def shake_hands(sock: socket.socket, tls: Tls) -> TlsSession:
+    """Do the handshake on a connected socket; whoever calls bounds the time, and owns the socket.
+
+    Raises `AuthenticationError` when the peer is not who it must be, `ConnectionError` when it hangs up.
+    """
+    session = tls.session()
+    data = b""
+    try:
+        while not session.shake(data):
+            await _send(sock, session.take_outgoing())
+            data = await _receive(sock)
+    except AuthenticationError:
+        with suppress(OSError):
+            await _say_goodbye(sock, session.take_outgoing())
+        raise
+    await _send(sock, session.take_outgoing())
+    return session
+
+
+async def _say_goodbye(sock: socket.socket, alert: bytes) -> None:
+    """Tell the peer why. What it has sent meanwhile is read, for to close over it would take the alert back."""
+    sock.send(alert)
+    sock.shutdown(socket.SHUT_WR)
+    with anyio.move_on_after(_GOODBYE_S):
+        for _ in range(_GOODBYE_READS):
+            await _receive(sock)
+
+
+async def _send(sock: socket.socket, data: bytes) -> None:
+    while data:
+        try:
+            data = data[sock.send(data) :]
+        except BlockingIOError:
+            await anyio.wait_writable(sock)
+
+
+async def _receive(sock: socket.socket) -> bytes:
+    while True:
+        await anyio.wait_readable(sock)
+        try:
+            data = sock.recv(_HANDSHAKE_READ)
+        except BlockingIOError:
+            continue
+        if not data:
+            raise ConnectionAbortedError("the other end hung up in the TLS handshake")
+        return data
+
+
+def _refusal(error: ssl.SSLError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the other end's certificate does not hold here: {error.verify_message}"
+    if "ALERT" in (error.reason or ""):
+        return f"the other end refused us: {_words(error)}"
+    return f"no TLS handshake: {_words(error)}"
+
+
+def _words(error: ssl.SSLError) -> str:
+    return (error.reason or "nothing that TLS has a name for").lower().replace("_", " ")
+
+
+def _speaks_our_protocol(chosen: str | None) -> bool:
+    """A peer that names no protocol, or another, was not looking for us; Python lets it through the handshake."""
+    return chosen == ALPN
