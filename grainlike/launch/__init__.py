@@ -1,0 +1,24 @@
+"""Other programs of this machine: started in a job's slots, and ended with everything that they started.
+
+Answers: what a process has started, how all of that is ended (`end_children`), and how a coroutine runs a program in
+its job's slots (`run_process`, loaded when it is first used: every runner starts with this room).
+
+Never knows which processes are a worker's, or what they are for. Siblings: `net` waits on sockets, `observe` counts.
+"""
+
+from typing import TYPE_CHECKING
+
+from grainlike.launch._descendants import LEFTOVER_GRACE_S, children, descendants, end_children, kill_all, reap
+
+if TYPE_CHECKING:
+    from grainlike.launch._run_process import run_process
+
+__all__ = ["LEFTOVER_GRACE_S", "children", "descendants", "end_children", "kill_all", "reap", "run_process"]
+
+
+def __getattr__(name: str) -> object:
+    if name == "run_process":
+        from grainlike.launch._run_process import run_process
+
+        return run_process
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

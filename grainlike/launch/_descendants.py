@@ -1,0 +1,93 @@
+"""What a process has started, and what those have started: found, ended, and waited for.
+
+Whoever uses this adopts orphans (`adopt_orphans`), so every descendant has a living parent below us or is our own
+child: when the system says that we have no child, nothing is left, wherever it went.
+"""
+
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+
+__all__ = ["LEFTOVER_GRACE_S", "children", "descendants", "end_children", "kill_all", "reap"]
+
+LEFTOVER_GRACE_S = 1.0
+"""From SIGTERM to SIGKILL for what a job left behind."""
+
+_NAP_S = (0.001, 0.05)
+"""The first and the longest pause between two looks at who is still there."""
+
+_KILLED_S = 5.0
+"""How long a process may take to die of SIGKILL before it is left to the system: it waits for a device, or is not
+ours to end."""
+
+
+def children(pid: int) -> list[int]:
+    """The living and the unreaped children of a process; empty when it is gone, or where there is no `/proc`."""
+    found: list[int] = []
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 - strings are all that is needed
+    except OSError:
+        return found
+    for thread in threads:
+        with suppress(OSError), open(f"/proc/{pid}/task/{thread}/children", "rb") as listed:  # noqa: PTH123 - as above
+            found.extend(map(int, listed.read().split()))
+    return found
+
+
+def descendants(pid: int) -> list[int]:
+    """All that a process has started, parents before their children. What starts meanwhile may be missing."""
+    found = children(pid)
+    for child in found:  # it grows while we walk
+        found.extend(children(child))
+    return found
+
+
+def reap() -> bool:
+    """Bury the children that have died; whether any lives on."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True
+
+
+def kill_all(pids: list[int], number: signal.Signals = signal.SIGKILL) -> None:
+    """Signal all of them; those that are gone, or are not ours to signal, are passed over."""
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def end_children(grace_s: float) -> bool:
+    """End every descendant of this process: SIGTERM, SIGKILL after `grace_s`; return when they are gone.
+
+    Returns whether one was alive. A descendant that survives SIGKILL for seconds is named on standard error and left.
+    Other code of this process must not wait for children meanwhile: all are reaped here.
+    """
+    if not reap():
+        return False
+    here = os.getpid()
+    kill_all(descendants(here), signal.SIGTERM)
+    kill_all(descendants(here), signal.SIGCONT)  # a stopped process takes no SIGTERM
+    if not _gone_within(grace_s, here, None) and not _gone_within(_KILLED_S, here, signal.SIGKILL):
+        left = ", ".join(map(str, descendants(here)))
+        print(f"grainlike: processes {left} do not die of SIGKILL", file=sys.stderr, flush=True)  # noqa: T201
+    return True
+
+
+def _gone_within(limit_s: float, here: int, number: signal.Signals | None) -> bool:
+    """Reap until no child is left or the time is up, sending `number` to all that are left at each look."""
+    deadline = time.monotonic() + limit_s
+    nap, longest = _NAP_S
+    while True:
+        if number is not None:
+            kill_all(descendants(here), number)
+        if not reap():
+            return True
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(nap)
+        nap = min(2 * nap, longest)
