@@ -8,8 +8,11 @@ from dataclasses import dataclass, field
 
 __all__ = ["Stretch", "trace"]
 
+_GPUS = 500_000
+"""Rows from this number on are for devices; no machine has as many cores."""
+
 _LOOSE = 1_000_000
-"""Rows from this number on are for work that holds no cores; no machine has as many."""
+"""Rows from this number on are for work that holds neither."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +25,13 @@ class Stretch:
     began: float
     ended: float
     details: Mapping[str, str | int | float] = field(default_factory=dict)
+    gpus: tuple[int, ...] = ()
 
 
 def trace(stretches: Iterable[Stretch]) -> str:
-    """Draw up a trace as Chrome's JSON: a process for each worker, a row for each core.
+    """Draw up a trace as Chrome's JSON: a process for each worker, a row for each core and each GPU.
 
-    A job on several cores has a bar on each. Jobs without cores have rows of their own, as many as ran at once. The
+    A job on several of them has a bar on each. Jobs without any have rows of their own, as many as ran at once. The
     first begin is zero.
 
     Example::
@@ -41,7 +45,7 @@ def trace(stretches: Iterable[Stretch]) -> str:
     loose = _Loose()
     bars: list[dict[str, object]] = []
     for one in drawn:
-        for row in one.cores or (loose.row(one),):
+        for row in (*one.cores, *(_GPUS + gpu for gpu in one.gpus)) or (loose.row(one),):
             rows[one.worker, row] = None
             bars.append(
                 {
@@ -75,7 +79,13 @@ def _titles(processes: Mapping[str, int], rows: Iterable[tuple[str, int]]) -> It
     for worker, pid in processes.items():
         yield {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": worker}}
     for worker, row in rows:
-        name = f"core {row}" if row < _LOOSE else f"no cores {row - _LOOSE + 1}"
+        name = _row_name(row)
         place = {"pid": processes[worker], "tid": row}
         yield {"ph": "M", "name": "thread_name", **place, "args": {"name": name}}
         yield {"ph": "M", "name": "thread_sort_index", **place, "args": {"sort_index": row}}
+
+
+def _row_name(row: int) -> str:
+    if row < _GPUS:
+        return f"core {row}"
+    return f"GPU {row - _GPUS}" if row < _LOOSE else f"no cores {row - _LOOSE + 1}"

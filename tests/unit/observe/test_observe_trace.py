@@ -36,3 +36,13 @@ def test_jobs_without_cores_never_overlap_in_a_row() -> None:
 
 def test_nothing_is_a_trace_too() -> None:
     assert read() == ([], {})
+
+
+def test_a_job_with_devices_has_a_bar_on_each_of_them_too() -> None:
+    bars, rows = read(Stretch("a", "n1", (3,), 0.0, 1.0, gpus=(0, 1)), Stretch("b", "n1", (), 0.0, 1.0, gpus=(2,)))
+    assert [(bar["name"], rows[bar["pid"], bar["tid"]]) for bar in bars] == [
+        ("a", "core 3"),
+        ("a", "GPU 0"),
+        ("a", "GPU 1"),
+        ("b", "GPU 2"),
+    ]
