@@ -11,13 +11,15 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import anyio
 
-from grainlike.errors import GrainlikeError, ResourceSpecError
-from grainlike.net import connect, find_access
+from grainlike.errors import AuthenticationError, GrainlikeError, ResourceSpecError
+from grainlike.net import dial, find_access
 from grainlike.resources import Allocation, parse
+from grainlike_worker._context_check import why_not
 from grainlike_worker._daemon import serve_daemon
 from grainlike_worker._probe import logical_in, offer_for
 
@@ -31,10 +33,19 @@ OK, USAGE, NO_HEAD = 0, 2, 3
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse the command line and serve; return the exit code."""
     options = _parser().parse_args(arguments)
-    return serve(head=options.head, resources=options.resources, name=options.name, log_level=options.log_level)
+    return serve(**vars(options))
 
 
-def serve(*, head: str | None, resources: str | None, name: str | None, log_level: str) -> int:
+def serve(
+    *,
+    head: str | None,
+    resources: str | None,
+    name: str | None,
+    log_level: str,
+    context: str | None = None,
+    echo_output: bool = False,
+    insecure: bool = False,
+) -> int:
     """Run a worker with the options of the command line; return the exit code, having said why it is not 0."""
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(name)s %(levelname)s %(message)s")
     try:
@@ -42,18 +53,27 @@ def serve(*, head: str | None, resources: str | None, name: str | None, log_leve
     except ResourceSpecError as error:
         print(f"grainlike worker: --resources: {error}", file=sys.stderr)  # noqa: T201 - a command line speaks
         return USAGE
+    refusal = why_not(context) if context is not None else None
+    if refusal is not None:
+        print(f"grainlike worker: --context: {refusal}", file=sys.stderr)  # noqa: T201
+        return USAGE
     try:
-        return anyio.run(_serve, head, offer, name or socket.gethostname(), backend_options=_uvloop())
+        work = partial(_serve, insecure=insecure, echo=echo_output, context=context or "")
+        return anyio.run(work, head, offer, name or socket.gethostname(), backend_options=_uvloop())
     except (GrainlikeError, OSError, ValueError) as error:
         print(f"grainlike worker: {error}", file=sys.stderr)  # noqa: T201
         return NO_HEAD
 
 
-async def _serve(head: str | None, offer: Allocation, name: str) -> int:
+async def _serve(head: str | None, offer: Allocation, name: str, *, insecure: bool, echo: bool, context: str) -> int:
     access = find_access(head)
-    link = await connect(access.address)
+    if access.role != "worker":
+        raise AuthenticationError(f"this access file is for a {access.role}; a worker needs the worker.json beside it")
+    link = await dial(access, insecure=insecure)
+    if link.role is None and link.peer.startswith("tcp:"):
+        logger.warning("INSECURE: the link to %s has no TLS; whoever listens there runs code as this user", link.peer)
     logical = logical_in(offer)
-    logger.info("worker %s offers %s to the head at %s", name, offer, access.address)
+    logger.info("worker %s offers %s to the head at %s", name, offer, link.peer)
     if logical:
         logger.warning("cores %s are not of this machine: given out and shown, never pinned", list(logical))
     failure: GrainlikeError | None = None
@@ -61,7 +81,7 @@ async def _serve(head: str | None, offer: Allocation, name: str) -> int:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_stop_at_signal, stop.set, tasks.cancel_scope.cancel)
         try:
-            await serve_daemon(link, offer, name=name, secret=access.secret, stop=stop)
+            await serve_daemon(link, offer, name=name, stop=stop, echo=echo, context=context)
         except GrainlikeError as error:  # kept out of the group, which would wrap it
             failure = error
         tasks.cancel_scope.cancel()
@@ -98,6 +118,15 @@ def _parser() -> argparse.ArgumentParser:
         "--resources", metavar="TEXT", help="what to offer, as 'cores=16 memory=64Gi' (default: this process's cores)"
     )
     parser.add_argument("--name", help="what the worker is called (default: the host's name)")
+    parser.add_argument(
+        "--context", metavar="MODULE:FACTORY", help="a context manager around each process that runs jobs: GVAR.context"
+    )
+    parser.add_argument(
+        "--echo-output", action="store_true", help="also show here what jobs write to their standard output and error"
+    )
+    parser.add_argument(
+        "--insecure", action="store_true", help="serve a head that has no TLS, on this machine's loopback alone"
+    )
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     return parser
 

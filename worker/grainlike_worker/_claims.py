@@ -1,14 +1,16 @@
-"""Who may start which job of a run-list, agreed between a daemon and a runner that is too busy to answer.
+"""What a runner shares with those who watch it while it is too busy to answer: one page of memory.
 
-A runner that runs a plain function cannot confirm that the next job "has not started". So both look at a page of
-shared memory: the runner writes `started` before it reads `barrier`, the daemon writes `barrier` before it reads
-`started`. Whichever comes first, they never both believe that a job is theirs.
+A runner that runs a plain function cannot confirm that the next job "has not started". So daemon and runner both look
+here: the runner writes `started` before it reads `barrier`, the daemon writes `barrier` before it reads `started`.
+Whichever comes first, they never both believe that a job is theirs.
+
+The same way the runner and its keeper agree on memory: the runner writes its `limit` before it reads `watched`, and the
+keeper takes `watched` back before it looks for limits a last time. So no limit stands unseen.
 """
 
-import mmap
-import os
-import sys
 from typing import Self
+
+from grainlike_worker._page import Page
 
 __all__ = ["IDLE", "NO_BARRIER", "Claims"]
 
@@ -18,11 +20,34 @@ IDLE = -1
 NO_BARRIER = 2**31 - 1
 """`barrier` while every job of the run-list may start."""
 
-_STARTED, _BARRIER = 0, 1
+_STARTED, _BARRIER, _LIMIT, _BASE, _LEASES, _WATCHED, _TAKEN, _LINK = range(8)
 
 
-class Claims:
-    """One page, mapped by the daemon (`create`) and by its runner (`attach`). Both close their own descriptor.
+class _Word:
+    """One number of the page; written and read whole, as the processor does with aligned words."""
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+
+    def __get__(self, claims: "Claims", _: type["Claims"]) -> int:
+        return claims.words[self._index]
+
+    def __set__(self, claims: "Claims", value: int) -> None:
+        claims.words[self._index] = value
+
+
+class Claims(Page[int]):
+    """The page of a runner of its own: made by the daemon, mapped by the runner and the keeper.
+
+    Attributes:
+        started: index in the run-list of the job that the runner has begun last; `IDLE` between leases.
+        barrier: index of the first job of the run-list that must not start.
+        limit: bytes that the process and its descendants may hold while the lease runs; 0 without a limit.
+        base: bytes that the process held when the lease began.
+        leases: how often a limit was set: who has just measured can tell whether it is still the same lease.
+        watched: 1 while somebody looks whether the limit is kept.
+        link: the job of which the runner does a part now, where what it was given are several calls in a chain; else 0.
+        taken: bytes that were found when the process was killed for going beyond its limit; else 0.
 
     Example::
 
@@ -31,60 +56,23 @@ class Claims:
         first = max(3, claims.started + 1)   # but those up to `started` have begun
     """
 
-    __slots__ = ("_page", "_words", "fd")
+    __slots__ = ()
 
-    def __init__(self, fd: int) -> None:
-        self.fd = fd
-        self._page = mmap.mmap(fd, mmap.PAGESIZE)
-        self._words = memoryview(self._page).cast("i")
+    typecode = "q"
+    label = "grainlike-claims"
+
+    started = _Word(_STARTED)
+    barrier = _Word(_BARRIER)
+    limit = _Word(_LIMIT)
+    base = _Word(_BASE)
+    leases = _Word(_LEASES)
+    watched = _Word(_WATCHED)
+    taken = _Word(_TAKEN)
+    link = _Word(_LINK)
 
     @classmethod
     def create(cls) -> Self:
-        """Make a new page; its descriptor is not inheritable."""
-        fd = _anonymous_file()
-        os.ftruncate(fd, mmap.PAGESIZE)
-        claims = cls(fd)
+        claims = super().create()
         claims.started = IDLE
         claims.barrier = NO_BARRIER
         return claims
-
-    @classmethod
-    def attach(cls, fd: int) -> Self:
-        """Map the page that another process made; the descriptor belongs to the result."""
-        return cls(fd)
-
-    @property
-    def started(self) -> int:
-        """Index in the run-list of the job that the runner has begun last; `IDLE` between leases."""
-        return self._words[_STARTED]
-
-    @started.setter
-    def started(self, index: int) -> None:
-        self._words[_STARTED] = index
-
-    @property
-    def barrier(self) -> int:
-        """Index of the first job of the run-list that must not start."""
-        return self._words[_BARRIER]
-
-    @barrier.setter
-    def barrier(self, index: int) -> None:
-        self._words[_BARRIER] = index
-
-    def close(self) -> None:
-        """Unmap the page and close the descriptor; the second time does nothing."""
-        if self.fd >= 0:
-            self._words.release()
-            self._page.close()
-            os.close(self.fd)
-            self.fd = -1
-
-
-def _anonymous_file() -> int:
-    if sys.platform == "linux":
-        return os.memfd_create("grainlike-claims")
-    import tempfile
-
-    fd, path = tempfile.mkstemp(prefix="grainlike-claims-")
-    os.unlink(path)  # noqa: PTH108 - the descriptor is all that is needed
-    return fd

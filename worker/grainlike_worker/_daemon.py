@@ -13,65 +13,93 @@ import platform
 import secrets
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
+from functools import partial
+from pathlib import Path
 
 import anyio
 from anyio.abc import TaskGroup
+from msgspec.structs import replace
 
 from grainlike.errors import GrainlikeError, HeadLostError, ProtocolError
 from grainlike.net import Alarm, Link
-from grainlike.payload import serializer_versions
+from grainlike.payload import memory_id, serializer_versions
 from grainlike.resources import Allocation
 from grainlike.scheduler import (
     GRACE_S,
     BarrierHeld,
+    JobAwaits,
+    JobGoesOn,
     KillRunner,
     NodeAction,
     NodeEvent,
     NodeMind,
     NodeStopped,
     RaiseBarrier,
+    ResumeJob,
     RunnerAnswered,
     RunnerCompleted,
     RunnerGone,
+    RunnerKind,
     RunnerRetired,
     SpawnRunner,
     StartLease,
     StopJobs,
     TellCompleted,
     TellEnded,
+    TellHeld,
     TellStarted,
+    TellWaits,
     TerminateRunner,
     Ticked,
     WakeAt,
 )
 from grainlike.wire import (
-    BATCH_BYTES,
-    BUFFER_COUNTS,
     PROTOCOL,
     Assign,
+    Awaits,
     Beat,
+    Blocked,
     Buffer,
     Cancel,
     Completed,
+    Credit,
     Define,
     Dialer,
+    Follow,
     Frame,
     FunctionSpec,
+    Gang,
+    GoesOn,
     Hello,
-    LeaseStart,
+    Hold,
+    Items,
     Leaving,
+    Nested,
+    Outcomes,
+    Output,
+    OutputStream,
     Parcel,
-    Report,
+    Resumed,
     Retract,
     Run,
     Setup,
     Stop,
     Welcome,
+    Withdraw,
     pack_parcels,
     unpack_parcels,
 )
+from grainlike_worker._devices import VISIBLE, Devices
+from grainlike_worker._hosts import HostFiles
+from grainlike_worker._keeper import open_keeper
+from grainlike_worker._loop_watch import watched
+from grainlike_worker._outputs import LIVE_S, Outputs, Tap
 from grainlike_worker._probe import logical_in, topology
-from grainlike_worker._runner_link import RunnerBody, RunnerKind, RunnerMaker, runner_at_home, runner_in_process
+from grainlike_worker._relay import Relay
+from grainlike_worker._report import ReportDraft
+from grainlike_worker._runner_link import RunnerBody, RunnerMaker, runner_at_home, runner_in_process
+from grainlike_worker._spawn import RunnerProcess
 
 __all__ = ["serve_daemon", "serve_embedded"]
 
@@ -88,44 +116,80 @@ FAREWELL_S = 1.0
 
 
 async def serve_daemon(
-    link: Link, offer: Allocation, *, name: str, secret: bytes, stop: anyio.Event | None = None
+    link: Link,
+    offer: Allocation,
+    *,
+    name: str,
+    stop: anyio.Event | None = None,
+    echo: bool = False,
+    context: str = "",
 ) -> None:
     """Be a worker at the other end of `link`, with all jobs in processes of their own, until the head says goodbye.
 
     When `stop` is set, it takes no more jobs, ends those it has as a cancellation would, hands them back, and returns.
+    What jobs write is kept for those who ask; with `echo`, this process's own streams show it too. `context` names a
+    context manager, as `module:factory`, for each process that runs jobs; the current directory is searched too.
 
     Raises:
         HeadLostError: the head fell silent, or the connection broke before it let us in.
-        AuthenticationError, VersionMismatchError: one of the two ends refused the other.
+        AuthenticationError, VersionMismatchError: the head refused us.
     """
     mind = NodeMind(offer, topology())
-    await _Daemon(link, mind, _hello(name, offer), secret, runner_in_process).run(stop)
+    async with open_keeper(early=True) as keeper:
+        spawn = partial(RunnerProcess.spawn, keeper=keeper, options=_devices(offer).option)
+        make = partial(runner_in_process, spawn)
+        await _Daemon(link, mind, _hello(name, offer), make, echo=echo, context=context).run(stop)
 
 
-async def serve_embedded(link: Link, offer: Allocation, *, name: str, secret: bytes) -> None:
+async def serve_embedded(link: Link, offer: Allocation, *, name: str) -> None:
     """The same inside a user's process, with coroutines in the calling loop."""
     mind = NodeMind(offer, topology(), mortal=False)
-    await _Daemon(link, mind, _hello(name, offer), secret, runner_at_home).run()
+    async with open_keeper() as keeper:
+        spawn = partial(RunnerProcess.spawn, keeper=keeper, options=_devices(offer).option)
+        await _Daemon(link, mind, _hello(name, offer), partial(runner_at_home, spawn), echo=True).run()
 
 
 class _Daemon:
-    def __init__(self, link: Link, mind: NodeMind, hello: Hello, secret: bytes, make_runner: RunnerMaker) -> None:
+    def __init__(
+        self,
+        link: Link,
+        mind: NodeMind,
+        hello: Hello,
+        make_runner: RunnerMaker,
+        *,
+        echo: bool,
+        context: str = "",
+    ) -> None:
         self._link = link
         self._mind = mind
         self._make_runner = make_runner
-        self._handshake = Dialer(secret, hello)
+        self._context = context
+        self._handshake = Dialer(hello)
         self._welcome: Welcome | None = None
         self._heard = time.monotonic()
         self._tasks: TaskGroup
         self._runners: dict[int, RunnerBody] = {}
         self._functions: dict[int, tuple[FunctionSpec, Buffer]] = {}
         self._parcels: dict[int, Parcel] = {}
+        self._nests: dict[int, int] = {}
+        """The runners of the jobs that have submitted jobs."""
+        self._gangs: dict[int, Gang] = {}
+        self._host_files = HostFiles()
         self._alarm = Alarm(self._ring)
-        self._report = _ReportDraft()
+        self._report = ReportDraft()
+        self._relay = Relay(link.post)
+        self._outputs = Outputs(link.post, self._parcels, echo=echo)
         self._idle = anyio.Event()
 
     async def run(self, stop: anyio.Event | None = None) -> None:
         """Serve until the link ends, or `stop` is set; then end every runner and wait until it is gone."""
+        try:
+            with closing(self._outputs):
+                await self._serve(stop)
+        finally:
+            self._host_files.remove_all()
+
+    async def _serve(self, stop: anyio.Event | None) -> None:
         error: GrainlikeError | None = None
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
@@ -133,7 +197,7 @@ class _Daemon:
             tasks.start_soon(self._beat)
             if stop is not None:
                 tasks.start_soon(self._stop_at, stop)
-            self._link.post(self._handshake.start())
+            self._link.post(self._handshake.hello)
             try:
                 await self._link.run(self._hear)
             except GrainlikeError as refusal:
@@ -170,13 +234,10 @@ class _Daemon:
         self._flush()
 
     def _greet(self, frame: Frame) -> None:
-        for reply in self._handshake.receive(frame.message):
-            self._link.post(reply)
+        self._handshake.receive(frame.message)
         self._welcome = self._handshake.welcome
         if self._welcome is not None:
             logger.info("joined cluster %s as worker %s", self._welcome.cluster, self._welcome.name)
-        if self._handshake.proved and not self._link.trusted:
-            self._link.trust()
 
     def _obey(self, frame: Frame) -> None:
         message, buffers = frame
@@ -190,26 +251,72 @@ class _Daemon:
                 parcels = unpack_parcels(message.data, message.counts, buffers)
                 self._parcels.update(zip(message.jobs, parcels, strict=True))
                 self._tell(message)
-            case Cancel() | Retract():
+            case Gang():
+                self._gangs[message.job] = message
+            case Cancel() | Retract() | Hold():
                 self._tell(message)
+            case Credit():
+                self._credit(message)
+            case Outcomes():
+                runner = self._runners.get(self._nests.get(message.parent, 0))
+                if runner is not None:
+                    runner.post(message, buffers)
             case Beat():
                 pass
+            case Follow():
+                self._follow(message)
             case _:
                 raise ProtocolError(f"{type(message).__name__} is nothing that a head says to a worker")
 
-    def _hear_runner(self, runner: int) -> Callable[[list[Frame]], None]:
+    def _follow(self, message: Follow) -> None:
+        if not message.on:
+            self._outputs.unfollow(message.job, message.follower)
+            return
+        for runner in self._runners.values():
+            runner.drain()
+        if self._outputs.follow(message.job, message.follower):
+            self._tasks.start_soon(self._pulse)
+
+    async def _pulse(self) -> None:
+        """While anybody follows a job, tell what waits to be told."""
+        while self._outputs.pulse():  # noqa: ASYNC110 - it is time that is waited for
+            await anyio.sleep(LIVE_S)
+
+    def _hear_runner(self, runner: int, tap: Tap) -> Callable[[list[Frame]], None]:
+        body = self._runners[runner]
+
         def hear(frames: list[Frame]) -> None:
+            body.drain()
             for message, buffers in frames:
                 match message:
                     case Completed():
                         self._tell(RunnerCompleted(runner, message), buffers)
                     case Beat():
                         self._tell(RunnerAnswered(runner))
+                    case Items():
+                        self._relay.up(runner, message, buffers)
+                    case Output():
+                        for stream, data in zip(message.streams, message.data, strict=True):
+                            tap.told(message.job, message.attempt, OutputStream(stream), data)
+                    case Nested():
+                        self._nests[message.parent] = runner
+                        self._link.post(message, buffers)
+                    case Withdraw():
+                        self._link.post(message)
+                    case Awaits(job=job, attempt=attempt, heard=heard):
+                        self._tell(JobAwaits(runner, job, attempt, heard))
+                    case GoesOn(job=job, attempt=attempt, heard=heard):
+                        self._tell(JobGoesOn(runner, job, attempt, heard))
                     case _:
                         raise ProtocolError(f"{type(message).__name__} is nothing that a runner says")
             self._flush()
 
         return hear
+
+    def _credit(self, message: Credit) -> None:
+        runner = self._relay.runner(message)
+        if runner in self._runners:
+            self._runners[runner].post(message)
 
     # --- what the mind says ------------------------------------------------------------------------------------------
 
@@ -223,12 +330,17 @@ class _Daemon:
         match action:
             case StartLease():
                 self._start(action)
-            case TellStarted():
+            case TellStarted() | TellHeld():
                 self._report.started.append(action.start)
             case TellCompleted():
                 self._completed(action, buffers)
             case TellEnded():
                 self._report.ended.append(action.lease)
+                self._host_files.remove(action.lease)
+            case TellWaits():
+                self._report.waits.append(action.wait)
+            case ResumeJob():
+                self._runners[action.runner].post(Resumed(action.job, action.attempt, action.allocation))
             case SpawnRunner():
                 self._spawn(action)
             case StopJobs():
@@ -257,7 +369,10 @@ class _Daemon:
             shipments = [self._functions[fn] for fn in fresh]
             runner.post(Define([spec for spec, _ in shipments], []), [data for _, data in shipments])
         data, counts, buffers = pack_parcels([self._parcels[job] for job in action.jobs])
+        if self._gangs:
+            self._tell_nodes(runner, action)
         runner.unbar()
+        runner.works_on(action.jobs, action.attempts)
         runner.post(
             Run(
                 action.lease,
@@ -272,47 +387,75 @@ class _Daemon:
             buffers,
         )
 
+    def _tell_nodes(self, runner: RunnerBody, action: StartLease) -> None:
+        gang = self._gangs.pop(action.jobs[0], None)
+        if gang is not None:
+            runner.post(replace(gang, hostfile=self._host_files.write(action.lease, gang)))
+
     def _completed(self, action: TellCompleted, buffers: Sequence[Buffer]) -> None:
         completed = action.completed
         for job, attempt in zip(completed.jobs, completed.attempts, strict=True):
             if attempt:  # rows of attempt 0 are handed back inside this node, and told of later
                 self._parcels.pop(job, None)
-        self._report.completed.append(completed)
-        if action.forwarded:
-            self._report.buffers.extend(buffers)
-        self._report.size += sum(map(len, completed.data)) + BUFFER_COUNTS * len(buffers)
-        if self._report.size > BATCH_BYTES:
+                if self._nests:
+                    self._nests.pop(job, None)
+        if self._relay:
+            self._relay.forget(completed.jobs)
+        if self._outputs:
+            self._outputs.completed(completed)
+        self._report.add_completed(completed, buffers if action.forwarded else ())
+        if self._report.full:
             self._flush()
 
     def _flush(self) -> None:
         """Tell the head everything at once."""
         if self._report:
             self._link.post(self._report.message(time.monotonic()), self._report.buffers)
-            self._report = _ReportDraft()
+            self._report = ReportDraft()
 
     # --- runners -----------------------------------------------------------------------------------------------------
 
     def _spawn(self, action: SpawnRunner) -> None:
         assert self._welcome is not None
         number = action.runner
-        runner = self._make_runner(action.kind, lambda pid: logger.debug("runner %d is process %d", number, pid))
+        tap = self._outputs.tap(number)
+        runner = self._make_runner(action.kind, lambda pid: logger.debug("runner %d is process %d", number, pid), tap)
         self._runners[number] = runner
-        runner.post(Setup(self._welcome.name, self._welcome.paths))
-        self._tasks.start_soon(self._tend, number, runner, action.kind)
+        runner.post(self._setup(self._welcome))
+        runner.farewell_s = GRACE_S if self._context else 0.0
+        self._tasks.start_soon(self._tend, number, runner, action.kind, tap)
 
-    async def _tend(self, number: int, runner: RunnerBody, kind: RunnerKind) -> None:
+    def _setup(self, welcome: Welcome) -> Setup:
+        paths = [*welcome.paths, str(Path.cwd())] if self._context else welcome.paths
+        return Setup(welcome.name, paths, self._context, welcome.store)
+
+    async def _tend(self, number: int, runner: RunnerBody, kind: RunnerKind, tap: Tap) -> None:
         """See a runner through its life; say when it is gone."""
-        how = await runner.run(self._hear_runner(number))
+        with watched(runner, partial(self._blocked, number), self._tasks):
+            how = await runner.run(self._hear_runner(number, tap))
         logger.info("%s runner %d ended: %s", kind, number, how)
         del self._runners[number]
-        self._tell(RunnerGone(number, how, runner.started()))
+        with self._outputs.dying(tap):
+            stepping, _ = runner.stepping() or (0, 0.0)
+            self._tell(RunnerGone(number, how, runner.started(), stepping))
         self._flush()
+
+    def _blocked(self, runner: int, message: Blocked) -> None:
+        """A job of a runner that many share blocks its loop, or (`seconds` is 0) does no longer."""
+        if message.seconds:
+            words = "job %d has blocked the event loop of runner %d, and all jobs there, for %g s:\n%s"
+            logger.warning(words, message.job, runner, message.seconds, message.stack)
+        else:
+            logger.info("job %d no longer blocks the event loop of runner %d", message.job, runner)
+        self._link.post(message)
 
     async def _hold_barrier(self, action: RaiseBarrier) -> None:
         await anyio.sleep(BARRIER_S)
         runner = self._runners.get(action.runner)
         started = runner.started() if runner is not None else -1
         if started >= 0:  # else the lease has just ended, and its last outcomes are on their way
+            assert runner is not None
+            runner.works_on_only(started)
             self._tell(BarrierHeld(action.runner, action.lease, started))
             self._flush()
 
@@ -337,29 +480,17 @@ class _Daemon:
         self._link.close(f"the head was silent for {LOST_S:g} s")
 
 
-class _ReportDraft:
-    """What the head is to be told at the end of this turn."""
-
-    __slots__ = ("buffers", "completed", "ended", "size", "started")
-
-    def __init__(self) -> None:
-        self.started: list[LeaseStart] = []
-        self.completed: list[Completed] = []
-        self.ended: list[int] = []
-        self.buffers: list[Buffer] = []
-        self.size = 0
-
-    def __bool__(self) -> bool:
-        return bool(self.started or self.completed or self.ended)
-
-    def message(self, now: float) -> Report:
-        return Report(now, self.started, self.completed, self.ended)
+def _devices(offer: Allocation) -> Devices:
+    devices = Devices.under(os.environ.get(VISIBLE), offer.gpus)
+    hidden = devices.hidden(offer.gpus)
+    if hidden:
+        logger.warning("%s=%s does not show GPUs %s: given out, never seen", VISIBLE, os.environ[VISIBLE], hidden)
+    return devices
 
 
 def _hello(name: str, offer: Allocation) -> Hello:
     return Hello(
         role="worker",
-        nonce=secrets.token_bytes(32),
         protocol_low=PROTOCOL,
         protocol_high=PROTOCOL,
         python=platform.python_version(),
@@ -369,4 +500,5 @@ def _hello(name: str, offer: Allocation) -> Hello:
         pid=os.getpid(),
         offer=str(offer),
         logical=list(logical_in(offer)),
+        memory=memory_id(),
     )

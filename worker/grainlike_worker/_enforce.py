@@ -8,23 +8,12 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 
-from grainlike.resources import Allocation
+from grainlike.resources import Allocation, thread_widths
 from grainlike.wire import ReceiptSpec
+from grainlike_worker._devices import ORDER, VISIBLE, Devices, device_library_loaded
 from grainlike_worker._pools import NativePools
 
 __all__ = ["Enforcer", "read_receipt"]
-
-WIDTHS = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-    "BLIS_NUM_THREADS",
-)
-"""What native libraries read when they are loaded, and children when they start."""
-
-DEVICES = "CUDA_VISIBLE_DEVICES"
 
 
 class Enforcer:
@@ -34,9 +23,13 @@ class Enforcer:
     to. An allocation without a single real core leaves the process on all that it was born with.
     """
 
-    __slots__ = ("_mask", "_own", "_pools")
+    __slots__ = ("_devices", "_mask", "_own", "_pools", "_shown")
 
-    def __init__(self) -> None:
+    def __init__(self, devices: Devices | None = None) -> None:
+        self._devices = devices if devices is not None else Devices()
+        self._shown: str | None = None
+        # A mask that the worker was given is in the order that it was given with.
+        os.environ.setdefault(ORDER, "PCI_BUS_ID")
         self._own = _affinity()
         self._mask = self._own
         self._pools = NativePools()
@@ -44,16 +37,19 @@ class Enforcer:
     def enforce(self, allocation: Allocation) -> None:
         """Take effect now; what the last allocation or a job left behind is gone."""
         self._pin(self._own.intersection(allocation.cores) or self._own)
-        width = max(1, len(allocation.cores))
-        for name in WIDTHS:
-            _export(name, str(width))
-        # Without devices the variable is empty, not absent: absent would show CUDA every device of the node.
-        _export(DEVICES, ",".join(map(str, allocation.gpus)))
-        self._pools.limit(width)
+        for name, width in thread_widths(allocation).items():
+            _export(name, width)
+        self._shown = self._devices.shown(allocation.gpus)
+        _export(VISIBLE, self._shown)
+        self._pools.limit(max(1, len(allocation.cores)))
 
-    def receipt(self) -> ReceiptSpec:
+    def is_unfit_for(self, allocation: Allocation) -> bool:
+        """Whether a library of this process has seen other devices than this allocation's: it looks only once."""
+        return self._devices.shown(allocation.gpus) != self._shown and device_library_loaded()
+
+    def receipt(self, memory_tier: str = "none") -> ReceiptSpec:
         """Ask the system and the libraries, not our own memory, what this process is held to."""
-        return read_receipt(self._pools.widths())
+        return read_receipt(self._pools.widths(), self._devices, memory_tier)
 
     def _pin(self, mask: frozenset[int]) -> None:
         # A job may have moved its process by itself, so the kernel is asked; but only for this thread. The threads of
@@ -63,18 +59,15 @@ class Enforcer:
             self._mask = mask
 
 
-def read_receipt(threads: dict[str, int]) -> ReceiptSpec:
+def read_receipt(threads: dict[str, int], devices: Devices | None = None, memory_tier: str = "none") -> ReceiptSpec:
     """What the system says of this process now, and `threads`, the widths of its native pools."""
-    return ReceiptSpec(os.getpid(), sorted(_affinity()), threads, _devices(), "none")
+    shown = [] if devices is None else devices.ids(os.environ.get(VISIBLE, ""))
+    return ReceiptSpec(os.getpid(), sorted(_affinity()), threads, shown, memory_tier)
 
 
 def _export(name: str, value: str) -> None:
     if os.environ.get(name) != value:
         os.environ[name] = value
-
-
-def _devices() -> list[int]:
-    return sorted(int(item) for item in os.environ.get(DEVICES, "").split(",") if item.strip().isdecimal())
 
 
 def _unpinned() -> frozenset[int]:

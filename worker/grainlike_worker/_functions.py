@@ -1,11 +1,19 @@
 """The functions that a runner was told of: loaded when first called, once per number."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from grainlike.payload import Payload, dump_error, load_function
-from grainlike.wire import Buffer, Define, Setup
+from grainlike.context import JobInfo
+from grainlike.payload import Payload, Store, dump_error, know, load_function
+from grainlike.wire import Buffer, Define, FunctionSpec, Setup
+from grainlike_worker._many import Many
+
+if TYPE_CHECKING:
+    from grainlike_worker._context import WorkerContext
 
 __all__ = ["Functions", "Loaded"]
 
@@ -23,39 +31,72 @@ class Loaded(NamedTuple):
 class Functions:
     """What `Define` and `Setup` told. Nothing is unpickled before a job needs it."""
 
-    __slots__ = ("_defined", "_loaded", "instance")
+    __slots__ = ("_defined", "_loaded", "context", "instance", "store", "value")
 
     def __init__(self) -> None:
         self.instance = ""
-        self._defined: dict[int, tuple[str, bool, Buffer]] = {}
+        self.context: WorkerContext | None = None
+        """The worker's context module."""
+        self.value: Any = None
+        """What it gave, once it was entered."""
+        self.store: Store | None = None
+        """Where large values go; None where no memory is shared with the head."""
+        self._defined: dict[int, tuple[FunctionSpec, Buffer]] = {}
         self._loaded: dict[int, Loaded] = {}
 
     def set_up(self, setup: Setup) -> None:
-        """Take the worker's name, and the client's import paths behind this process's own."""
+        """Take the worker's name and context, and the client's import paths behind this process's own."""
         self.instance = setup.instance
+        if setup.context:
+            from grainlike_worker._context import WorkerContext
+
+            self.context = WorkerContext(setup.context, setup.instance)
+        if setup.store:
+            self.store = Store(Path(setup.store))
+            know(self.store.directory)
         sys.path.extend(path for path in setup.paths if path not in sys.path)
+
+    async def enter_context(self) -> BaseException | None:
+        """Enter the worker's context, if it has one; return what was raised."""
+        if self.context is None or self.context.entered:
+            return None
+        error = await self.context.enter()
+        self.value = self.context.value
+        return error
+
+    def kept(self, payload: Payload, info: JobInfo) -> Payload:
+        """A job's value; where it is large and shared memory can be had, its buffers are there."""
+        if not payload.buffers or self.store is None:
+            return payload
+        return self.store.put(payload, f"r{info.id}-{info.attempt}")
+
+    def let_go(self, info: JobInfo) -> None:
+        """Drop what `kept` may have begun to keep when the job was ended."""
+        if self.store is not None:
+            self.store.discard(f"r{info.id}-{info.attempt}")
 
     def define(self, message: Define, buffers: Sequence[Buffer]) -> None:
         """Take functions; each buffer belongs to the function of the same index."""
         for spec, buffer in zip(message.functions, buffers, strict=True):
-            self._defined[spec.fn] = (spec.name, spec.is_async, buffer)
+            self._defined[spec.fn] = (spec, buffer)
 
     def get(self, fn: int) -> Loaded:
         """The function of this number, loaded now if it is the first time. Never raises for a user's reasons."""
         loaded = self._loaded.get(fn)
         if loaded is None:
-            name, is_async, blob = self._defined.pop(fn)
-            loaded = self._loaded[fn] = _load(name, is_async, blob)
+            loaded = self._loaded[fn] = _load(*self._defined.pop(fn))
         return loaded
 
 
-def _load(name: str, is_async: bool, blob: Buffer) -> Loaded:
-    value_name = f"the value of {name}"
+def _load(spec: FunctionSpec, blob: Buffer) -> Loaded:
+    name, value_name = spec.name, f"the value of {spec.name}"
+    sys.path.extend(path for path in spec.paths if path not in sys.path)
     try:
-        return Loaded(name, value_name, is_async, load_function(blob))
+        function = load_function(blob)
+        return Loaded(name, value_name, spec.is_async, Many(function, value_name) if spec.many else function)
     except BaseException as error:  # noqa: BLE001 - loading runs user code, which may raise anything
         _hint(error)
-        return Loaded(name, value_name, is_async, _uncallable, dump_error(error))
+        return Loaded(name, value_name, spec.is_async, _uncallable, dump_error(error))
 
 
 def _hint(error: BaseException) -> None:

@@ -42,6 +42,16 @@ class Interrupts:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(FLUSH_SIGNAL, signal.SIG_DFL)
 
+    def sheltered(self, call: Callable[[], object]) -> None:
+        """Inside a job, do something of the runner's that no signal may cut in two."""
+        self.exposed = False
+        try:
+            call()
+        finally:
+            self.exposed = True
+        if self.asked and self.cancel is None:
+            raise SystemExit(TERMINATED)
+
     def _on_sigterm(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the system's signature
         if self.asked:
             return  # once is enough: a second one must not cut the job's clean-up short

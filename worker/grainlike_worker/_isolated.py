@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any
+from types import AsyncGeneratorType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from grainlike_worker._interrupts import Interrupts
 
@@ -12,6 +13,11 @@ if TYPE_CHECKING:
     import asyncio
 
 __all__ = ["IsolatedLoop"]
+
+T = TypeVar("T")
+
+Drive = Callable[[AsyncGenerator[Any, Any]], Awaitable[None]]
+"""Sees a stream's generator to its end."""
 
 
 class IsolatedLoop:
@@ -23,45 +29,54 @@ class IsolatedLoop:
         self._interrupts = interrupts
         self._runner: asyncio.Runner | None = None
 
-    def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], stream: Drive) -> Any:
         """Call the coroutine function and return its value, or raise what it raises. SIGTERM cancels its task.
 
-        Tasks that it started and left behind are cancelled and have ended when this returns.
+        A generator that the call gives instead is handed to `stream`. Tasks that it started and left behind are
+        cancelled and have ended when this returns.
         """
-        import asyncio
-
-        if self._runner is None:
-            self._runner = asyncio.Runner()
         # Exceptions are carried out by hand: on its way through the loop, SystemExit would stop the loop instead.
-        value, error = self._runner.run(self._settle(function, args, kwargs), context=copy_context())
+        value, error = self._made().run(self._settle(function, args, kwargs, stream), context=copy_context())
         if error is not None:
             raise error
         return value
 
+    def do(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Call a coroutine function that belongs to no job. Tasks that it starts stay."""
+        return self._made().run(function())
+
+    def _made(self) -> asyncio.Runner:
+        import asyncio
+
+        if self._runner is None:
+            self._runner = asyncio.Runner()
+        return self._runner
+
     async def _settle(
-        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], stream: Drive
     ) -> tuple[Any, BaseException | None]:
         import asyncio
 
         task = asyncio.current_task()
         assert task is not None
+        others = asyncio.all_tasks()
         loop = task.get_loop()
         # Through the loop, because the signal may find it asleep.
         self._interrupts.cancel = lambda: loop.call_soon_threadsafe(task.cancel)
         try:
-            return await function(*args, **kwargs), None
+            made = function(*args, **kwargs)
+            return await (stream(made) if type(made) is AsyncGeneratorType else made), None
         except BaseException as error:  # noqa: BLE001 - see `run`
             return None, error
         finally:
             self._interrupts.cancel = None
-            await _end_others(task)
+            await _end(asyncio.all_tasks() - others)
 
 
-async def _end_others(task: asyncio.Task[Any]) -> None:
+async def _end(tasks: set[asyncio.Task[Any]]) -> None:
     import asyncio
 
-    others = asyncio.all_tasks() - {task}
-    for other in others:
-        other.cancel()
-    if others:
-        await asyncio.wait(others)
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)

@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from grainlike.context import JobInfo
+from grainlike.context import JobInfo, JobNode
 from grainlike.payload import Payload
 from grainlike.resources import parse_allocation
-from grainlike.wire import Buffer, Code, Parcel, Run, unpack_parcels
+from grainlike.wire import Buffer, Code, Gang, Parcel, Run, unpack_parcels
 from grainlike_worker._columns import Columns
+from grainlike_worker._scratch import Scratch
 
 __all__ = ["Lease"]
 
@@ -15,12 +16,22 @@ _GONE: Parcel = (b"", ())
 
 
 class Lease:
-    """Jobs to run one after another on one allocation: those from `index`, the next or running one, to before `end`."""
+    """Jobs to run one after another on one allocation: those from `index`, the next or running one, to before `end`.
 
-    __slots__ = ("_parcels", "_run", "allocation", "columns", "end", "index", "jobs", "stopped")
+    `gang` tells of the other nodes of a job that has some; it is the only one of its lease. Below `scratch` jobs find
+    directories of their own, if they ask for one.
+    """
 
-    def __init__(self, run: Run, buffers: Sequence[Buffer], now: float) -> None:
+    __slots__ = (
+        "_nodes", "_parcels", "_run", "allocation", "columns", "end", "gang", "index", "jobs", "scratch", "stopped",
+    )  # fmt: skip
+
+    def __init__(
+        self, run: Run, buffers: Sequence[Buffer], now: float, gang: Gang | None = None, scratch: str | None = None
+    ) -> None:
         self._run = run
+        self.gang = gang
+        self._nodes = () if gang is None else _nodes(gang)
         self._parcels = unpack_parcels(run.data, run.counts, buffers)
         self.jobs = run.jobs
         self.allocation = _allocation(run.allocation)
@@ -28,11 +39,27 @@ class Lease:
         self.index = 0
         self.end = len(run.jobs)
         self.stopped: set[int] = set()
+        self.scratch = Scratch(scratch)
 
     @property
     def fn(self) -> int:
         """The number of the function of the job at `index`."""
         return self._run.fns[self.index]
+
+    @property
+    def shared(self) -> bool:
+        """Whether several jobs were to run on it."""
+        return len(self.jobs) > 1
+
+    @property
+    def last(self) -> tuple[int, int]:
+        """Job and attempt in front of the one at `index`."""
+        return self.jobs[self.index - 1], self._run.attempts[self.index - 1]
+
+    @property
+    def job(self) -> int:
+        """The job at `index`."""
+        return self.jobs[self.index]
 
     @property
     def current_is_stopped(self) -> bool:
@@ -48,7 +75,8 @@ class Lease:
     def info(self, name: str) -> JobInfo:
         """What the job at `index` shall see of itself."""
         run, index = self._run, self.index
-        return JobInfo(run.jobs[index], name, run.attempts[index], run.deadlines[index])
+        deadline = run.deadlines[index]
+        return JobInfo(run.jobs[index], name, run.attempts[index], deadline, self._nodes, self.scratch.make)
 
     def stop(self, jobs: Iterable[int]) -> None:
         """Mark those of `jobs` that are of this lease and have not ended."""
@@ -65,6 +93,14 @@ class Lease:
         self._never_ran(self.index, Code.CANCELLED)
         self.index += 1
 
+    def refuse(self, code: Code, payload: Payload, now: float) -> None:
+        """None of them can run: those that were not cancelled have failed."""
+        while self.index < self.end:
+            if self.current_is_stopped:
+                self.skip()
+            else:
+                self.ran(code, payload, now, 0.0, 0.0)
+
     def hand_back(self, first: int) -> None:
         """None from `first` on will run here: those cancelled are cancelled, the others may run elsewhere."""
         for position in range(first, self.end):
@@ -75,6 +111,10 @@ class Lease:
     def _never_ran(self, position: int, code: Code) -> None:
         self._parcels[position] = _GONE
         self.columns.never_ran(self.jobs[position], self._run.attempts[position], code)
+
+
+def _nodes(gang: Gang) -> tuple[JobNode, ...]:
+    return tuple(JobNode(node.name, node.host, _allocation(node.allocation)) for node in gang.nodes)
 
 
 # The same few allocations come again and again, and they are immutable.

@@ -3,7 +3,8 @@
 The runner itself dies by the death signal of its parent. Its children have another parent, so for them there is a pipe:
 the worker holds the end to write to, and never writes; when the worker dies, in whatever way, the kernel closes that
 end and signals "I/O" to the owner of the other, which is the runner's whole process group, and the signal is SIGKILL.
-No process has to be alive, awake or willing for that. A job's child that made a group of its own escapes it.
+No process has to be alive, awake or willing for that. A job's child that made a group of its own escapes it: such ones
+fall to the runner, and when that is dead to the keeper (`keeper`), which are told to adopt orphans, and end them.
 """
 
 import fcntl
@@ -11,9 +12,10 @@ import os
 import signal
 import sys
 
-__all__ = ["die_with_parent", "die_with_pipe"]
+__all__ = ["adopt_orphans", "die_with_parent", "die_with_pipe", "end_within"]
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 def die_with_pipe(fd: int) -> None:
@@ -24,17 +26,33 @@ def die_with_pipe(fd: int) -> None:
         fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
 
 
-def die_with_parent(parent: int) -> None:
-    """Have this process killed when the thread that started it ends; exit now if `parent` is already gone.
+def die_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
+    """Have this process signalled when the thread that started it ends; exit now if `parent` is already gone.
 
     Linux only. Elsewhere the end of the link is the only sign, which a runner sees between two jobs.
     """
     if sys.platform == "linux":
-        import ctypes
-
-        libc = ctypes.CDLL(None, use_errno=True)
-        if libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0) != 0:
-            raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
+        _prctl(_PR_SET_PDEATHSIG, int(number))
     # The parent may have died before the call above; then the kernel has nothing left to tell us.
     if os.getppid() != parent:
         os._exit(1)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every descendant whose own parent dies, daemons too. Linux only; elsewhere nothing."""
+    if sys.platform == "linux":
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def end_within(seconds: int) -> None:
+    """Have the kernel end this process after so long, whatever it does: others wait for its slots."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(seconds)
+
+
+def _prctl(option: int, argument: int) -> None:
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, argument, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), f"prctl({option})")

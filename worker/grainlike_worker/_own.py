@@ -4,25 +4,55 @@ import os
 import time
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from contextvars import copy_context
+from typing import TYPE_CHECKING
 
 from grainlike.context import JobInfo, enter_job, leave_job
 from grainlike.errors import ProtocolError
 from grainlike.payload import Payload, dump_value, load_arguments
-from grainlike.resources import Allocation
-from grainlike.wire import Code, Define, Frame, Run, Setup, Stop
+from grainlike.resources import Allocation, parse_allocation
+from grainlike.wire import (
+    Buffer,
+    Code,
+    Credit,
+    Define,
+    Frame,
+    Gang,
+    Message,
+    Outcomes,
+    Renew,
+    Resumed,
+    Run,
+    Setup,
+    Stop,
+)
+from grainlike_worker import _chain_links
 from grainlike_worker._claims import IDLE, Claims
+from grainlike_worker._devices import Devices
 from grainlike_worker._enforce import Enforcer
 from grainlike_worker._failures import NO_VALUE, failed
 from grainlike_worker._functions import Functions, Loaded
+from grainlike_worker._hosts import show_nodes
+from grainlike_worker._housekeeping import Housekeeping
 from grainlike_worker._interrupts import TERMINATED, Interrupts
 from grainlike_worker._isolated import IsolatedLoop
 from grainlike_worker._lease import Lease
+from grainlike_worker._lifeline import end_within
+from grainlike_worker._memory import MemoryLimit
+from grainlike_worker._own_output import OwnOutput
 from grainlike_worker._pipe import LinkEndedError, Pipe
-from grainlike_worker._streams import Streams
+from grainlike_worker._standard_streams import StandardStreams
+from grainlike_worker._uplink import WatchedUplink
 from grainlike_worker._usage import PeakMemory, cpu_seconds
 
+if TYPE_CHECKING:
+    from grainlike_worker._own_streams import OwnStreams
+
 __all__ = ["OwnRunner"]
+
+_FAREWELL_S = 5
+"""How long what jobs registered for the end of their process may take, once the process is used up."""
 
 
 class OwnRunner:
@@ -32,17 +62,36 @@ class OwnRunner:
     rest of the run-list back, and then ends the process. Without `claims`, only `Stop` keeps later jobs from starting.
     """
 
-    def __init__(self, pipe: Pipe, claims: Claims | None = None) -> None:
+    def __init__(
+        self,
+        pipe: Pipe,
+        claims: Claims | None = None,
+        *,
+        keeper: int | None = None,
+        devices: Devices | None = None,
+        scratch: str | None = None,
+        output: OwnOutput | None = None,
+    ) -> None:
+        self._output = output if output is not None else OwnOutput()
+        pipe.watch(self._output.unread)
+        _chain_links.listen(self._link_begins, self._link_ended)
+        self._scratch = scratch
         self._pipe = pipe
         self._claims = claims
         self._functions = Functions()
-        self._enforcer = Enforcer()
+        self._enforcer = Enforcer(devices)
+        self._memory = MemoryLimit(claims, keeper)
+        self._house = Housekeeping()
+        self._fresh = True
         self._peak = PeakMemory()
-        self._streams = Streams()
+        self._standard_streams = StandardStreams()
         self._interrupts = Interrupts(self._flush_current)
+        self._uplink = WatchedUplink(self._post_for_job, pipe.fd, self._read_for_job)
         self._loop = IsolatedLoop(self._interrupts)
         self._leases: deque[Lease] = deque()
+        self._gang: Gang | None = None
         self._base = copy_context()
+        self._own_streams: OwnStreams | None = None
         self._forked = False
         os.register_at_fork(after_in_child=self._after_fork)
 
@@ -52,11 +101,15 @@ class OwnRunner:
         try:
             while True:
                 while self._leases:
-                    self._run(self._leases[0])
+                    if not self._run(self._leases[0]):
+                        end_within(_FAREWELL_S)
+                        return
                     self._leases.popleft()
                 self._handle(self._wait())
         except LinkEndedError:
             return
+        finally:
+            self._leave_context()
 
     def _wait(self) -> list[Frame]:
         interrupts = self._interrupts
@@ -64,33 +117,72 @@ class OwnRunner:
         interrupts.exposed = True
         if interrupts.asked:
             raise SystemExit(TERMINATED)
-        frames = self._pipe.receive()
-        interrupts.exposed = False
-        return frames
+        try:
+            return self._pipe.receive()
+        finally:
+            interrupts.exposed = False  # at the end too: a signal must not cut the farewell short
 
     def _handle(self, frames: Sequence[Frame]) -> None:
         for message, buffers in frames:
             match message:
                 case Run():
-                    self._leases.append(Lease(message, buffers, time.monotonic()))
+                    self._leases.append(Lease(message, buffers, time.monotonic(), self._gang, self._scratch))
+                    self._gang = None
+                case Gang():
+                    self._gang = message  # of the lease that comes next
                 case Stop(jobs=jobs):
                     for lease in self._leases:
                         lease.stop(jobs)
+                case Resumed():
+                    self._enforcer.enforce(parse_allocation(message.allocation))
+                    self._uplink.hear(message, buffers)
+                case Outcomes():
+                    self._uplink.hear(message, buffers)
                 case Define():
                     self._functions.define(message, buffers)
                 case Setup():
                     self._functions.set_up(message)
+                case Credit():
+                    self._out().credit(message)
                 case _:
                     raise ProtocolError(f"{type(message).__name__} is nothing that a runner is told")
 
     # --- one lease ---------------------------------------------------------------------------------------------------
 
-    def _run(self, lease: Lease) -> None:
+    def _run(self, lease: Lease) -> bool:
+        """Run a lease; whether this process may run another."""
         self._interrupts.install()
-        self._streams.mend()
+        self._standard_streams.mend()
+        self._house.tidy()
+        if not self._fresh and (self._enforcer.is_unfit_for(lease.allocation) or self._house.is_heavy()):
+            self._give_up()
+            return False
+        if self._functions.context is not None and not self._enter_context(lease):
+            return True
+        self._fresh = False
         self._enforcer.enforce(lease.allocation)
-        self._peak.restart()
+        show_nodes(lease.gang)
+        self._house.settle()
         self._functions.get(lease.fn)  # unpickled now: what that takes is no part of a job's time
+        self._memory.set(lease.allocation.memory)
+        self._peak.restart()
+        self._run_jobs(lease)
+        leave_job(whole_process=True)
+        # A process that is about to end anyway has no successor.
+        spoiled = self._house.is_spoiled() and not self._interrupts.asked
+        if lease.scratch:
+            lease.scratch.remove()
+        self._memory.lift()
+        self._output.flush_all()
+        self._settle(lease)
+        if spoiled:
+            self._give_up()
+        self._flush(lease)
+        if self._claims is not None:
+            self._claims.started = IDLE
+        return not spoiled
+
+    def _run_jobs(self, lease: Lease) -> None:
         clock = _Clock()
         receipt = None
         while lease.index < lease.end:
@@ -98,17 +190,38 @@ class OwnRunner:
                 self._run_one(lease, clock)
                 if receipt is None:
                     # Only now: the job has loaded the native libraries whose width is to be told.
-                    receipt = lease.columns.receipt = self._enforcer.receipt()
-            if lease.columns.due(clock.now):
+                    receipt = lease.columns.receipt = self._enforcer.receipt(self._memory.tier)
+            # The last outcomes wait: slots are given out again when they are heard.
+            if lease.index < lease.end and lease.columns.due(clock.now):
+                self._settle(lease)
                 self._flush(lease)
-        leave_job(whole_process=True)
-        self._flush(lease)
-        if self._claims is not None:
-            self._claims.started = IDLE
+
+    def _give_up(self) -> None:
+        """Say that this process is used up; what it has not begun is for its successor."""
+        self._pipe.send(Renew())
+
+    def _enter_context(self, lease: Lease) -> bool:
+        """Whether the worker's context stands; if not, the jobs have failed."""
+        if self._functions.context is not None and not self._functions.context.entered:
+            error = self._loop.do(self._functions.enter_context)
+            if error is not None:
+                lease.refuse(*failed(error), time.monotonic())
+                self._settle(lease)
+                self._flush(lease)
+                return False
+            self._house.spare_children()
+            self._standard_streams.keep()  # the context may have sent the streams elsewhere, for all its jobs
+        return True
+
+    def _leave_context(self) -> None:
+        if self._functions.context is not None and not self._forked:
+            self._loop.do(self._functions.context.leave)
 
     def _may_start(self, lease: Lease) -> bool:
         """Whether the job at `index` is ours to start; if not, it is answered for, and maybe the rest with it."""
         claims = self._claims
+        if lease.shared:
+            self._output.flush()
         if claims is not None:
             claims.started = lease.index
         # Between the claim and the look at the barrier stands a system call, in which Python hands over its lock: no
@@ -116,6 +229,8 @@ class OwnRunner:
         frames = self._pipe.poll()
         if frames:
             self._handle(frames)
+        if self._pipe.ready:
+            self._collect(lease)
         if self._interrupts.asked or (claims is not None and lease.index >= claims.barrier):
             lease.hand_back(lease.index)
             return False
@@ -139,25 +254,85 @@ class OwnRunner:
             code, payload = (Code.CANCELLED, NO_VALUE) if interrupts.asked else failed(error)
         if self._forked:
             os._exit(0)  # a child that the job forked came back out of the job: it is no runner
+        if code is Code.CANCELLED:
+            self._functions.let_go(lease.info(function.name))
+        nested = bool(self._uplink.nestings) and self._uplink.ended(lease.job)
         begun, wall, cpu = clock.lap()
         lease.ran(code, payload, begun, wall, cpu)
+        if nested:
+            # It may have awaited to its end and lent its cores: they are not those of the jobs behind it any more.
+            lease.columns.awaited = True
+            lease.hand_back(lease.index)
 
     def _call(self, function: Loaded, arguments: Payload, allocation: Allocation, info: JobInfo) -> Payload:
         if function.refusal is not None:
             return function.refusal
-        enter_job(allocation, self._functions.instance, info, whole_process=True)
+        functions = self._functions
+        enter_job(allocation, functions.instance, info, functions.value, self._uplink, whole_process=True)
         args, kwargs = load_arguments(arguments)
         if function.is_async:
-            value = self._loop.run(function.callable, args, kwargs)
+            value = self._loop.run(
+                function.callable, args, kwargs, lambda made: self._out().drive(made, info, function.value_name)
+            )
         else:
             value = function.callable(*args, **kwargs)
-        return dump_value(value, what=function.value_name)
+        return self._functions.kept(dump_value(value, what=function.value_name), info)
+
+    def _out(self) -> "OwnStreams":
+        """What drives streams; made for the first, because what it imports would double the start of a runner."""
+        if self._own_streams is None:
+            from grainlike_worker._own_streams import OwnStreams
+
+            self._own_streams = OwnStreams(self._pipe, self._interrupts, self._handle)
+        return self._own_streams
+
+    def _link_begins(self, job: int) -> None:
+        if self._claims is not None:
+            self._claims.link = job
+
+    def _link_ended(self, job: int) -> None:
+        """Tell what a link of a chain has written, while it is known whose it is; all links are first attempts."""
+        self._output.flush()
+        unread = self._output.waiting()
+        if unread:
+            exposed, self._interrupts.exposed = self._interrupts.exposed, False  # nobody writes into the middle
+            self._pipe.send(self._output.collect(unread, job, 1))
+            self._interrupts.exposed = exposed
+            if self._interrupts.asked:
+                raise SystemExit(TERMINATED)
+        if self._claims is not None:
+            self._claims.link = 0
+
+    # --- for jobs that await jobs of their own -----------------------------------------------------------------------
+
+    def _post_for_job(self, message: Message, buffers: Sequence[Buffer]) -> None:
+        with suppress(LinkEndedError):  # nobody is there any more; the daemon, or its end, ends this process too
+            self._interrupts.sheltered(lambda: self._pipe.send(message, buffers))
+
+    def _read_for_job(self) -> None:
+        with suppress(LinkEndedError):
+            frames: list[Frame] = []
+            self._interrupts.sheltered(lambda: frames.extend(self._pipe.poll()))
+            self._handle(frames)
 
     # --- answering ---------------------------------------------------------------------------------------------------
 
     def _flush(self, lease: Lease) -> None:
         if lease.columns:
             self._pipe.send(*lease.columns.take(self._peak.read()))
+
+    def _settle(self, lease: Lease) -> None:
+        """Let what the jobs have written go out before their ends are told; in a run-list, say whose it is."""
+        self._output.flush()
+        if lease.shared:
+            self._handle(self._pipe.poll())
+            self._collect(lease)
+
+    def _collect(self, lease: Lease) -> None:
+        """Tell what the last job of a run-list has written. What one wrote that was alone, the worker reads itself."""
+        ready, self._pipe.ready = self._pipe.ready, []
+        if ready and lease.shared and lease.index:
+            self._pipe.send(self._output.collect(ready, *lease.last))
 
     def _flush_current(self) -> None:
         if self._leases:

@@ -3,6 +3,8 @@
 import sys
 from typing import Any, TypeAlias
 
+from grainlike_worker._libraries import loaded_any
+
 __all__ = ["NativePools"]
 
 Pool: TypeAlias = Any  # threadpoolctl.LibController, whose attributes its own checks know better than a type checker
@@ -47,17 +49,9 @@ class NativePools:
 
 
 def _find() -> list[Pool]:
-    if "threadpoolctl" not in sys.modules and not _likely():
+    if "threadpoolctl" not in sys.modules and not loaded_any(_SIGNS, unknown=True):
         return []
     from threadpoolctl import ThreadpoolController
 
     controllers: list[Pool] = ThreadpoolController().lib_controllers
     return controllers
-
-
-def _likely() -> bool:
-    if sys.platform != "linux":
-        return True
-    with open("/proc/self/maps", "rb") as maps:  # noqa: PTH123 - pathlib costs more than the reading
-        text = maps.read()
-    return any(sign in text for sign in _SIGNS)

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Literal, Protocol
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Protocol
 
 import anyio
 
-from grainlike.errors import ProtocolError
-from grainlike.net import OnFrames, memory_pair
+from grainlike.context import JobInfo
+from grainlike.net import OnFrames, memory_pair, on_asyncio
+from grainlike.scheduler import RunnerKind
 from grainlike.wire import Buffer, Message
-from grainlike_worker._claims import NO_BARRIER, Claims
+from grainlike_worker._outputs import Tap
+from grainlike_worker._process_runner import ProcessRunner
 from grainlike_worker._shared import serve_shared
-from grainlike_worker._spawn import RunnerProcess, describe_exit
+from grainlike_worker._shared_output import HomeOutput, hooked_streams
+from grainlike_worker._spawn import RunnerProcess
 
-__all__ = ["RunnerBody", "RunnerKind", "RunnerMaker", "runner_at_home", "runner_in_process"]
+__all__ = ["RunnerBody", "RunnerMaker", "Spawn", "runner_at_home", "runner_in_process"]
 
-RunnerKind = Literal["shared", "own"]
+logger = logging.getLogger("grainlike.worker")
 
 
 class RunnerBody(Protocol):
@@ -24,6 +31,9 @@ class RunnerBody(Protocol):
 
     defined: set[int]
     """The functions that it was told of."""
+
+    farewell_s: float
+    """How long it may take to leave the worker's context, when it is cancelled."""
 
     def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
         """Send it a message; it may not be up yet."""
@@ -35,6 +45,26 @@ class RunnerBody(Protocol):
     def started(self) -> int:
         """The position in its run-list that it claimed last; -1 for none."""
         ...
+
+    def stepping(self) -> tuple[int, float] | None:
+        """The job whose step is on in a process that many share, 0 for none, and for how many seconds it has been.
+
+        Once it has ended, the job whose step was on then. None for runners of other kinds.
+        """
+        ...
+
+    async def stack(self) -> str:
+        """What the code in it does now, in Python's words; "" if it cannot be told."""
+        ...
+
+    def works_on(self, jobs: Sequence[int], attempts: Sequence[int]) -> None:
+        """A lease goes to it: what it writes from now on is theirs. For one that has one lease at a time."""
+
+    def works_on_only(self, position: int) -> None:
+        """Of these, none but the one at `position` of the run-list may still be running."""
+
+    def drain(self) -> None:
+        """Hand in what has been written until now, before it is told that a job has ended."""
 
     def bar(self) -> None:
         """Keep it from starting more of its run-list, until `unbar`."""
@@ -49,38 +79,64 @@ class RunnerBody(Protocol):
         """End it."""
 
 
-RunnerMaker = Callable[[RunnerKind, Callable[[int], None]], RunnerBody]
+RunnerMaker = Callable[[RunnerKind, Callable[[int], None], Tap], RunnerBody]
 """Makes a runner of a kind; it tells its process id, where it has one, when the process is there."""
 
+Spawn = Callable[[RunnerKind], Awaitable[RunnerProcess]]
+"""Starts a process for a runner of this kind."""
 
-def runner_in_process(kind: RunnerKind, named: Callable[[int], None]) -> RunnerBody:
+
+def runner_in_process(spawn: Spawn, kind: RunnerKind, named: Callable[[int], None], tap: Tap) -> RunnerBody:
     """A runner in a process of its own, whatever its kind."""
-    return _ProcessRunner(kind, named)
+    return ProcessRunner(partial(spawn, kind), named, tap, own=kind == "own")
 
 
-def runner_at_home(kind: RunnerKind, named: Callable[[int], None]) -> RunnerBody:
+def runner_at_home(spawn: Spawn, kind: RunnerKind, named: Callable[[int], None], tap: Tap) -> RunnerBody:
     """The shared runner in the calling loop; any other in a process of its own."""
-    return _LoopRunner() if kind == "shared" else _ProcessRunner(kind, named)
+    return _LoopRunner(tap) if kind == "shared" else runner_in_process(spawn, kind, named, tap)
 
 
 class _LoopRunner:
     """The shared runner in the daemon's own loop. It cannot crash alone, so most of the protocol has nothing to do."""
 
-    def __init__(self) -> None:
+    farewell_s = 0.0
+
+    def __init__(self, tap: Tap) -> None:
         self.defined: set[int] = set()
         self._near, self._far = memory_pair()
+        self._tap = tap
+        self._output: HomeOutput | None = None
 
     def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
         self._near.post(message, [bytearray(buffer) for buffer in buffers])
 
     async def run(self, on_frames: OnFrames) -> str:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(serve_shared, self._far)
-            await self._near.run(on_frames)
+        # Not before: a runner may be made in a callback of the loop, where nothing tells which loop it is.
+        self._output = HomeOutput(_threadsafe(self.drain))
+        with hooked_streams():
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(serve_shared, self._far, None, self._output, None, _tell_blocked)
+                await self._near.run(on_frames)
         return "its loop ended"
 
     def started(self) -> int:
         return -1
+
+    def stepping(self) -> tuple[int, float] | None:
+        return None  # it is our own loop: when we look, none is
+
+    async def stack(self) -> str:
+        return ""
+
+    def works_on(self, jobs: Sequence[int], attempts: Sequence[int]) -> None:
+        """Many leases at a time: whose what is, is known by context."""
+
+    def works_on_only(self, position: int) -> None:
+        """See `works_on`."""
+
+    def drain(self) -> None:
+        for job, stream, data in self._output.take() if self._output is not None else ():
+            self._tap.told(job.id, job.attempt, stream, data, shown=True)
 
     def bar(self) -> None:
         """Run-lists here hand themselves back."""
@@ -95,83 +151,22 @@ class _LoopRunner:
         self._near.close()
 
 
-class _ProcessRunner:
-    """A runner process. What is posted before it is up waits here."""
+def _tell_blocked(job: JobInfo, seconds: float) -> None:
+    logger.warning("job %d, %s, has blocked the event loop of this program for %.1f s", job.id, job.name, seconds)
 
-    def __init__(self, kind: RunnerKind, named: Callable[[int], None]) -> None:
-        self.defined: set[int] = set()
-        self._kind: RunnerKind = kind
-        self._named = named
-        self._process: RunnerProcess | None = None
-        self._early: list[tuple[Message, Sequence[Buffer]]] = []
-        self._last_claim = -1
-        self._end_wanted: Literal["terminate", "kill"] | None = None
 
-    def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
-        if self._process is None:
-            self._early.append((message, buffers))
-        else:
-            self._process.link.post(message, buffers)
+def _threadsafe(call: Callable[[], object]) -> Callable[[], None]:
+    """`call`, to be called in the running event loop from whatever thread; once that loop is closed, not at all."""
+    schedule: Callable[[Callable[[], object]], object]
+    if on_asyncio():
+        schedule = asyncio.get_running_loop().call_soon_threadsafe
+    else:
+        import trio
 
-    async def run(self, on_frames: OnFrames) -> str:
-        try:
-            process = await RunnerProcess.spawn(self._kind)
-        except OSError as error:
-            return f"no process could be started: {error}"
-        self._process = process
-        self._named(process.pid)
-        try:
-            for message, buffers in self._early:
-                process.link.post(message, buffers)
-            self._early.clear()
-            if self._end_wanted is not None:
-                self.kill()
-            rubbish = await self._listen(process, on_frames)
-            # The link ends first: a process that closed it and lives on is of no more use.
-            with anyio.move_on_after(1.0):
-                await process.wait()
-            process.kill()
-            return rubbish or describe_exit(await process.wait())
-        finally:
-            if process.claims is not None:
-                self._last_claim = process.claims.started
-            await process.aclose()
+        schedule = trio.lowlevel.current_trio_token().run_sync_soon
 
-    async def _listen(self, process: RunnerProcess, on_frames: OnFrames) -> str | None:
-        """Until the link ends. Its process holds user code, which may write anything there: that is its end alone."""
-        try:
-            await process.link.run(on_frames)
-        except ProtocolError as error:
-            return f"it said what no runner says: {error}"
-        return None
+    def soon() -> None:
+        with suppress(RuntimeError):
+            schedule(call)
 
-    def started(self) -> int:
-        claims = self._claims
-        return claims.started if claims is not None else self._last_claim
-
-    def bar(self) -> None:
-        claims = self._claims
-        if claims is not None and self._process is not None:
-            claims.barrier = claims.started + 1
-            self._process.flush()
-
-    def unbar(self) -> None:
-        claims = self._claims
-        if claims is not None:
-            claims.barrier = NO_BARRIER
-
-    @property
-    def _claims(self) -> Claims | None:
-        """The page shared with the process, while there is one: a shared runner has none."""
-        claims = self._process.claims if self._process is not None else None
-        return claims if claims is not None and claims.fd >= 0 else None
-
-    def terminate(self) -> None:
-        self._end_wanted = self._end_wanted or "terminate"
-        if self._process is not None:
-            self._process.terminate()
-
-    def kill(self) -> None:
-        self._end_wanted = "kill"
-        if self._process is not None:
-            self._process.kill()
+    return soon

@@ -1,21 +1,33 @@
 """The runner of coroutines: many leases at once on one event loop, in a process or inside the user's program."""
 
-import time
-from collections.abc import Sequence
-from contextvars import Context, copy_context
+from __future__ import annotations
 
-from grainlike.context import JobInfo, enter_job
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from contextvars import Context, copy_context
+from functools import partial
+from types import AsyncGeneratorType, CoroutineType
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+from grainlike.context import JobInfo, JobOutput, enter_job
 from grainlike.errors import ProtocolError
 from grainlike.net import Link
 from grainlike.payload import Payload, dump_value, load_arguments
 from grainlike.resources import Allocation
-from grainlike.wire import Beat, Code, Define, Frame, Run, Setup, Stop
+from grainlike.wire import Beat, Code, Credit, Define, Frame, Outcomes, Resumed, Run, Setup, Stop
 from grainlike_worker._driven import Suspended, as_coroutine
 from grainlike_worker._enforce import read_receipt
 from grainlike_worker._failures import NO_VALUE, failed, is_cancellation
+from grainlike_worker._forks import descent, end_if_forked_since
 from grainlike_worker._functions import Functions, Loaded
 from grainlike_worker._lease import Lease
+from grainlike_worker._outlets import Outlets
+from grainlike_worker._steps import BLOCKED_S, JOB, SINCE
 from grainlike_worker._tasks import Tasks, open_tasks
+from grainlike_worker._uplink import LoopUplink
 from grainlike_worker._usage import PeakMemory
 
 __all__ = ["serve_shared"]
@@ -24,11 +36,20 @@ _TURN_S = 0.001
 """The longest that one run-list keeps the event loop between two of its jobs."""
 
 
-async def serve_shared(link: Link) -> None:
+async def serve_shared(
+    link: Link,
+    scratch: str | None = None,
+    output: JobOutput | None = None,
+    words: memoryview[float] | None = None,
+    slow: Callable[[JobInfo, float], None] | None = None,
+) -> None:
     """Run `async def` jobs that come over `link` until it ends; then cancel those still running and wait for them.
 
     Works on asyncio and trio, and never touches the process: no affinity, no environment, no signals. Cancelling it
-    does the same as the end of the link. A job that does not let itself be cancelled holds it up.
+    does the same as the end of the link. A job that does not let itself be cancelled holds it up. Below `scratch` jobs
+    find directories of their own. `output` is told what they print, while `hooked_streams` are there; `words` say which
+    job is being stepped (see `StepPage`), and `slow` is told of one that has blocked the loop, and for how many
+    seconds, once it no longer does.
 
     Example::
 
@@ -36,22 +57,39 @@ async def serve_shared(link: Link) -> None:
         tasks.start_soon(serve_shared, far)
         near.post(Setup("n1", []))
     """
-    runner = _SharedRunner(link)
-    async with open_tasks(runner.serve) as tasks:
-        runner.tasks = tasks
-        try:
-            await link.run(runner.handle)
-        finally:
-            runner.cancel_all()
+    words = memoryview(bytearray(2 * 8)).cast("d") if words is None else words
+    runner = _SharedRunner(link, scratch, output, words, slow)
+    try:
+        async with open_tasks(runner.serve) as tasks:
+            runner.tasks = tasks
+            try:
+                await link.run(runner.handle)
+            finally:
+                runner.cancel_all()
+    finally:
+        await runner.leave()
 
 
 class _SharedRunner:
     tasks: Tasks
 
-    def __init__(self, link: Link) -> None:
+    def __init__(
+        self,
+        link: Link,
+        scratch: str | None,
+        output: JobOutput | None,
+        words: memoryview[float],
+        slow: Callable[[JobInfo, float], None] | None,
+    ) -> None:
         self._link = link
+        self._output = output
+        self._words = words
+        self._slow = slow
+        self._scratch = scratch
         self._functions = Functions()
+        self._uplink = LoopUplink(link.post)
         self._peak = PeakMemory()
+        self._outlets = Outlets(link.post)
         self._lease_of: dict[int, Lease] = {}
         self._waiting: set[Lease] = set()
 
@@ -60,12 +98,16 @@ class _SharedRunner:
         for message, buffers in frames:
             match message:
                 case Run():
-                    lease = Lease(message, buffers, time.monotonic())
+                    lease = Lease(message, buffers, time.monotonic(), scratch=self._scratch)
                     self._lease_of.update(dict.fromkeys(lease.jobs, lease))
                     self.tasks.start(lease)
                 case Stop(jobs=jobs):
                     self._stop(jobs)
                     self._link.post(Beat(0))  # whatever the jobs do about it: this loop turns
+                case Credit():
+                    self._outlets.credit(message)
+                case Outcomes() | Resumed():
+                    self._uplink.hear(message, buffers)
                 case Define():
                     self._functions.define(message, buffers)
                 case Setup():
@@ -79,6 +121,8 @@ class _SharedRunner:
 
     async def serve(self, lease: Lease) -> None:
         """Run the jobs of `lease`; its task. Once a job has waited or was disturbed, nothing else waits here."""
+        if self._functions.context is not None and not await self._enter_context(lease):
+            return
         turn = time.monotonic()
         receipt = None
         while lease.index < lease.end:
@@ -100,8 +144,26 @@ class _SharedRunner:
             if self.tasks.disturbed():
                 # A job that cancels its task, now or later, hurts only itself if nobody else waits in that task.
                 lease.hand_back(lease.index)
+        if lease.scratch:
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(lease.scratch.remove)
         self._flush(lease)
         self._forget(lease)
+
+    async def _enter_context(self, lease: Lease) -> bool:
+        """Whether the worker's context stands; if not, the jobs have failed."""
+        error = await self._functions.enter_context()
+        if error is not None:
+            lease.refuse(*failed(error), time.monotonic())
+            self._flush(lease)
+            self._forget(lease)
+        return error is None
+
+    async def leave(self) -> None:
+        """Leave the worker's context, if it was entered; not cut short by cancellation."""
+        if self._functions.context is not None:
+            with anyio.CancelScope(shield=True):
+                await self._functions.context.leave()
 
     # --- one job -----------------------------------------------------------------------------------------------------
 
@@ -109,32 +171,53 @@ class _SharedRunner:
         """Take the first step of the job at `index`, which for many is the only one."""
         function = self._functions.get(lease.fn)
         context = copy_context()
+        words, info = self._words, lease.info(function.name)
         begun, cpu = time.monotonic(), time.thread_time()
+        here = descent()
+        words[SINCE] = begun
+        words[JOB] = info.id
         code = Code.SUCCEEDED if function.refusal is None else Code.FAILED
         try:
-            outcome = context.run(
-                self._first_step, context, function, lease.arguments(), lease.allocation, lease.info(function.name)
-            )
+            outcome = context.run(self._first_step, context, function, lease.arguments(), lease.allocation, info)
         except BaseException as error:  # noqa: BLE001 - whatever a job raises is its outcome
             code, outcome = failed(error)
+        end_if_forked_since(here)
+        words[JOB] = 0
+        wall = time.monotonic() - begun
+        if wall >= BLOCKED_S:
+            self._blocked(info, wall)
         if isinstance(outcome, Suspended):
             return outcome, begun
-        lease.ran(code, outcome, begun, time.monotonic() - begun, time.thread_time() - cpu)
+        if self._uplink.nestings:
+            self._uplink.ended(lease.job)
+        lease.ran(code, outcome, begun, wall, time.thread_time() - cpu)
         return None, begun
+
+    def _blocked(self, info: JobInfo, seconds: float) -> None:
+        if self._slow is not None:
+            self._slow(info, seconds)
 
     def _first_step(
         self, context: Context, function: Loaded, arguments: Payload, allocation: Allocation, info: JobInfo
     ) -> Payload | Suspended:
         if function.refusal is not None:
             return function.refusal
-        enter_job(allocation, self._functions.instance, info)
+        functions = self._functions
+        enter_job(allocation, functions.instance, info, functions.value, self._uplink, output=self._output)
         args, kwargs = load_arguments(arguments)
-        coroutine = as_coroutine(function.callable(*args, **kwargs))
+        made = function.callable(*args, **kwargs)
+        coroutine = made if type(made) is CoroutineType else self._coroutine(made, function, info)
         try:
             yielded = coroutine.send(None)
         except StopIteration as stop:
-            return _dump(stop.value, function)
-        return Suspended(context, coroutine, yielded)
+            return self._dump(stop.value, function, info)
+        return Suspended(context, coroutine, yielded, self._words, info.id, partial(self._blocked, info))
+
+    def _coroutine(self, made: Any, function: Loaded, info: JobInfo) -> Coroutine[Any, Any, Any]:
+        """What runs a call that gave no coroutine: a stream's generator, or something to await."""
+        if isinstance(made, AsyncGeneratorType):
+            return self._outlets.drive(made, info, function.value_name)
+        return as_coroutine(made)
 
     async def _wait_for(self, lease: Lease, suspended: Suspended, begun: float) -> None:
         """See a job to its end that waits for something. What stands behind it in the run-list must not wait too."""
@@ -142,25 +225,36 @@ class _SharedRunner:
         lease.hand_back(lease.index + 1)
         self._flush(lease)
         self._waiting.add(lease)
+        function = self._functions.get(lease.fn)
+        info = lease.info(function.name)
         try:
-            code, outcome = Code.SUCCEEDED, _dump(await suspended, self._functions.get(lease.fn))
+            code, outcome = Code.SUCCEEDED, self._dump(await suspended, function, info)
         except BaseException as error:  # noqa: BLE001 - whatever a job raises is its outcome
             if lease.current_is_stopped and is_cancellation(error):
                 code, outcome = Code.CANCELLED, NO_VALUE
             else:
                 code, outcome = failed(error)
         self._waiting.discard(lease)
+        if self._uplink.nestings:
+            self._uplink.ended(lease.job)
         # A coroutine that waited shared the processor with others: what it used alone nobody can tell.
         lease.ran(code, outcome, begun, time.monotonic() - begun, 0.0)
+
+    def _dump(self, value: object, function: Loaded, info: JobInfo) -> Payload:
+        """The value's bytes, on memory of their own: they leave at a later turn, when others may have changed it."""
+        payload = dump_value(value, what=function.value_name)
+        return self._functions.kept(payload, info).detached() if payload.buffers else payload
 
     # --- stopping, answering -----------------------------------------------------------------------------------------
 
     def _stop(self, jobs: Sequence[int]) -> None:
+        self._outlets.stop(jobs)
         for job in jobs:
             lease = self._lease_of.get(job)
             if lease is not None and job not in lease.stopped:
                 lease.stop([job])
                 if lease in self._waiting and lease.current_is_stopped:
+                    self._uplink.stop([job])
                     self.tasks.cancel(lease)
 
     def _flush(self, lease: Lease) -> None:
@@ -172,8 +266,3 @@ class _SharedRunner:
             # A job that was handed back may have come again, with another lease.
             if self._lease_of.get(job) is lease:
                 del self._lease_of[job]
-
-
-def _dump(value: object, function: Loaded) -> Payload:
-    """The value's bytes, on memory of their own: they leave at a later turn, when other jobs may have changed it."""
-    return dump_value(value, what=function.value_name).detached()

@@ -2,39 +2,32 @@
 
 import os
 import signal
-import site
 import socket
-import subprocess
-import sys
-from collections.abc import Iterable, Mapping
-from contextlib import ExitStack, closing, suppress
-from pathlib import Path
-from typing import Literal
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 
 import anyio
-import anyio.to_thread
 
-import grainlike
 from grainlike.net import Link, adopt
+from grainlike.scheduler import RunnerKind
+from grainlike_worker._child import Child, describe_exit, start_child
 from grainlike_worker._claims import Claims
 from grainlike_worker._interrupts import FLUSH_SIGNAL
+from grainlike_worker._keeper import Keeper
+from grainlike_worker._output_pipes import OutputPipes
+from grainlike_worker._steps import StackFile, StepPage
 
 __all__ = ["RunnerProcess", "describe_exit"]
 
-_FATAL = {
-    signal.SIGSEGV: "segmentation fault",
-    signal.SIGABRT: "aborted",
-    signal.SIGBUS: "bus error",
-    signal.SIGFPE: "arithmetic fault",
-    signal.SIGILL: "illegal instruction",
-}
+STACK_S = 0.2
+"""How long writing a stack may take: the signal's handler does it, and asks nobody."""
 
 
 class RunnerProcess:
     """A runner, from `spawn` until `wait` has returned and `aclose` has let go of what the daemon held.
 
-    The kernel kills the process when the *thread* that spawned it ends: spawn from the event loop's thread, never from
-    a pool's. It leads a session and process group of its own, so that what it started goes with it.
+    The kernel ends the process when the *thread* that spawned it, or its keeper, ends: spawn from the event loop's
+    thread, never from a pool's. It leads a session and process group of its own, so that what it started goes with it.
 
     Example::
 
@@ -45,33 +38,71 @@ class RunnerProcess:
         await runner.aclose()
     """
 
-    def __init__(self, process: subprocess.Popen[bytes], link: Link, claims: Claims | None, held: ExitStack) -> None:
+    def __init__(
+        self,
+        process: Child,
+        link: Link,
+        claims: Claims | None,
+        output: OutputPipes,
+        steps: StepPage | None,
+        stacks: StackFile | None,
+        held: ExitStack,
+    ) -> None:
         self.link = link
         self.claims = claims
+        self.output = output
+        self.steps = steps
+        self._stacks = stacks
         self.pid = process.pid
         self._process = process
         self._held = held
 
     @classmethod
-    async def spawn(cls, kind: Literal["shared", "own"], *, env: Mapping[str, str] | None = None) -> "RunnerProcess":
-        """Start a runner; `env` comes on top of this process's environment.
+    async def spawn(
+        cls,
+        kind: RunnerKind,
+        *,
+        keeper: Keeper | None = None,
+        env: Mapping[str, str] | None = None,
+        options: Sequence[str] = (),
+    ) -> "RunnerProcess":
+        """Start a runner; `env` comes on top of this process's environment, `options` are for `runner.main`.
 
-        An "own" runner shares a page of `claims` with this process. The link is trusted; nobody runs it yet. Starting
-        blocks the loop for about a millisecond. `OSError` when the system has no process or descriptor left.
+        With a keeper it is forked from that; without one it is a new interpreter, which takes longer, and what its jobs
+        leave behind in sessions of their own is ended when it ends in good order, but not when it is killed.
+        An "own" runner shares a page of `claims` with this process. Its standard output and error are pipes: `output`,
+        which nobody reads yet. The link is trusted; nobody runs it yet. Starting blocks the loop for about a
+        millisecond. `OSError` when the system has no process or descriptor left.
         """
         with ExitStack() as stack:
             claims = stack.enter_context(closing(Claims.create())) if kind == "own" else None
+            output = stack.enter_context(closing(OutputPipes(framed=kind == "shared")))
+            steps = stacks = None
+            if kind == "shared":
+                steps = stack.enter_context(closing(StepPage.create()))
+                stacks = stack.enter_context(closing(StackFile()))
             lifeline, held_end = os.pipe()
             stack.callback(os.close, held_end)
-            process, near = _start_with_socket(kind, claims, lifeline, env or {})
+            with _closing_fd(lifeline):
+                near, far = socket.socketpair()
+                fds = {"--fd": far.fileno(), "--lifeline": lifeline, **output.given}
+                if steps is not None and stacks is not None:
+                    fds |= {"--steps": steps.fd, "--stacks": stacks.fd}
+                if claims is not None:
+                    fds["--claims"] = claims.fd
+                with far, _closed_by_errors(near):
+                    environment = {**os.environ, **(env or {})}
+                    process = await _start([f"--{kind}", *options], environment, fds, keeper)
+            output.close_given()
             try:
                 link = await adopt(near, f"runner {process.pid}")
             except BaseException:
-                process.kill()
-                process.wait()
+                with anyio.CancelScope(shield=True):
+                    process.kill()
+                    await process.wait()
                 raise
             link.trust()
-            return cls(process, link, claims, stack.pop_all())
+            return cls(process, link, claims, output, steps, stacks, stack.pop_all())
 
     @property
     def returncode(self) -> int | None:
@@ -79,29 +110,31 @@ class RunnerProcess:
         return self._process.returncode
 
     async def wait(self) -> int:
-        """Wait until the process has ended, kill what is left of its group, reap it, and return its exit code.
+        """Wait until the process has ended and what is left of it is gone; return its exit code.
 
         May be called by several tasks and again. Cancelling it changes nothing.
         """
-        if self._process.returncode is None:
-            await self._ended()
-            self.kill()
-        return self._process.wait()
+        return await self._process.wait()
 
     def terminate(self) -> None:
         """Ask it to end: the running job sees `SystemExit` or its loop's cancellation. Nothing once it was reaped."""
-        self._signal(signal.SIGTERM)
+        self._process.send_signal(signal.SIGTERM)
 
     def flush(self) -> None:
         """Ask an "own" runner for the outcomes that wait for its running job to end. It may be too busy to answer."""
-        self._signal(FLUSH_SIGNAL)
+        self._process.send_signal(FLUSH_SIGNAL)
+
+    async def stack(self) -> str:
+        """What all threads of a "shared" runner are doing now, as Python stacks; "" if it does not say."""
+        if self._stacks is None:
+            return ""
+        self._process.send_signal(FLUSH_SIGNAL)
+        await anyio.sleep(STACK_S)
+        return self._stacks.read()
 
     def kill(self) -> None:
-        """Kill the process and all of its group at once. Nothing once it was reaped."""
-        if self._process.returncode is None:
-            # macOS refuses to signal a group of which only its dead leader is left.
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, signal.SIGKILL)
+        """Kill the process, and with it what it has started. Nothing once it was reaped."""
+        self._process.kill()
 
     async def aclose(self) -> None:
         """Kill what still runs, wait until it is gone, and let go of link and claims. Not cut short by cancellation."""
@@ -111,82 +144,27 @@ class RunnerProcess:
             await self.link.aclose()
         self._held.close()
 
-    def _signal(self, number: signal.Signals) -> None:
-        # Only `wait` reaps, so until then the number cannot be another process's.
-        if self._process.returncode is None:
-            os.kill(self.pid, number)
 
-    async def _ended(self) -> None:
-        """Wait for the end without reaping: the group is swept while the number is still taken."""
-        if sys.platform != "linux":
-            await anyio.to_thread.run_sync(self._process.wait, abandon_on_cancel=True)
-            return
-        watch = os.pidfd_open(self.pid)
-        try:
-            await anyio.wait_readable(watch)
-        finally:
-            os.close(watch)
+async def _start(
+    arguments: list[str], environment: dict[str, str], fds: dict[str, int], keeper: Keeper | None
+) -> Child:
+    if keeper is None:
+        return start_child(arguments, environment, fds)
+    return await keeper.bear(arguments, environment, fds)
 
 
-def describe_exit(returncode: int) -> str:
-    """Words for how a process ended.
-
-    >>> describe_exit(3), describe_exit(-9), describe_exit(-11)
-    ('exit code 3', 'killed by SIGKILL', 'segmentation fault (SIGSEGV)')
-    """
-    if returncode >= 0:
-        return f"exit code {returncode}"
+@contextmanager
+def _closed_by_errors(sock: socket.socket) -> Iterator[None]:
     try:
-        number = signal.Signals(-returncode)
-    except ValueError:
-        return f"killed by signal {-returncode}"
-    return f"{_FATAL[number]} ({number.name})" if number in _FATAL else f"killed by {number.name}"
+        yield
+    except BaseException:
+        sock.close()
+        raise
 
 
-def _start_with_socket(
-    kind: str, claims: Claims | None, lifeline: int, extra: Mapping[str, str]
-) -> "tuple[subprocess.Popen[bytes], socket.socket]":
-    """The process and our end of its socket; its own ends, `lifeline` too, are closed here whatever happens."""
+@contextmanager
+def _closing_fd(fd: int) -> Iterator[None]:
     try:
-        near, far = socket.socketpair()
-        with far:
-            try:
-                return _start(kind, far, claims, lifeline, extra), near
-            except BaseException:
-                near.close()
-                raise
+        yield
     finally:
-        os.close(lifeline)
-
-
-def _start(
-    kind: str, far: socket.socket, claims: Claims | None, lifeline: int, extra: Mapping[str, str]
-) -> "subprocess.Popen[bytes]":
-    environment = {**os.environ, **extra}
-    added = _needed_paths()
-    if added:
-        environment["PYTHONPATH"] = os.pathsep.join([*added, *filter(None, [environment.get("PYTHONPATH")])])
-    # -P: what lies in the current directory must not stand in for the standard library.
-    command = [sys.executable, "-P", "-m", "grainlike_worker.runner", f"--{kind}"]
-    command += ["--fd", str(far.fileno()), "--parent", str(os.getpid()), "--added-paths", str(len(added))]
-    command += ["--lifeline", str(lifeline)]
-    fds = [far.fileno(), lifeline]
-    if claims is not None:
-        command += ["--claims", str(claims.fd)]
-        fds.append(claims.fd)
-    return subprocess.Popen(  # noqa: S603 - our own interpreter and module
-        command, env=environment, pass_fds=fds, stdin=subprocess.DEVNULL, start_new_session=True
-    )
-
-
-def _needed_paths() -> list[str]:
-    """Where this process has both packages from, unless any interpreter of this installation looks there anyway."""
-    homes = [str(Path(path).resolve().parent) for path in (*grainlike.__path__, *_worker_path())]
-    usual = {str(Path(path).resolve()) for path in (*site.getsitepackages(), site.getusersitepackages())}
-    return [home for home in dict.fromkeys(homes) if home not in usual]
-
-
-def _worker_path() -> Iterable[str]:
-    import grainlike_worker
-
-    return grainlike_worker.__path__
+        os.close(fd)

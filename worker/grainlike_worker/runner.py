@@ -1,17 +1,23 @@
 """A runner's process: `python -m grainlike_worker.runner --own|--shared --fd N --parent PID ...`.
 
-Started by the worker's daemon alone, with one end of a socket pair as descriptor N. It dies with that parent.
+Forked by the keeper, or where there is none started by the daemon, with one end of a socket pair as descriptor N. It
+dies with that parent.
 """
 
 import atexit
+import faulthandler
 import os
 import sys
 from types import ModuleType
 from typing import NoReturn
 
-from grainlike_worker._lifeline import die_with_parent, die_with_pipe
+from grainlike.launch import LEFTOVER_GRACE_S, end_children
+from grainlike_worker._lifeline import adopt_orphans, die_with_parent, die_with_pipe, end_within
 
-__all__ = ["main"]
+__all__ = ["forget_added_paths", "main"]
+
+_BROKEN_FAREWELL_S = 2
+"""How long what jobs registered for the end of their process may take, once the process is broken."""
 
 
 def main(arguments: list[str]) -> NoReturn:
@@ -21,27 +27,41 @@ def main(arguments: list[str]) -> NoReturn:
     die_with_parent(int(options["--parent"]))
     fds = [int(options[name]) for name in ("--fd", "--claims") if name in options]
     lifeline = [int(options["--lifeline"])] if "--lifeline" in options else []
+    adopt_orphans()
+    _redirect(options)
+    output = [int(options[name]) for name in ("--unread-out", "--unread-err", "--told") if name in options]
+    pages = [int(options[name]) for name in ("--steps", "--stacks") if name in options]
     for fd in lifeline:
         die_with_pipe(fd)
-    for fd in (*fds, *lifeline):
+    for fd in (*fds, *lifeline, *output, *pages):
         # Inherited once; a job's children must not hold the link open, or read it.
         os.set_inheritable(fd, False)
-    _forget_imports_path(int(options.get("--added-paths", 0)))
+    faulthandler.enable(2)  # a fault in C code leaves the Python stack among the last words
+    forget_added_paths(int(options.get("--added-paths", 0)))
     # Users' functions may name things of *their* `__main__`; they must not find ours under that name.
     sys.modules["__main__"] = ModuleType("__main__")
     sys.argv[1:] = []
     code = 1
     try:
-        code = _serve_own(*fds) if kind == "--own" else _serve_shared(fds[0])
+        code = _serve_own(options, output, *fds) if kind == "--own" else _serve_shared(options, fds[0])
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 0
     except BaseException as error:  # noqa: BLE001 - the last chance to say why
+        end_within(_BROKEN_FAREWELL_S)
         sys.excepthook(type(error), error, error.__traceback__)
     finally:
         _leave(code)
 
 
-def _forget_imports_path(count: int) -> None:
+def _redirect(options: dict[str, str]) -> None:
+    """Make the descriptors that came for it this process's standard output and error."""
+    for name, standard in (("--stdout", 1), ("--stderr", 2)):
+        if name in options:
+            os.dup2(int(options[name]), standard)
+            os.close(int(options[name]))
+
+
+def forget_added_paths(count: int) -> None:
     """Take back what the daemon put in front of PYTHONPATH to start us: programs that a job starts are not ours."""
     if count:
         paths = os.environ.pop("PYTHONPATH").split(os.pathsep)[count:]
@@ -49,22 +69,31 @@ def _forget_imports_path(count: int) -> None:
             os.environ["PYTHONPATH"] = os.pathsep.join(paths)
 
 
-def _serve_own(fd: int, claims: int | None = None) -> int:
+def _serve_own(options: dict[str, str], output: list[int], fd: int, claims: int | None = None) -> int:
     import socket
 
     from grainlike_worker._claims import Claims
+    from grainlike_worker._devices import Devices
     from grainlike_worker._own import OwnRunner
+    from grainlike_worker._own_output import OwnOutput
     from grainlike_worker._pipe import Pipe
 
     page = None if claims is None else Claims.attach(claims)
-    OwnRunner(Pipe(socket.socket(fileno=fd)), page).serve()
+    keeper = int(options["--parent"]) if "--kept" in options else None
+    devices = Devices.of_option(options["--devices"]) if "--devices" in options else None
+    pipe = Pipe(socket.socket(fileno=fd))
+    scratch = options.get("--scratch")
+    OwnRunner(pipe, page, keeper=keeper, devices=devices, scratch=scratch, output=OwnOutput(output)).serve()
     return 0
 
 
-def _serve_shared(fd: int) -> int:
+def _serve_shared(options: dict[str, str], fd: int) -> int:
     from grainlike_worker._shared_process import serve_process
 
-    return serve_process(fd)
+    told, steps, stacks = (
+        int(options[name]) if name in options else None for name in ("--told", "--steps", "--stacks")
+    )
+    return serve_process(fd, options.get("--scratch"), told=told, steps=steps, stacks=stacks)
 
 
 def _leave(code: int) -> NoReturn:
@@ -73,6 +102,7 @@ def _leave(code: int) -> NoReturn:
         atexit._run_exitfuncs()
         sys.stdout.flush()
         sys.stderr.flush()
+        end_children(LEFTOVER_GRACE_S)
     finally:
         os._exit(code)
 

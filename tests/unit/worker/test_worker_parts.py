@@ -127,7 +127,9 @@ def test_each_step_of_a_coroutine_runs_in_its_own_context() -> None:
 
     context = copy_context()
     coroutine = job()
-    suspended = Suspended(context, coroutine, context.run(coroutine.send, None)).__await__()
+    words = memoryview(bytearray(16)).cast("d")
+    first = context.run(coroutine.send, None)
+    suspended = Suspended(context, coroutine, first, words, 7, lambda seconds: None).__await__()
     assert next(suspended) == "first"
     assert mark.get() == "outside"
     assert suspended.send("answer") == "second"

@@ -1,0 +1,49 @@
+"""What is told of a run-list whose process was killed for its memory."""
+
+import sys
+
+import pytest
+
+from grainlike import JobMemoryError
+from grainlike.payload import Payload, load_error
+from grainlike.wire import Code, Completed, Define, FunctionSpec, Run, Setup, unpack_parcels
+from grainlike_worker._claims import Claims
+from grainlike_worker._outputs import Outputs
+from grainlike_worker._process_runner import ProcessRunner
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of memory")
+
+
+async def never() -> None:
+    raise AssertionError("no process is started here")
+
+
+def killed(started: int) -> tuple[Completed, BaseException | None]:
+    tap = Outputs(lambda message: None).tap(1)
+    runner = ProcessRunner(never, lambda pid: None, tap, own=True)  # type: ignore[arg-type]
+    runner.post(Setup("n1", []))
+    runner.post(Define([FunctionSpec(4, b"", "grow", False, None)], []), [b""])
+    runner.post(Run(1, "cores=[0]", [10, 11, 12], [1, 1, 1], [4, 4, 4], [None] * 3, [b""] * 3, [0] * 3))
+    claims = Claims.create()
+    claims.started, claims.base, claims.limit, claims.taken = started, 100, 1_000_100, 5_000_100
+    try:
+        ((message, buffers),) = runner._out_of_memory(claims)
+    finally:
+        claims.close()
+    assert isinstance(message, Completed)
+    parcels = unpack_parcels(message.data, message.counts, buffers)
+    errors = [load_error(Payload(data, tuple(more)), None) for data, more in parcels if data]
+    return message, errors[0] if errors else None
+
+
+def test_the_running_job_took_too_much_and_those_behind_it_come_back() -> None:
+    message, error = killed(started=1)
+    assert message.codes == [Code.CRASHED, Code.OUT_OF_MEMORY, Code.RETURNED]
+    assert isinstance(error, JobMemoryError)
+    assert (error.asked, error.peak) == (1_000_000, 5_000_000)
+    assert "grow took 5 MB of memory on worker n1" in str(error)
+
+
+def test_one_that_died_before_it_began_anything_is_its_first_jobs_doing() -> None:
+    message, _ = killed(started=-1)
+    assert message.codes == [Code.OUT_OF_MEMORY, Code.RETURNED, Code.RETURNED]

@@ -1,0 +1,89 @@
+"""Who is being stepped, told in memory; and whose the stack of a blocked loop is."""
+
+import os
+import sys
+import time
+from types import SimpleNamespace
+
+import anyio
+import pytest
+
+from grainlike.net import memory_pair
+from grainlike.payload import dump_arguments, dump_function
+from grainlike.wire import Completed, Define, FunctionSpec, Run, Setup
+from grainlike_worker import _driven, _shared
+from grainlike_worker._loop_watch import users_part
+from grainlike_worker._shared import serve_shared
+from grainlike_worker._steps import JOB, SINCE, StackFile, StepPage
+
+
+def test_two_processes_maps_of_a_page_show_the_same():
+    page = StepPage.create()
+    other = StepPage.attach(os.dup(page.fd))
+    assert other.stepping()[0] == 0
+    page.words[SINCE] = time.monotonic() - 7
+    page.words[JOB] = 2**40
+    job, seconds = other.stepping()
+    assert job == 2**40
+    assert 7 <= seconds < 60
+    for each in (page, other, page):
+        each.close()
+
+
+def test_stacks_are_read_once():
+    file = StackFile()
+    with open(file.fd, "w", closefd=False) as out:
+        out.write("one\n")
+    assert [file.read(), file.read()] == ["one", ""]
+    file.close()
+    file.close()
+
+
+def test_of_a_stack_only_the_users_part_is_told():
+    helper = 'Current thread 0x1 (most recent call first):\n  File "/x/grainlike_worker/_a.py", line 1 in take'
+    user = (
+        'Thread 0x2 (most recent call first):\n  File "/u/job.py", line 3 in inner\n  File "/u/job.py", line 9 in outer'
+    )
+    ours = '  File "/x/grainlike_worker/_driven.py", line 5 in __await__\n  File "<frozen runpy>", line 1'
+    assert users_part(f"{helper}\n\n{user}\n{ours}\n") == user
+    assert users_part("") == ""
+
+
+@pytest.mark.anyio
+async def test_a_step_is_told_while_it_lasts_and_a_slow_one_after_it(monkeypatch):
+    monkeypatch.setattr(_driven, "BLOCKED_S", 0.0)
+    monkeypatch.setattr(_shared, "BLOCKED_S", 0.0)
+    shared = SimpleNamespace(words=memoryview(bytearray(16)).cast("d"), seen=[], slow=[])
+    monkeypatch.setitem(sys.modules, "what_test_and_job_share", shared)
+
+    async def job():
+        import anyio
+        import what_test_and_job_share as shared
+
+        shared.seen.append(shared.words[1])
+        await anyio.sleep(0)  # noqa: ASYNC115
+        shared.seen.append(shared.words[1])
+        await anyio.sleep(0.001)
+        shared.seen.append(shared.words[1])
+        raise ValueError
+
+    near, far = memory_pair()
+    blob = dump_function(job)
+    near.post(Setup("n1", []))
+    near.post(Define([FunctionSpec(1, blob.digest, "busy", True, None)], []), [blob.data])
+    near.post(Run(1, "cores=[0]", [17], [1], [1], [None], [dump_arguments((), {}, what="f").data], []))
+
+    def hear(frames):
+        if any(isinstance(message, Completed) for message, _ in frames):
+            near.close()
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(
+                lambda: serve_shared(far, None, None, shared.words, lambda *told: shared.slow.append(told))
+            )
+            await near.run(hear)
+    assert shared.seen == [17, 17, 17]
+    assert shared.words[JOB] == 0
+    assert {(info.id, info.name) for info, _ in shared.slow} == {(17, "busy")}
+    assert len(shared.slow) == 3

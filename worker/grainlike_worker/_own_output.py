@@ -1,0 +1,84 @@
+"""The standard output and error of a runner of its own, told apart by job though many run one after another.
+
+The worker reads both from pipes, and knows whose turn it is where a lease has one job. In a run-list or a chain it
+cannot know, so there the runner takes what is in the pipes after each job, and sends it on with the job's number.
+"""
+
+import io
+import os
+import select
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+
+from grainlike.wire import Output, OutputStream
+
+__all__ = ["OwnOutput"]
+
+_READ_SIZE = 64 * 1024
+
+
+class OwnOutput:
+    """`unread` are the reading ends of the pipes that are this process's standard output and error."""
+
+    def __init__(self, unread: Iterable[int] = ()) -> None:
+        self._streams = dict(zip(unread, (OutputStream.STDOUT, OutputStream.STDERR), strict=False))
+        self._poll = select.poll()
+        for fd in self._streams:
+            self._poll.register(fd, select.POLLIN)
+        if self._streams:
+            # A pipe is no terminal, and Python would keep back what is printed until there is more of it.
+            sys.stdout = self._out = _Printed(1)
+            sys.stderr = self._err = _Printed(2)
+
+    @property
+    def unread(self) -> Iterable[int]:
+        """What to poll for: there is something after a job that wrote anything, by whatever means."""
+        return self._streams
+
+    def flush(self) -> None:
+        """Let what Python holds back go out, if anything was printed since the last time."""
+        if self._streams and (self._out.printed or self._err.printed):
+            self._out.settle()
+            self._err.settle()
+
+    def flush_all(self) -> None:
+        """Let all go out that is held back, also by what lies under the streams."""
+        if self._streams:
+            self._out.settle()
+            self._err.settle()
+
+    def waiting(self) -> list[int]:
+        """Those of `unread` in which there is something now."""
+        return [fd for fd, _ in self._poll.poll(0)]
+
+    def collect(self, fds: Iterable[int], job: int, attempt: int) -> Output:
+        """Take what is in these pipes: it is this job's."""
+        pieces = [(self._streams[fd], _read(fd)) for fd in fds]
+        return Output(job, attempt, [stream for stream, _ in pieces], [data for _, data in pieces])
+
+
+class _Printed(io.TextIOWrapper):
+    """A standard stream, in lines, that remembers whether it was written to: asking so is cheaper than a flush."""
+
+    def __init__(self, fd: int) -> None:
+        binary = open(fd, "wb", closefd=False)  # noqa: SIM115 - it stays open
+        super().__init__(binary, encoding="utf-8", errors="backslashreplace", line_buffering=True)
+        self.printed = False
+
+    def write(self, text: str) -> int:
+        self.printed = True
+        return super().write(text)
+
+    def settle(self) -> None:
+        """Flush; a job may have closed the stream, or what is behind it."""
+        self.printed = False
+        with suppress(OSError, ValueError):
+            self.flush()
+
+
+def _read(fd: int) -> bytes:
+    try:
+        return os.read(fd, _READ_SIZE)
+    except BlockingIOError:  # the worker was faster
+        return b""

@@ -1,0 +1,75 @@
+"""The standard streams of a runner, mended between leases.
+
+A job that closes descriptor 1 (`open(1, "w")` in a `with` block does) would leave it to the next job's first file, and
+whatever is printed then would be written into that. One that sends it elsewhere would take the next job's output there.
+"""
+
+import os
+import sys
+from contextlib import suppress
+from typing import Any
+
+__all__ = ["StandardStreams"]
+
+_Kept = tuple[int, tuple[int, int]]
+"""A second descriptor of the same open file, and by what to know that file again."""
+
+_NAMES = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
+
+
+class StandardStreams:
+    """What the process has as descriptors 0 to 2 and as `sys.stdin` to `sys.stderr`, and the way back to it."""
+
+    __slots__ = ("_kept", "_objects")
+
+    def __init__(self) -> None:
+        self._kept: list[_Kept | None] = []
+        self.keep()
+
+    def keep(self) -> None:
+        """From now on, what is there now is what `mend` goes back to."""
+        for old in self._kept:
+            if old is not None:
+                os.close(old[0])
+        self._kept = [_kept(fd) for fd in range(3)]
+        self._objects: list[Any] = [getattr(sys, name, None) for name, _ in _NAMES]
+
+    def mend(self) -> None:
+        """Put back what the last job closed, replaced or sent elsewhere."""
+        for fd, (kept, stream, (name, mode)) in enumerate(zip(self._kept, self._objects, _NAMES, strict=True)):
+            setattr(sys, name, stream)  # first: a wrapper of the job's may close what it wraps when it is dropped
+            if kept is None:
+                continue
+            if _identity(fd) != kept[1]:
+                with suppress(OSError):
+                    os.dup2(kept[0], fd)
+            if _is_closed(stream):
+                buffering = 1 if fd else -1
+                again = open(fd, mode, buffering, errors="backslashreplace", closefd=False)  # noqa: SIM115
+                self._objects[fd] = again
+                setattr(sys, name, again)
+
+
+def _identity(fd: int) -> tuple[int, int] | None:
+    try:
+        status = os.fstat(fd)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _is_closed(stream: object) -> bool:
+    try:
+        return bool(getattr(stream, "closed", False))
+    except Exception:  # noqa: BLE001 - detached, or an object of the job's that is of no use any more
+        return True
+
+
+def _kept(fd: int) -> _Kept | None:
+    identity = _identity(fd)
+    if identity is None:
+        return None
+    try:
+        return os.dup(fd), identity
+    except OSError:
+        return None
