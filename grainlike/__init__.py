@@ -56,7 +56,7 @@ from grainlike.resources import (
 )
 
 if TYPE_CHECKING:
-    from grainlike.executor import Executor, ResourcePool, as_completed, dry_run, run
+    from grainlike.executor import Callbacks, Dag, Executor, ResourcePool, amap, as_completed, connect, dry_run, run
     from grainlike.graph import (
         Delayed,
         DelayedFn,
@@ -69,12 +69,15 @@ if TYPE_CHECKING:
         later,
         start,
     )
+    from grainlike.launch import run_process
 
 __all__ = [
     "GVAR",
     "Allocation",
     "AuthenticationError",
+    "Callbacks",
     "Cores",
+    "Dag",
     "Delayed",
     "DelayedFn",
     "Executor",
@@ -104,8 +107,10 @@ __all__ = [
     "WallTime",
     "WorkerLostError",
     "__version__",
+    "amap",
     "as_completed",
     "cancel",
+    "connect",
     "delayed",
     "delayed_value",
     "dry_run",
@@ -115,19 +120,25 @@ __all__ = [
     "later",
     "parse",
     "run",
+    "run_process",
     "start",
 ]
 
 _GRAPH = "grainlike.graph"
 _EXECUTOR = "grainlike.executor"
+_LAUNCH = "grainlike.launch"
 
 _LAZY = {
+    "Callbacks": _EXECUTOR,
+    "Dag": _EXECUTOR,
     "Delayed": _GRAPH,
     "DelayedFn": _GRAPH,
     "Executor": _EXECUTOR,
     "ResourcePool": _EXECUTOR,
+    "amap": _EXECUTOR,
     "as_completed": _EXECUTOR,
     "cancel": _GRAPH,
+    "connect": _EXECUTOR,
     "delayed": _GRAPH,
     "delayed_value": _GRAPH,
     "dry_run": _EXECUTOR,
@@ -136,6 +147,7 @@ _LAZY = {
     "info": _GRAPH,
     "later": _GRAPH,
     "run": _EXECUTOR,
+    "run_process": _LAUNCH,
     "start": _GRAPH,
 }
 

@@ -8,8 +8,7 @@ from typing import Any, Generic, TypeVar
 
 import anyio
 
-from grainlike.executor._executor import Executor
-from grainlike.executor._finding import find
+from grainlike.executor._finding import AnyExecutor, find
 from grainlike.graph import Delayed, Node, node_of
 
 __all__ = ["as_completed"]
@@ -41,7 +40,7 @@ class _Arrivals(AsyncIterator[Delayed[T]], Generic[T]):
             self._placeholders.setdefault(node_of(placeholder), []).append(placeholder)
         self._finished: deque[Delayed[T]] = deque()
         self._wanted: set[Node] = set()
-        self._executor: Executor | None = None
+        self._executor: AnyExecutor | None = None
         self._arrived: anyio.Event | None = None
         self._begun = False
 
@@ -49,17 +48,17 @@ class _Arrivals(AsyncIterator[Delayed[T]], Generic[T]):
         if not self._begun:
             self._begin()
         while not self._finished:
-            if not self._wanted:
+            if not self._wanted or self._executor is None:
                 raise StopAsyncIteration
             self._arrived = anyio.Event()
-            try:
-                await self._arrived.wait()
-            except BaseException:
-                if self._executor is not None:
-                    self._executor.release(list(self._wanted))
-                self._wanted.clear()
-                raise
+            await self._executor.pause(self._arrived, lambda: self._wanted, self._let_go)
         return self._finished.popleft()
+
+    def _let_go(self) -> None:
+        """The loop was cancelled: what nobody else wants is, too."""
+        if self._executor is not None:
+            self._executor.release(list(self._wanted))
+        self._wanted.clear()
 
     def _begin(self) -> None:
         self._begun = True

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 import platform
-import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import anyio
+from anyio.abc import TaskGroup
 
 from grainlike.errors import GrainlikeError
+from grainlike.executor._guests import Guest, Guests
 from grainlike.executor._head import Head
 from grainlike.executor._workers import Peer
 from grainlike.net import Link
@@ -23,6 +24,8 @@ __all__ = ["HEARTBEAT_S", "LOST_S", "Door", "software"]
 
 logger = logging.getLogger("grainlike")
 
+_ROLES = frozenset({"worker", "client"})
+
 HANDSHAKE_S = 10.0
 HEARTBEAT_S = 5.0
 LOST_S = 30.0
@@ -33,19 +36,19 @@ SECOND_LOOK_S = 1.0
 
 
 def software() -> Software:
-    """The versions that have to go together between head and workers."""
+    """The versions that have to go together between a head and whoever dials in."""
     return Software(platform.python_version(), serializer_versions())
 
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """Lets workers in to `head`. `secret` is what they must know; `paths` are the imports that their jobs may need.
+    """Lets workers in to `head`, and clients to `guests`. `paths` are the imports that jobs may need.
 
-    `settled` is called after each batch of frames, when outcomes may have come; `joined` when a worker has.
+    `settled` is called after each batch of frames, when outcomes may have come; `joined` when a worker came or left.
     """
 
     head: Head
-    secret: bytes
+    guests: Guests
     cluster: str
     paths: list[str]
     settled: Callable[[], None]
@@ -53,8 +56,8 @@ class Door:
 
     async def admit(self, link: Link) -> None:
         """Own one link until it ends: handshake, then reports; a lost worker's jobs go elsewhere."""
-        visit = _Visit(self, link)
         async with anyio.create_task_group() as tasks:
+            visit = _Visit(self, link, tasks)
             tasks.start_soon(visit.watch)
             try:
                 await link.run(visit.hear)
@@ -68,48 +71,61 @@ class Door:
 
 
 class _Visit:
-    """One connection: a stranger at first, a worker once it has proved itself."""
+    """One connection: nobody at first, a worker or a client once it has introduced itself and was welcomed."""
 
-    def __init__(self, door: Door, link: Link) -> None:
+    def __init__(self, door: Door, link: Link, tasks: TaskGroup) -> None:
         self._door = door
         self._link = link
-        self._handshake = Listener(door.secret, secrets.token_bytes(32), software(), frozenset({"worker"}))
+        self._tasks = tasks
+        self._handshake = Listener(software(), _ROLES, link.role)
         self._peer: Peer | None = None
+        self._guest: Guest | None = None
         self._refused = anyio.Event()
         self._late = False
 
     def hear(self, frames: list[Frame]) -> None:
         """Take one read."""
         at = 0
-        while self._peer is None and at < len(frames) and not self._refused.is_set():
+        while self._known is None and at < len(frames) and not self._refused.is_set():
             self._greet(frames[at])
             at += 1
         if self._peer is not None:
             self._door.head.hear(self._peer, frames[at:])
+        elif self._guest is not None:
+            self._door.guests.hear(self._guest, frames[at:])
         self._door.settled()
+
+    @property
+    def _known(self) -> Peer | Guest | None:
+        """Who it is, once it was welcomed."""
+        return self._peer or self._guest
 
     def _greet(self, frame: Frame) -> None:
         try:
-            for reply in self._handshake.receive(frame.message):
-                self._link.post(reply)
-            if self._handshake.hello is not None:
-                hello = self._handshake.hello
-                offer = parse_allocation(hello.offer)  # before the welcome: after that nothing is a refusal any more
-                self._link.trust()
-                name = self._door.head.free_name(hello.name)
-                self._link.post(Welcome(self._door.cluster, HEARTBEAT_S, self._door.paths, name))
-                self._peer = self._door.head.join(hello, offer, name, self._link)
-                self._door.joined()
+            hello = self._handshake.receive(frame.message)
+            if hello.role == "client":
+                self._welcome(hello.name)
+                self._guest = self._door.guests.join(hello, self._link, self._tasks)
+                return
+            offer = parse_allocation(hello.offer)  # before the welcome: after that nothing is a refusal any more
+            name = self._door.head.free_name(hello.name)
+            self._welcome(name, self._door.head.depot.directory_for(hello))
+            self._peer = self._door.head.join(hello, offer, name, self._link)
+            self._door.joined()
         except GrainlikeError as error:
             logger.warning("%s was refused: %s", self._link.peer, error)
             self._link.post(Listener.refusal(error))
             self._refused.set()
 
+    def _welcome(self, name: str, store: str = "") -> None:
+        self._link.trust()
+        self._link.post(Welcome(self._door.cluster, HEARTBEAT_S, self._door.paths, name, store))
+
     async def watch(self) -> None:
-        """End the link of a stranger who says nothing, of one who was refused, and of a worker that fell silent."""
+        """End the link of a stranger who says nothing, of one who was refused, and of somebody who fell silent."""
         with anyio.move_on_after(HANDSHAKE_S):
             await self._refused.wait()
-        if self._peer is None:
+        if self._known is None:
             self._late = not self._refused.is_set()
             await self._link.drain(1.0)
             self._link.close(f"no handshake within {HANDSHAKE_S:g} s" if self._late else "refused")
@@ -126,14 +142,16 @@ class _Visit:
 
     @property
     def _silent_s(self) -> float:
-        assert self._peer is not None
-        return time.monotonic() - self._peer.heard
+        assert self._known is not None
+        return time.monotonic() - self._known.heard
 
     def tell_of_end(self) -> None:
         """Log an end that nobody here wanted. A stranger may come and go; one who was refused was told of already."""
         if self._peer is not None:
             level = logging.INFO if self._peer.leaving else logging.WARNING
             logger.log(level, "worker %s is gone: %s", self._peer.name, self._link.reason)
+        elif self._guest is not None:
+            logger.info("client %s is gone: %s", self._guest.name, self._link.reason)
         elif self._late:
             logger.warning("the connection from %s was dropped: %s", self._link.peer, self._link.reason)
 
@@ -141,4 +159,8 @@ class _Visit:
         """The link is gone."""
         if self._peer is not None:
             self._door.head.leave(self._peer, self._link.reason or "the connection was lost")
+            self._door.joined()
+            self._door.settled()
+        elif self._guest is not None:
+            self._door.guests.leave(self._guest)
             self._door.settled()

@@ -118,6 +118,7 @@ def _jobs(graph: Rehearsed, rehearsal: Rehearsal) -> tuple[PlannedJob, ...]:
             request=plans[at].request,
             worker=f"n{run.worker}",
             allocation=run.allocation,
+            nodes=tuple((f"n{worker}", allocation) for worker, allocation in run.nodes),
             start_s=run.began,
             end_s=run.ended,
             queued_s=run.began - run.ready,
@@ -129,7 +130,7 @@ def _jobs(graph: Rehearsed, rehearsal: Rehearsal) -> tuple[PlannedJob, ...]:
 
 
 def _unsatisfiable(graph: Rehearsed, rehearsal: Rehearsal) -> tuple[Unsatisfiable, ...]:
-    found = dict(graph.impossible)
+    found: dict[tuple[str, Request], tuple[int, str]] = {}
     for at, why in rehearsal.stuck().items():
         key = (graph.names[at], graph.workload.jobs[at].request)
         count, first = found.get(key, (0, why))

@@ -115,19 +115,19 @@ class Engine:
         self._lose_interest([node for node in nodes if not node.finished])
         self.pump()
 
-    def cancel(self, nodes: Iterable[Node]) -> None:
+    def cancel(self, nodes: Iterable[Node], why: str = "was cancelled") -> None:
         """Cancel nodes for everybody: awaiters get `JobCancelledError`, and so do all that depend on them."""
         for node in nodes:
             if not node.finished:
                 self._stop([node])
                 deps = node.deps
-                node.cancel()
+                node.cancel(why)
                 self._close(node, deps)
         self.pump()
 
     def cancel_all(self) -> None:
-        """Cancel whatever has not finished."""
-        self.cancel(list(self._live))
+        """Cancel whatever has not finished: nobody is left to run it."""
+        self.cancel(list(self._live), "was cancelled: its executor closed")
 
     def release_hold(self) -> None:
         """The workers that must be here are: calls with resources may go out."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-import secrets
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import ExitStack, suppress
+from functools import partial
+from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self
 
 import anyio
 import anyio.lowlevel
@@ -19,23 +20,30 @@ from grainlike.context import GVAR, JobInfo
 from grainlike.errors import GrainlikeError, GraphError
 from grainlike.executor._door import Door
 from grainlike.executor._embedded import embed, offer_for
-from grainlike.executor._engine import Engine, Waiter
-from grainlike.executor._finding import current, entered, last_in_job, left
+from grainlike.executor._engine import Engine
+from grainlike.executor._entrance import open_entrance
+from grainlike.executor._events import Event, Events
+from grainlike.executor._finding import alone, current, entered, left
+from grainlike.executor._guests import Guests
 from grainlike.executor._head import Head
 from grainlike.executor._home import Home, here, soon, spawn_detached
+from grainlike.executor._in_job import leave_none
+from grainlike.executor._job import Job
+from grainlike.executor._job_uplink import Ring
 from grainlike.executor._local import LocalCalls
-from grainlike.executor._no_workers import NoWorkers
+from grainlike.executor._logs import LogLine
+from grainlike.executor._observer import Observer
+from grainlike.executor._resolving import Resolving
+from grainlike.executor._totals import Totals
 from grainlike.executor._workers import WorkerInfo
-from grainlike.graph import Delayed, Node, delayed, node_of, start
-from grainlike.net import Access, Alarm, Listener, listen, publish_access, withdraw_access
+from grainlike.graph import Delayed, Node, State, Stream, delayed, node_behind, start
+from grainlike.net import Alarm
 from grainlike.resources import Allocation, Request
 from grainlike.scheduler import Explanation
 
-__all__ = ["NOT_GIVEN", "Executor", "NotGiven"]
+__all__ = ["NOT_GIVEN", "Executor", "NotGiven", "import_paths"]
 
 logger = logging.getLogger("grainlike")
-
-T = TypeVar("T")
 
 QUIET_S = 12.0
 """How long closing waits for jobs to be gone: a grace, a signal, and another."""
@@ -51,14 +59,19 @@ class NotGiven:
 NOT_GIVEN = NotGiven()
 
 
-class Executor:
+class Executor(Resolving):
     """Runs placeholders: on a worker embedded in this process, on workers that dial in, or both.
 
     Args:
         local: what the embedded worker offers, as `Cores(4)`, `Node(4, "8Gi")`, `Cores([6, 7])`; None for no embedded
             worker. By default this process's own cores, and no embedded worker when `listen` is given.
-        listen: an address at which workers may dial in: `"tcp://127.0.0.1:0"` or `"unix:///path/to/socket"`. What a
-            worker needs to be let in is written to an access file that only this user can read.
+        listen: an address at which workers may dial in: `"tcp://0.0.0.0:0"` (all interfaces, any free port),
+            `"tcp://127.0.0.1:0"` or `"unix:///path/to/socket"`. What a worker needs to be let in is written to an
+            access file that only this user can read. TCP is TLS 1.3, with certificates on both sides.
+        access: the `head.json` of files made beforehand with `grainlike access generate`, to be the head of that
+            cluster. The files beside it are told the address, and stay.
+        insecure: listen without TLS, on this machine's loopback alone. Everybody who can log in to this machine can
+            then run code as you.
         on_failure: at the first failure of a graph, `"fail_fast"` cancels what only that graph still wants;
             `"continue"` lets it run to its end.
 
@@ -68,9 +81,10 @@ class Executor:
 
     Raises:
         ResourceSpecError: `local` is no offer.
-        ValueError: `listen` is no address.
+        ValueError: `listen` is no address, or `access` no access file of a head.
         OSError: the address is in use.
-        PermissionError: TCP beyond loopback, or a Unix socket in a directory that others may enter.
+        PermissionError: TCP beyond loopback with `insecure`, a Unix socket in a directory that others may enter, or an
+            access file that others could have read or written.
 
     Example::
 
@@ -83,12 +97,18 @@ class Executor:
         *,
         local: Request | NotGiven | None = NOT_GIVEN,
         listen: str | None = None,
+        access: str | PathLike[str] | None = None,
+        insecure: bool = False,
         on_failure: Literal["fail_fast", "continue"] = "fail_fast",
     ) -> None:
         if on_failure not in ("fail_fast", "continue"):
             raise ValueError(f"on_failure= is 'fail_fast' or 'continue', not {on_failure!r}")
         if listen is not None and not isinstance(listen, str):
             raise TypeError(f"listen= is an address such as 'tcp://127.0.0.1:0', not {listen!r}")
+        if listen is None and (access is not None or insecure):
+            raise ValueError("access= and insecure= say how workers dial in: they go with listen=")
+        if access is not None and insecure:
+            raise ValueError("access= brings certificates, and insecure= does without: leave one of them out")
         self.offer: Allocation | None = None
         """What the embedded worker offers, with ids; None without one."""
         if isinstance(local, NotGiven):
@@ -98,9 +118,9 @@ class Executor:
         if local is not None:
             self.offer = offer_for(local)
         self._listen = listen
-        self._in_job = False
+        self._access = None if access is None else Path(access)
+        self._insecure = insecure
         self._fail_fast = on_failure == "fail_fast"
-        self._home: Home | None = None
         self._state: Literal["new", "open", "closing", "closed"] = "new"
         self.opened_in: JobInfo | None = None
         """The job that opened it; jobs inherit the context of a task that may know of other executors."""
@@ -109,10 +129,9 @@ class Executor:
         self._tokens: list[Any] = []
 
     @classmethod
-    def implicit(cls, home: Home, *, in_job: bool) -> Executor:
-        """An executor that nobody opens or closes: it lives as long as its loop. Inside a job it has no workers."""
-        executor = cls(local=None) if in_job else cls()
-        executor._in_job = in_job
+    def implicit(cls, home: Home) -> Executor:
+        """An executor that nobody opens or closes: it lives as long as its loop."""
+        executor = cls()
         executor._open(home)
         return executor
 
@@ -142,8 +161,7 @@ class Executor:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._check_home("closed", open_only=False)
-        assert self._home is not None
-        left(self, self._home)
+        left(self, self.home)
         with suppress(ValueError):  # opened in another context, as fixtures are: there is nothing to put back here
             current.reset(self._tokens.pop())
         await self._close()
@@ -165,7 +183,8 @@ class Executor:
         self._alarm = Alarm(self._ring)
         self._head = Head(self._engine, closed=self._listen is None, alarm=self._alarm.set)
         self._calls = LocalCalls(self._engine, current, self, home)
-        self._engine.jobs = NoWorkers(self._engine) if self._in_job else self._head
+        self._calls.observers = self._head.observers
+        self._engine.jobs = self._head
         self._engine.calls = self._calls
         self._task = spawn_detached(home, "grainlike executor", self._serve)
 
@@ -189,11 +208,12 @@ class Executor:
             self._state = "closed"
             self._change()
             self._engine.cancel_all()
-            if self._home is not None:
-                left(self, self._home)
-                in_job = last_in_job(self._home)
-                if in_job is not None:
-                    await in_job._close()
+            self._head.depot.close()
+            for observer in self._head.observers:
+                observer.closed()
+            left(self, self.home)
+            if alone(self.home):
+                await leave_none(self.home)
             self._opened.set()
             self._closed.set()
 
@@ -201,38 +221,33 @@ class Executor:
         # A loop that ends at once ends here: tasks that were made but never ran would be reported as never awaited.
         await anyio.lowlevel.checkpoint()
         with ExitStack() as stack:
-            secret = secrets.token_bytes(32)
-            cluster = secrets.token_hex(6)
-            door = Door(self._head, secret, cluster, _import_paths(), self._settled, self._change)
-            listener = self._listen_at(stack, secret, cluster)
+            entrance = None
+            if self._listen is not None:
+                entrance = stack.enter_context(open_entrance(self._listen, self._access, insecure=self._insecure))
+                self._address = str(entrance.address)
+            cluster = "embedded" if entrance is None else entrance.cluster
+            guests = Guests(self._head, cluster, self._cancel_job, self._stop_asked)
+            joined = partial(self._joined, guests)
+            door = Door(self._head, guests, cluster, import_paths(), self._settled, joined)
             async with anyio.create_task_group() as tasks:
                 self._calls.open(tasks)
                 tasks.start_soon(self._alarm.run)
-                if listener is not None:
-                    tasks.start_soon(listener.serve, door.admit)
+                if entrance is not None:
+                    tasks.start_soon(entrance.listener.serve, door.admit)
                 try:
                     if self.offer is not None:
-                        await self._embed(tasks, door, self.offer, secret)
+                        await self._embed(tasks, door, self.offer)
                     self._engine.release_hold()
                     self._opened.set()
                     await self._stop.wait()
                 finally:
                     with anyio.CancelScope(shield=True):
+                        guests.leave_all()
                         await self._quieten()
                     tasks.cancel_scope.cancel()
 
-    def _listen_at(self, stack: ExitStack, secret: bytes, cluster: str) -> Listener | None:
-        if self._listen is None:
-            return None
-        listener = stack.enter_context(listen(self._listen))
-        access = Access(listener.address, cluster, secret)
-        stack.callback(withdraw_access, access)
-        publish_access(access)
-        self._address = str(listener.address)
-        return listener
-
-    async def _embed(self, tasks: TaskGroup, door: Door, offer: Allocation, secret: bytes) -> None:
-        link, serve = embed(offer, secret)
+    async def _embed(self, tasks: TaskGroup, door: Door, offer: Allocation) -> None:
+        link, serve = embed(offer)
         tasks.start_soon(door.admit, link)
         tasks.start_soon(serve)
         await self._until(lambda: bool(self._head.peers))
@@ -253,6 +268,10 @@ class Executor:
         if self._state != "open":
             self._change()
 
+    def _joined(self, guests: Guests) -> None:
+        guests.workers_changed()
+        self._change()
+
     def _change(self) -> None:
         """Let all who wait in `_until` look again."""
         changed, self._changed = self._changed, anyio.Event()
@@ -266,6 +285,18 @@ class Executor:
         self._head.tick()
         self._engine.pump()
 
+    def _cancel_job(self, number: int) -> bool:
+        """End a job for everybody; False where there is none."""
+        node = self._head.node_of(number)
+        if node is None:
+            return self._head.cancel_nested(number)
+        self._engine.cancel([node])
+        return True
+
+    def _stop_asked(self) -> bool:
+        """A client wants the head to end; False if that is not for clients to say."""
+        return False
+
     # --- the graph's resolver ----------------------------------------------------------------------------------------
 
     @property
@@ -278,24 +309,50 @@ class Executor:
         self._check_home("awaited")
         return await self._engine.wait(node)
 
-    def start(self, nodes: Sequence[Node]) -> None:
-        """Start the nodes and what they need, without waiting."""
-        self._check_home("started")
-        self._engine.start(nodes)
+    def observe(self, observer: Observer) -> None:
+        """Let `observer` hear of all that happens to jobs from now on, and of the workers that are here."""
+        for peer in self._head.peers.values():
+            observer.joined(peer)
+        self._head.observers.append(observer)
 
-    def cancel(self, node: Node) -> None:
-        """End the work of a node."""
-        self._check_home("cancelled")
-        self._engine.cancel([node])
+    def unobserve(self, observer: Observer) -> None:
+        """It hears of nothing more."""
+        if observer in self._head.observers:
+            self._head.observers.remove(observer)
 
-    def watch(self, node: Node, waiter: Waiter) -> None:
-        """Call `waiter.set()` when the node has finished."""
-        self._engine.watch(node, waiter)
+    async def ready(self) -> None:
+        """Wait until it has opened: an implicit one may be used before its worker is here.
 
-    def release(self, nodes: Sequence[Node]) -> None:
-        """Take back what `start` put in: nodes that nobody else wants are cancelled."""
-        if self.is_open:
-            self._engine.release(nodes)
+        Raises:
+            RuntimeError: it is closed, or belongs to another event loop.
+        """
+        self._check_home("used")
+        await self._opened.wait()
+
+    def refusal(self, request: Request) -> str | None:
+        """Why no call that asks for this would ever run here; None if one may."""
+        return self._head.refusal(request) if self._engine.jobs is self._head else None
+
+    def live_job(self, number: int, attempt: int) -> Job | None:
+        """What is known of a job while it lives and this is its attempt."""
+        return self._head.job(number, attempt)
+
+    def assembles(self, number: int) -> bool:
+        """Whether slots are held for this job on several workers, and it waits for more: it has not started."""
+        return self._head.assembles(number)
+
+    async def pause(
+        self,
+        event: Ring,
+        nodes: Callable[[], Iterable[Node]],  # noqa: ARG002 - only jobs care which
+        let_go: Callable[[], None],
+    ) -> None:
+        """Wait for an event that comes with the end of one of `nodes`; see `JobExecutor`."""
+        try:
+            await event.wait()
+        except BaseException:
+            let_go()
+            raise
 
     def _check_home(self, what: str, *, open_only: bool = True) -> None:
         if open_only and self._state != "open":
@@ -326,7 +383,7 @@ class Executor:
         if len(self._head.peers) < n:
             raise RuntimeError(f"{self!r} is not open any more, and {n} workers were waited for")
 
-    async def explain(self, placeholder: Delayed[Any]) -> Explanation:
+    async def explain(self, placeholder: Delayed[Any] | Stream[Any]) -> Explanation:
         """Say where a placeholder stands and what it waits for, from the books that decide; `str` of it is a sentence.
 
         It starts nothing. Asking about one that belongs to another executor is a `GraphError`.
@@ -338,10 +395,67 @@ class Executor:
             # It would start now with Cores(12).
         """
         self._check_home("asked")
-        node = node_of(placeholder)
+        node = node_behind(placeholder)
         if node.owner is not None and node.owner is not self and not node.finished:
             raise GraphError(f"{node.function.name} belongs to another executor ({node.owner}): ask that one")
         return self._head.explain(node)
+
+    def logs(self, placeholder: Delayed[Any] | Stream[Any]) -> AsyncIterator[LogLine]:
+        """Iterate over the lines that a job has printed, and prints until it has ended; over those of all attempts.
+
+        Everything that the job and its children write to standard output and error counts, and what it logs there. Each
+        line is a string, without its end, and has `.attempt` (1, 2, ...) and `.stream`: `"stdout"`, `"stderr"`, or
+        `"note"` for a remark of grainlike's, such as how much is left out: of long output the first 1 MiB is kept
+        and the last 64 KiB, and past the first a live iteration gets at most 64 KiB a second.
+
+        Coroutines share a process, so of theirs only what Python prints or logs can be told apart; for what C code and
+        children write, see the worker's log, or use `isolate=True`. Calls without resources are no jobs and have no
+        lines. Output lies at the job's workers, and what a worker has not told yet is gone with it.
+
+        Leaving the iteration, or cancelling it, changes nothing for the job.
+
+        Raises:
+            GraphError: nobody has started the placeholder yet, or another executor has.
+            RuntimeError: the executor is not open, or lives in another event loop.
+
+        Example::
+
+            r_ = start((train @ Cores(4))(data))
+            async for line in executor.logs(r_):
+                print(line.stream, line)
+        """
+        self._check_home("asked")
+        node = node_behind(placeholder)
+        if node.owner is not None and node.owner is not self:
+            raise GraphError(f"{node.function.name} belongs to another executor ({node.owner}): ask that one")
+        if node.state is State.LAZY:
+            raise GraphError(f"{node.function.name} has not been started: `start` it first")
+        return self._head.logs.lines(node, self._head.peers.values())
+
+    def events(self) -> AsyncIterator[Event]:
+        """What happens on the workers from now on: workers that are here, come and go, jobs that start and end.
+
+        It ends when the executor has closed. Any number of readers may listen, each to all; one that is dropped is
+        listened to no more.
+
+        Example::
+
+            async for event in executor.events():
+                print(event.kind, event.worker, event.name, event.allocation, event.outcome)
+        """
+        self._check_home("listened to")
+        return Events(self)
+
+    def report(self) -> Totals:
+        """How the jobs of this executor have ended so far, and what time they took. Calls without resources are none.
+
+        Example::
+
+            print(executor.report())
+            # 98 succeeded, 2 failed in 12.4 s
+        """
+        self._check_home("asked", open_only=False)
+        return self._head.tally.totals()
 
     def submit(self, request: Request, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Delayed[Any]:
         """Start `fn(*args, **kwargs)` on `request` without building a graph by hand; returns its placeholder.
@@ -360,7 +474,7 @@ class Executor:
             current.reset(token)
 
 
-def _import_paths() -> list[str]:
+def import_paths() -> list[str]:
     """Where this program imports from, so that a worker's jobs can import the same modules."""
     return [path or str(Path.cwd()) for path in sys.path]  # "" is the directory of a REPL
 

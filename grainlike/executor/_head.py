@@ -8,32 +8,50 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from grainlike.errors import JobTimeoutError, UnsatisfiableError, WorkerLostError
+from msgspec.structs import replace
+
+from grainlike.errors import JobCancelledError, JobTimeoutError, ProtocolError, UnsatisfiableError, WorkerLostError
+from grainlike.executor._chains import chain_behind, outcomes_of
+from grainlike.executor._depot import Depot, with_buffers
 from grainlike.executor._functions import Functions
-from grainlike.executor._gangs import gang_refusal
+from grainlike.executor._inflow import take_items
 from grainlike.executor._job import Job
+from grainlike.executor._logs import EndedJob, LogLine, Logs, last_words, source_of
+from grainlike.executor._nested import Home, NestedJob, NestedJobs
+from grainlike.executor._observer import Observer
+from grainlike.executor._slices import slices
+from grainlike.executor._tally import Tally
 from grainlike.executor._workers import Peer, WorkerInfo
 from grainlike.graph import Node, Place, State
 from grainlike.net import Link
-from grainlike.payload import Payload, dump_arguments, load_error, load_value
-from grainlike.resources import EMPTY, Allocation, Request
+from grainlike.payload import MARK, Payload, drop, dump_arguments, is_stored, load_error, load_value
+from grainlike.resources import EMPTY, Allocation, Missing, Request
 from grainlike.scheduler import (
+    AssembleGang,
     AssignJobs,
     CancelJobs,
+    Deadlock,
     Explanation,
     FunctionDefined,
+    FunctionTimed,
     HeadAction,
     HeadEvent,
     HeadMind,
+    JobBook,
     JobsCancelled,
+    JobsCommitted,
+    JobsDeadlocked,
     JobsLost,
+    JobsMoved,
+    JobsOrphaned,
     JobsPending,
     JobsSettled,
     JobsStarted,
     JobsSubmitted,
+    JobState,
     JobsUnsatisfiable,
     RetractJobs,
     Ticked,
@@ -44,21 +62,30 @@ from grainlike.scheduler import (
     WorkerReported,
 )
 from grainlike.wire import (
-    BATCH_BYTES,
-    BUFFER_COUNTS,
     Assign,
     Beat,
+    Began,
+    Blocked,
     Buffer,
     Cancel,
     ClassSpec,
     Code,
     Completed,
     Frame,
+    Gang,
     Hello,
+    Hold,
+    Items,
+    JobRow,
     Leaving,
+    Nested,
+    NodeSpec,
+    Numbered,
+    Output,
     Parcel,
     Report,
     Retract,
+    Withdraw,
     pack_parcels,
     unpack_parcels,
 )
@@ -67,7 +94,26 @@ __all__ = ["Head", "Outcomes"]
 
 logger = logging.getLogger("grainlike")
 
+_CODES = tuple(Code)
+"""By number: an enumeration's own look-up costs more than all else that is done with an outcome's code."""
+
+_TRAVELS_ALONG: Parcel = (b"", ())
+
+_STATES = {
+    JobState.QUEUED: "queued",
+    JobState.PLANNED: "assigned",
+    JobState.AHEAD: "assigned",
+    JobState.LEASED: "running",
+}
+
 _LAYOUT = "the amounts are there, but on no worker in the layout that is asked for (see pack=)"
+
+
+def _refusal(missing: Missing | None) -> str:
+    """Why nobody will ever give it, where nobody else can come; of what is not offered at all, where to offer it."""
+    if missing is None:
+        return _LAYOUT
+    return f"{missing}; all that is offered here is what local= says" if missing.absent else str(missing)
 
 
 class Outcomes(Protocol):
@@ -85,13 +131,18 @@ class Head:
 
     def __init__(self, outcomes: Outcomes, *, closed: bool, alarm: Callable[[float], None]) -> None:
         self.peers: dict[int, Peer] = {}
+        self.logs = Logs()
+        self.observers: list[Observer] = []
+        self.tally = Tally()
+        self.depot = Depot()
         self._mind = HeadMind(closed=closed)
         self._outcomes = outcomes
         self._alarm = alarm
         self._functions = Functions()
         self._jobs: dict[int, Job] = {}
         self._last_job = 0
-        self._last_worker = 0
+        self._last_peer = 0
+        self._nested = NestedJobs(self._jobs, self._functions, self._next, self._define, self._tell)
 
     @property
     def quiet(self) -> bool:
@@ -115,7 +166,85 @@ class Head:
         if not isinstance(job, Job):
             return Explanation(0, "opening" if node.place is Place.REMOTE else "local", 0, request)
         found = self._mind.explain(job.job, time.monotonic())
+        if found is not None and job.blocks_since is not None:
+            found = replace(found, blocked_s=time.monotonic() - job.blocks_since)
         return found if found is not None else Explanation(job.job, node.state.label, job.attempt, request)
+
+    # --- about jobs by number ----------------------------------------------------------------------------------------
+
+    @property
+    def unended(self) -> int:
+        """How many jobs have not ended."""
+        return len(self._mind.jobs)
+
+    def rows(self, most: int | None) -> list[JobRow]:
+        """The oldest jobs that have not ended, at most so many."""
+        now = time.monotonic()
+        return [self._row(book, now) for book in self._mind.oldest(most)]
+
+    def _row(self, book: JobBook, now: float) -> JobRow:
+        job = self._jobs.get(book.job)
+        began = None if job is None else job.began
+        peer = self.peers.get(book.worker)
+        return JobRow(
+            book.job,
+            self.name_of(book.job),
+            "stopping" if book.cancelled else _STATES[book.state],
+            str(book.cls.request),
+            book.cls.priority,
+            book.cls.client,
+            book.attempt,
+            "" if peer is None else peer.name,
+            "" if job is None else job.slots or "",
+            None if began is None else now - began,
+        )
+
+    def name_of(self, number: int) -> str:
+        """What a job is called: its function's name. One that was cancelled has none any more."""
+        job = self._jobs.get(number)
+        return "" if job is None else _name(job)
+
+    def explain_job(self, number: int) -> Explanation | None:
+        """Where a job stands and what it waits for; None for one that has ended, or never was."""
+        return self._mind.explain(number, time.monotonic())
+
+    def logs_of(self, number: int, *, follow: bool) -> AsyncGenerator[LogLine, None] | None:
+        """What a job has written, and writes; None for one that never was."""
+        job = self._jobs.get(number)
+        if job is None and not 0 < number <= self._last_job:
+            return None
+        peers = self.peers.values()
+        return self.logs.lines(EndedJob(number, peers) if job is None else source_of(job), peers, follow=follow)
+
+    def node_of(self, number: int) -> Node | None:
+        """The placeholder of the program's own whose job this is."""
+        job = self._jobs.get(number)
+        return None if job is None else job.node
+
+    def cancel_nested(self, number: int) -> bool:
+        """Cancel a job that another job, or a client, submitted, and tell it so; False where this is none."""
+        job = self._jobs.get(number)
+        if not isinstance(job, NestedJob):
+            return False
+        del self._jobs[number]
+        self._nested.failed(job, JobCancelledError(f"{job.name} was cancelled by an operator"))
+        self._tell(JobsCancelled([number]))
+        return True
+
+    def job(self, number: int, attempt: int) -> Job | None:
+        """What is known of a job while it lives and this is its attempt."""
+        job = self._jobs.get(number)
+        return job if job is not None and job.attempt == attempt else None
+
+    def assembles(self, number: int) -> bool:
+        """Whether slots are held for this job on several workers, and it waits for more."""
+        return self._mind.assembles(number)
+
+    def refusal(self, request: Request) -> str | None:
+        """Why no job that asks for this would ever run, with the workers that are here; None if one may."""
+        if not self._mind.closed or self._mind.fits_somebody(request):
+            return None
+        return _refusal(self._mind.why_never(request))
 
     # --- from the engine ---------------------------------------------------------------------------------------------
 
@@ -127,33 +256,63 @@ class Head:
             if job is not None:
                 options = node.function.options
                 assert node.request is not None
-                key = (node.request, options.priority, options.isolate)
+                key = (node.request, options.rank, options.isolate)
                 jobs, fns = batches.setdefault(key, ([], []))
                 jobs.append(job.job)
-                fns.append(job.fn)
+                fns.append(job.sent_as)
         for (request, priority, isolate), (jobs, fns) in batches.items():
             self._tell(JobsSubmitted(request, jobs, fns, priority, isolate))
 
     def _make_job(self, node: Node) -> Job | None:
         try:
-            _refuse_gangs(node)
             fn = self._number(node)
             args, kwargs = node.arguments()
-            payload = dump_arguments(args, kwargs, what=node.function.name).detached()
+            number = self._last_job + 1
+            payload = self.depot.keep(dump_arguments(args, kwargs, what=node.function.name), f"a{number}")
         except Exception as error:  # noqa: BLE001 - whatever the user's objects raise belongs to this job's awaiters
             self._outcomes.failed(node, error)
+            self.tally.failed += 1
+            node.record = Job(0, 0, None, None)  # it was never a job, and is told from one that was never to be made
             return None
-        self._last_job += 1
-        job = Job(self._last_job, fn, node, (bytes(payload.data), payload.buffers))
+        job = Job(self._next(), fn, node, (bytes(payload.data), payload.buffers))
         self._jobs[job.job] = job
         node.record = job
+        if node.dependents is not None and not payload.buffers and not is_stored(payload.data):
+            self._make_chain(job, node)
         return job
+
+    def _next(self) -> int:
+        self._last_job += 1
+        return self._last_job
+
+    def _define(self, fn: int, retries: int) -> None:
+        self._tell(FunctionDefined(fn, retries))
+
+    def _make_chain(self, first: Job, node: Node) -> None:
+        """Let a job take along the calls that wait for its value alone, if there are any that may."""
+        behind = chain_behind(node, self._mind.pace, self._number, first.fn)
+        if not behind or first.parcel is None:
+            return
+        first.links = []
+        functions = {first.fn: self._functions.shipment(first.fn)[1]}
+        links = [(first.fn, first.job, node.function.name, first.parcel[0])]
+        for follower, fn, data in behind:
+            job = Job(self._next(), fn, follower, _TRAVELS_ALONG)
+            follower.record = job
+            first.links.append(job)
+            functions[fn] = self._functions.shipment(fn)[1]
+            links.append((fn, job.job, follower.function.name, data))
+        payload = dump_arguments((functions, links), {}, what="a chain")
+        first.sent_as, fresh = self._functions.chain(is_async=node.function.is_async)
+        if fresh:
+            self._define(first.sent_as, 0)
+        first.parcel = (bytes(payload.data), payload.buffers)
 
     def _number(self, node: Node) -> int:
         """The number of the node's function, which the mind knows from now on, whatever becomes of this job."""
         fn, fresh = self._functions.number(node.function)
         if fresh:
-            self._tell(FunctionDefined(fn, node.function.options.retries))
+            self._define(fn, node.function.options.retries)
         return fn
 
     def cancel(self, nodes: Iterable[Node]) -> None:
@@ -164,6 +323,12 @@ class Head:
             if isinstance(job, Job) and self._jobs.pop(job.job, None) is not None:
                 job.close()
                 numbers.append(job.job)
+                if job.began is not None:
+                    self.tally.cancelled += 1
+                else:
+                    self.tally.skipped += 1
+            elif job is None or (isinstance(job, Job) and job.node is not None):  # never sent, or along with another
+                self.tally.skipped += 1
         if numbers:
             self._tell(JobsCancelled(numbers))
 
@@ -171,11 +336,17 @@ class Head:
 
     def join(self, hello: Hello, offer: Allocation, name: str, link: Link) -> Peer:
         """Take in a worker that has proved itself, with what it offers, under a free name."""
-        self._last_worker += 1
-        peer = Peer(self._last_worker, name, link, hello, offer, time.monotonic())
+        peer = Peer(self.next_peer(), name, link, hello, offer, time.monotonic())
         self.peers[peer.number] = peer
+        for observer in self.observers:
+            observer.joined(peer)
         self._tell(WorkerJoined(peer.number, peer.name, peer.offer))
         return peer
+
+    def next_peer(self) -> int:
+        """A number for whoever comes next: workers and clients have them from one series."""
+        self._last_peer += 1
+        return self._last_peer
 
     def free_name(self, name: str) -> str:
         """Two workers of one name are two workers: the second gets a number."""
@@ -186,6 +357,9 @@ class Head:
     def leave(self, peer: Peer, reason: str) -> None:
         """A worker is gone; what it held is tried elsewhere."""
         if self.peers.pop(peer.number, None) is not None:
+            self.logs.left(peer)
+            for observer in self.observers:
+                observer.left(peer)
             self._tell(WorkerLost(peer.number, reason))
 
     def hear(self, peer: Peer, frames: Sequence[Frame]) -> None:
@@ -197,6 +371,17 @@ class Head:
                     self._report(peer, message, buffers)
                 case Beat():
                     peer.beats += 1
+                case Items():
+                    if take_items(peer, self._jobs.get(message.job), message, buffers):
+                        self._tell(JobsCommitted([message.job]))
+                case Output():
+                    self._output(peer, message)
+                case Blocked():
+                    self._blocked(peer, message)
+                case Nested() if self._may_submit(peer, message):
+                    self._nested.submit(peer, message, buffers)
+                case Withdraw():
+                    self._nested.withdraw(peer, message)
                 case Leaving():
                     logger.info("worker %s is leaving: %s", peer.name, message.reason)
                     peer.leaving = True
@@ -204,7 +389,53 @@ class Head:
                 case _:
                     logger.warning("worker %s sent %s, which workers do not send", peer.name, type(message).__name__)
 
+    def _may_submit(self, peer: Peer, message: Nested) -> bool:
+        """Whether it comes from a job that is there, or has just ended; a worker submits nothing of its own."""
+        book = self._mind.jobs.get(message.parent)
+        return message.parent > 0 and (book is None or book.worker == peer.number)
+
+    # --- from clients ------------------------------------------------------------------------------------------------
+
+    def submit_for(self, home: Home, message: Nested, buffers: Sequence[Buffer], paths: tuple[str, ...]) -> None:
+        """Make jobs of what a client wants to be run, and tell it their numbers."""
+        if message.parent or message.attempt:
+            raise ProtocolError("a client submits for itself, and not for a job")
+        jobs = self._nested.submit(home, message, buffers, home.number, paths)
+        home.post(Numbered(message.children, jobs))
+        self._nested.flush()
+
+    def withdraw_for(self, home: Home, message: Withdraw) -> None:
+        """A client does not want some of its own any more."""
+        self._nested.withdraw(home, message)
+
+    def withdraw_all(self, home: Home) -> None:
+        """A client is gone: what it wanted is cancelled."""
+        self._nested.withdraw_all(home)
+
+    def _output(self, peer: Peer, output: Output) -> None:
+        if not output.last_words:
+            self.logs.hear(peer, output)
+            return
+        job = self._jobs.get(output.job)
+        if job is not None and job.attempt == output.attempt:
+            job.last_words = last_words(output)
+
+    def _blocked(self, peer: Peer, message: Blocked) -> None:
+        job = self._jobs.get(message.job)
+        if job is None or job.worker != peer.name:
+            return
+        name = job.node.function.name if job.node is not None else "a job"
+        if message.seconds:
+            job.blocks_since = time.monotonic() - message.seconds
+            words = "job %d, %s, has blocked the event loop of the coroutines on worker %s for %g s:\n%s"
+            logger.warning(words, job.job, name, peer.name, message.seconds, message.stack)
+        else:
+            job.blocks_since = None
+            logger.info("job %d, %s, no longer blocks the event loop on worker %s", job.job, name, peer.name)
+
     def _report(self, peer: Peer, report: Report, buffers: Sequence[Buffer]) -> None:
+        for observer in self.observers:
+            observer.reported(peer, report)
         parcels: dict[int, list[Parcel]] = {}
         at = 0
         for completed in report.completed:
@@ -214,7 +445,7 @@ class Head:
             if completed.receipt is not None:
                 peer.receipts[completed.lease] = completed.receipt
         skew = time.monotonic() - report.sent_at
-        event = WorkerReported(peer.number, report.started, report.completed, report.ended)
+        event = WorkerReported(peer.number, report.started, report.completed, report.ended, report.waits)
         for action in self._mind.handle(event, time.monotonic()):
             if isinstance(action, JobsSettled):
                 self._settle(peer, action.completed, action.rows, parcels[id(action.completed)], skew)
@@ -222,6 +453,10 @@ class Head:
                 self._started(action, skew)
             else:
                 self._act(action)
+        if self._nested:
+            self._nested.flush()
+        if self.depot.open:
+            _drop_stored(parcels.values())
         for lease in report.ended:
             peer.receipts.pop(lease, None)
 
@@ -234,9 +469,13 @@ class Head:
     def _tell(self, event: HeadEvent) -> None:
         for action in self._mind.handle(event, time.monotonic()):
             self._act(action)
+        if self._nested:
+            self._nested.flush()
 
     def _act(self, action: HeadAction) -> None:
         match action:
+            case AssembleGang():
+                self._assemble(action)
             case AssignJobs():
                 self._assign(action)
             case CancelJobs():
@@ -247,11 +486,17 @@ class Head:
                 self._lost(action)
             case JobsUnsatisfiable():
                 for job in self._ending(action.jobs):
-                    self._fail(job, UnsatisfiableError(_LAYOUT if action.missing is None else str(action.missing)))
+                    self._fail(job, UnsatisfiableError(_refusal(action.missing)))
             case JobsPending():
                 jobs = "1 job waits" if action.waiting == 1 else f"{action.waiting} jobs wait"
                 why = _LAYOUT if action.missing is None else action.missing.why
                 logger.warning("%s for a worker that can give %s: %s", jobs, action.request, why)
+            case JobsDeadlocked():
+                self._deadlocked(action)
+            case JobsOrphaned():
+                self._nested.forget(action.jobs)
+            case JobsMoved():
+                self._jobs[action.job].slots = action.allocation
             case WakeAt():
                 self._alarm(action.at)
             case JobsStarted() | JobsSettled():
@@ -260,17 +505,31 @@ class Head:
     def _post(self, worker: int, message: Cancel | Retract) -> None:
         self.peers[worker].post(message)
 
+    def _assemble(self, action: AssembleGang) -> None:
+        for worker in action.workers:
+            peer = self.peers[worker]
+            peer.define([], self._class_spec(action.cls))
+            peer.post(Hold(action.cls, [action.job], [action.attempt]))
+        self._jobs[action.job].assigned(self.peers[action.workers[0]].name, action.attempt)
+
+    def _class_spec(self, number: int) -> ClassSpec:
+        shape = self._mind.shapes[number]
+        return ClassSpec(shape.shape, str(shape.request), shape.isolate)
+
     def _assign(self, action: AssignJobs) -> None:
         peer = self.peers[action.worker]
-        shape = self._mind.shapes[action.cls]
-        spec = ClassSpec(shape.shape, str(shape.request), shape.isolate)
+        spec = self._class_spec(action.cls)
         peer.define([self._functions.shipment(fn) for fn in dict.fromkeys(action.fns)], spec)
+        if action.gang:
+            members = ((self.peers[worker], allocation) for worker, allocation in action.gang)
+            nodes = [NodeSpec(member.name, member.link.host, allocation) for member, allocation in members]
+            peer.post(Gang(action.jobs[0], action.attempts[0], nodes))
         jobs = [self._jobs[number] for number in action.jobs]
         for job, attempt in zip(jobs, action.attempts, strict=True):
             job.assigned(peer.name, attempt)
-        for first, last in _slices(jobs):
+        for first, last in slices([job.parcel for job in jobs]):
             parcels = [job.parcel for job in jobs[first:last] if job.parcel is not None]
-            data, counts, buffers = pack_parcels(parcels)
+            data, counts, buffers = pack_parcels(self.depot.parcels_for(peer.hello, parcels))
             part = slice(first, last)
             peer.post(
                 Assign(
@@ -285,28 +544,83 @@ class Head:
                 ),
                 buffers,
             )
+        if self.logs:
+            self.logs.assigned(peer, jobs)
 
     def _started(self, action: JobsStarted, skew: float) -> None:
         start = action.start
+        began: dict[Home, list[NestedJob]] = {}
         for row in action.rows:
             job = self._jobs.get(start.jobs[row])
-            if job is not None and job.node is not None:
+            if job is not None:
                 job.slots, job.began = start.allocation, start.at + skew
-                job.node.state = State.RUNNING
+                if job.node is not None:
+                    job.node.state = State.RUNNING
+                elif isinstance(job, NestedJob) and not job.attempt_of[1]:
+                    began.setdefault(job.home, []).append(job)
+        for home, jobs in began.items():
+            home.post(
+                Began(
+                    [job.child for job in jobs],
+                    [job.attempt for job in jobs],
+                    [job.worker or "" for job in jobs],
+                    [start.allocation] * len(jobs),
+                )
+            )
 
     def _settle(self, peer: Peer, completed: Completed, rows: list[int], parcels: list[Parcel], skew: float) -> None:
+        bad = self.tally.bad
         for row in rows:
             job = self._jobs.pop(completed.jobs[row], None)
-            node = job.node if job is not None else None
-            if job is None or node is None:
+            if job is None:
                 continue
+            node = job.node
             wall = completed.wall[row]
             job.used = (wall, completed.cpu[row], completed.rss[row])
             job.receipt_spec = peer.receipts.get(completed.lease)
             job.began = completed.begun[row] + skew
             job.ended = job.began + wall
+            code = _CODES[completed.codes[row]]
+            if node is None:
+                self._relay(job, code, parcels[row])
+                continue
+            if job.links is not None and code is Code.SUCCEEDED:
+                self._settle_chain(job, job.links, parcels[row], skew)
+                continue
             job.close()
-            self._outcome(job, node, Code(completed.codes[row]), parcels[row])
+            self._outcome(job, node, code, parcels[row])
+        self.tally.succeeded += len(rows) - (self.tally.bad - bad)
+        self.tally.run_seconds += sum(completed.wall)
+
+    def _relay(self, job: Job, code: Code, parcel: Parcel) -> None:
+        """What became of a job that a job on a worker awaits."""
+        assert isinstance(job, NestedJob)
+        if code in (Code.SUCCEEDED, Code.FAILED, Code.OUT_OF_MEMORY):
+            self._nested.ended(job, with_buffers(parcel), good=code is Code.SUCCEEDED)
+        else:
+            self._nested.failed(job, _ended_by(job, job.name, job.timeout, code))
+
+    def _settle_chain(self, first: Job, links: list[Job], parcel: Parcel, skew: float) -> None:
+        """Give each link of a chain its own outcome; the engine sends anew what was not run."""
+        walls: dict[int, list[float]] = {}
+        rss = first.used[2] if first.used is not None else 0
+        outcomes = outcomes_of(Payload(parcel[0], tuple(parcel[1])))
+        for job, (good, data, buffers, begun, wall, cpu) in zip([first, *links], outcomes, strict=False):
+            job.worker, job.attempt, job.slots = first.worker, job.attempt or 1, first.slots
+            job.receipt_spec = first.receipt_spec
+            job.used = (wall, cpu, rss)
+            job.began = begun + skew
+            job.ended = job.began + wall
+            walls.setdefault(job.fn, []).append(wall)
+            node = job.node
+            for observer in self.observers:
+                observer.linked(job, good=good)
+            job.close()
+            if node is not None:
+                self._outcome(job, node, Code.SUCCEEDED if good else Code.FAILED, (data, buffers))
+                self.tally.succeeded += job is not first  # the first is counted with its batch
+        for fn, seconds in walls.items():
+            self._tell(FunctionTimed(fn, seconds))
 
     def _outcome(self, job: Job, node: Node, code: Code, parcel: Parcel) -> None:
         payload = Payload(parcel[0], tuple(parcel[1]))
@@ -315,18 +629,32 @@ class Head:
                 value = load_value(payload)
             except Exception as error:  # noqa: BLE001 - whatever unpickling raises is this job's error
                 error.add_note(job.note)
+                self.tally.failed += 1
                 self._outcomes.failed(node, error)
             else:
                 self._outcomes.succeeded(node, value)
             return
-        self._outcomes.failed(node, _error(job, node, code, payload))
+        if code is Code.TIMED_OUT:
+            self.tally.timed_out += 1
+        else:
+            self.tally.failed += 1
+        told = _error(job, node, code, payload)
+        if code is Code.OUT_OF_MEMORY and job.last_words is not None:
+            told.add_note(job.last_words)
+        self._outcomes.failed(node, told)
 
     def _lost(self, action: JobsLost) -> None:
         for job in self._ending(action.jobs):
-            name = job.node.function.name if job.node is not None else "job"
-            self._fail(
-                job, WorkerLostError(f"{name} was running {action.losses} times when it was lost: {action.reason}")
-            )
+            how = "had given items" if job.streamed else f"was running {action.losses} times"
+            self._fail(job, WorkerLostError(f"{_name(job)} {how} when it was lost: {action.reason}"))
+
+    def _deadlocked(self, action: JobsDeadlocked) -> None:
+        why = _why_stuck(action.deadlock, self._jobs)
+        if not action.failed:
+            logger.warning("%s", why)
+            return
+        for job in self._ending([action.deadlock.job]):
+            self._fail(job, UnsatisfiableError(why))
 
     def _ending(self, numbers: Iterable[int]) -> Iterator[Job]:
         for number in numbers:
@@ -338,44 +666,66 @@ class Head:
         node = job.node
         if job.worker is not None:
             error.add_note(job.note)
+        if job.last_words is not None:
+            error.add_note(job.last_words)
+        if isinstance(job, NestedJob):
+            self._nested.failed(job, error)
+            return
         job.close()
         if node is not None:
+            self.tally.failed += 1
             self._outcomes.failed(node, error)
 
 
-def _limit(job: Job, node: Node) -> str:
+def _limit(job: Job, timeout: float | None) -> str:
     """Which of a job's time limits it was that ended it: the shorter one."""
-    timeout = node.function.options.timeout
     walltime = job.allocation.walltime if job.allocation is not None else None
     if timeout is not None and (walltime is None or timeout <= walltime):
         return f"its timeout of {timeout:g} s"
     return "the walltime that its group has learned" if walltime is None else f"its walltime of {walltime:g} s"
 
 
-def _refuse_gangs(node: Node) -> None:
-    refusal = None if node.request is None else gang_refusal(node.request)
-    if refusal is not None:
-        raise UnsatisfiableError(refusal)
+def _name(job: Job) -> str:
+    if isinstance(job, NestedJob):
+        return job.name
+    return job.node.function.name if job.node is not None else "job"
+
+
+def _why_stuck(deadlock: Deadlock, jobs: Mapping[int, Job]) -> str:
+    """Who holds what, and who waits for whom."""
+
+    def named(number: int) -> str:
+        return f"{_name(jobs[number])} (job {number})" if number in jobs else f"job {number}"
+
+    holders = "; ".join(
+        f"{named(held.job)} holds {held.held} of {held.worker} and waits for {', '.join(map(named, held.waits_for))}"
+        for held in deadlock.holders
+    )
+    return (
+        f"{named(deadlock.job)} asks for {deadlock.request} and can never start, for jobs wait in a circle: {holders}"
+    )
+
+
+def _drop_stored(columns: Iterable[list[Parcel]]) -> None:
+    """Results that were told of have been mapped, or nobody wants them."""
+    for parcels in columns:
+        for data, _ in parcels:
+            if data[:1] == MARK[:1]:
+                drop(data)
 
 
 def _error(job: Job, node: Node, code: Code, payload: Payload) -> BaseException:
     if code in (Code.FAILED, Code.OUT_OF_MEMORY):
         return load_error(payload, job.note)
+    return _ended_by(job, node.function.name, node.function.options.timeout, code)
+
+
+def _ended_by(job: Job, name: str, timeout: float | None, code: Code) -> Exception:
+    """Why a job has ended that left no word of its own."""
     error: Exception
     if code is Code.TIMED_OUT:
-        error = JobTimeoutError(f"{node.function.name} ran past {_limit(job, node)}")
+        error = JobTimeoutError(f"{name} ran past {_limit(job, timeout)}")
     else:
-        error = WorkerLostError(f"{node.function.name} was stopped by its worker ({code.name.lower()})")
+        error = WorkerLostError(f"{name} was stopped by its worker ({code.name.lower()})")
     error.add_note(job.note)
     return error
-
-
-def _slices(jobs: Sequence[Job]) -> Iterator[tuple[int, int]]:
-    """Cut a batch so that the small payloads, and the number of large ones, stay well under the limits of a frame."""
-    first = size = 0
-    for at, job in enumerate(jobs):
-        size += len(job.parcel[0]) + BUFFER_COUNTS * len(job.parcel[1]) if job.parcel is not None else 0
-        if size > BATCH_BYTES and at > first:
-            yield first, at
-            first, size = at, 0
-    yield first, len(jobs)

@@ -7,10 +7,10 @@ import os
 import sys
 import threading
 from collections.abc import Awaitable, Callable
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from typing import Any, NamedTuple
 
-__all__ = ["Home", "here", "name_the_loop", "soon", "spawn_detached"]
+__all__ = ["Home", "here", "name_the_loop", "soon", "soon_from_anywhere", "spawn_detached"]
 
 
 class Home(NamedTuple):
@@ -78,6 +78,19 @@ def soon(home: Home, call: Callable[[], Any]) -> None:
     if home.backend == "trio":
         loop.run_sync_soon(call)
     else:
-        context = copy_context()
-        context.run(name_the_loop, home)
-        loop.call_soon(call, context=context)
+        loop.call_soon(call, context=_context_of(home))
+
+
+def soon_from_anywhere(home: Home, call: Callable[[], Any]) -> None:
+    """The same from any thread, in a destructor too. RuntimeError when the loop is closed."""
+    loop: Any = home.loop
+    if home.backend == "trio":
+        loop.run_sync_soon(call)
+    else:
+        loop.call_soon_threadsafe(call, context=_context_of(home))
+
+
+def _context_of(home: Home) -> Context:
+    context = copy_context()
+    context.run(name_the_loop, home)
+    return context

@@ -8,7 +8,8 @@ is thrown away, and closing the executor waits until the function has returned.
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context, ContextVar, copy_context
 from typing import Any, Protocol
 
@@ -20,9 +21,12 @@ from anyio.abc import TaskGroup
 from grainlike.context import leave_job
 from grainlike.errors import JobCancelledError, JobTimeoutError
 from grainlike.executor._home import Home, name_the_loop
-from grainlike.graph import Node, State
+from grainlike.executor._inlet import inlet_of
+from grainlike.executor._observer import Observer
+from grainlike.executor._stream_here import stream_here
+from grainlike.graph import Node, State, StreamNode
 
-__all__ = ["LocalCalls"]
+__all__ = ["LocalCall", "LocalCalls"]
 
 THREADS = 40
 """How many plain functions run at once; anyio's own default for worker threads."""
@@ -40,6 +44,7 @@ class LocalCalls:
     """Runs calls for one engine, once it is `open`. In each, `current` is `owner`, so that nested awaits find it."""
 
     def __init__(self, outcomes: Outcomes, current: ContextVar[Any], owner: object, home: Home) -> None:
+        self.observers: Sequence[Observer] = ()
         self._outcomes = outcomes
         self._current = current
         self._owner = owner
@@ -81,6 +86,8 @@ class LocalCalls:
         leave_job()
         self._current.set(self._owner)
         call = self._call if node.function.is_async else self._call_in_thread
+        if isinstance(node, StreamNode):
+            call = stream_here
         with scope:
             try:
                 value = await self._attempts(node, call)
@@ -94,6 +101,8 @@ class LocalCalls:
                 self._outcomes.failed(node, error)
             else:
                 self._outcomes.succeeded(node, value)
+        if isinstance(node.record, LocalCall):
+            node.record.ended = time.monotonic()
         self._scopes.pop(node, None)
         self._outcomes.pump()
 
@@ -104,20 +113,27 @@ class LocalCalls:
             try:
                 return await _in_time(node, call)
             except Exception:
-                if not left or node.finished:
+                if not left or node.finished or (isinstance(node, StreamNode) and inlet_of(node).begun):
                     raise
                 left -= 1
 
     async def _call(self, node: Node) -> Any:
-        node.state = State.RUNNING
+        self._begins(node)
         args, kwargs = node.arguments()
         return await node.function.callable(*args, **kwargs)
 
     async def _call_in_thread(self, node: Node) -> Any:
         async with self._threads:
-            node.state = State.RUNNING
+            self._begins(node)
             args, kwargs = node.arguments()
             return await self._in_thread(node.function.callable, args, kwargs)
+
+    def _begins(self, node: Node) -> None:
+        """An attempt begins now."""
+        node.state = State.RUNNING
+        node.record = LocalCall(node.record.attempt + 1 if node.record is not None else 1)
+        for observer in self.observers:
+            observer.called(node)
 
     async def _in_thread(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a plain function in a thread of its own, with this context; cancelled, leave the thread to its end."""
@@ -132,6 +148,27 @@ class LocalCalls:
 
     def _closing(self) -> bool:
         return self._tasks is None or self._tasks.cancel_scope.cancel_called
+
+
+class LocalCall:
+    """When a call without resources ran. Implements the graph's `Record`; it has no worker and no slots."""
+
+    __slots__ = ("attempt", "began", "ended")
+
+    worker = allocation = receipt = usage = None
+
+    def __init__(self, attempt: int) -> None:
+        self.attempt = attempt
+        self.began: float | None = time.monotonic()
+        self.ended: float | None = None
+
+    def elapsed_s(self) -> float | None:
+        """Seconds that the call has run, or ran."""
+        return None if self.began is None else (self.ended or time.monotonic()) - self.began
+
+    def why_pending(self) -> str | None:
+        """It is not pending."""
+        return None
 
 
 async def _in_time(node: Node, call: Callable[[Node], Awaitable[Any]]) -> Any:

@@ -1,4 +1,4 @@
-"""What stands in for the workers where there is no way to them: inside a job."""
+"""What stands in for the workers where there is no way to them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class NoWorkers:
         for node in nodes:
             name = node.function.name
             error = UnsatisfiableError(
-                f"{name} asks for {node.request} from inside a job, and jobs cannot start jobs on workers yet: call it "
-                f"where the job is called, and pass its placeholder as an argument; or call {name} without resources"
+                f"{name} asks for {node.request}, and there is no way to the head from here: a job has one in the main "
+                "thread of its process, and until it ends"
             )
             self._outcomes.failed(node, error)
 

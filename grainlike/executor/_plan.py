@@ -30,6 +30,7 @@ class PlannedJob:
         queued_s: how long it waited for slots: since its inputs were there, or the attempt before it had ended.
         attempt: 1, and more for a function with retries that runs past its timeout.
         status: `"succeeded"`, or `"timed_out"`.
+        nodes: of a job on several nodes, the worker and what it gives for each, the one that runs it first; else empty.
     """
 
     name: str
@@ -41,6 +42,12 @@ class PlannedJob:
     queued_s: float
     attempt: int
     status: str
+    nodes: tuple[tuple[str, Allocation], ...] = ()
+
+    @property
+    def places(self) -> tuple[tuple[str, Allocation], ...]:
+        """Where it holds what: one worker, or all of its nodes."""
+        return self.nodes or ((self.worker, self.allocation),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +95,9 @@ class Plan:
             OSError: the file cannot be written.
         """
         stretches = (
-            Stretch(job.name, job.worker, job.allocation.cores, job.start_s, job.end_s, _details(job))
+            Stretch(job.name, worker, allocation.cores, job.start_s, job.end_s, _details(job))
             for job in self.jobs
+            for worker, allocation in job.places
         )
         Path(path).write_text(trace(stretches), encoding="utf-8")
 
@@ -102,7 +110,7 @@ class Plan:
         """
         spans = [
             Span(
-                tuple(Lane(job.worker, core) for core in job.allocation.cores),
+                tuple(Lane(worker, core) for worker, allocation in job.places for core in allocation.cores),
                 job.start_s,
                 job.end_s,
                 job.name,

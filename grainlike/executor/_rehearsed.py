@@ -12,7 +12,6 @@ from math import isfinite
 from typing import TypeAlias
 
 from grainlike.errors import GraphError
-from grainlike.executor._gangs import gang_refusal
 from grainlike.graph import Function, Node, Place
 from grainlike.resources import EMPTY, Request
 from grainlike.simulation import FunctionPlan, JobPlan, Workload
@@ -30,13 +29,11 @@ class Rehearsed:
     Attributes:
         workload: the calls that can be tried, and the joints between them.
         names: of each job of the workload, what its function is called.
-        impossible: how many calls of a function with a request are of no use to try, and why.
         skipped: how many calls of a function need what will never be there.
     """
 
     def __init__(self) -> None:
         self.names: list[str] = []
-        self.impossible: dict[tuple[str, Request], tuple[int, str]] = {}
         self.skipped: Counter[str] = Counter()
         self.workload = Workload("dry run", (), ())
 
@@ -60,8 +57,6 @@ def rehearsed(nodes: Iterable[Node], durations: Durations, default: float | None
         if _is_hopeless(node, position):
             out.skipped.update([node.function.name] if node.place is Place.REMOTE else [])
             continue
-        if _is_gang(node, out):
-            continue
         position[node] = len(jobs)
         out.names.append(node.function.name)
         after = tuple(position[dep] for dep in node.deps if not dep.finished)
@@ -80,15 +75,6 @@ def rehearsed(nodes: Iterable[Node], durations: Durations, default: float | None
 def _is_hopeless(node: Node, position: Mapping[Node, int]) -> bool:
     """Whether it needs what has failed, or will."""
     return any(dep.error is not None if dep.finished else dep not in position for dep in node.deps)
-
-
-def _is_gang(node: Node, out: Rehearsed) -> bool:
-    refusal = None if node.request is None else gang_refusal(node.request)
-    if refusal is None or node.request is None:
-        return False
-    key = (node.function.name, node.request)
-    out.impossible[key] = (out.impossible.get(key, (0, ""))[0] + 1, refusal)
-    return True
 
 
 def _kind(function: Function) -> _Kind:

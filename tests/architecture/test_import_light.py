@@ -10,6 +10,7 @@ HEAVY = {
     "anyio",
     "asyncio",
     "cloudpickle",
+    "cryptography",
     "dill",
     "multiprocessing",
     "numpy",
@@ -49,3 +50,13 @@ def test_import_grainlike_loads_nothing_heavy() -> None:
 def test_import_grainlike_binds_no_other_room() -> None:
     rooms = {module.split(".")[1] for module in loaded_by("import grainlike") if module.startswith("grainlike.")}
     assert rooms <= {"_version", "context", "errors", "resources"}
+
+
+def test_only_who_makes_certificates_loads_cryptography() -> None:
+    embedded = "import grainlike as g, grainlike_worker.__main__\ng.run(lambda: g.delayed(abs)(1), local=g.Cores(1))"
+    statement = f"sys.path.append({str(ROOT / 'worker')!r})\n{embedded}"
+    loaded = loaded_by(statement)
+    assert "grainlike.net._tls" in loaded
+    assert "cryptography" not in loaded
+    certificates = "from grainlike.net import make_credentials\nmake_credentials('c1')"
+    assert "cryptography" in loaded_by(certificates)

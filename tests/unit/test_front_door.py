@@ -17,7 +17,7 @@ Delayed = DelayedFn = delayed = gather = delayed_value = later = info = start = 
 def graph(r_):
     return ("graph of", r_)
 """
-EXECUTOR_ROOM = "Executor = ResourcePool = run = dry_run = as_completed = object()"
+EXECUTOR_ROOM = "Callbacks = Dag = Executor = ResourcePool = run = dry_run = as_completed = amap = connect = object()"
 
 
 @pytest.fixture

@@ -160,17 +160,37 @@ async def test_what_is_no_placeholder_is_refused(what):
 
 async def test_what_can_never_run_is_told_and_the_rest_is_planned():
     huge_ = [(wide @ Cores(9))(n) for n in range(3)]
-    gang_ = (fit @ Nodes(2, each=Cores(1)))()
+    gang_ = (fit @ Nodes(3, each=Cores(1)))()
     last_ = (merge @ Cores(1))(huge_, gang_)
     plan = await dry_run(last_, (fit @ Cores(1))(), workers=[Cores(2), Cores(4)], durations={}, default=1)
     assert [job.name for job in plan.jobs] == ["fit"]
     told = {(one.name, one.request): (one.jobs, one.why) for one in plan.unsatisfiable}
     assert told["wide", Cores(9)][0] == 3
     assert "nearest is n2" in told["wide", Cores(9)][1]
-    assert "several nodes" in told["fit", Nodes(2, each=Cores(1))][1]
+    assert "it needs 3 workers that can give cores=1; there are 2" in told["fit", Nodes(3, each=Cores(1))][1]
     assert plan.skipped == {"merge": 1}
     assert "never runs: 3 calls of wide" in str(plan)
     assert "skipped: 1 call of merge" in str(plan)
+
+
+async def test_a_job_on_several_nodes_is_planned_and_drawn_on_all_of_them(tmp_path):
+    gangs_ = [(fit @ Nodes(2, each=Cores(2)))(n) for n in range(2)]
+    alone_ = (merge @ Cores(1))(0)
+    plan = await dry_run(alone_, *gangs_, workers=[Cores(2)] * 3, durations={"fit": 10, "merge": 1})
+    first = next(job for job in plan.jobs if job.name == "fit")
+    assert [(worker, slots.cores) for worker, slots in first.nodes] == [("n2", (0, 1)), ("n3", (0, 1))]
+    assert (first.worker, first.allocation.cores) == ("n2", (0, 1))
+    assert sorted((job.name, job.start_s, len(job.nodes)) for job in plan.jobs) == [
+        ("fit", 0.0, 2),
+        ("fit", 10.0, 2),
+        ("merge", 0.0, 0),
+    ]
+    assert plan.core_hours == pytest.approx((2 * 4 * 10 + 1) / 3600)
+    plan.trace(tmp_path / "plan.json")
+    events = json.loads((tmp_path / "plan.json").read_text())
+    rows = events["traceEvents"] if isinstance(events, dict) else events
+    assert sum(row.get("name") == "fit" and row["ph"] == "X" for row in rows) == 8
+    plan.picture(tmp_path / "plan.svg")
 
 
 async def test_jobs_for_which_no_time_is_left_are_told():

@@ -1,0 +1,75 @@
+"""What a program wants to be told while a named graph runs."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from grainlike.resources import Allocation
+
+__all__ = ["Callbacks", "News"]
+
+logger = logging.getLogger("grainlike")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Callbacks:
+    """Functions, `async def` or not, that `dag.run(callbacks=...)` calls as jobs go on; each at most once for a job.
+
+    They are called in the order of events, one after another, in the task that runs the graph, and awaited; so a slow
+    one holds up the others, but no job. An exception in one is logged and harms nothing. One that still waits when
+    the run's `timeout` is over is cancelled.
+
+    Args:
+        on_start: called with the name of a job when its first attempt starts.
+        on_complete: with the name and the value, when it has succeeded.
+        on_error: with the name and the exception, when it has failed, timed out or was cancelled.
+        on_skip: with the name, when it will not start, for what it needs is not there or the run has ended. Each job
+            comes to one of these three.
+        on_resource_acquired: with the name and the allocation, when its worker granted slots to it.
+        on_resource_released: with the name and the allocation, when the slots of its last attempt are free again.
+
+    Example::
+
+        failures = []
+        callbacks = Callbacks(on_error=lambda name, error: failures.append(name))
+        report = await dag.run(callbacks=callbacks)
+    """
+
+    on_start: Callable[[str], object] | None = None
+    on_complete: Callable[[str, Any], object] | None = None
+    on_error: Callable[[str, BaseException], object] | None = None
+    on_skip: Callable[[str], object] | None = None
+    on_resource_acquired: Callable[[str, Allocation], object] | None = None
+    on_resource_released: Callable[[str, Allocation], object] | None = None
+
+
+class News:
+    """What callbacks are still to be told of one run."""
+
+    def __init__(self, callbacks: Callbacks | None) -> None:
+        self.callbacks = callbacks if callbacks is not None else Callbacks()
+        self._untold: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._untold)
+
+    def add(self, callback: Callable[..., object] | None, *told: Any) -> None:
+        """Call this one later, if there is one."""
+        if callback is not None:
+            self._untold.append((callback, told))
+
+    async def tell(self) -> None:
+        """Call all that are due, and wait for those that are to be awaited."""
+        while self._untold:
+            callback, told = self._untold.popleft()
+            try:
+                made = callback(*told)
+                if inspect.isawaitable(made):
+                    await made
+            except Exception:
+                logger.exception("a callback failed at %s", told[0])

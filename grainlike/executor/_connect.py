@@ -1,0 +1,230 @@
+"""`connect`: an executor whose jobs run on the workers of a head elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from os import PathLike, fspath
+from typing import Any, Literal, cast
+
+import anyio
+import anyio.lowlevel
+
+from grainlike.errors import GrainlikeError, GraphError, HeadLostError
+from grainlike.executor._caller import Caller, UnableError, find_client_access
+from grainlike.executor._events import Event
+from grainlike.executor._executor import Executor, import_paths
+from grainlike.executor._job import Job
+from grainlike.executor._logs import LogLine
+from grainlike.executor._remote_jobs import RemoteJobs
+from grainlike.executor._workers import WorkerInfo
+from grainlike.graph import Delayed, Node, State, Stream, node_behind
+from grainlike.net import dial
+from grainlike.resources import EMPTY, Request, parse, parse_allocation
+from grainlike.scheduler import Explanation
+from grainlike.wire import AskHead, AskJob, AskWorkers, Frame, HeadIs, ImportsFrom, JobIs, WorkersAre
+
+__all__ = ["ConnectedExecutor", "connect"]
+
+LEAVE_S = 5.0
+"""How long a client that closes waits for the head to have heard that its jobs are not wanted."""
+
+
+def connect(
+    address: str | PathLike[str] | None = None,
+    *,
+    insecure: bool = False,
+    on_failure: Literal["fail_fast", "continue"] = "fail_fast",
+) -> ConnectedExecutor:
+    """Connect to a running head: `async with connect() as ex` is an `Executor` whose jobs run on that head's workers.
+
+    Several programs may be connected at a time, and share the workers fairly: whoever uses least goes first. A head
+    is started with `grainlike head start`; a program with `Executor(listen=...)` is one, too.
+
+    Args:
+        address: the head's address (`"tcp://login1:7777"`), or the path of its `client.json`; by default the current
+            head of this user, found by its access file.
+        insecure: the head listens without TLS, on this machine's loopback.
+        on_failure: as `Executor`'s.
+
+    All of `Executor` is there, with these differences: streams with resources and `events()` need the program that is
+    the head. Leaving the block cancels what still runs, and does not wait until workers have ended it; so does
+    the head when the program dies.
+
+    Raises, when it is opened:
+        HeadLostError, ConnectionError: no head is there.
+        AuthenticationError: it is not that head, or it refused us; the access file is not ours alone.
+        VersionMismatchError: its Python, serializers or protocol do not go with ours.
+        ValueError: `address` is none, or not an access file.
+
+    When the head is lost later, what waits for it fails with `HeadLostError`, and so does all that is submitted then.
+
+    Example::
+
+        async with connect() as ex:
+            await ex.wait_for_workers(1)
+            print(await (square @ Cores(1))(3))
+    """
+    return ConnectedExecutor(None if address is None else fspath(address), insecure=insecure, on_failure=on_failure)
+
+
+class ConnectedExecutor(Executor):
+    """What `connect` returns."""
+
+    def __init__(
+        self, head: str | None, *, insecure: bool = False, on_failure: Literal["fail_fast", "continue"] = "fail_fast"
+    ) -> None:
+        super().__init__(local=None, on_failure=on_failure)
+        self._wanted = head
+        self._plain = insecure
+        self._caller: Caller | None = None
+        self._workers: list[WorkerInfo] = []
+        self._lost: Exception | None = None
+
+    def __repr__(self) -> str:
+        return f"<Executor {self._state}, connected to {self._address or 'no head'}>"
+
+    # --- life --------------------------------------------------------------------------------------------------------
+
+    async def _live(self) -> None:
+        await anyio.lowlevel.checkpoint()
+        access = find_client_access(self._wanted)
+        self._caller = caller = Caller(await dial(access, insecure=self._plain), self._hear)
+        self._address = caller.link.peer
+        self._jobs = RemoteJobs(caller.link, self._engine, self._engine.pump, self._head.tally)
+        self._engine.jobs = self._jobs
+        async with anyio.create_task_group() as tasks:
+            self._calls.open(tasks)
+            tasks.start_soon(self._run_caller, caller)
+            try:
+                await caller.welcomed()
+                caller.link.post(ImportsFrom(import_paths()))
+                self._take_workers(await caller.ask(AskWorkers(0), WorkersAre))
+                self._engine.release_hold()
+                self._opened.set()
+                await self._stop.wait()
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await self._leave(caller)
+                tasks.cancel_scope.cancel()
+
+    async def _run_caller(self, caller: Caller) -> None:
+        await caller.run()
+        error = HeadLostError(f"the head at {caller.link.peer} is gone: {caller.link.reason}")
+        self._lost = error
+        self._workers = []
+        self._jobs.lose(error)
+        self._change()
+
+    async def _leave(self, caller: Caller) -> None:
+        """Cancel everything, and see that the head has heard of it."""
+        self._state = "closing"
+        self._engine.cancel_all()
+        with anyio.move_on_after(LEAVE_S):
+            with suppress(GrainlikeError):  # it is gone, or has refused us, and that was told
+                await caller.ask(AskHead(0), HeadIs)
+        caller.link.close()
+
+    def _hear(self, frame: Frame) -> None:
+        if isinstance(frame.message, WorkersAre):
+            self._take_workers(frame.message)
+        else:
+            self._jobs.hear(frame)
+
+    def _take_workers(self, told: WorkersAre) -> None:
+        self._workers = [
+            WorkerInfo(w.name, parse_allocation(w.resources), tuple(w.logical), w.pid, w.running, w.beats, w.silent_s)
+            for w in told.workers
+        ]
+        self._change()
+
+    # --- what users ask ----------------------------------------------------------------------------------------------
+
+    def workers(self) -> list[WorkerInfo]:
+        """The workers of the head, as they were when the last one came or left."""
+        return list(self._workers) if self._state == "open" else []
+
+    async def wait_for_workers(self, n: int = 1) -> None:
+        """Wait until the head has `n` workers. Bound it with `anyio.fail_after`.
+
+        Raises:
+            HeadLostError: the head is gone.
+            RuntimeError: it is closed, or was before they had come.
+        """
+        self._check_home("awaited")
+        await self._until(lambda: len(self._workers) >= n or self._state != "open" or self._lost is not None)
+        if self._lost is not None:
+            raise self._lost
+        if len(self._workers) < n:
+            raise RuntimeError(f"{self!r} is not open any more, and {n} workers were waited for")
+
+    def refusal(self, request: Request) -> str | None:  # noqa: ARG002 - workers may come
+        """Why no call that asks for this would ever run: a head's workers come and go, so one may."""
+        return None
+
+    async def explain(self, placeholder: Delayed[Any] | Stream[Any]) -> Explanation:
+        """See `Executor.explain`; the head answers."""
+        self._check_home("asked")
+        node = self._own(placeholder)
+        number = await self._number_of(node)
+        if node.finished or not number:
+            return self._head.explain(node)
+        try:
+            told = await self._link.ask(AskJob(0, number), JobIs)
+        except UnableError:  # it has ended meanwhile, and we are about to hear of it
+            return Explanation(number, node.state.label, 0, node.request or EMPTY)
+        return _explanation(told)
+
+    async def _number_of(self, node: Node) -> int:
+        """The head's number for the job of a node; 0 for what is no job (yet)."""
+        job = node.record
+        if isinstance(job, Job) and not job.job and not node.finished:
+            await self._link.ask(AskHead(0), HeadIs)  # answers come in order: the number comes before this one
+        return job.job if isinstance(job, Job) else 0
+
+    def logs(self, placeholder: Delayed[Any] | Stream[Any]) -> AsyncIterator[LogLine]:
+        """See `Executor.logs`; the head tells what it hears."""
+        self._check_home("asked")
+        node = self._own(placeholder)
+        if node.state is State.LAZY:
+            raise GraphError(f"{node.function.name} has not been started: `start` it first")
+        return self._lines(node)
+
+    async def _lines(self, node: Node) -> AsyncIterator[LogLine]:
+        number = await self._number_of(node)
+        if number:
+            async for line in self._link.logs(number, follow=True):
+                yield line
+
+    def events(self) -> AsyncIterator[Event]:
+        """Not here: what happens on the workers concerns all their clients, and is told to the head's own program."""
+        raise RuntimeError("events() is for the program that is the head; here, ask workers() and explain()")
+
+    @property
+    def _link(self) -> Caller:
+        return cast("Caller", self._caller)
+
+    def _own(self, placeholder: Delayed[Any] | Stream[Any]) -> Node:
+        node = node_behind(placeholder)
+        if node.owner is not None and node.owner is not self and not node.finished:
+            raise GraphError(f"{node.function.name} belongs to another executor ({node.owner}): ask that one")
+        return node
+
+
+def _explanation(told: JobIs) -> Explanation:
+    return Explanation(
+        told.job,
+        told.state,
+        told.attempt,
+        parse(told.request) if told.request else EMPTY,
+        told.reason,
+        worker=told.worker,
+        before=told.before,
+        nearest=told.nearest,
+        holders=tuple(told.holders),
+        starts_in_s=told.starts_in_s,
+        would_start_with=None if told.would_start_with is None else parse(told.would_start_with),
+        members=tuple(told.members),
+        lacking=told.lacking,
+        words=told.words,
+    )

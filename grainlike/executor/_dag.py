@@ -1,0 +1,107 @@
+"""`Dag`: a named graph that can be run."""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+from typing import Literal
+
+from grainlike.errors import UnsatisfiableError
+from grainlike.executor._callbacks import Callbacks
+from grainlike.executor._dag_run import DagRun
+from grainlike.executor._executor import Executor
+from grainlike.executor._finding import find
+from grainlike.executor._report import DagReport
+from grainlike.graph import NamedGraph, NamedJob
+
+__all__ = ["Dag"]
+
+
+class Dag(NamedGraph):
+    """A graph whose jobs have names: a mapping of names to placeholders, to which `add` adds.
+
+    Values flow where a placeholder of the graph is among a job's arguments; `after=` says order alone. What is added
+    can only need what was added before, so there are no cycles; `from_edges` takes edges in any order, and refuses
+    those that form one. Nothing runs before `run`, or before somebody awaits one of the placeholders.
+
+    Example::
+
+        dag = Dag()
+        dag.add("clean", clean, path, request=Cores(2), cost=5.0)
+        dag.add("fit_a", fit, dag["clean"], "a", request=GPUs(1) & Cores(4), timeout=3600)
+        dag.add("notify", notify, after=["fit_a"])
+        report = await dag.run()
+        print(report, report["fit_a"].value)
+    """
+
+    async def run(
+        self,
+        *,
+        on_failure: Literal["fail_fast", "continue"] = "fail_fast",
+        timeout: float | None = None,
+        callbacks: Callbacks | None = None,
+        trace: str | PathLike[str] | None = None,
+    ) -> DagReport:
+        """Run all jobs in the executor that an `await` here means, and tell how each ended.
+
+        It raises nothing for a job's failure; the report has it. A job starts as soon as all that it needs has
+        succeeded and there is room: there are no levels that wait for each other. It returns when no job of it runs
+        any more and their slots are free.
+
+        Placeholders run at most once. So a second run of the same graph reports the same outcomes, and runs only what
+        was added since, or not ended; build the graph in a function to run it anew. Cancelling `run` cancels what has
+        not finished and what nobody else wants.
+
+        Args:
+            on_failure: when a job fails or runs past its own timeout, `"fail_fast"` cancels those that run and skips
+                those that have not started; `"continue"` skips only those that need it.
+            timeout: seconds after which those that run are ended, as timed out, and the others are skipped.
+            callbacks: functions that are called as jobs go on.
+            trace: a file to write to at the end, for ui.perfetto.dev and chrome://tracing: which job ran when on which
+                core or GPU of which worker.
+
+        Raises:
+            UnsatisfiableError: no worker could ever give what some job asks for, and none can join; nothing was
+                started.
+            ValueError: `on_failure` or `timeout` is none.
+            GraphError: one of the jobs was started by another executor, and has not finished.
+            FileNotFoundError: there is no folder for the trace; nothing was started.
+            RuntimeError: there is no executor here, or this is a job on a worker.
+
+        Example::
+
+            report = await dag.run(on_failure="continue", trace="trace.json")
+            report = run(dag.run, local=Cores(4))    # from a plain script
+        """
+        if on_failure not in ("fail_fast", "continue"):
+            raise ValueError(f"on_failure= is 'fail_fast' or 'continue', not {on_failure!r}")
+        if timeout is not None and not timeout > 0:
+            raise ValueError(f"timeout= is a positive number of seconds, not {timeout!r}")
+        if trace is not None:
+            _check_folder(trace)
+        executor = find()
+        if not isinstance(executor, Executor):
+            raise RuntimeError("a named graph runs in the program, which hears of all its jobs, and not inside a job")
+        await executor.ready()
+        jobs = self._prioritise()
+        _refuse_impossible(executor, jobs)
+        run = DagRun(executor, self._jobs, fail_fast=on_failure == "fail_fast", callbacks=callbacks)
+        report = await run.run(jobs, timeout)
+        if trace is not None:
+            report.write_trace(trace)
+        return report
+
+
+def _check_folder(trace: str | PathLike[str]) -> None:
+    """A run of hours must not end with a trace that cannot be written."""
+    folder = Path(trace).absolute().parent
+    if not folder.is_dir():
+        raise FileNotFoundError(f"trace={str(trace)!r}: there is no folder {folder}")
+
+
+def _refuse_impossible(executor: Executor, jobs: list[NamedJob]) -> None:
+    first = {job.node.request: job for job in jobs if job.node.request is not None}
+    for request, job in first.items():
+        refusal = executor.refusal(request)
+        if refusal is not None:
+            raise UnsatisfiableError(f"{job.name}: {refusal}")

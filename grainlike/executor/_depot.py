@@ -1,0 +1,71 @@
+"""Arguments and results that stay in memory while they travel between processes of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from grainlike.payload import Payload, Store, is_stored, mapped, memory_id
+from grainlike.wire import Hello, Parcel
+
+__all__ = ["Depot", "with_buffers"]
+
+
+class Depot:
+    """The store of one head. It is made when the first worker comes that can share it, and removed with the head.
+
+    The head keeps arguments in it, which stay until their job has ended, for there may be another attempt. Runners put
+    results there, which the head takes and drops when it is told of them.
+    """
+
+    def __init__(self) -> None:
+        self._memory: str | None = None
+        self._store: Store | None = None
+
+    def shares(self, hello: Hello) -> bool:
+        """Whether a worker maps what is in the store."""
+        return self._store is not None and hello.memory == self._memory
+
+    def directory_for(self, hello: Hello) -> str:
+        """The store's directory for a worker that can map what is in it; empty for any other."""
+        if self._memory is None:
+            self._memory = memory_id()
+        if not self._memory or hello.memory != self._memory:
+            return ""
+        if self._store is None:
+            self._store = Store.make()
+            if self._store is None:
+                self._memory = ""  # there will be none at the next try either
+                return ""
+        return str(self._store.directory)
+
+    def keep(self, payload: Payload, name: str) -> Payload:
+        """Arguments, in the store if they are large and there is one; on memory of their own in any case."""
+        if payload.buffers and self._store is not None:
+            payload = self._store.put(payload, name)
+        return payload.detached()
+
+    def parcels_for(self, hello: Hello, parcels: Sequence[Parcel]) -> Sequence[Parcel]:
+        """The same parcels, with what is in the store taken out of it for a worker that cannot look there."""
+        if self._store is None or self.shares(hello):
+            return parcels
+        return [with_buffers(parcel) for parcel in parcels]
+
+    @property
+    def open(self) -> bool:
+        """Whether anything can be in the store: there is one."""
+        return self._store is not None
+
+    def close(self) -> None:
+        """Remove the store with all that nobody took."""
+        if self._store is not None:
+            self._store.remove()
+            self._store = None
+
+
+def with_buffers(parcel: Parcel) -> Parcel:
+    """A parcel whose buffers travel with it, wherever it is from."""
+    data, _ = parcel
+    if not is_stored(data):
+        return parcel
+    payload = mapped(data)
+    return bytes(payload.data), list(payload.buffers)

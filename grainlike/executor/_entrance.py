@@ -1,0 +1,96 @@
+"""Where workers dial in: the address, the certificates, and the files that tell of both."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from grainlike.net import (
+    Address,
+    Credentials,
+    Listener,
+    TcpAddress,
+    Tls,
+    accesses_for,
+    addresses_of,
+    find_access,
+    listen,
+    make_credentials,
+    move_access,
+    parse_address,
+    publish_access,
+    server_tls,
+    withdraw_access,
+)
+
+__all__ = ["Entrance", "open_entrance"]
+
+logger = logging.getLogger("grainlike")
+
+_MOST_ADDRESSES = 16
+"""Heads that moved leave old addresses behind; who dials tries them in turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entrance:
+    """A door that is open: `address` is what a worker dials."""
+
+    listener: Listener
+    cluster: str
+    address: Address
+
+
+@contextmanager
+def open_entrance(at: str, prepared: Path | None = None, *, insecure: bool = False) -> Iterator[Entrance]:
+    """Listen at `at`, as the head of the cluster of `prepared`, or of a new one whose files are gone at the end.
+
+    Raises as `Executor` says.
+    """
+    where = parse_address(at)
+    if insecure:
+        _warn(where)
+    if prepared is not None:
+        with _prepared(where, prepared) as entrance:
+            yield entrance
+        return
+    cluster = secrets.token_hex(6)
+    credentials = make_credentials(cluster) if isinstance(where, TcpAddress) and not insecure else None
+    with listen(where, tls=_tls(cluster, credentials["head"] if credentials else None)) as listener:
+        addresses = addresses_of(listener.address)
+        try:
+            publish_access(accesses_for(cluster, addresses, credentials))
+            yield Entrance(listener, cluster, addresses[0])
+        finally:
+            withdraw_access(cluster)
+
+
+@contextmanager
+def _prepared(where: Address, path: Path) -> Iterator[Entrance]:
+    access = find_access(path)
+    if access.role != "head":
+        raise ValueError(f"{path} is the access file of a {access.role}; to listen takes the head.json beside it")
+    with listen(where, tls=_tls(access.cluster, access.credentials)) as listener:
+        addresses = _with_known(addresses_of(listener.address), access.addresses)
+        move_access(path.expanduser().parent, access.cluster, addresses)
+        yield Entrance(listener, access.cluster, addresses[0])
+
+
+def _with_known(own: tuple[Address, ...], known: tuple[Address, ...]) -> tuple[Address, ...]:
+    """Our own addresses, and those that were given for this port: there may be ways here that only people know of."""
+    ports = {address.port for address in own if isinstance(address, TcpAddress)}
+    given = [address for address in known if isinstance(address, TcpAddress) and address.port in ports]
+    return tuple(dict.fromkeys([*own, *given]))[:_MOST_ADDRESSES]
+
+
+def _tls(cluster: str, credentials: Credentials | None) -> Tls | None:
+    return None if credentials is None else server_tls(cluster, credentials)
+
+
+def _warn(where: Address) -> None:
+    if not (isinstance(where, TcpAddress) and where.is_loopback):
+        raise PermissionError(f"insecure= is for a loopback address, as tcp://127.0.0.1:0; {where} is none")
+    logger.warning("INSECURE: %s has no TLS; everybody who can log in to this machine can run code as you", where)

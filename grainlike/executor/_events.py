@@ -1,0 +1,178 @@
+"""What happens on the workers of an executor, as it happens."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections import deque
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+import anyio
+
+from grainlike.executor._job import Job, allocation_of
+from grainlike.wire import Code
+
+if TYPE_CHECKING:
+    from grainlike.executor._executor import Executor
+    from grainlike.executor._workers import Peer
+    from grainlike.graph import Node
+    from grainlike.resources import Allocation
+    from grainlike.wire import Completed, LeaseStart, Report
+
+__all__ = ["Event", "Events"]
+
+MOST = 100_000
+"""How many events are kept for a reader that is slow."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened on a worker.
+
+    Attributes:
+        number: 1, 2, 3, ... A reader that is 100 000 events behind loses the oldest, and sees a gap here.
+        kind: `"worker_joined"`, `"worker_left"`, `"job_started"` or `"job_ended"`; each attempt of a job has both of
+            the latter, unless its worker is lost.
+        at: when, in seconds on this process's monotonic clock.
+        worker: where.
+        name: the function of the job; empty for workers.
+        job: the job's number, 0 for workers.
+        attempt: 1 for the first attempt of the job, 0 for workers.
+        allocation: the slots of the job, or what the worker offers.
+        outcome: how the attempt ended: `"succeeded"`, `"failed"`, `"timed_out"`, `"cancelled"`, ...; empty otherwise.
+    """
+
+    number: int
+    kind: Literal["worker_joined", "worker_left", "job_started", "job_ended"]
+    at: float
+    worker: str
+    name: str = ""
+    job: int = 0
+    attempt: int = 0
+    allocation: Allocation | None = None
+    outcome: str = ""
+
+
+class Events(AsyncIterator[Event]):
+    """The events of one executor since this was made; ends when the executor has closed."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._feed = _Feed(executor)
+        executor.observe(self._feed)
+        # The executor holds the feed, and the reader holds this: one that is dropped is fed no more.
+        weakref.finalize(self, executor.unobserve, self._feed)
+
+    async def __anext__(self) -> Event:
+        return await self._feed.next()
+
+
+class _Feed:
+    """Collects events. Implements `Observer`."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = weakref.ref(executor)
+        self._events: deque[Event] = deque(maxlen=MOST)
+        self._running: dict[tuple[int, int], Event] = {}
+        """By which event an attempt began that has not ended."""
+        self._last = 0
+        self._over = False
+        self._arrived = anyio.Event()
+
+    async def next(self) -> Event:
+        """The oldest event that was not read; waits for one."""
+        while not self._events:
+            if self._over:
+                raise StopAsyncIteration
+            self._arrived = anyio.Event()
+            await self._arrived.wait()
+        return self._events.popleft()
+
+    def joined(self, peer: Peer) -> None:
+        """A worker is here."""
+        at = time.monotonic()
+        self._add(Event(number=self._number(), kind="worker_joined", at=at, worker=peer.name, allocation=peer.offer))
+
+    def left(self, peer: Peer) -> None:
+        """A worker is gone."""
+        at = time.monotonic()
+        self._add(Event(number=self._number(), kind="worker_left", at=at, worker=peer.name, allocation=peer.offer))
+
+    def reported(self, peer: Peer, report: Report) -> None:
+        """Attempts started and ended."""
+        skew = time.monotonic() - report.sent_at
+        for start in report.started:
+            self._started(peer, start, skew)
+        for completed in report.completed:
+            self._completed(completed, skew)
+
+    def called(self, node: Node) -> None:
+        """Calls without resources are no jobs."""
+
+    def closed(self) -> None:
+        """There will be no more."""
+        self._over = True
+        self._arrived.set()
+
+    def linked(self, job: Job, *, good: bool) -> None:
+        """A call has run in a chain: of those behind the first, workers' reports tell nothing."""
+        began = self._running.pop((job.job, job.attempt), None)
+        if began is None and job.node is not None and job.slots is not None and job.began is not None:
+            began = self._begin(job, job.attempt, job.worker or "", allocation_of(job.slots), job.began)
+        if began is not None and job.ended is not None:
+            self._end(began, job.ended, Code.SUCCEEDED if good else Code.FAILED)
+
+    def _started(self, peer: Peer, start: LeaseStart, skew: float) -> None:
+        allocation = allocation_of(start.allocation)
+        for number, attempt in zip(start.jobs, start.attempts, strict=True):
+            job = self._job(number, attempt)
+            if job is not None and job.node is not None and not self._assembles(number):
+                began = self._begin(job, attempt, peer.name, allocation, start.at + skew)
+                self._running[number, attempt] = began
+
+    def _completed(self, completed: Completed, skew: float) -> None:
+        for row, key in enumerate(zip(completed.jobs, completed.attempts, strict=True)):
+            job = self._job(*key)
+            code = Code(completed.codes[row])
+            if job is not None and job.links is not None and code is Code.SUCCEEDED:
+                continue  # a chain, whose calls are told one by one
+            began = self._running.pop(key, None)
+            if began is not None:
+                self._end(began, completed.begun[row] + completed.wall[row] + skew, code)
+
+    def _begin(self, job: Job, attempt: int, worker: str, allocation: Allocation, at: float) -> Event:
+        assert job.node is not None
+        event = Event(
+            number=self._number(),
+            kind="job_started",
+            at=at,
+            worker=worker,
+            name=job.node.function.name,
+            job=job.job,
+            attempt=attempt,
+            allocation=allocation,
+        )
+        self._add(event)
+        return event
+
+    def _end(self, began: Event, at: float, code: Code) -> None:
+        # Clocks are compared anew with each report: an end may look a moment earlier than its beginning.
+        outcome = code.name.lower()
+        self._add(replace(began, number=self._number(), kind="job_ended", at=max(began.at, at), outcome=outcome))
+
+    def _job(self, number: int, attempt: int) -> Job | None:
+        executor = self._executor()
+        return None if executor is None else executor.live_job(number, attempt)
+
+    def _assembles(self, number: int) -> bool:
+        executor = self._executor()
+        return executor is not None and executor.assembles(number)
+
+    def _number(self) -> int:
+        self._last += 1
+        return self._last
+
+    def _add(self, event: Event) -> None:
+        self._events.append(event)
+        self._arrived.set()

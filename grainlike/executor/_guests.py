@@ -1,0 +1,242 @@
+"""Clients of a head: who is here, and what they are told about workers and jobs.
+
+A client has proved that it may: by its certificate, or, at a Unix socket, as a process of our own user. What it asks
+is answered from the very books that decide, in the turn in which it asks.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+
+import anyio
+from anyio.abc import TaskGroup
+
+from grainlike._version import __version__
+from grainlike.executor._head import Head
+from grainlike.executor._logs import LogLine
+from grainlike.executor._workers import WorkerInfo
+from grainlike.net import Link
+from grainlike.scheduler import Explanation
+from grainlike.wire import (
+    MOST_ROWS,
+    AskCancel,
+    AskHead,
+    AskJob,
+    AskJobs,
+    AskLogs,
+    AskStop,
+    AskWorkers,
+    Beat,
+    Buffer,
+    Done,
+    EnoughLogs,
+    Frame,
+    HeadIs,
+    Hello,
+    ImportsFrom,
+    JobIs,
+    JobsAre,
+    LogsAre,
+    Message,
+    Nested,
+    Unable,
+    Withdraw,
+    WorkerRow,
+    WorkersAre,
+)
+
+_UNREAD = 256 * 1024
+"""After how many characters of logs we wait until they have left."""
+
+_MOST_LOGS = 1000
+
+_Short = AskHead | AskWorkers | AskJobs | AskJob | AskCancel | AskStop
+
+__all__ = ["Guest", "Guests"]
+
+logger = logging.getLogger("grainlike")
+
+
+class Guest:
+    """A connected client."""
+
+    def __init__(self, number: int, hello: Hello, link: Link, tasks: TaskGroup) -> None:
+        self.number = number
+        self.name = hello.name
+        self.link = link
+        self.heard = time.monotonic()
+        self.tasks = tasks
+        """Of its visit: they end with it."""
+        self.listening: dict[int, anyio.CancelScope] = {}
+        """Its questions about logs that are being answered."""
+        self.paths: tuple[str, ...] = ()
+        """Where its program imports from."""
+
+    def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
+        """Send it a message; a lost link swallows it."""
+        self.link.post(message, buffers)
+
+    async def tell(self, ask: int, lines: AsyncGenerator[LogLine, None]) -> None:
+        """Answer a question about logs, as fast as the client reads."""
+        with anyio.CancelScope() as scope:
+            self.listening[ask] = scope
+            async with aclosing(lines):
+                size = 0
+                async for line in lines:
+                    self.link.post(LogsAre(ask, [str(line)], [line.attempt], [line.stream], False))
+                    size += len(line)
+                    if size > _UNREAD:
+                        size = 0
+                        await self.link.drain()
+            self.link.post(LogsAre(ask, [], [], [], True))
+        del self.listening[ask]
+
+
+class Guests:
+    """The clients of one head, of `cluster`. `cancel(job)` ends a job for everybody; False where there is none.
+
+    `stop()` ends the head itself; False if it may not be ended from outside.
+    """
+
+    def __init__(self, head: Head, cluster: str, cancel: Callable[[int], bool], stop: Callable[[], bool]) -> None:
+        self.here: dict[int, Guest] = {}
+        self._head = head
+        self._cluster = cluster
+        self._cancel = cancel
+        self._stop = stop
+        self._opened = time.monotonic()
+
+    def join(self, hello: Hello, link: Link, tasks: TaskGroup) -> Guest:
+        """Take in a client that has proved itself; what is done for it runs in `tasks`."""
+        guest = Guest(self._head.next_peer(), hello, link, tasks)
+        self.here[guest.number] = guest
+        return guest
+
+    def leave(self, guest: Guest) -> None:
+        """A client is gone, and with it what it wanted."""
+        self.here.pop(guest.number, None)
+        self._head.withdraw_all(guest)
+
+    def leave_all(self) -> None:
+        """The head ends: so does what clients wanted."""
+        for guest in self.here.values():
+            self._head.withdraw_all(guest)
+
+    def workers_changed(self) -> None:
+        """Tell everybody who uses workers, and not just asks, which are here now."""
+        for guest in self.here.values():
+            if guest.paths:
+                guest.post(self._workers(0))
+
+    def hear(self, guest: Guest, frames: Sequence[Frame]) -> None:
+        """Take what one read of a client's link brought."""
+        guest.heard = time.monotonic()
+        for message, buffers in frames:
+            match message:
+                case AskHead() | AskWorkers() | AskJobs() | AskJob() | AskCancel() | AskStop():
+                    guest.link.post(self._answer(message))
+                case AskLogs():
+                    self._tell_logs(guest, message)
+                case EnoughLogs():
+                    if message.ask in guest.listening:
+                        guest.listening[message.ask].cancel()
+                case Nested():
+                    self._head.submit_for(guest, message, buffers, guest.paths)
+                case Withdraw():
+                    self._head.withdraw_for(guest, message)
+                case ImportsFrom():
+                    guest.paths = tuple(message.paths)
+                case Beat():
+                    pass
+                case _:
+                    logger.warning("client %s sent %s, which clients do not send", guest.name, type(message).__name__)
+
+    def _tell_logs(self, guest: Guest, question: AskLogs) -> None:
+        lines = self._head.logs_of(question.job, follow=question.follow)
+        if lines is None:
+            guest.link.post(_no_job(question.ask, question.job))
+        elif len(guest.listening) >= _MOST_LOGS:
+            guest.link.post(Unable(question.ask, f"one client may listen to {_MOST_LOGS} jobs at a time"))
+        else:
+            guest.tasks.start_soon(guest.tell, question.ask, lines)
+
+    def _answer(self, question: _Short) -> Message:
+        ask = question.ask
+        match question:
+            case AskHead():
+                return self._about_head(ask)
+            case AskWorkers():
+                return self._workers(ask)
+            case AskJobs():
+                return JobsAre(ask, self._head.rows(max(0, min(question.most, MOST_ROWS))), self._head.unended)
+            case AskJob():
+                found = self._head.explain_job(question.job)
+                if found is None:
+                    return _no_job(ask, question.job)
+                return _job_is(ask, self._head.name_of(question.job), found)
+            case AskCancel():
+                return Done(ask) if self._cancel(question.job) else _no_job(ask, question.job)
+            case AskStop():
+                why = f"this head is part of a program, process {os.getpid()}, and ends with it"
+                return Done(ask) if self._stop() else Unable(ask, why)
+
+    def _workers(self, ask: int) -> WorkersAre:
+        return WorkersAre(ask, [_row(worker) for worker in self._head.workers()])
+
+    def _about_head(self, ask: int) -> HeadIs:
+        states = Counter(row.state for row in self._head.rows(None))
+        return HeadIs(
+            ask,
+            self._cluster,
+            __version__,
+            platform.python_version(),
+            os.getpid(),
+            time.monotonic() - self._opened,
+            len(self._head.peers),
+            len(self.here),
+            dict(sorted(states.items())),
+        )
+
+
+def _no_job(ask: int, job: int) -> Unable:
+    return Unable(ask, f"there is no job {job}: it has ended, or never was")
+
+
+def _row(worker: WorkerInfo) -> WorkerRow:
+    return WorkerRow(
+        worker.name,
+        str(worker.resources),
+        list(worker.logical),
+        worker.pid,
+        worker.running,
+        worker.beats,
+        worker.silent_s,
+    )
+
+
+def _job_is(ask: int, name: str, found: Explanation) -> JobIs:
+    smaller = found.would_start_with
+    return JobIs(
+        ask,
+        found.job,
+        name,
+        found.state,
+        found.attempt,
+        str(found.request),
+        found.reason,
+        str(found),
+        found.worker,
+        found.before,
+        found.nearest,
+        list(found.holders),
+        found.starts_in_s,
+        None if smaller is None else str(smaller),
+        list(found.members),
+        found.lacking,
+    )

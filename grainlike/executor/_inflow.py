@@ -1,0 +1,37 @@
+"""Items of streams that come from workers, and the credit that goes back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from grainlike.executor._inlet import inlet_of
+from grainlike.executor._job import Job
+from grainlike.executor._workers import Peer
+from grainlike.graph import StreamNode
+from grainlike.payload import Payload
+from grainlike.wire import Buffer, Credit, Items, unpack_parcels
+
+__all__ = ["take_items"]
+
+
+def take_items(peer: Peer, job: Job | None, message: Items, buffers: Sequence[Buffer]) -> bool:
+    """Hand items to the stream of `job`, if they come from where it runs now. True for the first ones of a job."""
+    node = job.node if job is not None else None
+    if job is None or not isinstance(node, StreamNode):
+        return False
+    if (job.worker, job.attempt) != (peer.name, message.attempt):
+        return False
+    inlet = inlet_of(node)
+    first = not inlet.begun
+    if first:
+        job.streamed = True
+        inlet.begin(partial(_credit, peer, job.job, job.attempt))
+    for data, outband in unpack_parcels(message.data, message.counts, buffers):
+        payload = Payload(data, tuple(outband))
+        inlet.put(payload, payload.nbytes)
+    return first
+
+
+def _credit(peer: Peer, job: int, attempt: int, items: int, size: int) -> None:
+    peer.post(Credit(job, attempt, items, size))

@@ -1,0 +1,208 @@
+"""Jobs that jobs and clients submit, at the head: they come over a link, and what becomes of them goes back, unopened.
+
+To the mind they are jobs like any other, with a parent or a client. Here is what makes them so: their numbers, and whom
+to tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+from grainlike.errors import GrainlikeError
+from grainlike.executor._functions import Functions
+from grainlike.executor._job import Job
+from grainlike.executor._slices import slices
+from grainlike.payload import dump_error
+from grainlike.resources import EMPTY, parse
+from grainlike.scheduler import HeadEvent, JobsCancelled, JobsSubmitted
+from grainlike.wire import Buffer, Message, Nested, Outcomes, Parcel, Withdraw, pack_parcels, unpack_parcels
+
+__all__ = ["Home", "NestedJob", "NestedJobs"]
+
+_Attempt = tuple[int, int, int]
+"""The number of the worker, and the parent's job and attempt; the number of a client, and (0, 0)."""
+
+
+class Home(Protocol):
+    """Where they come from: a worker, or a client."""
+
+    number: int
+
+    def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
+        """Send it a message."""
+
+
+class NestedJob(Job):
+    """A job that came over a link. `child` is what it is called by whoever submitted it: a job on worker `home`, or a
+    client.
+    """
+
+    __slots__ = ("attempt_of", "child", "finished", "home", "name", "timeout", "waiters")
+
+    def __init__(
+        self, job: int, fn: int, parcel: Parcel, home: Home, attempt_of: _Attempt, child: int, name: str
+    ) -> None:
+        super().__init__(job, fn, None, parcel)
+        self.home = home
+        self.attempt_of = attempt_of
+        self.child = child
+        self.name = name
+        self.timeout: float | None = None
+        self.finished = False
+        self.waiters: list[Any] | None = None
+        """Who is told of its end, by `set()`; see `Source`."""
+
+    @property
+    def record(self) -> NestedJob:
+        """What is known of it; see `Source`."""
+        return self
+
+    def close(self) -> None:
+        """See `Job`."""
+        super().close()
+        self.finished = True
+        waiters, self.waiters = self.waiters, None
+        for waiter in waiters or ():
+            waiter.set()
+
+
+class NestedJobs:
+    """The nested jobs of one head. `jobs` are all that it has, `tell` its way to the mind, `number` gives new ones."""
+
+    def __init__(
+        self,
+        jobs: dict[int, Job],
+        functions: Functions,
+        number: Callable[[], int],
+        define: Callable[[int, int], object],
+        tell: Callable[[HeadEvent], object],
+    ) -> None:
+        self._jobs = jobs
+        self._functions = functions
+        self._number = number
+        self._define = define
+        self._tell = tell
+        self._children: dict[_Attempt, dict[int, int]] = {}
+        self._outbox: dict[_Attempt, tuple[Home, list[tuple[NestedJob, bool, Parcel]]]] = {}
+
+    def __bool__(self) -> bool:
+        """Whether there are outcomes to be sent."""
+        return bool(self._outbox)
+
+    # --- from a job --------------------------------------------------------------------------------------------------
+
+    def submit(
+        self, peer: Home, message: Nested, buffers: Sequence[Buffer], client: int = 0, paths: tuple[str, ...] = ()
+    ) -> list[int]:
+        """Make jobs of what a job on a worker, or a client, wants to be run; return their numbers."""
+        if message.parent in self._jobs:  # its functions import from where its own does
+            paths = self._functions.shipment(self._jobs[message.parent].fn)[0].paths
+        here = sum(spec.here for spec in message.functions)
+        blobs = iter(buffers[:here])
+        fns: list[int] = []
+        for spec in message.functions:
+            fn, fresh = self._functions.adopt(spec, next(blobs) if spec.here else None, paths)
+            if fresh:
+                self._define(fn, spec.retries)
+            fns.append(fn)
+        parcels = unpack_parcels(message.data, message.counts, buffers[here:])
+        attempt_of = (peer.number, message.parent, message.attempt)
+        made: list[NestedJob] = []
+        for child, at, parcel in zip(message.children, message.fns, parcels, strict=True):
+            spec = message.functions[at]
+            job = NestedJob(self._number(), fns[at], parcel, peer, attempt_of, child, spec.name)
+            job.timeout = spec.timeout
+            made.append(job)
+            self._jobs[job.job] = job
+            self._children.setdefault(attempt_of, {})[child] = job.job
+        numbers = [job.job for job in made]
+        self._submit(message, made, client)
+        return numbers
+
+    def _submit(self, message: Nested, made: list[NestedJob], client: int) -> None:
+        try:
+            request = parse(message.request) if message.request else EMPTY
+        except GrainlikeError as error:
+            for job in made:
+                del self._jobs[job.job]
+                self.failed(job, error)
+            return
+        jobs, fns = [job.job for job in made], [job.fn for job in made]
+        parent = (message.parent, message.attempt)
+        self._tell(JobsSubmitted(request, jobs, fns, message.priority, message.isolate, client, parent))
+
+    def withdraw_all(self, home: Home) -> None:
+        """A client is gone, and with it all that it wanted."""
+        numbers = list(self._children.get((home.number, 0, 0), {}).values())
+        self.forget(numbers)
+        self._outbox.pop((home.number, 0, 0), None)
+        if numbers:
+            self._tell(JobsCancelled(numbers))
+
+    def withdraw(self, peer: Home, message: Withdraw) -> None:
+        """A job does not want some of its own any more."""
+        known = self._children.get((peer.number, message.parent, message.attempt), {})
+        numbers = [known[child] for child in message.children if child in known]
+        self.forget(numbers)
+        if numbers:
+            self._tell(JobsCancelled(numbers))
+
+    def forget(self, numbers: Iterable[int]) -> None:
+        """Nobody waits for these any more."""
+        for number in numbers:
+            job = self._jobs.pop(number, None)
+            if isinstance(job, NestedJob):
+                self._leave(job)
+                job.close()
+
+    # --- to it -------------------------------------------------------------------------------------------------------
+
+    def ended(self, job: NestedJob, parcel: Parcel, *, good: bool) -> None:
+        """A job has its value or its exception: it goes with the next `flush`."""
+        self._leave(job)
+        job.close()
+        self._outbox.setdefault(job.attempt_of, (job.home, []))[1].append((job, good, parcel))
+
+    def failed(self, job: NestedJob, error: BaseException) -> None:
+        """A job will have no value, and the head itself says why."""
+        payload = dump_error(error)
+        self.ended(job, (bytes(payload.data), payload.buffers), good=False)
+
+    def flush(self) -> None:
+        """Send what there is to tell."""
+        outbox, self._outbox = self._outbox, {}
+        for (_, parent, attempt), (peer, rows) in outbox.items():
+            for first, last in slices([parcel for _, _, parcel in rows]):
+                peer.post(*_outcomes(parent, attempt, rows[first:last]))
+
+    def _leave(self, job: NestedJob) -> None:
+        siblings = self._children.get(job.attempt_of)
+        if siblings is not None:
+            siblings.pop(job.child, None)
+            if not siblings:
+                del self._children[job.attempt_of]
+
+
+def _outcomes(
+    parent: int, attempt: int, rows: Sequence[tuple[NestedJob, bool, Parcel]]
+) -> tuple[Outcomes, Sequence[Buffer]]:
+    data, counts, buffers = pack_parcels([parcel for _, _, parcel in rows])
+    jobs = [job for job, _, _ in rows]
+    used = [job.used or (0.0, 0.0, 0) for job in jobs]
+    message = Outcomes(
+        parent,
+        attempt,
+        [job.child for job in jobs],
+        [good for _, good, _ in rows],
+        [job.worker or "" for job in jobs],
+        [job.slots or "" for job in jobs],
+        [job.attempt for job in jobs],
+        [wall for wall, _, _ in used],
+        [cpu for _, cpu, _ in used],
+        [rss for _, _, rss in used],
+        [job.receipt_spec for job in jobs],
+        data,
+        counts,
+    )
+    return message, buffers

@@ -1,0 +1,35 @@
+"""What may be heard of jobs while they run, beside their outcomes: when slots were taken and given back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from grainlike.executor._job import Job
+    from grainlike.executor._workers import Peer
+    from grainlike.graph import Node
+    from grainlike.wire import Report
+
+__all__ = ["Observer"]
+
+
+class Observer(Protocol):
+    """Hears of everything in the order in which it came, before anything follows from it; so it only takes note."""
+
+    def joined(self, peer: Peer) -> None:
+        """A worker is here."""
+
+    def reported(self, peer: Peer, report: Report) -> None:
+        """A worker tells of leases begun, attempts ended, and leases ended since its last report."""
+
+    def linked(self, job: Job, *, good: bool) -> None:
+        """One call of a chain has run, whether or not it gave a value. Only the first of a chain is in reports."""
+
+    def left(self, peer: Peer) -> None:
+        """A worker is gone, and with it all its leases."""
+
+    def called(self, node: Node) -> None:
+        """A call without resources has begun, in this process."""
+
+    def closed(self) -> None:
+        """The executor has closed: nothing more will be heard."""

@@ -1,0 +1,131 @@
+"""Calls with resources of a client's program: they go to a head elsewhere, and their outcomes come back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from grainlike.errors import JobCancelledError, JobTimeoutError
+from grainlike.executor._head import Outcomes as Listener
+from grainlike.executor._job import Job
+from grainlike.executor._submission import pack_calls, settle_calls, submissions
+from grainlike.executor._tally import Tally
+from grainlike.graph import Node, State
+from grainlike.net import Link
+from grainlike.wire import Began, Frame, Numbered, Outcomes, Withdraw
+
+__all__ = ["RemoteJobs"]
+
+
+class RemoteJobs:
+    """Implements the engine's `Jobs` over a connection as a client. `listener` hears how jobs ended.
+
+    Nodes carry a `Job` with the head's number for it, 0 until the head has told that.
+    """
+
+    def __init__(self, link: Link, listener: Listener, pump: Callable[[], None], tally: Tally) -> None:
+        self._link = link
+        self._listener = _Counting(listener, tally)
+        self._pump = pump
+        self._tally = tally
+        self._nodes: dict[int, Node] = {}
+        self._children: dict[Node, int] = {}
+        self._shipped: set[bytes] = set()
+        self._last_child = 0
+        self._lost: Exception | None = None
+
+    def submit(self, nodes: Iterable[Node]) -> None:
+        """Send calls to the head. What cannot travel fails at once, alone; once the head is lost, all do."""
+        if self._lost is not None:
+            for node in nodes:
+                self._listener.failed(node, self._lost)
+            return
+        batches = pack_calls(nodes, self._number, self._listener, "over a connection to a head")
+        for message, buffers in submissions(0, 0, batches, self._shipped):
+            self._link.post(message, buffers)
+
+    def _number(self, node: Node) -> int:
+        self._last_child += 1
+        node.record = Job(0, 0, node, (b"", ()))
+        self._nodes[self._last_child] = node
+        self._children[node] = self._last_child
+        return self._last_child
+
+    def _take(self, child: int) -> Node | None:
+        node = self._nodes.pop(child, None)
+        if node is not None:
+            del self._children[node]
+        return node
+
+    def cancel(self, nodes: Iterable[Node]) -> None:
+        """Nobody in this program wants these any more."""
+        gone: list[int] = []
+        for node in nodes:
+            child = self._children.get(node)
+            if child is not None:
+                self._take(child)
+                gone.append(child)
+                began = isinstance(node.record, Job) and node.record.began is not None
+                self._tally.cancelled += began
+                self._tally.skipped += not began
+            elif node.record is None and node.state is not State.FAILED:
+                self._tally.skipped += 1
+        if gone:
+            self._link.post(Withdraw(0, 0, gone))
+
+    def hear(self, frame: Frame) -> None:
+        """Take what the head says about jobs."""
+        message, buffers = frame
+        match message:
+            case Outcomes():
+                self._tally.run_seconds += sum(message.wall)
+                settle_calls(message, buffers, self._take, self._listener)
+                self._pump()
+            case Numbered():
+                for child, number in zip(message.children, message.jobs, strict=True):
+                    job = self._job(child)
+                    if job is not None:
+                        job.job = number
+            case Began():
+                self._began(message)
+
+    def _began(self, message: Began) -> None:
+        rows = zip(message.children, message.attempts, message.workers, message.slots, strict=True)
+        for child, attempt, worker, slots in rows:
+            job = self._job(child)
+            if job is not None:
+                job.begin(worker, attempt, slots)
+
+    def _job(self, child: int) -> Job | None:
+        node = self._nodes.get(child)
+        return node.record if node is not None and isinstance(node.record, Job) else None
+
+    def lose(self, error: Exception) -> None:
+        """The head is gone: nothing that waits for it will come, and nothing can be submitted any more."""
+        self._lost = error
+        nodes = list(self._nodes.values())
+        self._nodes.clear()
+        self._children.clear()
+        for node in nodes:
+            self._listener.failed(node, error)
+        self._pump()
+
+
+class _Counting:
+    """Counts outcomes on their way to the engine."""
+
+    def __init__(self, listener: Listener, tally: Tally) -> None:
+        self._listener = listener
+        self._tally = tally
+
+    def succeeded(self, node: Node, value: object) -> None:
+        self._tally.succeeded += 1
+        self._listener.succeeded(node, value)
+
+    def failed(self, node: Node, error: BaseException) -> None:
+        if isinstance(error, JobCancelledError):
+            self._tally.cancelled += 1
+        elif isinstance(error, JobTimeoutError):
+            self._tally.timed_out += 1
+        else:
+            self._tally.failed += 1
+        self._listener.failed(node, error)

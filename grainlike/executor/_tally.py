@@ -1,0 +1,39 @@
+"""How the jobs of one executor ended, in figures."""
+
+from __future__ import annotations
+
+import time
+
+from grainlike.executor._totals import Totals
+
+__all__ = ["Tally"]
+
+
+class Tally:
+    """Counts jobs as they end. Successes are counted by the batch: they are what there are many of."""
+
+    def __init__(self) -> None:
+        self.succeeded = 0
+        self.failed = 0
+        self.skipped = 0
+        self.timed_out = 0
+        self.cancelled = 0
+        self.run_seconds = 0.0
+        self._opened = time.monotonic()
+
+    @property
+    def bad(self) -> int:
+        """How many of those that were answered for gave no value."""
+        return self.failed + self.timed_out
+
+    def totals(self) -> Totals:
+        """The figures at this moment."""
+        return Totals(
+            succeeded=self.succeeded,
+            failed=self.failed,
+            skipped=self.skipped,
+            timed_out=self.timed_out,
+            cancelled=self.cancelled,
+            total_seconds=time.monotonic() - self._opened,
+            run_seconds=self.run_seconds,
+        )

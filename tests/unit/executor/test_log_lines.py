@@ -1,0 +1,123 @@
+"""Bytes of many streams and attempts, cut into lines."""
+
+from types import SimpleNamespace
+
+import anyio
+import pytest
+
+from grainlike.executor import _logs
+from grainlike.executor._job import Job
+from grainlike.executor._logs import LONGEST_LINE, _Lines, _Listener
+from grainlike.wire import Follow, Output, OutputStream
+
+OUT, ERR, NOTE = OutputStream.STDOUT, OutputStream.STDERR, OutputStream.NOTE
+
+
+def told(lines):
+    return [(str(line), line.attempt, line.stream) for line in lines]
+
+
+def test_lines_are_put_together_stream_by_stream_wherever_they_were_torn():
+    lines = _Lines()
+    text = "grüße\r\nzwei\n".encode()
+    found = [line for at in range(len(text)) for line in lines.feed(1, OUT, text[at : at + 1])]
+    assert told(found) == [("grüße", 1, "stdout"), ("zwei", 1, "stdout")]
+    assert lines.feed(1, OUT, b"ou") == lines.feed(1, ERR, b"er") == []
+    assert told(lines.feed(1, OUT, b"t\nx")) == [("out", 1, "stdout")]
+    assert told(lines.end()) == [("er", 1, "stderr"), ("x", 1, "stdout")]
+    assert lines.end() == []
+
+
+def test_what_an_attempt_left_without_a_line_end_comes_before_the_next_attempt():
+    lines = _Lines()
+    lines.feed(1, OUT, b"half")
+    assert told(lines.feed(2, OUT, b"new\n")) == [("half", 1, "stdout"), ("new", 2, "stdout")]
+
+
+def test_notes_are_lines_of_their_own_and_bytes_that_are_no_text_are_shown():
+    lines = _Lines()
+    assert told(lines.feed(1, NOTE, b"[5 bytes]")) == [("[5 bytes]", 1, "note")]
+    assert told(lines.feed(1, OUT, b"a\xffb\n\n")) == [("a\\xffb", 1, "stdout"), ("", 1, "stdout")]
+
+
+def test_a_line_without_end_comes_in_pieces():
+    lines = _Lines()
+    found = lines.feed(1, OUT, b"x" * (LONGEST_LINE * 2 + 5))
+    assert [len(line) for line in found] == [LONGEST_LINE] * 2
+    assert [len(line) for line in lines.end()] == [5]
+
+
+class Worker:
+    """A worker as a listener knows it."""
+
+    def __init__(self, number):
+        self.number = number
+        self.name = f"n{number}"
+        self.told = []
+
+    def post(self, message):
+        self.told.append(message)
+
+
+@pytest.fixture
+def asked():
+    """A listener to job 3, and the two workers that it has asked."""
+    listener = _Listener(7, SimpleNamespace(finished=True, record=None))
+    workers = Worker(1), Worker(2)
+    for worker in workers:
+        listener.ask(Job(3, 1, listener.node, (b"", ())), worker)
+        listener.ask(Job(3, 1, listener.node, (b"", ())), worker)
+    return listener, *workers
+
+
+def output(text, attempt=1, job=3, **more):
+    return Output(job, attempt, [OUT], [text.encode()], **more)
+
+
+async def rest(listener):
+    found = []
+    with anyio.fail_after(10):
+        while (lines := await listener.wait([])) is not None:
+            found += told(lines)
+    return found
+
+
+@pytest.mark.anyio
+async def test_a_listener_hears_what_is_meant_for_it_once_and_attempt_by_attempt(asked):
+    listener, one, two = asked
+    assert one.told == two.told == [Follow(3, 7, True)]
+    listener.hear(two, output("on its way to others\n", attempt=2))
+    listener.hear(two, output("replay two\n", attempt=2, follower=7))
+    listener.hear(two, output("for another\n", attempt=2, follower=8))
+    listener.hear(two, output("", follower=7, caught_up=True))
+    listener.hear(two, output("live\n", attempt=2))
+    listener.hear(two, output("another job\n", job=4))
+    listener.hear(one, output("replay one\n", follower=7))
+    listener.hear(one, output("", follower=7, caught_up=True))
+    assert await rest(listener) == [("replay one", 1, "stdout"), ("replay two", 2, "stdout"), ("live", 2, "stdout")]
+    listener.leave()
+    assert one.told[-1] == Follow(3, 7, False)
+
+
+@pytest.mark.anyio
+async def test_a_worker_that_is_lost_is_not_waited_for(asked):
+    listener, one, two = asked
+    listener.hear(one, output("", follower=7, caught_up=True))
+    with anyio.move_on_after(0.01) as scope:
+        await rest(listener)
+    assert scope.cancelled_caught
+    listener.lose(two)
+    assert await rest(listener) == []
+    listener.leave()
+    assert two.told == [Follow(3, 7, True)]
+
+
+@pytest.mark.anyio
+async def test_who_reads_too_slowly_is_told_how_much_is_left_out(asked, monkeypatch):
+    monkeypatch.setattr(_logs, "_UNREAD", 10)
+    listener, one, two = asked
+    listener.lose(two)
+    listener.hear(one, output("", follower=7, caught_up=True))
+    for text in ("12345\n", "abcde\n"):
+        listener.hear(one, output(text))
+    assert await rest(listener) == [("[6 bytes came faster than they were read]", 1, "note"), ("abcde", 1, "stdout")]
