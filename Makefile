@@ -6,18 +6,28 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 ARGS ?=
+SEEDS ?= 100000
+EXAMPLES ?= 20000
+STEPS ?= 200
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint format bench clean
+.PHONY: help demo test test-long bugs check lint format bench clean
 
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.demo  ## run the demonstration (ARGS="--help" for its options)
 	$(BIN)/grainlike demo $(ARGS)
 
 test: check  ## check, then run the tests (ARGS="-k net" for some of them)
 	$(BIN)/python -m pytest $(ARGS)
+
+test-long: bugs  ## what takes hours: SEEDS=100000 worlds, EXAMPLES=20000 of STEPS=200 of both minds, every seeded bug
+	GRAINLIKE_TEST_SEEDS=$(SEEDS) GRAINLIKE_TEST_REPLAYS=10 $(BIN)/python -m pytest tests/simulation
+	GRAINLIKE_TEST_EXAMPLES=$(EXAMPLES) GRAINLIKE_TEST_STEPS=$(STEPS) $(BIN)/python -m pytest tests/machines
+
+bugs: $(VENV)/.dev  ## plant bugs in copies of the minds, and see each caught (ARGS="--list" says what they break)
+	$(BIN)/python tests/machines/catch_bugs.py $(ARGS)
 
 check: lint  ## style, types, and the walls between the rooms
 	$(BIN)/mypy

@@ -1,9 +1,9 @@
 """No-op jobs: throughput of 10 000 at once and the round trip of one after another, beside ProcessPoolExecutor.
 
 Systems are interleaved run by run and warmed up; the figures are medians with minimum and maximum, and the ratio to
-`ProcessPoolExecutor` (2 processes, no network, no slots) of the same run is what to compare between machines. "TCP" is
-a worker daemon started by hand on loopback, with its runners in processes of their own; "embedded" is the worker inside
-the calling process.
+`ProcessPoolExecutor` (2 processes, no network, no slots) of the same run is what to compare between machines. "TLS" is
+a worker daemon started by hand on loopback, with its runners in processes of their own, and "TCP" the same without TLS;
+"embedded" is the worker inside the calling process.
 """
 
 from __future__ import annotations
@@ -82,11 +82,11 @@ async def grain_round(function: Any, figures: Figures) -> None:
 
 
 @asynccontextmanager
-async def daemon(listen: str) -> AsyncIterator[Executor]:
-    async with Executor(listen=listen) as executor:
+async def daemon(*, insecure: bool) -> AsyncIterator[Executor]:
+    async with Executor(listen="tcp://127.0.0.1:0", insecure=insecure) as executor:
         assert executor.address is not None
         command = [sys.executable, "-m", "grainlike_worker", "--head", executor.address, "--resources", "cores=2"]
-        process = await asyncio.create_subprocess_exec(*command, "--log-level", "warning")
+        process = await asyncio.create_subprocess_exec(*command, "--log-level", "error", *["--insecure"] * insecure)
         await executor.wait_for_workers(1)
         yield executor
     await process.wait()
@@ -95,7 +95,7 @@ async def daemon(listen: str) -> AsyncIterator[Executor]:
 async def measure() -> list[Figures]:
     functions = {"plain": delayed(plain) @ Cores(1), "async": delayed(coroutine) @ Cores(1)}
     table = {"pool": Figures("ProcessPoolExecutor(2)")}
-    for where in ("embedded", "TCP"):
+    for where in ("embedded", "TLS", "TCP"):
         table.update({f"{where} {kind}": Figures(f"grainlike {where}, {kind}") for kind in functions})
     with ProcessPoolExecutor(2) as pool:
         for future in [pool.submit(plain, i) for i in range(50)]:
@@ -104,8 +104,9 @@ async def measure() -> list[Figures]:
             pool_round(pool, table["pool"])
             async with Executor(local=Cores(2)):
                 await rounds("embedded", functions, table)
-            async with daemon("tcp://127.0.0.1:0"):
-                await rounds("TCP", functions, table)
+            for where, insecure in (("TLS", False), ("TCP", True)):
+                async with daemon(insecure=insecure):
+                    await rounds(where, functions, table)
     return list(table.values())
 
 

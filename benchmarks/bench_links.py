@@ -1,9 +1,12 @@
 """Links beside what they stand on: round trips, small frames in bulk, and large buffers, over a Unix socket pair.
 
+`TLS` is `adopted` with TLS 1.3 on both ends. They share one process here, so both ends' ciphers share one core.
+
 `raw` is the least that asyncio can do: a protocol that sends bytes back, with no frames at all.
 """
 
 import asyncio
+import functools
 import socket
 import statistics
 import time
@@ -14,7 +17,17 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import UNIXSocketStream
 
-from grainlike.net import Link, StreamLink, adopt, memory_pair
+from grainlike.net import (
+    Link,
+    StreamLink,
+    Tls,
+    adopt,
+    client_tls,
+    make_credentials,
+    memory_pair,
+    server_tls,
+    shake_hands,
+)
 from grainlike.wire import Beat, Frame
 
 ROUNDS = 5
@@ -38,6 +51,27 @@ async def stream_pair() -> tuple[Link, Link]:
         StreamLink(await UNIXSocketStream.from_socket(near), "near"),
         StreamLink(await UNIXSocketStream.from_socket(far), "far"),
     )
+
+
+@functools.cache
+def sides() -> tuple[Tls, Tls]:
+    """The head's side of TLS and a worker's."""
+    credentials = make_credentials("bench")
+    return server_tls("bench", credentials["head"]), client_tls("bench", credentials["worker"])
+
+
+async def tls_pair() -> tuple[Link, Link]:
+    links: dict[bool, Link] = {}
+
+    async def make(sock: socket.socket, tls: Tls) -> None:
+        sock.setblocking(False)
+        links[tls.is_server] = await adopt(sock, tls=await shake_hands(sock, tls))
+
+    near, far = socket.socketpair()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(make, near, sides()[0])
+        tasks.start_soon(make, far, sides()[1])
+    return links[True], links[False]
 
 
 async def memory() -> tuple[Link, Link]:
@@ -150,7 +184,7 @@ async def raw_round_trip() -> float:
 def main() -> None:
     """Print one line for each way and each loop; the systems take turns, and each figure is a median."""
     loops: dict[str, dict[str, object]] = {"asyncio": {}, "uvloop": {"use_uvloop": True}, "trio": {}}
-    ways: dict[str, Pair] = {"adopted": protocol_pair, "stream": stream_pair, "memory": memory}
+    ways: dict[str, Pair] = {"adopted": protocol_pair, "stream": stream_pair, "TLS": tls_pair, "memory": memory}
     print(f"{'':18}{'round trip µs':>15}{'small frames/s':>18}{'large MB/s':>14}")
     for loop, options in loops.items():
         backend = "trio" if loop == "trio" else "asyncio"

@@ -1,0 +1,36 @@
+"""`python -m grainlike.bench SYSTEM WORKLOAD=SIZE ...`: measures one system once, in this process, and prints JSON.
+
+`grainlike bench` starts one such process for each system and round. The last line is the result, whatever the system
+printed before.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from grainlike.bench._system import Session
+from grainlike.bench._workloads import WARM_UP, WORKLOADS
+from grainlike.bench.jobs import identity
+from grainlike.bench.systems import SYSTEMS
+
+__all__ = ["main"]
+
+
+def main(arguments: list[str]) -> None:
+    """Measure."""
+    name, *wanted = arguments
+    sizes = [(item.partition("=")[0], int(item.partition("=")[2])) for item in wanted]
+    figures: dict[str, float] = {}
+
+    async def drive(session: Session) -> None:
+        await session.at_once(identity, range(WARM_UP))
+        for workload, size in sizes:
+            figures.update(await WORKLOADS[workload].measure(session, size))
+
+    SYSTEMS[name]().run(drive)
+    print("\n" + json.dumps(figures), flush=True)  # noqa: T201 - the parent reads it
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,104 @@
+"""What is measured: each workload drives a session and says what it saw, in its own unit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from importlib import import_module
+from statistics import median
+from typing import Any
+
+from grainlike.bench._system import Session
+from grainlike.bench.jobs import add, echo, identity, increment
+
+__all__ = ["WARM_UP", "WORKLOADS", "Workload"]
+
+WARM_UP = 50
+"""Jobs before anything is timed, so that processes are up and functions have travelled."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One row of figures. `measure` returns them by name; larger is better unless the unit is a time."""
+
+    name: str
+    title: str
+    units: dict[str, str]
+    measure: Callable[[Session, int], Awaitable[dict[str, float]]]
+    size: int
+    """How much of it by default: jobs, or bytes."""
+
+
+async def _at_once(session: Session, size: int) -> dict[str, float]:
+    begun = time.perf_counter()
+    values = await session.at_once(identity, range(size))
+    seconds = time.perf_counter() - begun
+    _expect(sum(values), size * (size - 1) // 2)
+    return {"at once": size / seconds}
+
+
+async def _trips(session: Session, size: int) -> dict[str, float]:
+    seconds: list[float] = []
+    for i in range(size):
+        begun = time.perf_counter()
+        value = await session.one(identity, i)
+        seconds.append(time.perf_counter() - begun)
+        _expect(value, i)
+    seconds.sort()
+    return {"p50": median(seconds) * 1e6, "p99": seconds[int(0.99 * size)] * 1e6}
+
+
+async def _tree(session: Session, size: int) -> dict[str, float]:
+    leaves = (size + 1) // 2
+    begun = time.perf_counter()
+    value = await session.tree(add, [(i, i) for i in range(leaves)])
+    seconds = time.perf_counter() - begun
+    _expect(value, leaves * (leaves - 1))
+    return {"tree": size / seconds}
+
+
+async def _chain(session: Session, size: int) -> dict[str, float]:
+    begun = time.perf_counter()
+    value = await session.chain(increment, size)
+    seconds = time.perf_counter() - begun
+    _expect(value, size)
+    return {"chain": size / seconds}
+
+
+async def _bulk(session: Session, size: int) -> dict[str, float]:
+    data = _array(size)
+    rates: list[float] = []
+    for _ in range(3):
+        begun = time.perf_counter()
+        back = await session.one(echo, data)
+        rates.append(2 * size / 1e6 / (time.perf_counter() - begun))
+        _expect(len(back), len(data))
+    return {"bulk": median(rates)}
+
+
+def _array(size: int) -> Any:
+    """A NumPy array, which systems that can move apart from its pickle; plain bytes where there is no NumPy."""
+    try:
+        numpy: Any = import_module("numpy")
+    except ImportError:
+        return bytearray(size)
+    return numpy.ones(size // 8)
+
+
+def _expect(value: object, right: object) -> None:
+    """A wrong answer is no speed at all."""
+    if value != right:
+        raise AssertionError(f"a job gave {value!r}, not {right!r}")
+
+
+WORKLOADS = {
+    workload.name: workload
+    for workload in (
+        Workload("throughput", "no-op jobs, all at once", {"at once": "jobs/s"}, _at_once, 10_000),
+        Workload("trips", "no-op jobs, one after another", {"p50": "µs", "p99": "µs"}, _trips, 500),
+        Workload("tree", "a tree of additions", {"tree": "jobs/s"}, _tree, 4_095),
+        Workload("chain", "a chain of additions", {"chain": "jobs/s"}, _chain, 1_000),
+        Workload("bulk", "an array there and back", {"bulk": "MB/s"}, _bulk, 8_000_000),
+    )
+}

@@ -1,0 +1,39 @@
+"""The systems that can be measured, by the name that the command line knows. Adding one is a file here and a line."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from grainlike.bench._system import System
+from grainlike.bench.systems._dask import Dask
+from grainlike.bench.systems._executorlib import Executorlib
+from grainlike.bench.systems._grain import Grain
+from grainlike.bench.systems._grainlike import DaemonAsync, DaemonPlain, EmbeddedAsync, EmbeddedPlain
+from grainlike.bench.systems._limit import Limit
+from grainlike.bench.systems._loky import Loky
+from grainlike.bench.systems._parsl import Parsl
+from grainlike.bench.systems._pool import Pool
+from grainlike.bench.systems._ray import Ray
+
+__all__ = ["SYSTEMS", "installed"]
+
+SYSTEMS: dict[str, type[System]] = {
+    "limit": Limit,
+    "grainlike": DaemonPlain,
+    "grainlike-async": DaemonAsync,
+    "grainlike-embedded": EmbeddedPlain,
+    "grainlike-embedded-async": EmbeddedAsync,
+    "pool": Pool,
+    "loky": Loky,
+    "dask": Dask,
+    "ray": Ray,
+    "parsl": Parsl,
+    "executorlib": Executorlib,
+    "grain": Grain,
+}
+
+
+def installed(name: str) -> bool:
+    """Whether a system can be measured here."""
+    module = SYSTEMS[name].module
+    return module is None or find_spec(module) is not None

@@ -1,0 +1,32 @@
+"""`concurrent.futures.ProcessPoolExecutor`: no network, no slots, no pinning. What everybody has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
+from typing import Any
+
+from grainlike.bench._system import SLOTS, Drive, Session, System, drive_blocking
+
+__all__ = ["FuturesSession", "Pool"]
+
+
+class FuturesSession(Session):
+    """Any `concurrent.futures.Executor`."""
+
+    def __init__(self, pool: Executor) -> None:
+        self._pool = pool
+
+    async def at_once(self, function: Callable[..., Any], items: Sequence[Any]) -> list[Any]:
+        """Submit all, then wait in order."""
+        futures = [self._pool.submit(function, item) for item in items]
+        return [future.result() for future in futures]
+
+
+class Pool(System):
+    name = "ProcessPoolExecutor"
+
+    def run(self, drive: Drive) -> None:
+        """Two processes."""
+        with ProcessPoolExecutor(SLOTS) as pool:
+            drive_blocking(drive, FuturesSession(pool))

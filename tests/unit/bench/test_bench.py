@@ -1,0 +1,135 @@
+"""`grainlike.bench`: figures are of right answers, rounds are interleaved, and what fails says why."""
+
+import json
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+
+import psutil
+import pytest
+
+from grainlike.bench import SYSTEMS, WORKLOADS, Figures, Session, System, facts, installed, measure, picture, table
+from grainlike.bench._system import drive_blocking
+from grainlike.bench.systems._pool import FuturesSession
+
+SIZES = {"throughput": 20, "trips": 5, "tree": 7, "chain": 4, "bulk": 8_000}
+FOUND = [
+    Figures("pool", {"at once": [100.0, 300.0, 200.0], "p50": [10.0, 30.0, 20.0]}),
+    Figures("grainlike", {"at once": [900.0, 1000.0, 1100.0], "p50": [5.0, 5.0, 5.0]}),
+    Figures("dask", failure="no such thing"),
+]
+
+
+@pytest.mark.parametrize("name", ["grainlike", "grainlike-async", "grainlike-embedded-async", "limit", "pool"])
+def test_every_workload_runs_on_what_is_always_there(name: str) -> None:
+    (found,) = measure([name], SIZES, rounds=1, limit_s=60)
+    assert found.failure is None
+    assert set(found.rounds) == {figure for workload in SIZES for figure in WORKLOADS[workload].units}
+    assert all(values[0] > 0 for values in found.rounds.values())
+
+
+class Counting(Session):
+    """Runs jobs in place and notes them, to see what the default chain and tree ask for."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[object]] = []
+
+    async def at_once(self, function, items):
+        self.asked.append(list(items))
+        return [function(item) for item in items]
+
+
+def test_a_tree_and_a_chain_are_made_of_right_numbers_of_jobs() -> None:
+    session = Counting()
+
+    async def drive(session: Session) -> None:
+        await WORKLOADS["tree"].measure(session, 15)
+        await WORKLOADS["chain"].measure(session, 6)
+
+    drive_blocking(drive, session)
+    assert [len(items) for items in session.asked] == [8, 4, 2, 1] + [1] * 6
+
+
+def test_a_wrong_answer_is_no_figure() -> None:
+    class Wrong(Counting):
+        async def at_once(self, function, items):
+            return [function(item) + 1 for item in items]
+
+    async def drive(session: Session) -> None:
+        await WORKLOADS["throughput"].measure(session, 10)
+
+    with pytest.raises(AssertionError, match="gave 55, not 45"):
+        drive_blocking(drive, Wrong())
+
+
+def test_rounds_are_interleaved_and_a_system_that_fails_has_no_more_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    found = measure(["pool", "nonsense"], {"trips": 3}, rounds=2, limit_s=60, progress=told.append)
+    assert told == [
+        "round 1 of 2: pool",
+        "round 1 of 2: nonsense",
+        "round 2 of 2: pool",
+    ]
+    assert len(found[0].rounds["p50"]) == 2
+    assert found[1].failure == "KeyError: 'nonsense'"
+
+
+def test_a_system_that_takes_too_long_is_given_up() -> None:
+    (found,) = measure(["pool"], {"trips": 100_001}, rounds=2, limit_s=1)
+    assert found.failure == "not done after 1 s"
+    left = [
+        process for process in psutil.process_iter(["cmdline"]) if "trips=100001" in (process.info["cmdline"] or [])
+    ]
+    assert not left
+
+
+def test_the_table_has_medians_spreads_and_ratios_with_the_best_first() -> None:
+    lines = table(FOUND, {"throughput": 1, "trips": 1}).splitlines()
+    at = lines.index("at once, jobs/s")
+    assert lines[at + 1].split() == ["grainlike,", "TCP", "worker", "1000", "(900", "-", "1100)", "5.00", "x"]
+    assert lines[at + 2].split() == ["ProcessPoolExecutor", "200", "(100", "-", "300)", "1.00", "x"]
+    assert lines[lines.index("p50, µs") + 1].split()[0] == "grainlike,"
+    assert lines[-1] == "dask: not measured: no such thing"
+
+
+def test_json_keeps_every_round() -> None:
+    found = json.loads(json.dumps(facts(FOUND, {"throughput": 1})))
+    assert found["figures"]["pool"]["at once"] == [100.0, 300.0, 200.0]
+    assert found["units"] == {"at once": "jobs/s"}
+    assert found["failures"] == {"dask": "no such thing"}
+
+
+def test_the_picture_is_svg_with_a_longer_bar_for_more() -> None:
+    root = ElementTree.fromstring(picture(FOUND, {"throughput": 1}))
+    space = "{http://www.w3.org/2000/svg}"
+    bars = [float(bar.get("width", "0")) for bar in root.findall(f"{space}rect")[1:]]
+    assert len(bars) == 2
+    assert bars[0] > bars[1]
+    assert "1,000" in "".join(root.itertext())
+
+
+def test_every_system_says_how_to_install_it() -> None:
+    for name, system in SYSTEMS.items():
+        assert issubclass(system, System)
+        assert (system.module is None) == (system.package is None), name
+    assert installed("pool")
+
+
+def test_measuring_prints_figures_last_whatever_a_system_prints_before() -> None:
+    command = [sys.executable, "-m", "grainlike.bench", "pool", "trips=3"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert set(json.loads(done.stdout.splitlines()[-1])) == {"p50", "p99"}
+
+
+def test_any_futures_pool_is_a_session() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    seen = []
+
+    async def drive(session: Session) -> None:
+        seen.append(await session.at_once(abs, [-1, -2]))
+        seen.append(await session.one(abs, -3))
+
+    with ThreadPoolExecutor(1) as pool:
+        drive_blocking(drive, FuturesSession(pool))
+    assert seen == [[1, 2], 3]
