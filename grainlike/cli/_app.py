@@ -40,6 +40,17 @@ grainlike worker start --resources "cores=[6,7] licence=1"
 3 no head there, or it refused
 """
 
+_ACCESS_EXAMPLES = """[bold]Examples[/bold]
+
+grainlike access generate
+grainlike access generate --directory ~/shared/cluster --address tcp://login1:7777
+
+[bold]Exit codes[/bold]
+
+0 success
+2 wrong usage, or files are there already
+"""
+
 _DEMO_EXAMPLES = """[bold]Examples[/bold]
 
 grainlike demo
@@ -66,6 +77,107 @@ grainlike simulate --jobs 200 --request "cores=4 memory=8Gi" --seconds 60 --reso
 3 no worker could ever run the jobs
 """
 
+_DOCTOR_EXAMPLES = """[bold]Examples[/bold]
+
+grainlike doctor
+grainlike doctor --head ~/cluster.json
+
+[bold]Exit codes[/bold]
+
+0 nothing is bad
+1 something is; it says what to do
+2 wrong usage
+"""
+
+_ASK_CODES = """[bold]Exit codes[/bold]
+
+0 success
+1 there is no such job
+2 wrong usage
+3 no head there, or it refused
+"""
+
+_LS_EXAMPLES = f"""[bold]Examples[/bold]
+
+grainlike ls
+grainlike ls --head tcp://login1:7777 --json
+
+{_ASK_CODES}"""
+
+_JOBS_EXAMPLES = f"""[bold]Examples[/bold]
+
+grainlike jobs
+grainlike jobs --most 1000 --json
+
+{_ASK_CODES}"""
+
+_EXPLAIN_EXAMPLES = f"""[bold]Examples[/bold]
+
+grainlike explain 17
+grainlike explain 17 --json
+
+{_ASK_CODES}"""
+
+_CANCEL_EXAMPLES = f"""[bold]Examples[/bold]
+
+grainlike cancel 17
+
+{_ASK_CODES}"""
+
+_LOGS_EXAMPLES = f"""[bold]Examples[/bold]
+
+grainlike logs 17
+grainlike logs -f 17
+grainlike logs --json 17 | jq -r .line
+
+{_ASK_CODES}"""
+
+_HEAD_EXAMPLES = """[bold]Examples[/bold]
+
+grainlike head start
+grainlike head start --listen tcp://0.0.0.0:7777 --detach
+grainlike head start --access ~/cluster/head.json
+
+[bold]Exit codes[/bold]
+
+0 it was told to stop
+2 wrong usage
+3 it cannot listen there
+"""
+
+_STOP_EXAMPLES = """[bold]Examples[/bold]
+
+grainlike head stop
+grainlike head stop --head tcp://login1:7777
+
+[bold]Exit codes[/bold]
+
+0 it has stopped
+1 it is part of a program, and ends with that
+2 wrong usage
+3 no head there, or it refused
+"""
+
+_STATUS_EXAMPLES = f"""[bold]Examples[/bold]
+
+grainlike head status
+grainlike head status --head ~/cluster/client.json --json
+
+{_ASK_CODES}"""
+
+_BENCH_EXAMPLES = """[bold]Examples[/bold]
+
+grainlike bench
+grainlike bench grainlike pool dask --rounds 5 --picture bench.svg
+grainlike bench --workload throughput --size 100000 --json
+
+[bold]Exit codes[/bold]
+
+0 success
+1 a system could not be measured
+2 wrong usage
+"""
+
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 app = typer.Typer(
@@ -80,6 +192,21 @@ app = typer.Typer(
 )
 worker = typer.Typer(help="Serve this machine's slots to a head.", no_args_is_help=True, context_settings=_SETTINGS)
 app.add_typer(worker, name="worker", rich_help_panel="Run a cluster")
+access = typer.Typer(help="Who may join a cluster.", no_args_is_help=True, context_settings=_SETTINGS)
+app.add_typer(access, name="access", rich_help_panel="Run a cluster")
+
+head_ = typer.Typer(help="The process that owns a queue.", no_args_is_help=True, context_settings=_SETTINGS)
+app.add_typer(head_, name="head", rich_help_panel="Run a cluster")
+
+_Head = Annotated[
+    str | None,
+    typer.Option("--head", metavar="ADDRESS_OR_ACCESS_FILE", help="Whom to ask. By default the head that runs here."),
+]
+_Insecure = Annotated[
+    bool, typer.Option("--insecure", help="Ask a head that has no TLS, on this machine's loopback alone.")
+]
+_Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
+_Job = Annotated[int, typer.Argument(min=1, metavar="JOB", help="The job's number, as `grainlike jobs` shows it.")]
 
 
 class LogLevel(StrEnum):
@@ -149,7 +276,15 @@ def _worker_start(
         typer.Option(metavar="TEXT", help="What to offer. By default the cores that this process may run on."),
     ] = None,
     name: Annotated[str | None, typer.Option(help="What the worker is called. By default the host's name.")] = None,
+    context: Annotated[
+        str | None,
+        typer.Option(metavar="MODULE:FACTORY", help="A context manager around each process that runs jobs."),
+    ] = None,
+    echo_output: Annotated[bool, typer.Option("--echo-output", help="Also show here what jobs print.")] = False,
     log_level: Annotated[LogLevel, typer.Option(help="How much to tell on standard error.")] = LogLevel.INFO,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Serve a head that has no TLS, on this machine's loopback alone.")
+    ] = False,
 ) -> None:
     """Run a worker in the foreground until its head closes, or SIGTERM or Ctrl-C.
 
@@ -157,7 +292,49 @@ def _worker_start(
     """
     from grainlike.cli._worker import start_worker
 
-    _exit_with(lambda: start_worker(head=head, resources=resources, name=name, log_level=log_level.value))
+    _exit_with(
+        lambda: start_worker(
+            head=head,
+            resources=resources,
+            name=name,
+            log_level=log_level.value,
+            context=context,
+            echo_output=echo_output,
+            insecure=insecure,
+        )
+    )
+
+
+@access.command("generate", epilog=_ACCESS_EXAMPLES)
+def _access_generate(
+    directory: Annotated[
+        Path | None,
+        typer.Option(metavar="D", file_okay=False, help="Where to write. By default beside those of running heads."),
+    ] = None,
+    address: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Where workers will find the head; may be given again. By default it is written once a head listens.",
+            show_default=False,
+        ),
+    ] = None,
+    cluster: Annotated[str | None, typer.Option(metavar="NAME", help="What the cluster is called.")] = None,
+    days: Annotated[float, typer.Option(min=0.01, max=36_500, help="How long the certificates hold.")] = 1095,
+) -> None:
+    """Make the access files of a new cluster: head.json, worker.json and client.json.
+
+    Each is a key to its role: whoever has the file may be that. Copy worker.json to where workers run, with mode 600.
+    """
+    from grainlike.cli._access import generate
+
+    def generated() -> int:
+        try:
+            return generate(directory, address or [], cluster, days)
+        except (ValueError, OSError) as error:
+            raise typer.BadParameter(str(error)) from error
+
+    _exit_with(generated)
 
 
 @app.command("demo", epilog=_DEMO_EXAMPLES, rich_help_panel="Get to know it")
@@ -226,3 +403,167 @@ def _simulate(
             raise typer.BadParameter(str(error)) from error
 
     _exit_with(planned)
+
+
+@app.command("ls", epilog=_LS_EXAMPLES, rich_help_panel="Look at a cluster")
+def _ls(head: _Head = None, as_json: _Json = False, insecure: _Insecure = False) -> None:
+    """List the workers of a head."""
+    from grainlike.cli._ask import asking, list_workers
+
+    _exit_with(lambda: asking(head, insecure, lambda caller: list_workers(caller, as_json=as_json)))
+
+
+@app.command("jobs", epilog=_JOBS_EXAMPLES, rich_help_panel="Look at a cluster")
+def _jobs(
+    head: _Head = None,
+    most: Annotated[int, typer.Option(min=1, max=10_000, help="How many to show, the oldest first.")] = 100,
+    as_json: _Json = False,
+    insecure: _Insecure = False,
+) -> None:
+    """List the jobs of a head that have not ended."""
+    from grainlike.cli._ask import asking, list_jobs
+
+    _exit_with(lambda: asking(head, insecure, lambda caller: list_jobs(caller, most=most, as_json=as_json)))
+
+
+@app.command("explain", epilog=_EXPLAIN_EXAMPLES, rich_help_panel="Look at a cluster")
+def _explain(job: _Job, head: _Head = None, as_json: _Json = False, insecure: _Insecure = False) -> None:
+    """Say where a job stands and what it waits for."""
+    from grainlike.cli._ask import asking, explain_job
+
+    _exit_with(lambda: asking(head, insecure, lambda caller: explain_job(caller, job, as_json=as_json)))
+
+
+@app.command("cancel", epilog=_CANCEL_EXAMPLES, rich_help_panel="Look at a cluster")
+def _cancel(job: _Job, head: _Head = None, insecure: _Insecure = False) -> None:
+    """Cancel a job: whoever awaits it hears that it was."""
+    from grainlike.cli._ask import asking, cancel_job
+
+    _exit_with(lambda: asking(head, insecure, lambda caller: cancel_job(caller, job)))
+
+
+@app.command("logs", epilog=_LOGS_EXAMPLES, rich_help_panel="Look at a cluster")
+def _logs(
+    job: _Job,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")] = False,
+    head: _Head = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print each line as JSON.")] = False,
+    insecure: _Insecure = False,
+) -> None:
+    """Show what a job has printed. Its workers keep that for a while after it has ended."""
+    from grainlike.cli._ask import asking, show_logs
+
+    _exit_with(lambda: asking(head, insecure, lambda caller: show_logs(caller, job, follow=follow, as_json=as_json)))
+
+
+@head_.command("start", epilog=_HEAD_EXAMPLES)
+def _head_start(
+    listen: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Where to listen. By default on all interfaces, at any free port.")
+    ] = "tcp://0.0.0.0:0",
+    access: Annotated[
+        Path | None,
+        typer.Option(metavar="HEAD_JSON", dir_okay=False, help="Be the head of a cluster that has files."),
+    ] = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Go on in the background, once it listens.")] = False,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Listen without TLS, on this machine's loopback alone.")
+    ] = False,
+    log_level: Annotated[LogLevel, typer.Option(help="How much to tell on standard error.")] = LogLevel.INFO,
+    ready: Annotated[int | None, typer.Option(hidden=True)] = None,
+) -> None:
+    """Run a head: programs connect to it, workers serve it. It stops at SIGTERM, Ctrl-C or `grainlike head stop`.
+
+    What workers and clients need to be let in is written to access files that only you can read.
+    """
+    from grainlike.cli._head import start_detached, start_head
+
+    def started() -> int:
+        try:
+            if detach:
+                files = [] if access is None else ["--access", str(access.expanduser().absolute())]
+                plain = ["--insecure"] if insecure else []
+                return start_detached(["--listen", listen, "--log-level", log_level.value, *files, *plain])
+            return start_head(listen, access, insecure=insecure, log_level=log_level.value, ready=ready)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from error
+
+    _exit_with(started)
+
+
+@head_.command("stop", epilog=_STOP_EXAMPLES)
+def _head_stop(head: _Head = None, insecure: _Insecure = False) -> None:
+    """End a head that was started with `grainlike head start`. Jobs that still run are cancelled."""
+    from grainlike.cli._ask import asking
+    from grainlike.cli._head import stop_head
+
+    _exit_with(lambda: asking(head, insecure, stop_head))
+
+
+@head_.command("status", epilog=_STATUS_EXAMPLES)
+def _head_status(head: _Head = None, as_json: _Json = False, insecure: _Insecure = False) -> None:
+    """Say who the head is, and how many workers, clients and jobs it has."""
+    from grainlike.cli._ask import asking, show_head
+
+    _exit_with(lambda: asking(head, insecure, lambda caller: show_head(caller, as_json=as_json)))
+
+
+@app.command("doctor", epilog=_DOCTOR_EXAMPLES, rich_help_panel="Run a cluster")
+def _doctor(
+    head: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS_OR_ACCESS_FILE", help="Whom to try. By default the head that runs here."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
+) -> None:
+    """Look for what would keep a worker and its head apart: versions, access files, clocks, ports, and limits."""
+    from grainlike.cli._doctor import doctor
+
+    _exit_with(lambda: doctor(head, as_json=as_json))
+
+
+@app.command("bench", epilog=_BENCH_EXAMPLES, rich_help_panel="Get to know it")
+def _bench(
+    systems: Annotated[
+        list[str] | None,
+        typer.Argument(help="What to measure. By default all that is installed.", show_default=False),
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1, max=100, help="How often each system runs.")] = 3,
+    workload: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="What to run; may be given again. By default all.", show_default=False),
+    ] = None,
+    size: Annotated[
+        int | None, typer.Option(min=1, max=100_000_000, help="How many jobs, or bytes, of the one workload given.")
+    ] = None,
+    limit: Annotated[float, typer.Option(min=1.0, help="Seconds after which one run of one system is given up.")] = 120,
+    picture: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.svg", dir_okay=False, callback=_drawable_if_any, help="Also draw the figures."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all figures of all rounds as JSON.")] = False,
+    show: Annotated[bool, typer.Option("--list", help="Show what can be measured, and exit.")] = False,
+) -> None:
+    """How fast is it here? The same small workloads on grainlike and on what else is installed, interleaved.
+
+    Give each system the machine for itself: other work on the same cores changes all figures.
+    """
+    from grainlike.cli._bench import ChoiceError, bench, show_systems
+
+    def measured() -> int:
+        if show:
+            return show_systems()
+        try:
+            return bench(
+                systems or [],
+                workload or [],
+                size=size,
+                rounds=rounds,
+                limit_s=limit,
+                drawing=picture,
+                as_json=as_json,
+            )
+        except ChoiceError as error:
+            raise typer.BadParameter(str(error)) from error
+
+    _exit_with(measured)

@@ -8,8 +8,25 @@ from typing import Any
 __all__ = ["start_worker"]
 
 
-def start_worker(*, head: str | None, resources: str | None, name: str | None, log_level: str) -> int:
+def start_worker(
+    *,
+    head: str | None,
+    resources: str | None,
+    name: str | None,
+    log_level: str,
+    context: str | None,
+    echo_output: bool,
+    insecure: bool,
+) -> int:
     """Serve until the head closes or a signal comes; the exit code is the worker's own."""
     room: Any = import_module("grainlike_worker.__main__")
-    code: int = room.serve(head=head, resources=resources, name=name, log_level=log_level)
+    code: int = room.serve(
+        head=head,
+        resources=resources,
+        name=name,
+        log_level=log_level,
+        context=context,
+        echo_output=echo_output,
+        insecure=insecure,
+    )
     return code

@@ -10,6 +10,7 @@ import pytest
 
 from grainlike import __version__
 from grainlike.cli import main
+from grainlike.net import accesses_for, make_credentials, publish_access, read_access
 
 ROOT = Path(__file__).parents[3]
 
@@ -39,7 +40,7 @@ def test_help_shows_the_commands_in_groups_with_examples(option: str, capsys: py
     assert [word in shown for word in ("Run a cluster", "worker", "demo", "Examples", "grainlike demo")] == [True] * 5
 
 
-@pytest.mark.parametrize("command", [["worker", "start"], ["demo"], ["simulate"]])
+@pytest.mark.parametrize("command", [["worker", "start"], ["demo"], ["simulate"], ["bench"]])
 def test_each_command_has_examples_and_exit_codes(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*command, "--help"]) == 0
     shown = capsys.readouterr().out
@@ -61,6 +62,10 @@ def test_each_command_has_examples_and_exit_codes(command: list[str], capsys: py
         (["simulate", "--request", "cores"], "--request: parts must be KEY=VALUE"),
         (["simulate", "--resources", "gpus=0.5"], "whole devices"),
         (["simulate", "--picture", "run.png"], ".svg"),
+        (["bench", "pol"], "did you mean pool?"),
+        (["bench", "--workload", "trees"], "did you mean tree?"),
+        (["bench", "--size", "7"], "--size belongs to one workload"),
+        (["bench", "--rounds", "0"], "--rounds"),
         (["demo", "--picture", "run.png"], ".svg"),
         (["demo", "--picture", "/nowhere/at/all/run.svg"], "no folder"),
     ],
@@ -74,12 +79,29 @@ def test_wrong_usage_is_explained(arguments: list[str], said: str, capsys: pytes
 
 
 def test_worker_start_hands_its_options_on_and_returns_the_workers_exit_code(served: list[dict[str, object]]) -> None:
-    line = ["worker", "start", "--head", "tcp://h:1", "--resources", "cores=2", "--name", "n1", "--log-level", "error"]
+    line = ["worker", "start", "--head", "tcp://h:1", "--resources", "cores=2", "--name", "n1"]
+    line += ["--log-level", "error", "--insecure", "--context", "module:factory", "--echo-output"]
     assert main(line) == 3
     assert main(["worker", "start"]) == 3
     assert served == [
-        {"head": "tcp://h:1", "resources": "cores=2", "name": "n1", "log_level": "error"},
-        {"head": None, "resources": None, "name": None, "log_level": "info"},
+        {
+            "head": "tcp://h:1",
+            "resources": "cores=2",
+            "name": "n1",
+            "log_level": "error",
+            "context": "module:factory",
+            "echo_output": True,
+            "insecure": True,
+        },
+        {
+            "head": None,
+            "resources": None,
+            "name": None,
+            "log_level": "info",
+            "context": None,
+            "echo_output": False,
+            "insecure": False,
+        },
     ]
 
 
@@ -123,6 +145,26 @@ def test_simulate_is_refused_when_nobody_could_run_the_jobs(capsys: pytest.Captu
     assert json.loads(capsys.readouterr().out)["unsatisfiable"][0]["jobs"] == 4
 
 
+def test_bench_prints_a_table_and_draws_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    picture = tmp_path / "bench.svg"
+    line = ["bench", "pool", "--rounds", "1", "--workload", "trips", "--size", "3", "--picture", str(picture)]
+    assert main(line) == 0
+    out, err = capsys.readouterr()
+    assert "ProcessPoolExecutor" in out
+    assert "round 1 of 1: pool" in err
+    assert "<svg" in picture.read_text()
+
+
+def test_bench_tells_figures_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "pool", "--rounds", "1", "--workload", "trips", "--size", "3", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["figures"]["pool"]["p50"]) == 1
+
+
+def test_bench_lists_what_can_be_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "--list"]) == 0
+    assert "ProcessPoolExecutor" in capsys.readouterr().out
+
+
 def test_ctrl_c_is_an_exit_code_and_a_word(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def interrupted(**options: object) -> int:
         raise KeyboardInterrupt
@@ -164,3 +206,65 @@ def test_python_m_grainlike_is_the_same_program() -> None:
         text=True,
     )
     assert (done.returncode, done.stdout) == (0, f"grainlike {__version__}\n")
+
+
+# --- access files ---
+
+
+def test_access_files_are_made_beforehand_for_each_role(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "cluster"
+    options = ["--directory", str(folder), "--address", "tcp://login1:7777", "--cluster", "c1", "--days", "30"]
+    assert main(["access", "generate", *options]) == 0
+    shown = capsys.readouterr().out
+    for role in ("head", "worker", "client"):
+        access = read_access(folder / f"{role}.json")
+        assert (access.cluster, access.role) == ("c1", role)
+        assert [str(address) for address in access.addresses] == ["tcp://login1:7777"]
+        assert str(folder / f"{role}.json") in shown
+        assert "PRIVATE" not in shown
+    before = (folder / "head.json").read_text()
+    assert main(["access", "generate", "--directory", str(folder)]) == 2
+    assert "is there already" in " ".join(capsys.readouterr().err.split())
+    assert (folder / "head.json").read_text() == before
+
+
+def test_access_files_are_beside_those_of_running_heads_by_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert main(["access", "generate", "--cluster", "c1"]) == 0
+    assert read_access(tmp_path / "grainlike" / "c1" / "worker.json").addresses == ()
+    assert not (tmp_path / "grainlike" / "current").exists()
+    # A program that listens later finds the directory as private as it wants it.
+    assert publish_access(accesses_for("c2", (), make_credentials("c2"))) == tmp_path / "grainlike" / "c2"
+
+
+@pytest.mark.parametrize(
+    ("options", "listen"),
+    [
+        ([], "tcp://0.0.0.0:0"),
+        (["--address", "tcp://login1:7777", "--address", "tcp://10.0.0.1:7777"], "tcp://0.0.0.0:7777"),
+        (["--address", "unix:///run/us/head.sock"], "unix:///run/us/head.sock"),
+    ],
+)
+def test_a_head_is_told_to_listen_where_workers_will_dial(
+    options: list[str], listen: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["access", "generate", "--directory", str(tmp_path / "c"), *options]) == 0
+    assert f'Executor(listen="{listen}", access=' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--address", "nowhere"], "an address is tcp://HOST:PORT"),
+        (["--cluster", "../x"], "a cluster's name is"),
+        (["--days", "0"], "0.01"),
+    ],
+)
+def test_access_files_of_nonsense_are_not_made(
+    options: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["access", "generate", "--directory", str(tmp_path / "c"), *options]) == 2
+    assert words in " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert not (tmp_path / "c").exists()

@@ -1,0 +1,133 @@
+"""What is asked of a running head: `ls`, `jobs`, `explain`, `cancel`, `logs`, `head status`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+
+import anyio
+
+from grainlike.cli._exits import FAILED, OK, REFUSED
+from grainlike.cli._words import as_plain, escaped, escaped_line, print_json, print_table, seconds
+from grainlike.errors import GrainlikeError
+from grainlike.executor._caller import Caller, UnableError, call
+from grainlike.executor._logs import LogLine
+from grainlike.wire import (
+    AskCancel,
+    AskHead,
+    AskJob,
+    AskJobs,
+    AskWorkers,
+    Done,
+    HeadIs,
+    JobIs,
+    JobsAre,
+    WorkersAre,
+)
+
+__all__ = ["asking", "cancel_job", "explain_job", "list_jobs", "list_workers", "show_head", "show_logs"]
+
+
+def asking(head: str | None, insecure: bool, ask: Callable[[Caller], Awaitable[int]]) -> int:
+    """Ask a head; return the exit code, having said why it is not 0: 1 when it cannot, 3 when there is none."""
+
+    async def main() -> int:
+        async with call(head, insecure=insecure) as caller:
+            return await ask(caller)
+
+    try:
+        return anyio.run(main)
+    except UnableError as error:
+        code, why = FAILED, str(error)
+    except (GrainlikeError, OSError, ValueError) as error:
+        code, why = REFUSED, str(error)
+    print(f"grainlike: {escaped(why)}", file=sys.stderr)  # noqa: T201 - a command line speaks
+    return code
+
+
+async def list_workers(caller: Caller, *, as_json: bool) -> int:
+    """Print the workers."""
+    found = await caller.ask(AskWorkers(0), WorkersAre)
+    if as_json:
+        print_json([as_plain(worker) for worker in found.workers])
+    elif not found.workers:
+        print("no workers")  # noqa: T201
+    else:
+        rows = [(w.name, w.resources, str(w.running), str(w.pid), seconds(w.silent_s)) for w in found.workers]
+        print_table(["worker", "resources", "running", "pid", "heard ago"], rows)
+    return OK
+
+
+async def list_jobs(caller: Caller, *, most: int, as_json: bool) -> int:
+    """Print the oldest jobs that have not ended."""
+    found = await caller.ask(AskJobs(0, most), JobsAre)
+    if as_json:
+        print_json({"jobs": [as_plain(job) for job in found.jobs], "total": found.total})
+        return OK
+    if not found.total:
+        print("no jobs")  # noqa: T201
+        return OK
+    rows = [
+        (str(j.job), j.name, j.state, j.request, j.worker, j.allocation, seconds(j.running_s), str(j.client or ""))
+        for j in found.jobs
+    ]
+    print_table(["job", "name", "state", "request", "worker", "slots", "for", "client"], rows)
+    if found.total > len(found.jobs):
+        print(f"and {found.total - len(found.jobs)} more; see --most")  # noqa: T201
+    return OK
+
+
+async def explain_job(caller: Caller, job: int, *, as_json: bool) -> int:
+    """Print where a job stands and what it waits for."""
+    found = await caller.ask(AskJob(0, job), JobIs)
+    if as_json:
+        print_json(as_plain(found))
+    else:
+        print(escaped(found.words))  # noqa: T201
+    return OK
+
+
+async def cancel_job(caller: Caller, job: int) -> int:
+    """Cancel a job for everybody who waits for it."""
+    await caller.ask(AskCancel(0, job), Done)
+    print(f"job {job} is cancelled")  # noqa: T201
+    return OK
+
+
+async def show_logs(caller: Caller, job: int, *, follow: bool, as_json: bool) -> int:
+    """Print what a job has printed, each line where the job wrote it: to standard output, or to standard error."""
+    async with aclosing(caller.logs(job, follow=follow)) as lines:
+        async for line in lines:
+            try:
+                _show_line(line, as_json=as_json)
+            except BrokenPipeError:  # whoever reads has had enough, as `head` has
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                break
+    return OK
+
+
+def _show_line(line: LogLine, *, as_json: bool) -> None:
+    if as_json:
+        text = json.dumps({"line": str(line), "stream": line.stream, "attempt": line.attempt})
+        print(text, flush=True)  # noqa: T201 - a command line speaks
+    else:
+        to = sys.stdout if line.stream == "stdout" else sys.stderr
+        print(escaped_line(line), file=to, flush=True)
+
+
+async def show_head(caller: Caller, *, as_json: bool) -> int:
+    """Print who the head is, and how much there is."""
+    found = await caller.ask(AskHead(0), HeadIs)
+    if as_json:
+        print_json({"address": caller.link.peer, **as_plain(found)})
+        return OK
+    jobs = ", ".join(f"{count} {state}" for state, count in found.jobs.items()) or "none"
+    print(  # noqa: T201
+        escaped(f"head of cluster {found.cluster} at {caller.link.peer}, process {found.pid}, up {seconds(found.up_s)}")
+    )
+    print(escaped(f"  grainlike {found.version}, Python {found.python}"))  # noqa: T201
+    print(escaped(f"  workers: {found.workers}; clients: {found.clients}; jobs: {jobs}"))  # noqa: T201
+    return OK

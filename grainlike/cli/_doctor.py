@@ -1,0 +1,165 @@
+"""`doctor`: what a worker or a program that listens would meet here, looked at before it does."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import resource
+import ssl
+import stat
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import anyio
+
+from grainlike import __version__
+from grainlike.cli._exits import FAILED, OK
+from grainlike.errors import GrainlikeError
+from grainlike.net import (
+    Access,
+    Address,
+    dial,
+    find_access,
+    holds_from_to,
+    read_access,
+    state_directory,
+)
+from grainlike.payload import serializer_versions
+
+__all__ = ["Finding", "doctor"]
+
+_DRIFT_S = 5.0
+_FEW_FILES = 1024
+_SOON_DAYS = 14
+_DIAL_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at. `advice` is what to do about it, empty when all is well."""
+
+    verdict: Literal["ok", "note", "bad"]
+    what: str
+    found: str
+    advice: str = ""
+
+
+def doctor(head: str | None, *, as_json: bool) -> int:
+    """Look at everything and tell; the exit code is 1 when something is bad.
+
+    `head` is the address or access file of the head to try; by default the current one's, if there is one.
+    """
+    findings = [*_software(), *_machine(), *_clock(), *_files(), *anyio.run(_heads, head)]
+    if as_json:
+        print(json.dumps([asdict(finding) for finding in findings], indent=1))  # noqa: T201 - a command line speaks
+    else:
+        for finding in findings:
+            print(f"{finding.verdict:4} {finding.what}: {finding.found}")  # noqa: T201
+            if finding.advice:
+                print(f"     {finding.advice}")  # noqa: T201
+    return FAILED if any(finding.verdict == "bad" for finding in findings) else OK
+
+
+def _software() -> Iterator[Finding]:
+    serializers = ", ".join(f"{name} {version}" for name, version in serializer_versions().items())
+    yield Finding(
+        "ok", "versions", f"grainlike {__version__}, Python {platform.python_version()}, {serializers}"
+    )  # the two ends are compared in the handshake
+    if ssl.HAS_TLSv1_3:
+        yield Finding("ok", "TLS", f"1.3, by {ssl.OPENSSL_VERSION}")
+    else:
+        yield Finding("bad", "TLS", f"{ssl.OPENSSL_VERSION} has no TLS 1.3", "use a Python built with a newer OpenSSL")
+
+
+def _machine() -> Iterator[Finding]:
+    if hasattr(os, "sched_getaffinity"):
+        yield Finding("ok", "cores", f"{len(os.sched_getaffinity(0))} for this process; jobs are pinned to theirs")
+    else:
+        yield Finding("note", "cores", f"{platform.system()} pins no process", "jobs are not held to theirs")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    few = soft < _FEW_FILES
+    advice = f"for many workers: ulimit -n {hard if hard > soft else 65_536}" if few else ""
+    yield Finding("note" if few else "ok", "open files", f"at most {soft}", advice)
+    yield _memory_tier()
+
+
+def _memory_tier() -> Finding:
+    if Path("/proc/self/status").exists():
+        return Finding("ok", "memory", "jobs are watched, and ended when they take too much (tier watchdog)")
+    return Finding("note", "memory", f"{platform.system()} shows no /proc", "jobs are not held to their memory")
+
+
+def _clock() -> Iterator[Finding]:
+    """Certificates need the day; a file server whose clock is elsewhere tells which of the two is."""
+    state = state_directory()
+    if not state.is_dir():
+        return
+    if stat.S_IMODE(state.stat().st_mode) & 0o077:  # no program of ours would listen
+        yield Finding("bad", "state directory", f"{state} is open to other users", f"chmod 700 {state}")
+    try:
+        with tempfile.NamedTemporaryFile(dir=state, prefix=".doctor.") as file:
+            drift = os.fstat(file.fileno()).st_mtime - time.time()
+    except OSError as error:
+        yield Finding("bad", "state directory", f"cannot write in {state}: {error.strerror}", "choose XDG_STATE_HOME")
+        return
+    if abs(drift) > _DRIFT_S:
+        yield Finding("note", "clock", f"{drift:+.0f} s beside that of the file system of {state}", "set both by NTP")
+    else:
+        yield Finding("ok", "clock", f"that of the file system of {state}")
+
+
+def _files() -> Iterator[Finding]:
+    state = state_directory()
+    files = sorted(state.glob("*/*.json"))
+    for path in files:
+        if path.parent.is_symlink():  # `current`, which is one of the others
+            continue
+        try:
+            yield _judged(path, read_access(path))
+        except GrainlikeError as error:
+            yield Finding("bad", "access file", str(error), f"do as that says, or remove {path}")
+        except ValueError as error:  # it lets nobody in, and keeps nobody out
+            yield Finding("note", "access file", str(error), f"remove {path}")
+    if not files:
+        yield Finding("ok", "access files", f"none under {state}: no program of yours listens here")
+
+
+def _judged(path: Path, access: Access) -> Finding:
+    if access.credentials is None:
+        return Finding("note", "access file", f"{path} has no certificates", "")
+    begin, end = holds_from_to(access.credentials)
+    now = datetime.now(UTC)
+    if not begin <= now <= end:
+        return Finding("bad", "access file", f"{path} holds from {begin:%F} to {end:%F}", "make new files")
+    days = (end - now).days
+    soon = days < _SOON_DAYS
+    return Finding(
+        "note" if soon else "ok", "access file", f"{path}, for {days} days more", "make new files soon" if soon else ""
+    )
+
+
+async def _heads(head: str | None) -> list[Finding]:
+    try:
+        access = find_access(head)
+    except (GrainlikeError, ValueError) as error:
+        return [] if head is None else [Finding("bad", "head", str(error), "")]
+    if not access.addresses:
+        return [Finding("note", "head", f"that of cluster {access.cluster} has not listened yet", "")]
+    return [await _tried(access, address) for address in access.addresses]
+
+
+async def _tried(access: Access, address: Address) -> Finding:
+    only = partial(Access, access.cluster, access.role, credentials=access.credentials)
+    try:
+        link = await dial(only(addresses=(address,)), insecure=True, timeout=_DIAL_S)
+    except (GrainlikeError, OSError) as error:
+        return Finding("bad", "head", str(error), "is that program still there, and its port open?")
+    await link.aclose()
+    return Finding("ok", "head", f"that of cluster {access.cluster} answers at {address}")

@@ -1,0 +1,111 @@
+"""`head start` and `head stop`: a head that is a program of its own."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import anyio
+from anyio.abc import TaskStatus
+
+from grainlike.cli._exits import OK, REFUSED
+from grainlike.errors import GrainlikeError
+from grainlike.executor._caller import Caller
+from grainlike.executor._head_daemon import HeadDaemon
+from grainlike.net import state_directory
+from grainlike.wire import AskStop, Done
+
+__all__ = ["start_detached", "start_head", "stop_head"]
+
+logger = logging.getLogger("grainlike")
+
+_LOG = "head.log"
+
+
+def start_head(listen: str, access: Path | None, *, insecure: bool, log_level: str, ready: int | None = None) -> int:
+    """Be a head until a signal or a client ends it; return the exit code. What it says goes to `ready` too, if given.
+
+    Raises `ValueError` for what is no address, or no access file of a head.
+    """
+    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    daemon = HeadDaemon(listen, access=access, insecure=insecure)
+    try:
+        anyio.run(_serve, daemon, access, ready, backend_options=_uvloop())
+    except (GrainlikeError, OSError) as error:
+        print(f"grainlike head: {error}", file=sys.stderr)  # noqa: T201 - a command line speaks
+        return REFUSED
+    return OK
+
+
+async def _serve(daemon: HeadDaemon, access: Path | None, ready: int | None) -> None:
+    async with daemon:
+        words = f"head at {daemon.address}, process {os.getpid()}; access files in {_folder(access)}"
+        print(words, flush=True)  # noqa: T201
+        if ready is not None:
+            os.write(ready, words.encode())
+            os.close(ready)
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(_stop_at_signal, daemon)
+            await daemon.stop.wait()
+            tasks.cancel_scope.cancel()
+        logger.info("stopping; a second signal does not wait for jobs to end")
+
+
+async def _stop_at_signal(daemon: HeadDaemon, *, task_status: TaskStatus[None]) -> None:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        task_status.started()
+        async for number in signals:
+            logger.info("told to stop: %s", number.name)
+            daemon.stop.set()
+            return
+
+
+def _folder(access: Path | None) -> Path:
+    return (state_directory() / "current").resolve() if access is None else access.expanduser().absolute().parent
+
+
+def _uvloop() -> dict[str, Any]:
+    try:
+        import uvloop  # noqa: F401
+    except ImportError:
+        return {}
+    return {"use_uvloop": True}
+
+
+def start_detached(arguments: list[str]) -> int:
+    """Start `head start` with these arguments in a session of its own; return once it listens, or has failed to."""
+    state = state_directory()
+    state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = state / _LOG
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    ours, theirs = os.pipe()
+    with os.fdopen(handle, "ab") as log, os.fdopen(ours, "rb") as ready:
+        process = subprocess.Popen(  # noqa: S603 - ourselves
+            [sys.executable, "-m", "grainlike", "head", "start", *arguments, "--ready", str(theirs)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=[theirs],
+            start_new_session=True,
+        )
+        os.close(theirs)
+        said = ready.read().decode()
+    if said:
+        print(f"{said}; log in {path}")  # noqa: T201 - a command line speaks
+        return OK
+    code = process.wait()
+    print(f"grainlike head: it has ended, with exit code {code}; see {path}", file=sys.stderr)  # noqa: T201
+    return code or REFUSED
+
+
+async def stop_head(caller: Caller) -> int:
+    """End a head, and wait until it is gone."""
+    await caller.ask(AskStop(0), Done)
+    await caller.gone()
+    print("stopped")  # noqa: T201
+    return OK

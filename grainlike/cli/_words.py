@@ -1,0 +1,73 @@
+"""How listings look: tables for people, JSON for programs, and nothing in either that a terminal would obey."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+__all__ = ["as_plain", "escaped", "escaped_line", "print_json", "print_table", "seconds"]
+
+_NEVER_WRAPS = 10_000
+
+_HARMLESS = re.compile(r"(\t|\x1b\[[0-9;]{0,32}m)")
+"""A tab, or a change of colour."""
+
+
+def escaped(text: str) -> str:
+    """`text` of somebody else's, with whatever a terminal might obey shown instead: `\\x1b` for an escape."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
+def escaped_line(text: str) -> str:
+    """The same for a line of output, in which tabs and colours are let be."""
+    return "".join(part if _HARMLESS.fullmatch(part) else escaped(part) for part in _HARMLESS.split(text))
+
+
+def as_plain(message: msgspec.Struct, *, without: Sequence[str] = ("ask",)) -> dict[str, Any]:
+    """A message of the wire as what JSON has, by field names."""
+    return {name: _plain(getattr(message, name)) for name in message.__struct_fields__ if name not in without}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, msgspec.Struct):
+        return as_plain(value)
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return value
+
+
+def print_json(value: object) -> None:
+    """Print for programs."""
+    print(json.dumps(value, indent=1))  # noqa: T201 - a command line speaks
+
+
+def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print for people. A pipe has no width: there nothing is wrapped or left out."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for title in titles:
+        table.add_column(title, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(escaped(cell)) for cell in row))
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_NEVER_WRAPS)
+    console.print(table)
+
+
+def seconds(value: float | None) -> str:
+    """A time as people say it."""
+    if value is None:
+        return ""
+    if value < 60:
+        return f"{value:.1f} s"
+    minutes, rest = divmod(int(value), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -1,0 +1,137 @@
+"""`grainlike doctor` finds what would keep a worker and its head apart, and says what to do."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import anyio.from_thread
+import pytest
+
+from grainlike.cli import main
+from grainlike.net import (
+    Address,
+    Link,
+    accesses_for,
+    listen,
+    make_credentials,
+    parse_address,
+    publish_access,
+    server_tls,
+    state_directory,
+)
+
+MADE = make_credentials("c1")
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return tmp_path / "grainlike"
+
+
+@pytest.fixture
+def head() -> Iterator[Address]:
+    """A head's door, in a thread of its own."""
+
+    async def meet(link: Link) -> None:
+        await link.run(lambda frames: None)
+
+    with (
+        listen("tcp://127.0.0.1:0", tls=server_tls("c1", MADE["head"])) as listener,
+        anyio.from_thread.start_blocking_portal() as portal,
+    ):
+        serving = portal.start_task_soon(listener.serve, meet)
+        yield listener.address
+        portal.call(listener.close)
+        serving.result(10)
+
+
+def findings(capsys: pytest.CaptureFixture[str], code: int, *options: str) -> dict[str, list[dict[str, str]]]:
+    """What it says of each thing, as JSON; and that it ends with this code."""
+    assert main(["doctor", "--json", *options]) == code
+    found: dict[str, list[dict[str, str]]] = {}
+    for finding in json.loads(capsys.readouterr().out):
+        found.setdefault(finding["what"], []).append(finding)
+    return found
+
+
+def test_where_nothing_listens_nothing_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    found = findings(capsys, 0)
+    assert {"versions", "TLS", "open files", "memory", "access files"} <= set(found)
+    assert "head" not in found
+
+
+def test_a_directory_that_others_may_read_keeps_heads_away(capsys: pytest.CaptureFixture[str]) -> None:
+    state_directory().mkdir(parents=True, mode=0o755)
+    (found,) = findings(capsys, 1)["state directory"]
+    assert found["verdict"] == "bad"
+    assert found["advice"] == f"chmod 700 {state_directory()}"
+    with pytest.raises(PermissionError, match="open to other users"):
+        publish_access(accesses_for("c1", (), MADE))
+
+
+def test_a_head_that_answers_and_its_files_are_well(capsys: pytest.CaptureFixture[str], head: Address) -> None:
+    publish_access(accesses_for("c1", (head,), MADE))
+    found = findings(capsys, 0)
+    assert found["head"] == [
+        {"verdict": "ok", "what": "head", "found": f"that of cluster c1 answers at {head}", "advice": ""}
+    ]
+    assert [(one["verdict"], "days more" in one["found"]) for one in found["access file"]] == [("ok", True)] * 3
+    assert found["clock"][0]["verdict"] == "ok"
+
+
+def test_another_head_at_its_address_is_not_taken_for_it(capsys: pytest.CaptureFixture[str], head: Address) -> None:
+    publish_access(accesses_for("c1", (head,), make_credentials("c1")))
+    (found,) = findings(capsys, 1)["head"]
+    assert found["verdict"] == "bad"
+    assert "certificate does not hold here" in found["found"]
+
+
+def test_a_head_that_is_gone_is_found_with_words_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    publish_access(accesses_for("c1", (parse_address("tcp://127.0.0.1:1"),), MADE))
+    assert main(["doctor"]) == 1
+    told = capsys.readouterr().out
+    assert "bad  head: nobody listens at tcp://127.0.0.1:1" in told
+    assert "is that program still there" in told
+
+
+def test_a_file_that_others_may_read_is_found_with_the_command_that_mends_it(
+    capsys: pytest.CaptureFixture[str], head: Address
+) -> None:
+    path = publish_access(accesses_for("c1", (head,), MADE)) / "client.json"
+    path.chmod(0o644)
+    (bad,) = [one for one in findings(capsys, 1)["access file"] if one["verdict"] == "bad"]
+    assert f"chmod 600 {path}" in bad["found"]
+
+
+@pytest.mark.parametrize(("begin", "days", "verdict", "code"), [(-10, 5, "bad", 1), (-10, 11, "note", 0)])
+def test_certificates_at_the_end_of_their_time_are_found(
+    begin: int, days: int, verdict: str, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = make_credentials("c1", days=days, begin=datetime.now(UTC) + timedelta(days=begin))
+    publish_access(accesses_for("c1", (), old))
+    found = findings(capsys, code)
+    assert [one["verdict"] for one in found["access file"]] == [verdict] * 3
+    assert "has not listened yet" in found["head"][0]["found"]
+
+
+def test_a_clock_that_is_not_the_file_systems_is_found(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, state: Path
+) -> None:
+    state.mkdir(mode=0o700)
+    monkeypatch.setattr("grainlike.cli._doctor.time.time", lambda: datetime.now(UTC).timestamp() + 100)
+    (found,) = findings(capsys, 0)["clock"]
+    assert (found["verdict"], found["found"][:6]) == ("note", "-100 s")
+    assert list(state.iterdir()) == []
+
+
+def test_few_open_files_are_noted(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda which: (256, 4096))
+    (found,) = findings(capsys, 0)["open files"]
+    assert (found["verdict"], found["advice"]) == ("note", "for many workers: ulimit -n 4096")
+
+
+def test_a_head_that_was_asked_for_and_is_unknown_is_bad(capsys: pytest.CaptureFixture[str]) -> None:
+    (found,) = findings(capsys, 1, "--head", "tcp://127.0.0.1:9")["head"]
+    assert "no access file for tcp://127.0.0.1:9" in found["found"]

@@ -1,0 +1,46 @@
+"""Listings: nothing that a terminal would obey, whole lines in pipes, times that people read."""
+
+import pytest
+
+from grainlike.cli._words import as_plain, escaped, escaped_line, print_table, seconds
+from grainlike.wire import JobRow, JobsAre
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain ünïcode", "plain ünïcode"),
+        ("\x1b[31m", "\\x1b[31m"),
+        ("a\nb\tc\r", "a\\nb\\tc\\r"),
+        ("\u202eback", "\\u202eback"),
+        ("\x9b2J", "\\x9b2J"),
+    ],
+)
+def test_what_a_terminal_might_obey_is_shown_instead(text, shown):
+    assert escaped(text) == shown
+
+
+def test_of_a_line_of_output_tabs_and_colours_are_let_be():
+    assert escaped_line("\t\x1b[1;31mred\x1b[0m\x1b]0;title\x07\r") == "\t\x1b[1;31mred\x1b[0m\\x1b]0;title\\x07\\r"
+
+
+def test_a_table_in_a_pipe_is_not_cut_and_knows_no_markup(capsys):
+    long = "x" * 300
+    print_table(["name", "what"], [(long, "[red]r[/red]")])
+    out = capsys.readouterr().out
+    assert long in out
+    assert "[red]r[/red]" in out
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(None, ""), (0.04, "0.0 s"), (59.9, "59.9 s"), (61, "1:01"), (3723, "1:02:03")]
+)
+def test_times(value, shown):
+    assert seconds(value) == shown
+
+
+def test_a_message_as_json_has_names_and_no_number_of_the_question():
+    row = JobRow(1, "f", "queued", "cores=1", 0, 0, 1, "", "", None)
+    plain = as_plain(JobsAre(7, [row], 1))
+    assert list(plain) == ["jobs", "total"]
+    assert plain["jobs"][0]["request"] == "cores=1"
