@@ -97,7 +97,7 @@ async def test_leaving_the_block_sends_workers_away_and_removes_the_files(state,
             worker = spawn_worker(executor.address, "cores=2")
             await executor.wait_for_workers(1)
             assert await gather((double @ Cores(1))(1), (triple @ Cores(1))(1)) == [2, 3]
-            assert len(list(state.rglob("*.json"))) == 2
+            assert len(list(state.rglob("*.json"))) == 3
         assert await anyio.to_thread.run_sync(worker.wait, LIMIT_S) == 0
         assert list(state.rglob("*.json")) == []
         assert not os.path.exists(f"{folder}/own/socket")  # noqa: ASYNC240, PTH110
@@ -164,7 +164,7 @@ async def test_an_address_in_use_is_said_at_the_door(state):
 
 async def test_an_executor_that_failed_to_open_does_not_stand_in_the_way(state):
     with pytest.raises(PermissionError):
-        async with Executor(listen="tcp://0.0.0.0:0"):
+        async with Executor(listen="tcp://0.0.0.0:0", insecure=True):
             pass
     async with Executor(local=Cores(1)):
         assert await (double @ Cores(1))(1) == 2
@@ -510,3 +510,15 @@ async def test_a_frozen_runner_does_not_stop_the_daemons_heart(state, monkeypatc
                 os.kill(runner, signal.SIGCONT)
             assert await r_ == runner
     assert await anyio.to_thread.run_sync(worker.wait, LIMIT_S) == 0
+
+
+@pytest.mark.anyio
+async def test_what_the_closing_of_an_executor_cancelled_says_so():
+    @delayed
+    async def sleep():
+        await anyio.sleep_forever()
+
+    async with Executor(local=Cores(1)):
+        r_ = start((sleep @ Cores(1))())
+    with pytest.raises(JobCancelledError, match="sleep was cancelled: its executor closed"):
+        await r_

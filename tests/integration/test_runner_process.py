@@ -9,13 +9,14 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import anyio
 import pytest
 
-from grainlike.errors import JobCancelledError, RemoteError, SerializationError
+from grainlike.errors import JobCancelledError, JobMemoryError, RemoteError, SerializationError
 from grainlike.payload import Payload, dump_arguments, dump_function, load_error, load_value
 from grainlike.wire import (
     AUTHENTICATED,
@@ -35,6 +36,9 @@ from grainlike.wire import (
     unpack_parcels,
 )
 from grainlike_worker._claims import IDLE, Claims
+from grainlike_worker._keeper import open_keeper
+from grainlike_worker._outputs import Outputs
+from grainlike_worker._process_runner import ProcessRunner
 from grainlike_worker._spawn import RunnerProcess, describe_exit
 
 LINUX = sys.platform == "linux"
@@ -902,17 +906,21 @@ async def test_a_spawned_runner_is_served_waited_for_and_gone() -> None:
 
 @pytest.mark.anyio
 @linux_only
-async def test_the_end_of_a_runner_takes_its_group_along() -> None:
-    def start_a_child() -> int:
+async def test_the_end_of_a_runner_takes_its_group_along(gate: Gate) -> None:
+    def start_a_child(begun: str) -> None:
         import subprocess
         import sys
+        import time
+        from pathlib import Path
 
-        return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"]).pid
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
+        Path(begun).write_text(str(child.pid))
+        time.sleep(3600)
 
     async with a_daemon("own", start_a_child) as (runner, daemon):
-        daemon.run(1)
-        await daemon.until(1)
-        watch = os.pidfd_open(daemon.values[1])
+        daemon.run(1, gate.begun)
+        with _alarm():
+            watch = os.pidfd_open(int(await anyio.Path(gate.begun).read_text()))
         try:
             runner.terminate()
             assert await runner.wait() == TERMINATED
@@ -975,3 +983,68 @@ async def test_cancelling_wait_leaves_the_runner_running() -> None:
         daemon.run(1)
         await daemon.until(1)
         assert runner.returncode is None
+
+
+@pytest.mark.anyio
+@linux_only
+async def test_the_jobs_of_a_run_list_whose_process_took_too_much_memory_are_all_accounted_for() -> None:
+    """Those behind the culprit may run elsewhere; the runner lives on in another process."""
+
+    def take(size: int) -> int:
+        import time
+
+        held = b"\1" * size
+        if size > 1:
+            time.sleep(60)
+        return len(held)
+
+    def pid() -> int:
+        import os
+
+        return os.getpid()
+
+    heard: dict[int, Code] = {}
+    values: dict[int, Any] = {}
+    pids: list[int] = []
+    changed = anyio.Event()
+
+    def on_frames(frames: list[Frame]) -> None:
+        for message, _ in frames:
+            assert isinstance(message, Completed)
+            for job, code, data in zip(message.jobs, message.codes, message.data, strict=True):
+                heard[job] = Code(code)
+                values[job] = load_value(Payload(data)) if code == Code.SUCCEEDED else None
+                if code == Code.OUT_OF_MEMORY:
+                    values[job] = load_error(Payload(data))
+        changed.set()
+
+    def run_list(lease: int, jobs: dict[int, tuple[int, tuple[object, ...]]]) -> Run:
+        data = [dump_arguments(args, {}, what="f").data for _, args in jobs.values()]
+        ones, fns = [1] * len(jobs), [fn for fn, _ in jobs.values()]
+        return Run(lease, "cores=[0] memory=50000000", list(jobs), ones, fns, [None] * len(jobs), data, [])
+
+    async with open_keeper() as keeper, anyio.create_task_group() as tasks:
+        tap = Outputs(lambda message: None).tap(1)
+        runner = ProcessRunner(partial(RunnerProcess.spawn, "own", keeper=keeper), pids.append, tap, own=True)
+        runner.post(Setup("node-1", []))
+        blobs = [dump_function(take), dump_function(pid)]
+        specs = [FunctionSpec(fn, blob.digest, f"f{fn}", False, None) for fn, blob in enumerate(blobs)]
+        runner.post(Define(specs, []), [blob.data for blob in blobs])
+        runner.post(run_list(1, {1: (0, (1,)), 2: (0, (300_000_000,)), 3: (0, (1,)), 4: (0, (1,))}))
+        tasks.start_soon(runner.run, on_frames)
+        with anyio.fail_after(LIMIT_S):
+            while len(heard) < 4:
+                await changed.wait()
+                changed = anyio.Event()
+            assert heard[2] == Code.OUT_OF_MEMORY
+            assert (heard[3], heard[4]) == (Code.RETURNED, Code.RETURNED)
+            assert heard[1] in (Code.SUCCEEDED, Code.CRASHED)
+            assert isinstance(values[2], JobMemoryError)
+            assert values[2].asked == 50_000_000
+            assert "f0" in str(values[2])
+            runner.post(run_list(2, {5: (1, ())}))
+            while 5 not in heard:
+                await changed.wait()
+                changed = anyio.Event()
+        assert pids[1:] == [values[5]]
+        runner.kill()

@@ -19,6 +19,7 @@ from grainlike import (
     Executor,
     Memory,
     Resource,
+    WallTime,
     as_completed,
     delayed,
     delayed_value,
@@ -394,3 +395,20 @@ async def test_a_job_awaits_calls_without_resources(executor: Executor):
         return value, cores, pid == os.getpid(), GVAR.res.N
 
     assert await (delayed(outer) @ Cores(2))(1) == (2, (), True, 2)
+
+
+async def test_g14_the_soft_limit_decides_where_a_job_may_start(anyio_backend, state, start_daemon):
+    """Two workers with an end: the first has ten minutes left, the second an hour."""
+    async with (
+        Executor(listen="tcp://127.0.0.1:0") as executor,
+        start_daemon(executor, "cores=1 walltime=0:10:00", "short"),
+        start_daemon(executor, "cores=1 walltime=1:00:00", "long"),
+    ):
+        where = delayed(lambda: None)
+        calls = [
+            (where @ (Cores(1) & time))()
+            for time in (WallTime("0:05:00"), WallTime("2:00:00", soft="0:30:00"), WallTime("2:00:00", soft="0:05:00"))
+        ]
+        for call in calls:
+            await call
+        assert [info(call).worker for call in calls] == ["short", "long", "short"]

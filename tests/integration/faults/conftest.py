@@ -149,8 +149,18 @@ def start_worker() -> Iterator[Callable[..., Worker]]:
     """
     workers: list[Worker] = []
 
-    def start(head: object, *, name: str = "n1", resources: str = "cores=2", first: str = "") -> Worker:
-        workers.append(Worker(["--head", str(head), "--resources", resources, "--name", name], first))
+    def start(
+        head: object,
+        *,
+        name: str = "n1",
+        resources: str = "cores=2",
+        first: str = "",
+        context: str | None = None,
+        insecure: bool = False,
+    ) -> Worker:
+        options = ["--insecure"] if insecure else []
+        options += [] if context is None else ["--context", context]
+        workers.append(Worker(["--head", str(head), "--resources", resources, "--name", name, *options], first))
         return workers[-1]
 
     yield start

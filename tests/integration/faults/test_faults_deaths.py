@@ -252,7 +252,9 @@ async def test_a_worker_whose_job_will_not_stop_still_stops(gates, start_worker,
             signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
             visit("job")
 
-        worker = start_worker(executor.address, first="from grainlike.scheduler import _node; _node.GRACE_S = 0.3")
+        worker = start_worker(
+            executor.address, first="from grainlike.scheduler import _node_runners; _node_runners.GRACE_S = 0.3"
+        )
         r_ = start((job @ Cores(1))())
         runner = await gate.arrival()
         os.kill(worker.pid, signal.SIGTERM)

@@ -2,19 +2,18 @@
 
 import asyncio
 import contextlib
-import json
 import logging
 import pickle
-import secrets
 import socket
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from grainlike import Cores, Executor, delayed
-from grainlike.net import Access, find_access, parse_address, write_access
-from grainlike.wire import Dialer, FrameDecoder, Report, encode_frame
+from grainlike.net import Access, find_access, make_credentials, parse_address, write_access
+from grainlike.wire import Report, encode_frame
 from grainlike_worker import _daemon
 
 LISTEN = "tcp://127.0.0.1:0"
@@ -69,14 +68,17 @@ GARBAGE = {
     "many buffers": struct.pack("<II", 8, 2**32 - 1),
     "report first": frame(Report(0.0, [], [], [])),
     "unknown role": frame(hello(role="head")),
-    "many hellos": frame(hello()) * 3,
+    "unprintable name": frame(hello(name="n1\x1b[2J")),
+    "no offer": frame(hello(offer="cores=")),
 }
 
 
+@pytest.mark.parametrize("insecure", [False, True])
 @pytest.mark.parametrize("what", [*GARBAGE, "pickle", "pickle in a frame"])
 async def test_garbage_is_dropped_and_logged_once_and_a_real_worker_still_works(
-    what, start_worker, tmp_path, caplog, monkeypatch
+    what, insecure, start_worker, tmp_path, caplog, monkeypatch
 ):
+    monkeypatch.setattr("grainlike.net._listener._HANDSHAKE_S", 0.3)
     canary = tmp_path / "canary"
     song = pickle.dumps(Canary(canary))
     data = GARBAGE.get(what) or (song if what == "pickle" else struct.pack("<II", len(song), 0) + song)
@@ -85,57 +87,43 @@ async def test_garbage_is_dropped_and_logged_once_and_a_real_worker_still_works(
     def double(x):
         return 2 * x
 
-    async with asyncio.timeout(20), Executor(listen=LISTEN) as executor:
+    async with asyncio.timeout(20), Executor(listen=LISTEN, insecure=insecure) as executor:
+        caplog.clear()
         with caplog.at_level(logging.INFO):
             await knock(executor, data)
+            while not caplog.records:  # it is said once the stranger has gone  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
         said = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
         assert len(said) == 1, said
         assert not any(record.exc_info for record in caplog.records)
         assert executor.workers() == []
         if what in ("http", "pickle"):
-            start_worker(executor.address)
+            start_worker(executor.address, insecure=insecure)
             assert await (double @ Cores(1))(4) == 8
     assert not canary.exists()
 
 
-async def test_a_wrong_secret_is_refused_both_ways(caplog):
-    async with asyncio.timeout(20), Executor(listen=LISTEN) as executor:
-        address = parse_address(executor.address)
-        reader, writer = await asyncio.open_connection(address.host, address.port)
-        introduction = hello()
-        dialer = Dialer(find_access(executor.address).secret, introduction)
-        decoder = FrameDecoder()
-        writer.write(frame(dialer.start()))
-        (challenge,) = decoder.feed(await reader.read(4096))
-        (proof,) = dialer.receive(challenge.message)
-        wrong = type(proof)(bytes(32))
-        writer.write(frame(wrong))
-        (refused,) = decoder.feed(await reader.read(4096))
-        assert refused.message.kind == "AuthenticationError"
-        assert await reader.read() == b""
-        writer.close()
-        assert executor.workers() == []
-        assert [r.getMessage() for r in caplog.records if "secret" in r.getMessage()]
-
-
-async def test_a_stranger_who_says_nothing_is_shown_out_in_time(caplog, monkeypatch, start_worker):
+@pytest.mark.parametrize("insecure", [False, True])
+async def test_a_stranger_who_says_nothing_is_shown_out_in_time(insecure, caplog, monkeypatch):
     monkeypatch.setattr("grainlike.executor._door.HANDSHAKE_S", 0.1)
-    async with asyncio.timeout(20), Executor(listen=LISTEN) as executor:
-        whole = frame(hello())
-        assert await asyncio.gather(*(knock(executor, whole[:count]) for count in (0, 1, 9, 100))) == [b""] * 4
+    monkeypatch.setattr("grainlike.net._listener._HANDSHAKE_S", 0.1)
+    async with asyncio.timeout(20), Executor(listen=LISTEN, insecure=insecure) as executor:
+        caplog.clear()
+        # The start of a TLS handshake, or of a frame.
+        whole = frame(hello()) if insecure else b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(200)
+        assert await asyncio.gather(*(knock(executor, whole[:count]) for count in (0, 1, 9, 50))) == [b""] * 4
         said = [record.getMessage() for record in caplog.records]
-        assert sum("no handshake within 0.1 s" in text for text in said) == len(said) == 4
+        assert sum("handshake within 0.1 s" in text for text in said) == len(said) == 4
 
 
-async def test_many_strangers_do_not_keep_a_worker_out_for_longer_than_the_handshake(monkeypatch, start_worker):
-    monkeypatch.setattr("grainlike.executor._door.HANDSHAKE_S", 0.5)
+async def test_many_strangers_do_not_keep_a_worker_out(monkeypatch, start_worker):
+    monkeypatch.setattr("grainlike.net._listener._HANDSHAKE_S", 0.5)
     async with asyncio.timeout(20), Executor(listen=LISTEN) as executor:
         address = parse_address(executor.address)
         crowd = [await asyncio.open_connection(address.host, address.port) for _ in range(300)]
         start_worker(executor.address)
-        await asyncio.gather(*(_end_of(reader) for reader, _ in crowd))
-        start_worker(executor.address, name="n2")
         await executor.wait_for_workers(1)
+        await asyncio.gather(*(_end_of(reader) for reader, _ in crowd))
         for _, writer in crowd:
             writer.close()
 
@@ -163,29 +151,72 @@ async def test_a_worker_that_finds_nobody_says_so(start_worker, tmp_path):
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = server.getsockname()[1]
         stale = tmp_path / "stale" / "worker.json"
-        write_access(Access(parse_address(f"tcp://127.0.0.1:{port}"), "c", secrets.token_bytes(32)), stale)
+        gone = (parse_address(f"tcp://127.0.0.1:{port}"),)
+        write_access(Access("c", "worker", gone, make_credentials("c")["worker"]), stale)
         closed = start_worker(stale)
         bad = tmp_path / "bad.json"
         bad.write_text("{}")
         bad.chmod(0o600)
         broken = start_worker(bad)
-        far = tmp_path / "far.json"
-        far.write_text(json.dumps({"version": 1, "address": "tcp://8.8.8.8:99", "cluster": "c", "secret": "00"}))
-        far.chmod(0o600)
-        beyond = start_worker(far)
+        far = tmp_path / "far" / "worker.json"
+        write_access(Access("c", "worker", (parse_address("tcp://8.8.8.8:99"),)), far)
+        beyond = start_worker(far, insecure=True)
+        unheard = tmp_path / "unheard" / "worker.json"
+        write_access(Access("c", "worker", (), make_credentials("c")["worker"]), unheard)
+        early = start_worker(unheard)
         assert str(path) in await refusal(none)
         assert "no access file for tcp://127.0.0.1:1" in await refusal(unknown)
         assert f"nobody listens at tcp://127.0.0.1:{port}" in await refusal(closed)
         assert "not an access file" in await refusal(broken)
-        assert "TLS" in await refusal(beyond)
+        assert "nothing goes without TLS" in await refusal(beyond)
+        assert "has not listened yet" in await refusal(early)
 
 
 async def test_a_worker_with_the_access_file_of_another_head_is_told(start_worker, tmp_path):
     async with asyncio.timeout(20), Executor(listen=LISTEN) as executor:
         access = find_access(executor.address)
         path = tmp_path / "old" / "worker.json"
-        write_access(Access(access.address, access.cluster, secrets.token_bytes(32)), path)
-        assert "does not know the secret" in await refusal(start_worker(path))
+        write_access(replace(access, credentials=make_credentials(access.cluster)["worker"]), path)
+        said = await refusal(start_worker(path))
+        assert f"{executor.address}: the other end's certificate does not hold here" in said
+        assert executor.workers() == []
+
+
+@pytest.mark.parametrize("role", ["head", "client"])
+async def test_a_worker_with_the_file_of_another_role_is_told(role, start_worker, private_state):
+    async with asyncio.timeout(20), Executor(listen=LISTEN) as executor:
+        path = next(private_state.glob(f"*/{role}.json"))
+        assert f"this access file is for a {role}; a worker needs the worker.json" in await refusal(start_worker(path))
+        assert executor.workers() == []
+
+
+# --- without TLS ---
+
+
+async def test_without_tls_both_sides_have_to_say_so_and_do_so_loudly(start_worker, caplog):
+    async with asyncio.timeout(20), Executor(listen=LISTEN, insecure=True) as executor:
+        assert sum("INSECURE" in record.getMessage() for record in caplog.records) == 1
+        assert "--insecure" in await refusal(start_worker(executor.address))
+        assert executor.workers() == []
+        worker = start_worker(executor.address, insecure=True)
+        await executor.wait_for_workers(1)
+    code, said, _ = await worker.exit()
+    assert (code, said.count("INSECURE")) == (0, 1)
+
+
+async def test_saying_insecure_leaves_no_tls_out_where_there_are_certificates(start_worker):
+    async with asyncio.timeout(20), Executor(listen=LISTEN) as executor:
+        worker = start_worker(executor.address, insecure=True)
+        await executor.wait_for_workers(1)
+    assert "INSECURE" not in (await worker.exit())[1]
+
+
+@pytest.mark.parametrize("address", ["tcp://0.0.0.0:0", "tcp://192.0.2.1:7", "tcp://example.org:7", "unix:///x/y"])
+async def test_without_tls_is_for_loopback_alone(address, private_state):
+    with pytest.raises(PermissionError, match="insecure= is for a loopback address"):
+        async with Executor(listen=address, insecure=True):
+            pytest.fail("it opened")
+    assert not private_state.exists()
 
 
 async def test_a_worker_does_not_read_an_access_file_that_others_could_read(start_worker, tmp_path, private_state):
@@ -244,10 +275,20 @@ async def test_a_port_in_use_is_an_error_that_names_it_and_leaves_nothing(privat
     assert not list(private_state.glob("*/*.json"))
 
 
-@pytest.mark.parametrize("address", ["tcp://0.0.0.0:0", "tcp://[::]:0", "tcp://192.0.2.1:7"])
-async def test_tcp_beyond_loopback_is_refused(address):
-    with pytest.raises(PermissionError, match="TLS"):
-        async with Executor(listen=address):
+@pytest.mark.parametrize("address", ["tcp://0.0.0.0:0", "tcp://[::]:0"])
+async def test_all_interfaces_are_announced_by_addresses_that_can_be_dialled(address, start_worker):
+    async with asyncio.timeout(20), Executor(listen=address) as executor:
+        known = [parse_address(str(one)) for one in find_access().addresses]
+        assert str(known[0]) == executor.address
+        assert known[-1].host == "127.0.0.1"
+        assert not any(one.is_wildcard for one in known)
+        start_worker(executor.address)
+        await executor.wait_for_workers(1)
+
+
+async def test_an_address_of_another_machine_is_an_error_that_names_it():
+    with pytest.raises(OSError, match=r"cannot listen at tcp://198\.51\.100\.7:7"):
+        async with Executor(listen="tcp://198.51.100.7:7"):
             pytest.fail("it opened")
 
 

@@ -28,7 +28,7 @@ from grainlike import (
     info,
     start,
 )
-from grainlike.scheduler import _node
+from grainlike.scheduler import _node_runners
 
 pytestmark = pytest.mark.asyncio
 
@@ -48,7 +48,7 @@ async def slots_are_free(executor):
 
 @pytest.mark.parametrize("kind", ["plain", "coroutine", "isolated", "deaf", "stubborn coroutine"])
 async def test_a_job_past_its_timeout_is_a_timeout_error_and_its_slots_are_free(kind, monkeypatch):
-    monkeypatch.setattr(_node, "GRACE_S", 0.2)
+    monkeypatch.setattr(_node_runners, "GRACE_S", 0.2)
 
     def plain():
         time.sleep(1000)
@@ -85,7 +85,7 @@ async def test_a_coroutine_on_a_worker_that_ignores_its_timeout_is_ended_with_it
         await anyio.lowlevel.checkpoint()
         return number
 
-    first = "from grainlike.scheduler import _node; _node.GRACE_S = 0.2"
+    first = "from grainlike.scheduler import _node_runners; _node_runners.GRACE_S = 0.2"
     async with asyncio.timeout(15), Executor(listen="tcp://127.0.0.1:0") as executor:
         start_worker(executor.address, first=first)
         with pytest.raises(JobTimeoutError):
@@ -105,7 +105,9 @@ async def test_a_coroutine_that_swallows_cancellation_is_ended_with_its_runner(g
                 with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.sleep(1000)
 
-        start_worker(executor.address, first="from grainlike.scheduler import _node; _node.GRACE_S = 0.2")
+        start_worker(
+            executor.address, first="from grainlike.scheduler import _node_runners; _node_runners.GRACE_S = 0.2"
+        )
         r_ = start((delayed(swallow) @ Cores(1))())
         await gate.arrival()
         cancel(r_)
@@ -143,7 +145,7 @@ async def test_an_embedded_coroutine_that_ignores_its_end_is_named_and_keeps_its
     stopped_by, monkeypatch, caplog
 ):
     """Nobody can end it but itself: its awaiter has an answer, its neighbours live, and its slots are its own."""
-    monkeypatch.setattr(_node, "GRACE_S", 0.2)
+    monkeypatch.setattr(_node_runners, "GRACE_S", 0.2)
     release, begun = asyncio.Event(), asyncio.Event()
     # The function travels by value even here; what it shares with the test it finds by name.
     monkeypatch.setitem(sys.modules, "fault_switch", SimpleNamespace(release=release, begun=begun))
@@ -197,7 +199,9 @@ async def test_neighbours_of_a_coroutine_that_blocks_its_runner_for_ever_run_aga
             return number
 
         start_worker(
-            executor.address, resources="cores=4", first="from grainlike.scheduler import _node; _node.GRACE_S = 0.2"
+            executor.address,
+            resources="cores=4",
+            first="from grainlike.scheduler import _node_runners; _node_runners.GRACE_S = 0.2",
         )
         others = start(gather((neighbour @ Cores(1))(number) for number in range(3)))
         r_ = start((delayed(stuck) @ Cores(1))())

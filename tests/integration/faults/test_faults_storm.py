@@ -28,7 +28,7 @@ from grainlike import (
     parse,
     start,
 )
-from grainlike.scheduler import _node
+from grainlike.scheduler import _node_runners
 
 pytestmark = pytest.mark.asyncio
 
@@ -215,7 +215,7 @@ def kill_a_runner(dice, parent):
 
 @pytest.mark.parametrize("seed", [1])
 async def test_a_storm_over_an_embedded_worker(seed, monkeypatch):
-    monkeypatch.setattr(_node, "GRACE_S", 0.5)
+    monkeypatch.setattr(_node_runners, "GRACE_S", 0.5)
     dice = random.Random(seed)
     itself = psutil.Process()
     descriptors = itself.num_fds()
@@ -235,7 +235,7 @@ async def test_a_storm_over_an_embedded_worker(seed, monkeypatch):
 async def test_a_storm_over_two_daemons_one_of_which_dies(seed, start_worker):
     dice = random.Random(seed)
     names = itertools.count(1)
-    first = "from grainlike.scheduler import _node; _node.GRACE_S = 0.5"
+    first = "from grainlike.scheduler import _node_runners; _node_runners.GRACE_S = 0.5"
     workers = []
 
     def join(executor):

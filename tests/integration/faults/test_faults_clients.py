@@ -1,0 +1,291 @@
+"""A head is asked by clients, from the command line too: over TLS, over Unix sockets, and by those who may not."""
+
+import asyncio
+import json
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from grainlike import AuthenticationError, Cores, Executor, HeadLostError, JobCancelledError, delayed, start
+from grainlike.cli import main
+from grainlike.executor import _caller, _door, _guests
+from grainlike.executor._caller import UnableError, call
+from grainlike.net import dial, find_access
+from grainlike.wire import (
+    AskCancel,
+    AskHead,
+    AskJob,
+    AskJobs,
+    AskWorkers,
+    Dialer,
+    Done,
+    HeadIs,
+    JobIs,
+    JobsAre,
+    WorkersAre,
+)
+from grainlike_worker import _daemon
+
+ROOT = Path(__file__).parents[3]
+TLS = "tcp://127.0.0.1:0"
+
+pytestmark = pytest.mark.asyncio
+
+
+async def typed(*arguments):
+    """Run the program as a person would; its exit code, standard output and standard error."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "grainlike", *map(str, arguments)),
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'worker'}"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    async with asyncio.timeout(30):
+        said, complained = await process.communicate()
+    return process.returncode, said.decode(), complained.decode()
+
+
+@pytest.fixture
+def told(capsys):
+    """The same in a thread of this process, which takes a tenth of the time; exit code and standard output."""
+
+    async def tell(*arguments):
+        capsys.readouterr()
+        code = await asyncio.to_thread(main, [str(word) for word in arguments])
+        return code, capsys.readouterr().out
+
+    return tell
+
+
+@delayed
+def wait_at(visit, name):
+    visit(name)
+
+
+@delayed(name="\x1b[2Jrude\x07[bold]")
+def rude(visit):
+    visit("rude")
+
+
+async def until(condition):
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 - nobody tells of it
+            await asyncio.sleep(0.01)
+
+
+async def test_the_command_line_asks_a_head_over_tls_and_cancels(gates, start_worker, told):
+    async with asyncio.timeout(60), gates() as gate, Executor(listen=TLS) as executor:
+        start_worker(executor.address, name="n1", resources="cores=2")
+        await executor.wait_for_workers(1)
+        runs_ = start((rude @ Cores(2))(gate.visit))
+        await gate.arrival()
+        waits_ = start((wait_at @ Cores(1))(gate.visit, "waits"))
+        never_ = start((wait_at @ Cores(3))(gate.visit, "never"))
+
+        code, out = await told("ls")
+        assert (code, "n1" in out, "cores=[0,1]" in out) == (0, True, True)
+        [worker] = json.loads((await told("ls", "--json"))[1])
+        assert (worker["name"], worker["running"]) == ("n1", 1)
+        code, out = await told("jobs")
+        assert (code, "\x1b" in out, "\x07" in out) == (0, False, False)
+        assert "\\x1b[2Jrude\\x07[bold]" in out
+        listed = json.loads((await told("jobs", "--json", "--most", 1, "--head", executor.address))[1])
+        assert listed["total"] == 3
+        assert [(job["job"], job["state"], job["worker"]) for job in listed["jobs"]] == [(1, "running", "n1")]
+        code, out = await told("explain", 2)
+        assert (code, out.startswith("Job 2 waits for room")) == (0, True)
+        assert json.loads((await told("explain", 3, "--json"))[1])["reason"] == "never"
+        facts = json.loads((await told("head", "status", "--json"))[1])
+        assert facts["jobs"] == {"queued": 2, "running": 1}
+        assert (facts["workers"], facts["clients"], facts["pid"]) == (1, 1, os.getpid())
+        assert "1 running" in (await told("head", "status"))[1]
+
+        code, out, _ = await typed("cancel", 2)
+        assert (code, out) == (0, "job 2 is cancelled\n")
+        with pytest.raises(JobCancelledError):
+            await waits_
+        code, _, why = await typed("cancel", 2)
+        assert (code, "no job 2" in why) == (1, True)
+        gate.release_all()
+        await runs_
+        del never_
+    code, _, why = await typed("ls")
+    assert (code, "no head is running here" in why) == (3, True)
+
+
+async def test_without_a_head_or_with_the_wrong_file_it_is_exit_3(private_state, told):
+    async with Executor(listen=TLS):
+        [folder] = [path for path in private_state.iterdir() if not path.is_symlink()]
+        assert (await told("jobs", "--head", folder / "worker.json"))[0] == 3
+        (folder / "client.json").chmod(0o644)
+        code, _, why = await typed("jobs", "--head", folder / "client.json")
+        assert (code, "chmod 600" in why) == (3, True)
+    assert (await told("explain", 0))[0] == 2
+
+
+@pytest.mark.parametrize("scheme", ["tls", "unix", "insecure"])
+async def test_every_kind_of_door_lets_clients_ask(scheme, tmp_path, gates):
+    listen = f"unix://{tmp_path}/door/head.sock" if scheme == "unix" else TLS
+    insecure = scheme == "insecure"
+    async with (
+        asyncio.timeout(20),
+        gates() as gate,
+        Executor(listen=listen, local=Cores(1), insecure=insecure) as executor,
+    ):
+        r_ = start((wait_at @ Cores(1))(gate.visit, "one"))
+        await gate.arrival()
+        async with call(executor.address, insecure=insecure) as caller:
+            assert [w.name for w in (await caller.ask(AskWorkers(0), WorkersAre)).workers] == ["local"]
+            assert (await caller.ask(AskJobs(0, 5), JobsAre)).jobs[0].allocation == "cores=[0]"
+            assert (await caller.ask(AskJob(0, 1), JobIs)).state == "leased"
+            assert (await caller.ask(AskHead(0), HeadIs)).clients == 1
+            with pytest.raises(UnableError, match="there is no job 2"):
+                await caller.ask(AskCancel(0, 2), Done)
+            await caller.ask(AskCancel(0, 1), Done)
+        with pytest.raises(JobCancelledError):
+            await r_
+
+
+async def test_an_answer_has_a_most(gates, monkeypatch):
+    monkeypatch.setattr(_guests, "MOST_ROWS", 20)
+    async with asyncio.timeout(20), gates() as gate, Executor(listen=TLS, local=Cores(1)):
+        start((wait_at @ Cores(1))(gate.visit, "one"))
+        queued = [start((wait_at @ Cores(1))(gate.visit, n)) for n in range(20)]
+        await gate.arrival()
+        async with call() as caller:
+            found = await caller.ask(AskJobs(0, 10**9), JobsAre)
+            assert (len(found.jobs), found.total) == (20, 21)
+            assert (await caller.ask(AskJobs(0, -1), JobsAre)).jobs == []
+        del queued
+
+
+async def test_a_job_of_a_job_can_be_cancelled_by_number(gates):
+    async def outer(inner_):
+        from grainlike import JobCancelledError
+
+        try:
+            await inner_()
+        except JobCancelledError as error:
+            return str(error)
+
+    async with asyncio.timeout(20), gates() as gate, Executor(listen=TLS, local=Cores(2)):
+        visit = gate.visit
+
+        def inner():
+            visit("inner")
+
+        inner_ = delayed(inner) @ Cores(1)
+        r_ = start((delayed(outer) @ Cores(1))(inner_))
+        await gate.arrival()
+        async with call() as caller:
+            names = {job.name: job.job for job in (await caller.ask(AskJobs(0, 5), JobsAre)).jobs}
+            [child] = [number for name, number in names.items() if "inner" in name]
+            await caller.ask(AskCancel(0, child), Done)
+        assert "was cancelled" in await r_
+
+
+async def test_a_workers_certificate_can_not_ask(private_state, caplog):
+    async with asyncio.timeout(20), Executor(listen=TLS) as executor:
+        with pytest.raises(AuthenticationError, match=r"client\.json"):
+            async with call(private_state / "current" / "worker.json"):
+                pass
+        # One that lies about its role is refused,
+        liar = _caller.Caller(await dial(find_access(executor.address, "worker")))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(liar.run)
+            with pytest.raises(AuthenticationError, match="its certificate says 'worker'"):
+                await liar.welcomed()
+        # and one that was let in as a worker gets no answer.
+        link = await dial(find_access(executor.address, "worker"))
+        heard = []
+        handshake = Dialer(_daemon._hello("nosy", Cores([0])))
+        link.post(handshake.hello)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(link.run, heard.extend)
+            await until(lambda: executor.workers())
+            with caplog.at_level(logging.WARNING, "grainlike"):
+                link.post(AskJobs(1, 10))
+                link.post(AskCancel(2, 1))
+                await until(lambda: caplog.text.count("which workers do not send") == 2)
+            link.close()
+        assert not [frame for frame in heard if isinstance(frame.message, JobsAre | Done)]
+
+
+async def test_who_waits_for_an_answer_hears_that_the_head_is_gone():
+    async with asyncio.timeout(20):
+        executor = Executor(listen=TLS)
+        async with executor:
+            caller = _caller.Caller(await dial(find_access(executor.address, "client")))
+            running = asyncio.create_task(caller.run())
+            await caller.welcomed()
+        await running
+        with pytest.raises(HeadLostError, match="is gone"):
+            await caller.ask(AskHead(0), HeadIs)
+
+
+async def test_a_silent_client_is_dropped(monkeypatch):
+    monkeypatch.setattr(_door, "HANDSHAKE_S", 0.2)
+    monkeypatch.setattr(_door, "LOST_S", 0.3)
+    monkeypatch.setattr(_door, "SECOND_LOOK_S", 0.05)
+    async with asyncio.timeout(20), Executor(listen=TLS) as executor:
+        link = await dial(find_access(executor.address, "client"))
+        link.post(_caller._hello())
+        await link.run(lambda frames: None)
+        async with call() as caller:
+            assert (await caller.ask(AskHead(0), HeadIs)).clients == 1
+
+
+@delayed
+def says(visit):
+    import sys
+
+    print("first\tone \x1b[31mred\x1b[0m \x1b[2J", flush=True)
+    print("aside", file=sys.stderr, flush=True)
+    visit("middle")
+    print("last", flush=True)
+
+
+async def test_logs_are_followed_to_the_end_and_kept_for_a_while(gates, start_worker, told):
+    async with asyncio.timeout(60), gates() as gate, Executor(listen=TLS) as executor:
+        start_worker(executor.address, name="n1", resources="cores=1")
+        r_ = start((says @ Cores(1))(gate.visit))
+        queued_ = start((wait_at @ Cores(1))(gate.visit, "later"))
+        await gate.arrival()
+        code, out, beside = await typed("logs", 1)
+        assert (code, out, beside) == (0, "first\tone \x1b[31mred\x1b[0m \\x1b[2J\n", "aside\n")
+        assert await told("logs", 2) == (0, "")
+        assert (await told("logs", 3))[0] == 1
+        followed = asyncio.create_task(typed("logs", "-f", 1))
+        async with call() as caller:
+            lines = caller.logs(1, follow=True)
+            assert await anext(lines) == "first\tone \x1b[31mred\x1b[0m \x1b[2J"
+            gate.release_all()
+            assert [line async for line in lines if line.stream == "stdout"] == ["last"]
+        await r_
+        code, out, _ = await followed
+        assert (code, out.splitlines()[-1]) == (0, "last")
+        code, out = await told("logs", "--json", 1)
+        rows = [json.loads(line) for line in out.splitlines()]
+        assert {"line": "last", "stream": "stdout", "attempt": 1} in rows
+        await queued_
+
+
+async def test_who_follows_logs_hears_that_the_head_is_gone(gates):
+    async with asyncio.timeout(20), gates() as gate, Executor(listen=TLS, local=Cores(1)) as executor:
+        r_ = start((says @ Cores(1))(gate.visit))
+        await gate.arrival()
+        caller = _caller.Caller(await dial(find_access(executor.address, "client")))
+        running = asyncio.create_task(caller.run())
+        await caller.welcomed()
+        lines = caller.logs(1, follow=True)
+        assert "first" in await anext(lines)
+        caller.link.close("cut")
+        await running
+        with pytest.raises(HeadLostError, match="cut"):
+            _ = [line async for line in lines]
+        del r_

@@ -1,0 +1,317 @@
+"""Programs that share a head: they connect, submit, leave, die, are refused, and lose it."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from grainlike import (
+    AuthenticationError,
+    Cores,
+    Executor,
+    HeadLostError,
+    JobCancelledError,
+    UnsatisfiableError,
+    VersionMismatchError,
+    amap,
+    connect,
+    delayed,
+    gather,
+    info,
+    start,
+)
+from grainlike.cli import main
+from grainlike.executor import _caller
+from grainlike.net import dial, find_access
+from grainlike.wire import Dialer, Nested, NestedFunction
+from grainlike_worker import _daemon
+
+ROOT = Path(__file__).parents[3]
+ENVIRONMENT = {"PYTHONPATH": f"{ROOT}:{ROOT / 'worker'}"}
+TLS = "tcp://127.0.0.1:0"
+
+pytestmark = pytest.mark.asyncio
+
+
+@delayed
+def square(x):
+    return x * x
+
+
+@delayed
+def stand(visit, name):
+    print("here", name, flush=True)
+    visit(name)
+    return name
+
+
+class Confession:
+    """Writes down which process unpickles it."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return _confess, (self.path,)
+
+
+def _confess(path):
+    import os
+
+    with open(path, "a") as file:  # noqa: PTH123 - it travels by value
+        file.write(f"{os.getpid()}\n")
+    return path
+
+
+async def until(condition):
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 - nobody tells of it
+            await asyncio.sleep(0.01)
+
+
+async def told(*arguments):
+    return await asyncio.to_thread(main, [str(word) for word in arguments])
+
+
+@pytest.fixture
+def head(private_state):
+    """A head daemon in a process of its own, as `head start` runs it, killed if it is still there at the end."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "grainlike", "head", "start", "--listen", TLS],
+        env={**os.environ, **ENVIRONMENT},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert "head at tcp://" in process.stdout.readline()
+    yield process
+    process.kill()
+    process.communicate()
+
+
+async def test_jobs_run_on_a_daemons_workers_and_the_head_opens_nothing(head, start_worker, tmp_path, monkeypatch):
+    module = tmp_path / "modules" / "only_the_client_has_this.py"
+    module.parent.mkdir()
+    module.write_text("def triple(x):\n    return 3 * x\n")
+    monkeypatch.syspath_prepend(str(module.parent))
+    import only_the_client_has_this
+
+    async def outer(x):
+        return await (delayed(only_the_client_has_this.triple) @ Cores(1))(x) + 1
+
+    async with asyncio.timeout(60), connect() as executor:
+        start_worker(executor.address, name="n1", resources="cores=2")
+        await executor.wait_for_workers(1)
+        assert [(worker.name, worker.pid == head.pid) for worker in executor.workers()] == [("n1", False)]
+        r_ = (square @ Cores(2))(3)
+        assert await r_ == 9
+        assert (info(r_).worker, info(r_).allocation, info(r_).attempt) == ("n1", Cores([0, 1]), 1)
+        assert await (delayed(only_the_client_has_this.triple) @ Cores(1))(5) == 15
+        assert await (delayed(outer) @ Cores(1))(5) == 16
+        assert [y async for y in amap(square @ Cores(1), range(20))] == [x * x for x in range(20)]
+        confessed = tmp_path / "confessed"
+        assert await (delayed(str) @ Cores(1))(Confession(str(confessed))) == str(confessed)
+        assert str(head.pid) not in confessed.read_text().split()
+        with pytest.raises(ZeroDivisionError) as caught:
+            await (delayed(lambda: 1 / 0) @ Cores(1))()
+        assert "on worker n1" in "".join(caught.value.__notes__)
+        report = executor.report()
+        assert (report.failed, report.skipped, report.cancelled) == (1, 0, 0)
+        assert report.succeeded >= 5
+        with pytest.raises(RuntimeError, match="the program that is the head"):
+            executor.events()
+        assert await told("head", "stop") == 0
+        assert await asyncio.to_thread(head.wait, 20) == 0
+
+
+async def test_a_head_that_is_killed_fails_what_waits_and_what_comes(head, start_worker, gates):
+    async with asyncio.timeout(60), gates() as gate, connect() as executor:
+        start_worker(executor.address, name="n1", resources="cores=1")
+        runs_ = start((stand @ Cores(1))(gate.visit, "runs"))
+        waits_ = start((stand @ Cores(1))(gate.visit, "waits"))
+        await gate.arrival()
+        head.send_signal(signal.SIGKILL)
+        for r_ in (runs_, waits_):
+            with pytest.raises(HeadLostError, match="is gone"):
+                await r_
+        with pytest.raises(HeadLostError):
+            await (square @ Cores(1))(1)
+        with pytest.raises(HeadLostError):
+            await executor.wait_for_workers(1)
+        await until(lambda: not gate._writers)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_ends_a_head_in_good_order(head, start_worker, gates, private_state, number):
+    async with asyncio.timeout(60), gates() as gate, connect() as executor:
+        worker = start_worker(executor.address, name="n1", resources="cores=1")
+        r_ = start((stand @ Cores(1))(gate.visit, "runs"))
+        visitor = await gate.arrival()
+        head.send_signal(number)
+        with pytest.raises(HeadLostError):
+            await r_
+        assert await asyncio.to_thread(head.wait, 20) == 0
+        assert (await worker.exit())[0] == 0
+        assert not _runs(visitor.pid)
+        await until(lambda: not gate._writers)
+        assert not list(private_state.glob("*/*.json"))
+        assert await told("head", "status") == 3
+
+
+async def test_detached_it_is_there_when_the_command_returns(private_state):
+    async with asyncio.timeout(60):
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "grainlike", "head", "start", "--detach", "--listen", TLS),
+            env={**os.environ, **ENVIRONMENT},
+            stdout=subprocess.PIPE,
+        )
+        said, _ = await process.communicate()
+        assert (process.returncode, said.startswith(b"head at tcp://127.0.0.1:")) == (0, True)
+        assert (private_state / "head.log").stat().st_mode & 0o777 == 0o600
+        async with connect() as executor:
+            assert executor.address.encode() in said
+        assert await told("head", "stop") == 0
+        assert not (private_state / "current").exists()
+
+
+@pytest.mark.parametrize("how", ["leaves", "dies"])
+async def test_a_client_that_goes_takes_its_jobs_and_no_others_with_it(how, gates, script, private_state):
+    text = """
+import sys
+from grainlike import connect, Cores, delayed, start, run
+import asyncio
+
+def stand(path):
+    import os, socket
+    with socket.socket(socket.AF_UNIX) as way:
+        way.connect(path)
+        way.sendall(f"theirs {os.getpid()}\\n".encode())
+        way.recv(1)
+
+async def main():
+    async with connect() as ex:
+        jobs = [start((delayed(stand) @ Cores(1))(sys.argv[1])) for _ in range(3)]
+        await asyncio.to_thread(stand, sys.argv[2])
+
+asyncio.run(main())
+"""
+    async with (
+        asyncio.timeout(60),
+        gates() as gate,
+        gates() as staying,
+        Executor(listen=TLS, local=Cores(2)) as head,
+        connect() as ours,
+    ):
+        with_us_ = ours.submit(Cores(1), stand, gate.visit, "ours")
+        await gate.arrival()
+        other = script(text, gate.path, staying.path)
+        theirs = await gate.arrival()
+        await until(lambda: head._head.unended == 4)
+        if how == "dies":
+            other.kill()
+        else:
+            staying.release_all()
+        await until(lambda: head._head.unended == 1)
+        await until(lambda: not _runs(theirs.pid))
+        gate.release_all()
+        assert await with_us_ == "ours"
+
+
+def _runs(pid):
+    try:
+        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+
+
+async def test_clients_share_the_workers_fairly(gates):
+    async with asyncio.timeout(60), gates() as gate, Executor(listen=TLS, local=Cores(2)), connect() as first:
+        many = [first.submit(Cores(1), stand, gate.visit, f"first{n}") for n in range(8)]
+        taken = [await gate.arrival() for _ in range(2)]
+        async with connect() as second:
+            few = [second.submit(Cores(1), stand, gate.visit, f"second{n}") for n in range(2)]
+            assert await told("jobs") == 0
+            taken.pop().release()
+            assert (await gate.arrival()).name == "second0"
+            gate.release_all()
+            assert [await r_ for r_ in few] == ["second0", "second1"]
+        assert len([await r_ for r_ in many]) == 8
+
+
+async def test_it_is_asked_where_a_job_stands_and_what_it_printed(gates, capsys):
+    async with asyncio.timeout(60), gates() as gate, Executor(listen=TLS, local=Cores(1)), connect() as executor:
+        runs_ = start((stand @ Cores(1))(gate.visit, "one"))
+        await gate.arrival()
+        waits_ = start((stand @ Cores(1))(gate.visit, "two"))
+        never_ = start((square @ Cores(5))(1))
+        lazy_ = (square @ Cores(1))(1)
+        assert (await executor.explain(waits_)).reason in ("room", "turn")
+        found = await executor.explain(never_)
+        assert found.reason == "never"
+        assert "too little cores (asked 5, at most 1)" in str(found)
+        assert (await executor.explain(lazy_)).state == "lazy"
+        assert info(runs_).state == "running"
+        assert info(waits_).state == "pending"
+        capsys.readouterr()
+        assert await told("jobs", "--json") == 0
+        jobs = json.loads(capsys.readouterr().out)["jobs"]
+        assert len({job["client"] for job in jobs}) == 1
+        assert jobs[0]["client"] > 0
+        number = next(job["job"] for job in jobs if job["request"] == "cores=5")
+        assert await told("cancel", number) == 0
+        with pytest.raises(JobCancelledError, match="operator"):
+            await never_
+        lines = executor.logs(runs_)
+        assert await anext(lines) == "here one"
+        gate.release_all()
+        assert [line async for line in lines] == []
+        assert await gather(runs_, waits_) == ["one", "two"]
+        assert [line async for line in executor.logs(waits_)] == ["here two"]
+
+
+async def test_a_stream_with_resources_is_refused_with_words():
+    @delayed
+    async def count(n):
+        for i in range(n):
+            yield i
+
+    async with asyncio.timeout(20), Executor(listen=TLS, local=Cores(1)), connect() as executor:
+        assert executor.workers()[0].name == "local"
+        with pytest.raises(UnsatisfiableError, match="over a connection to a head"):
+            async for _ in (count @ Cores(1))(3):
+                pass
+        assert [i async for i in count(3)] == [0, 1, 2]
+
+
+async def test_who_may_not_connect_hears_why(private_state, monkeypatch):
+    with pytest.raises(HeadLostError, match="head start"):
+        async with connect():
+            pass
+    async with asyncio.timeout(20), Executor(listen=TLS):
+        with pytest.raises(AuthenticationError, match=r"client\.json"):
+            async with connect(private_state / "current" / "worker.json"):
+                pass
+        own = _caller.software()
+        monkeypatch.setattr(_caller, "software", lambda: type(own)("2.7.18", own.serializers))
+        with pytest.raises(VersionMismatchError, match=r"2\.7\.18"):
+            async with connect():
+                pass
+
+
+async def test_a_worker_submits_nothing_of_its_own(caplog):
+    function = NestedFunction(b"digest", "f", False, None, 0, False, False, True)
+    async with asyncio.timeout(20), Executor(listen=TLS) as executor:
+        link = await dial(find_access(executor.address, "worker"))
+        link.post(Dialer(_daemon._hello("greedy", Cores([0]))).hello)
+        running = asyncio.create_task(link.run(lambda frames: None))
+        await until(lambda: executor.workers())
+        link.post(Nested(0, 0, "cores=1", 0, False, [function], [1], [0], [b"arguments"], [0]), [b"code"])
+        await until(lambda: "sent Nested, which workers do not send" in caplog.text)
+        assert executor._head.unended == 0
+        link.close()
+        await running

@@ -1,0 +1,320 @@
+"""What jobs leave behind: children, daemons, a changed process. Nothing of it is there when the next job starts."""
+
+import asyncio
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import psutil
+import pytest
+
+from grainlike import (
+    Cores,
+    Executor,
+    JobCancelledError,
+    JobTimeoutError,
+    WorkerLostError,
+    cancel,
+    delayed,
+    gather,
+    info,
+    start,
+)
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.skipif(sys.platform != "linux", reason="only Linux adopts orphans")]
+
+BEAT_S = 2.0
+"""How long a worker may take to answer; it takes milliseconds, but the machine may have other things to do."""
+
+SLEEPER = [sys.executable, "-S", "-c", "import time; time.sleep(3600)"]
+DEAF = [
+    sys.executable,
+    "-S",
+    "-c",
+    "import signal, time; signal.signal(15, signal.SIG_IGN); print(flush=True); time.sleep(3600)",
+]
+
+
+def daemonise(count, path):
+    """Start `count` daemons as a textbook does: forked twice, in sessions of their own. Their ids go into `path`."""
+    import os
+    import time
+
+    for _ in range(count):
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                with open(path, "a") as file:  # noqa: PTH123
+                    file.write(f"{os.getpid()}\n")
+                time.sleep(3600)
+            os._exit(0)
+        os.wait()
+    while True:
+        with open(path) as file:  # noqa: PTH123
+            if len(file.readlines()) >= count:  # a second attempt has those of the first there too
+                return
+        time.sleep(0.001)
+
+
+def pids(path):
+    return [int(line) for line in Path(path).read_text().split()]
+
+
+def until_there(path, count):
+    while not (Path(path).exists() and len(pids(path)) == count):
+        time.sleep(0.01)
+
+
+def alive(processes):
+    return [pid for pid in processes if psutil.pid_exists(pid)]
+
+
+@delayed
+async def pulse():
+    return True
+
+
+async def longest_answer(r_):
+    """Feel the worker's pulse until a job has ended: the longest that it took to answer."""
+    longest = 0.0
+    while info(r_).state in ("pending", "running"):
+        begun = time.monotonic()
+        assert await (pulse @ Cores(1))()
+        longest = max(longest, time.monotonic() - begun)
+        await asyncio.sleep(0.01)
+    await r_
+    return longest
+
+
+async def gone_within(seconds, processes):
+    deadline = time.monotonic() + seconds
+    while alive(processes):
+        assert time.monotonic() < deadline, f"{len(alive(processes))} of {len(processes)} are left"
+        await asyncio.sleep(0.01)
+
+
+async def test_two_hundred_daemons_are_gone_before_the_slots_are_free_and_hearts_beat_on(tmp_path, start_worker):
+    daemons = str(tmp_path / "daemons")
+    start_daemons = delayed(daemonise)
+    async with asyncio.timeout(30), Executor(listen="tcp://127.0.0.1:0") as executor:
+        start_worker(executor.address)
+        assert await (pulse @ Cores(1))()
+        assert await longest_answer(start((start_daemons @ Cores(1))(200, daemons))) < BEAT_S
+        left = pids(daemons)
+        assert len(left) == 200
+        assert alive(left) == []
+
+
+async def test_a_job_that_ends_takes_deaf_children_along_and_its_process_is_not_used_again():
+    @delayed
+    def leave():
+        children = [subprocess.Popen(DEAF, stdout=subprocess.PIPE, start_new_session=deep) for deep in (False, True)]
+        for child in children:
+            child.stdout.read(1)
+        return os.getpid(), [child.pid for child in children]
+
+    @delayed
+    def where():
+        return os.getpid()
+
+    async with asyncio.timeout(20), Executor(local=Cores(1)):
+        begun = time.monotonic()
+        runner, children = await (leave @ Cores(1))()
+        assert time.monotonic() - begun < 8
+        assert alive([runner, *children]) == []
+        assert await (where @ Cores(1))() == await (where @ Cores(1))() != runner
+
+
+@pytest.mark.parametrize("end", ["os._exit(3)", "os.abort()", "os.kill(os.getpid(), 9)", "cancel", "timeout"])
+async def test_a_job_whose_process_dies_leaves_no_daemon(end, tmp_path):
+    daemons = str(tmp_path / "daemons")
+
+    def job():
+        import os  # noqa: F401 - for what is executed
+        import resource
+        import time  # noqa: F401
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        daemonise(5, daemons)
+        exec(end if "(" in end else "time.sleep(3600)")
+
+    @delayed
+    def one():
+        return 1
+
+    async with asyncio.timeout(30), Executor(local=Cores(1)):
+        r_ = start((delayed(job, timeout=3.0 if end == "timeout" else None) @ Cores(1))())
+        if end == "cancel":
+            await asyncio.to_thread(until_there, daemons, 5)
+            cancel(r_)
+        error = {"cancel": JobCancelledError, "timeout": JobTimeoutError}.get(end, WorkerLostError)
+        with pytest.raises(error, match="exit code 3|SIGABRT|SIGKILL" if error is WorkerLostError else None):
+            await r_
+        assert await (one @ Cores(1))() == 1
+        assert alive(pids(daemons)) == []
+
+
+@pytest.mark.parametrize("victim", ["worker", "worker and keeper"])
+async def test_a_killed_worker_takes_its_jobs_daemons_along(victim, tmp_path, start_worker, gates):
+    daemons = str(tmp_path / "daemons")
+    async with asyncio.timeout(30), gates() as gate, Executor(listen="tcp://127.0.0.1:0") as executor:
+        visit = gate.visit
+
+        def job():
+            if "keeper" in victim:  # nobody is left to end a daemon; but the group of the job is
+                children = [subprocess.Popen(SLEEPER).pid for _ in range(3)]
+                Path(daemons).write_text("\n".join(map(str, children)))
+            else:
+                daemonise(5, daemons)
+            visit("here")
+
+        worker = start_worker(executor.address)
+        r_ = start((delayed(job, retries=0) @ Cores(1))())
+        runner = (await gate.arrival()).pid
+        keeper = psutil.Process(runner).ppid()
+        if "keeper" in victim:
+            os.kill(keeper, signal.SIGSTOP)
+        os.kill(worker.pid, signal.SIGKILL)
+        if "keeper" in victim:
+            os.kill(keeper, signal.SIGKILL)
+        await gone_within(3, [runner, keeper, *pids(daemons)])
+        cancel(r_)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+async def test_a_worker_outlives_its_keeper_and_no_runner_does(number):
+    @delayed
+    def where():
+        return os.getpid(), os.getppid()
+
+    async with asyncio.timeout(20), Executor(local=Cores(1)):
+        runner, keeper = await (where @ Cores(1))()
+        os.kill(keeper, number)
+        await gone_within(3, [runner])
+        again, other = await (where @ Cores(1))()
+        assert (again, other) != (runner, keeper)
+
+
+async def test_a_directory_and_an_environment_that_a_job_changed_are_put_back(tmp_path):
+    @delayed
+    def change(path):
+        os.chdir(path)
+        os.environ["LEFT_BEHIND"] = "by an earlier job"
+        os.environ["OMP_NUM_THREADS"] = "77"
+        del os.environ["PATH"]
+        return os.getpid()
+
+    @delayed
+    def look():
+        return os.getpid(), os.getcwd(), dict(os.environ)  # noqa: PTH109
+
+    async with asyncio.timeout(20), Executor(local=Cores(1)):
+        runner, directory, environment = await (look @ Cores(1))()
+        assert await (change @ Cores(1))(str(tmp_path)) == runner
+        assert await (look @ Cores(1))() == (runner, directory, environment)
+        assert environment["OMP_NUM_THREADS"] == "1"
+
+
+@pytest.mark.parametrize("how", ["sys.modules.clear()", "os.environ = {}"])
+async def test_a_process_whose_insides_were_torn_out_is_not_used_again(how):
+    @delayed
+    def tear():
+        import os
+        import sys  # noqa: F401 - for what is executed
+
+        mine = os.getpid()
+        exec(how)
+        return mine
+
+    @delayed
+    def where():
+        return os.getpid()
+
+    async with asyncio.timeout(20), Executor(local=Cores(1)):
+        torn = await (tear @ Cores(1))()
+        assert await gather((where @ Cores(1))() for _ in range(5)) != [torn] * 5
+        assert alive([torn]) == []
+
+
+async def test_a_process_that_came_to_hold_much_more_memory_is_not_used_again():
+    @delayed
+    def hoard(size):
+        import builtins
+
+        builtins.hoarded = b"\1" * size
+        return os.getpid()
+
+    @delayed
+    def where():
+        return os.getpid()
+
+    async with asyncio.timeout(30), Executor(local=Cores(1)):
+        small = await (hoard @ Cores(1))(10_000_000)
+        assert await (where @ Cores(1))() == small
+        assert await (hoard @ Cores(1))(600_000_000) == small
+        await asyncio.sleep(1.1)  # it is weighed once a second
+        assert await (where @ Cores(1))() != small
+        assert alive([small]) == []
+
+
+async def test_native_code_that_holds_pythons_lock_delays_nobody_else(start_worker):
+    """Heartbeats, a neighbour, and the job's own end go on; the worker is not given up."""
+
+    @delayed
+    def hold(seconds):
+        library = ctypes.PyDLL(None)
+        library.usleep(int(seconds * 1e6))
+        return os.getpid()
+
+    @delayed
+    def one():
+        return 1
+
+    async with asyncio.timeout(30), Executor(listen="tcp://127.0.0.1:0") as executor:
+        start_worker(executor.address)
+        assert await (pulse @ Cores(1))()
+        held = start((hold @ Cores(1))(3))
+        await (one @ Cores(1))()
+        assert await longest_answer(held) < BEAT_S
+
+
+async def test_a_crash_without_a_word_is_told_of_and_the_worker_lives():
+    @delayed
+    def crash():
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        os.abort()
+
+    @delayed
+    def one():
+        return 1
+
+    async with asyncio.timeout(30), Executor(local=Cores(1)):
+        with pytest.raises(WorkerLostError, match="SIGABRT"):
+            await (crash @ Cores(1))()
+        assert await (one @ Cores(1))() == 1
+
+
+async def test_a_fork_of_the_program_does_not_hold_the_executor_up():
+    """It holds a copy of every descriptor that the executor had."""
+
+    @delayed
+    def one():
+        return 1
+
+    async with asyncio.timeout(20):
+        async with Executor(local=Cores(1)):
+            await (one @ Cores(1))()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # newer Pythons warn of forks beside threads
+                child = os.fork()
+            if child == 0:
+                signal.pause()
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)  # noqa: ASYNC222

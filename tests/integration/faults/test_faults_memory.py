@@ -1,0 +1,153 @@
+"""Jobs that take more memory than they asked for: ended within a second, alone, with an error that says how much."""
+
+import asyncio
+import os
+import sys
+import time
+
+import pytest
+
+from grainlike import Cores, Executor, JobMemoryError, Memory, delayed, gather, info, start
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of memory")]
+
+MB = 1_000_000
+
+
+@delayed
+def take(size, hold_s=0.0):
+    """Take memory as native code would, touch it, and hold it."""
+    held = b"\1" * size
+    time.sleep(hold_s)
+    return len(held)
+
+
+@delayed
+def one():
+    return 1
+
+
+async def test_a_job_over_its_memory_is_ended_and_its_neighbour_lives(gates, start_worker):
+    async with asyncio.timeout(30), gates() as gate, Executor(listen="tcp://127.0.0.1:0") as executor:
+        visit = gate.visit
+
+        @delayed
+        def neighbour():
+            visit("here")
+            return "lives"
+
+        start_worker(executor.address, resources="cores=2 memory=8Gi")
+        beside = start((neighbour @ (Cores(1) & Memory("200M")))())
+        await gate.arrival()
+        begun = time.monotonic()
+        r_ = (take @ (Cores(1) & Memory("200M")))(1000 * MB, 60.0)
+        with pytest.raises(JobMemoryError) as caught:
+            await r_
+        assert time.monotonic() - begun < 5
+        assert caught.value.asked == 200 * MB
+        assert 200 * MB < caught.value.peak < 1100 * MB
+        assert "asked for 200 MB" in str(caught.value)
+        assert info(r_).worker in str(caught.value)
+        gate.release_all()
+        assert await beside == "lives"
+        assert info(beside).receipt.memory_tier == "watchdog"
+        assert await (one @ Cores(2))() == 1
+
+
+async def test_memory_is_that_of_the_whole_tree_and_what_forks_share_counts_once():
+    @delayed
+    def spread(count, size):
+        children = []
+        for _ in range(count):
+            pid = os.fork()
+            if pid == 0:
+                held = b"\1" * size
+                time.sleep(60)
+                os._exit(len(held) > 0)
+            children.append(pid)
+        time.sleep(60)
+
+    @delayed
+    def shared(count, size):
+        held = b"\1" * size
+        for _ in range(count):
+            if os.fork() == 0:
+                time.sleep(60)
+                os._exit(0)
+        time.sleep(1.0)
+        return len(held)
+
+    async with asyncio.timeout(30), Executor(local=Cores(1) & Memory("4G")):
+        with pytest.raises(JobMemoryError):
+            await (spread @ (Cores(1) & Memory("200M")))(4, 80 * MB)
+        assert await (shared @ (Cores(1) & Memory("200M")))(4, 100 * MB) == 100 * MB
+
+
+async def test_a_job_over_its_memory_runs_again_with_more():
+    async with asyncio.timeout(30), Executor(local=Cores(1) & Memory("4G")):
+        r_ = (take @ (Cores(1) & Memory("100M", grow=2, max="1G")))(300 * MB, 0.6)
+        assert await r_ == 300 * MB
+        assert info(r_).attempt == 3
+        assert info(r_).allocation.memory == 400 * MB
+
+
+async def test_only_who_asks_is_limited_and_what_the_process_held_before_does_not_count():
+    @delayed
+    def keep(size):
+        import builtins
+
+        builtins.kept = b"\1" * size
+        return os.getpid()
+
+    @delayed
+    def small():
+        time.sleep(0.6)
+        return os.getpid()
+
+    async with asyncio.timeout(30), Executor(local=Cores(1) & Memory("4G")):
+        unlimited = (take @ Cores(1))(300 * MB, 0.6)
+        assert await unlimited == 300 * MB
+        assert info(unlimited).receipt.memory_tier == "none"
+        runner = await (keep @ Cores(1))(300 * MB)
+        limited = (small @ (Cores(1) & Memory("50M")))()
+        assert await limited == runner
+        assert info(limited).receipt.memory_tier == "watchdog"
+        assert await (take @ Cores(1))(300 * MB, 0.4) == 300 * MB
+
+
+async def test_a_coroutine_that_shares_its_process_has_no_tier():
+    @delayed
+    async def coroutine():
+        return 1
+
+    async with asyncio.timeout(30), Executor(local=Cores(1) & Memory("4G")):
+        r_ = (coroutine @ (Cores(1) & Memory("50M")))()
+        assert await r_ == 1
+        assert info(r_).receipt.memory_tier == "none"
+
+
+async def test_jobs_that_stood_behind_the_culprit_in_its_run_list_run_all_the_same():
+    @delayed
+    def tiny(number, size=1, hold_s=0.0):
+        held = b"\1" * size
+        time.sleep(hold_s)
+        return len(held) and number
+
+    async with asyncio.timeout(30), Executor(local=Cores(2) & Memory("4G")) as executor:
+        job = tiny @ (Cores(1) & Memory("100M"))
+        assert await gather(job(number) for number in range(300)) == list(range(300))
+        jobs = [start(job(number)) for number in range(100)]
+        culprit = start(job(0, 500 * MB, 60.0))
+        jobs += [start(job(number)) for number in range(100, 200)]
+        assert await gather(jobs) == list(range(200))
+        with pytest.raises(JobMemoryError):
+            await culprit
+        assert await (one @ Cores(2))() == 1
+        assert [worker.name for worker in executor.workers()] == ["local"]
+
+
+async def test_less_memory_than_an_interpreter_comes_and_goes_by_is_counted_and_not_enforced():
+    async with asyncio.timeout(30), Executor(local=Cores(1) & Memory(16_000)):
+        r_ = (take @ (Cores(1) & Memory(4_000)))(50 * MB)
+        assert await r_ == 50 * MB
+        assert info(r_).receipt.memory_tier == "none"

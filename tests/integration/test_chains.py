@@ -1,0 +1,265 @@
+"""Chains of quick calls travel together, and nobody can tell but by the clock."""
+
+import contextvars
+import os
+from collections.abc import AsyncIterator
+
+import numpy as np
+import pytest
+import pytest_asyncio
+
+from grainlike import (
+    GVAR,
+    Cores,
+    Executor,
+    JobCancelledError,
+    Memory,
+    WorkerLostError,
+    cancel,
+    delayed,
+    gather,
+    info,
+    start,
+)
+from grainlike.executor._head import Head
+from grainlike.scheduler import HeadMind, JobsSubmitted
+
+pytestmark = pytest.mark.asyncio
+
+MARK: contextvars.ContextVar[int] = contextvars.ContextVar("mark", default=0)
+
+
+def plus_one(x: int) -> int:
+    return x + 1
+
+
+async def plus_one_later(x: int) -> int:
+    return x + 1
+
+
+def job_and_cores(
+    seen: list[tuple[int, int, tuple[int, ...]]], note: int = 0
+) -> list[tuple[int, int, tuple[int, ...]]]:
+    assert GVAR.job is not None
+    mark = MARK.get()
+    MARK.set(mark + 1)
+    return [*seen, (GVAR.job.id, mark, GVAR.res.cores)]
+
+
+def divide(x: int, by: int) -> int:
+    return x // by
+
+
+def die_if(x: int, when: int) -> int:
+    if x == when:
+        os._exit(7)
+    return x + 1
+
+
+def append_to(values: list[int], x: int) -> list[int]:
+    values.append(x)
+    return values
+
+
+def double(a: np.ndarray) -> np.ndarray:
+    a *= 2
+    return a
+
+
+@pytest_asyncio.fixture
+async def executor() -> AsyncIterator[Executor]:
+    async with Executor(local=Cores(1)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def jobs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many jobs the mind was told of, batch by batch."""
+    told: list[int] = []
+    tell = Head._tell
+
+    def telling(head: Head, event: object) -> None:
+        if isinstance(event, JobsSubmitted):
+            told.append(len(event.jobs))
+        tell(head, event)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Head, "_tell", telling)
+    return told
+
+
+@pytest.fixture
+def pace(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
+    """Functions are known to be quick, however busy the machine is that runs the tests."""
+    paces = {"seconds": 1e-5}
+    monkeypatch.setattr(HeadMind, "pace", lambda mind, fn: paces["seconds"])
+    return paces
+
+
+@pytest.mark.parametrize("function", [plus_one, plus_one_later])
+async def test_a_chain_of_quick_calls_is_few_jobs_with_every_value_its_own(executor, jobs, pace, function) -> None:
+    step = delayed(function) @ Cores(1)
+    made = [step(0)]
+    for _ in range(299):
+        made.append(step(made[-1]))
+    assert await made[-1] == 300
+    assert sum(jobs) < 100
+    assert [info(r_).state for r_ in made] == ["succeeded"] * 300
+    assert await gather(made[:5]) == [1, 2, 3, 4, 5]
+    told = info(made[150])
+    assert told.worker == "local"
+    assert told.allocation is not None
+    assert told.allocation.cores
+    assert told.usage is not None
+    assert told.began is not None
+    assert info(made[151]).began >= told.began  # type: ignore[operator]
+
+
+async def test_functions_that_are_not_known_to_be_quick_travel_alone(executor, jobs) -> None:
+    step = delayed(plus_one) @ Cores(1)
+    value = step(0)
+    for _ in range(5):
+        value = step(value)
+    assert await value == 6
+    assert sum(jobs) == 6
+
+
+async def test_each_link_is_a_job_with_a_context_of_its_own(executor, jobs, pace) -> None:
+    look = delayed(job_and_cores) @ Cores(1)
+    value = look([])
+    for _ in range(19):
+        value = look(value)
+    seen = await value
+    assert len(jobs) < 10  # one, but for a machine so busy that it takes long
+    assert len({job for job, _, _ in seen}) == 20
+    assert {mark for _, mark, _ in seen} == {0}
+    assert {cores for _, _, cores in seen} == {seen[0][2]}
+
+
+async def test_only_what_stands_behind_a_failing_link_fails(executor, jobs, pace) -> None:
+    step, fraction = delayed(plus_one) @ Cores(1), delayed(divide) @ Cores(1)
+    before = step(step(1))
+    broken = fraction(before, 0)
+    after = step(broken)
+    with pytest.raises(ZeroDivisionError) as caught:
+        await after
+    assert any("attempt 1" in note for note in caught.value.__notes__)
+    assert await before == 3
+    assert info(broken).state == "failed"
+    assert [info(r_).state for r_ in (before, after)] == ["succeeded", "failed"]
+
+
+async def test_the_link_that_kills_its_process_is_the_one_to_blame(executor, jobs, pace) -> None:
+    step = delayed(die_if) @ Cores(1)
+    made = [step(0, 5)]
+    for _ in range(9):
+        made.append(step(made[-1], 5))
+    with pytest.raises(WorkerLostError, match="exit code 7"):
+        await made[-1]
+    assert await gather(made[:5]) == [1, 2, 3, 4, 5]
+    assert info(made[5]).state == "failed"
+    assert info(made[5]).attempt == 3
+
+
+async def test_what_a_link_does_to_its_argument_stays_its_own_affair(executor, jobs, pace) -> None:
+    grow = delayed(append_to) @ Cores(1)
+    first = grow([], 1)
+    second = grow(first, 2)
+    assert await second == [1, 2]
+    assert await first == [1]
+
+
+async def test_arrays_are_rebuilt_on_memory_of_their_own(executor, jobs, pace) -> None:
+    twice = delayed(double) @ Cores(1)
+    first = twice(np.ones(1000))
+    third = twice(twice(first))
+    assert (await third).sum() == 8000
+    assert (await first).sum() == 2000
+    # The first one's own argument travels apart from the stream, so it goes alone; the others are one job.
+    large = twice(np.ones(10_000))
+    assert (await twice(twice(large))).sum() == 80_000
+
+
+async def test_a_coroutine_that_waits_ends_the_chain_behind_it(executor, jobs, pace) -> None:
+    import asyncio
+
+    async def nap(x: int, naps: bool) -> int:
+        if naps:
+            await asyncio.sleep(0)
+        return x + 1
+
+    step = delayed(nap) @ Cores(1)
+    assert await step(step(step(0, False), True), False) == 3
+    assert jobs == [1, 1]
+
+
+async def test_a_cancelled_link_takes_only_those_behind_it(executor, jobs, pace) -> None:
+    step = delayed(plus_one) @ Cores(1)
+    made = [step(0)]
+    for _ in range(9):
+        made.append(step(made[-1]))
+    start(made[4])
+    start(made[9])
+    cancel(made[5])
+    assert await made[4] == 5
+    with pytest.raises(JobCancelledError):
+        await made[9]
+
+
+async def test_a_link_whose_argument_cannot_travel_fails_with_its_own_words(executor, jobs, pace) -> None:
+    from grainlike import SerializationError
+
+    step, add = delayed(plus_one) @ Cores(1), delayed(divide) @ Cores(1)
+    good = step(0)
+    with pytest.raises(SerializationError, match="argument 1 of divide"):
+        await add(good, (n for n in ()))
+    assert await good == 1
+
+
+async def test_calls_that_ask_for_something_else_go_their_own_way(jobs, pace) -> None:
+    step = delayed(plus_one)
+    one, other = step @ Cores(1), step @ (Cores(1) & Memory("1M"))
+    async with Executor(local=Cores(1) & Memory("1M")):
+        assert await other(one(0)) == 2
+    assert jobs == [1, 1]
+
+
+async def test_a_chain_that_turns_out_long_gives_back_what_it_has_not_begun(executor, jobs, pace) -> None:
+    def spin(x: int, seconds: float) -> int:
+        import time
+
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            pass
+        return x + 1
+
+    step = delayed(spin) @ Cores(1)
+    assert await step(step(step(step(0, 0.02), 0.0), 0.0), 0.0) == 4
+    assert jobs == [1, 1]
+
+
+async def test_a_chain_is_no_longer_than_the_work_expected_of_it_allows(executor, jobs, pace) -> None:
+    pace["seconds"] = 0.001
+    step = delayed(plus_one) @ Cores(1)
+    assert await step(step(step(step(step(step(0)))))) == 6
+    assert len(jobs) >= 2  # 2 ms: one to begin with, and two behind it
+
+
+async def test_a_call_that_waits_for_two_others_is_no_link(executor, jobs, pace) -> None:
+    step, fraction = delayed(plus_one) @ Cores(1), delayed(divide) @ Cores(1)
+    assert await fraction(step(11), step(step(2))) == 3
+    assert jobs == [2, 1]
+
+
+async def test_a_link_with_a_large_argument_of_its_own_travels_alone(executor, jobs, pace) -> None:
+    def added(x: float, a: np.ndarray) -> float:
+        return float(x + a.sum())
+
+    add = delayed(added) @ Cores(1)
+    assert await add(add(0.0, np.ones(3)), np.ones(10_000)) == 10_003
+    assert jobs == [1, 1]
+
+
+async def test_a_value_inside_a_container_is_there_before_the_container_is_made(executor, jobs, pace) -> None:
+    total = delayed(sum) @ Cores(1)
+    assert await total([total([1, 2]), 3]) == 6
+    assert jobs == [1, 1]

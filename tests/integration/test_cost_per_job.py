@@ -1,0 +1,99 @@
+"""What one job costs, counted in calls: unlike seconds, calls are the same on every machine and on a busy one.
+
+A bound here is what was counted when it was written and a tenth more. Whoever goes past it has put something on the
+path of every job: take it off again, or show that it is worth it, and write the new number.
+"""
+
+import gc
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from grainlike import Cores, Executor, delayed, gather
+from grainlike.net._byte_link import ByteLink
+
+JOBS = 2_000
+
+
+def plain(x: int) -> int:
+    return x
+
+
+async def coroutine(x: int) -> int:
+    return x
+
+
+class Count:
+    def __init__(self) -> None:
+        self.python = 0
+        self.c = 0
+
+    def __call__(self, frame: object, event: str, arg: object) -> None:
+        if event == "call":
+            self.python += 1
+        elif event == "c_call":
+            self.c += 1
+
+
+@contextmanager
+def counted() -> Iterator[Count]:
+    """Calls in this thread; the collector's own, which come when they like, are kept out."""
+    count = Count()
+    before = sys.getprofile()
+    gc.disable()
+    sys.setprofile(count)
+    try:
+        yield count
+    finally:
+        sys.setprofile(before)
+        gc.enable()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("function", "python", "c"),
+    [pytest.param(plain, 71, 76, id="plain"), pytest.param(coroutine, 107, 114, id="async")],
+)
+async def test_a_job_that_does_nothing_costs_the_caller_this_many_calls(function, python, c) -> None:
+    async with Executor(local=Cores(2)):
+        job = delayed(function) @ Cores(1)
+        await gather([job(i) for i in range(300)])
+        counts = []
+        for _ in range(3):
+            with counted() as count:
+                await gather([job(i) for i in range(JOBS)])
+            counts.append((count.python / JOBS, count.c / JOBS))
+    # The least of three: a machine that stops for a moment makes more and smaller batches.
+    assert min(counted for counted, _ in counts) <= python
+    assert min(counted for _, counted in counts) <= c
+
+
+@pytest.mark.asyncio
+async def test_a_placeholder_costs_this_many_calls() -> None:
+    job = delayed(plain) @ Cores(1)
+    with counted() as count:
+        made = [job(i) for i in range(JOBS)]
+    assert len(made) == JOBS
+    assert count.python / JOBS <= 6
+
+
+@pytest.mark.asyncio
+async def test_many_jobs_at_once_travel_in_few_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    posted: list[str] = []
+    for link in ByteLink.__subclasses__():
+        post = link.post
+
+        def posting(self, message, buffers=(), post=post):
+            posted.append(type(message).__name__)
+            post(self, message, buffers)
+
+        monkeypatch.setattr(link, "post", posting)
+    async with Executor(local=Cores(2)):
+        job = delayed(plain) @ Cores(1)
+        await gather([job(i) for i in range(300)])
+        posted.clear()
+        await gather([job(i) for i in range(JOBS)])
+    assert posted
+    assert len(posted) <= JOBS / 10

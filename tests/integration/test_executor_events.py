@@ -1,0 +1,122 @@
+"""What an executor tells while it runs: events as they happen, and how its jobs ended."""
+
+from __future__ import annotations
+
+import gc
+import signal
+
+import anyio
+import pytest
+
+from grainlike import Cores, Executor, JobTimeoutError, delayed, gather, start
+from grainlike.executor import _events
+
+pytestmark = pytest.mark.asyncio
+
+LIMIT_S = 20.0
+
+
+def one() -> int:
+    return 1
+
+
+def fail() -> None:
+    raise ValueError("broken on purpose")
+
+
+async def told(executor: Executor, events, last: str) -> list[tuple[str, ...]]:
+    """Read events until one is as `last`."""
+    found = []
+    with anyio.fail_after(LIMIT_S):
+        async for event in events:
+            found.append((event.kind, event.name, event.outcome))
+            if last in found[-1]:
+                break
+    return found
+
+
+async def test_events_tell_of_each_attempt_with_its_slots():
+    async with Executor(local=Cores([0, 1])) as executor:
+        events = executor.events()
+        with pytest.raises(ValueError, match="on purpose"):
+            await (delayed(fail, retries=1) @ Cores(2))()
+        with pytest.raises(JobTimeoutError):
+            await (delayed(signal.pause, timeout=0.05) @ Cores(1))()
+    with anyio.fail_after(LIMIT_S):
+        found = [event async for event in events]
+    assert [event.number for event in found] == list(range(1, len(found) + 1))
+    assert [event.at for event in found] == sorted(event.at for event in found)
+    assert {event.worker for event in found} == {"local"}
+    assert [(event.kind, event.name, event.attempt, event.outcome) for event in found] == [
+        ("worker_joined", "", 0, ""),
+        ("job_started", "fail", 1, ""),
+        ("job_ended", "fail", 1, "failed"),
+        ("job_started", "fail", 2, ""),
+        ("job_ended", "fail", 2, "failed"),
+        ("job_started", "pause", 1, ""),
+        ("job_ended", "pause", 1, "timed_out"),
+        ("worker_left", "", 0, ""),
+    ]
+    assert [event.allocation.N for event in found if event.allocation is not None] == [2, 2, 2, 2, 2, 1, 1, 2]
+    assert found[1].job == found[4].job != found[5].job
+
+
+async def test_each_reader_hears_all_since_it_asked_and_one_that_is_dropped_no_more():
+    async with Executor(local=Cores([0])) as executor:
+        first = executor.events()
+        await executor.submit(Cores(1), one)
+        second = executor.events()
+        await executor.submit(Cores(1), one)
+        assert len(executor._head.observers) == 2
+        assert await told(executor, first, "succeeded") == [
+            ("worker_joined", "", ""),
+            ("job_started", "one", ""),
+            ("job_ended", "one", "succeeded"),
+        ]
+        assert len(await told(executor, second, "succeeded")) == 3
+        del first
+        gc.collect()
+        assert len(executor._head.observers) == 1
+
+
+async def test_a_reader_that_is_far_behind_sees_a_gap(monkeypatch):
+    monkeypatch.setattr(_events, "MOST", 3)
+    async with Executor(local=Cores([0])) as executor:
+        events = executor.events()
+        for _ in range(3):
+            await executor.submit(Cores(1), one)
+    with anyio.fail_after(LIMIT_S):
+        assert [event.number async for event in events] == [6, 7, 8]
+
+
+async def test_the_report_counts_every_way_to_end():
+    async with Executor(local=Cores([0, 1])) as executor:
+        assert await gather(executor.submit(Cores(1), one) for _ in range(5)) == [1] * 5
+        for broken_ in (
+            executor.submit(Cores(1), fail),
+            executor.submit(Cores(1), one, (x for x in ())),
+            executor.submit(Cores(99), one),
+        ):
+            with pytest.raises((ValueError, TypeError, RuntimeError)):
+                await broken_
+        with pytest.raises(TimeoutError):
+            await (delayed(signal.pause, timeout=0.05) @ Cores(1))()
+        with pytest.raises(ValueError, match="on purpose"):
+            await (delayed(one) @ Cores(1))(executor.submit(Cores(1), fail))  # the outer one is skipped
+        events = executor.events()
+        running_ = start((delayed(anyio.sleep_forever) @ Cores(2))())
+        await told(executor, events, "job_started")
+        with anyio.move_on_after(0.01):
+            await (delayed(one) @ Cores(1))()  # there is no room for it
+        del running_
+    report = executor.report()
+    figures = (report.succeeded, report.failed, report.skipped, report.timed_out, report.cancelled)
+    assert figures == (5, 4, 2, 1, 1)
+    assert 0 < report.run_seconds < report.total_seconds
+    assert str(report).startswith("5 succeeded, 4 failed, 2 skipped, 1 timed out, 1 cancelled in ")
+
+
+async def test_calls_without_resources_are_no_jobs():
+    async with Executor(local=Cores([0])) as executor:
+        await delayed(one)()
+        assert str(executor.report()).startswith("no jobs in ")
