@@ -6,14 +6,17 @@ Where the program wants to be told which cores are its own, `GVAR.res.cores` has
 `taskset --cpu-list 6,7`.
 
 An `async def` job is not pinned, for it shares its process with other jobs. It suits thousands of programs that are
-waited for rather than computed with. There, say on the command line where the program belongs.
+waited for rather than computed with. There `run_process` starts the program in the job's slots: it is anyio's, and the
+program gets the job's cores and thread widths.
 
 When a job is cancelled, or runs into its `timeout`, a plain function's process gets SIGTERM, and SIGKILL five seconds
-later together with its children. Its cores are given to another job only when the process is gone.
+later; a program of `run_process` is killed at once. All that they started goes with them, and only then are the cores
+given to another job. For files that a program needs while it runs there is `GVAR.job.scratch`.
 
 It prints::
 
     a child inherits the cores: True, and OMP_NUM_THREADS=2
+    so does a coroutine's program: True, and OMP_NUM_THREADS=1
     a program told by mpirun or taskset: True
     4 programs on one core each, in 4 places
     the timeout ended it: sleep ran past its timeout of 0.5 s
@@ -24,9 +27,7 @@ import shutil
 import subprocess
 import sys
 
-import anyio
-
-from grainlike import GVAR, Cores, JobTimeoutError, delayed, gather, run
+from grainlike import GVAR, Cores, JobTimeoutError, delayed, gather, run, run_process
 
 # A stand-in for a real program: it prints the cores that it may use. Any executable does.
 PROGRAM = [sys.executable, "-c", "import os; print(sorted(os.sched_getaffinity(0)), os.environ.get('OMP_NUM_THREADS'))"]
@@ -47,9 +48,16 @@ def placed(command: list[str]) -> list[str]:
 
 
 @delayed
-async def placed_child() -> tuple[tuple[int, ...], str]:
+async def awaited_child() -> tuple[tuple[int, ...], str]:
     """A coroutine that waits for a program. Many of these share one event loop while their programs run."""
-    program = await anyio.run_process(placed(PROGRAM))
+    program = await run_process(PROGRAM)
+    return GVAR.res.cores, program.stdout.decode().strip()
+
+
+@delayed
+async def placed_child() -> tuple[tuple[int, ...], str]:
+    """The same for a program that places its processes itself. What it needs on disk goes where it is tidied up."""
+    program = await run_process(placed(PROGRAM), cwd=GVAR.job.scratch)
     return GVAR.res.cores, program.stdout.decode().splitlines()[0]
 
 
@@ -65,10 +73,14 @@ async def main() -> None:
     told, threads = (await (child @ Cores(2))()).rsplit(maxsplit=1)
     print(f"a child inherits the cores: {told == cores}, and OMP_NUM_THREADS={threads}")
 
+    given, told = await (awaited_child @ Cores(1))()
+    told, threads = told.rsplit(maxsplit=1)
+    print(f"so does a coroutine's program: {told == str(list(given))}, and OMP_NUM_THREADS={threads}")
+
     given, told = await (placed_child @ Cores(1))()
     print("a program told by mpirun or taskset:", told.startswith(str(list(given))))
 
-    places = await gather((placed_child @ Cores(1))() for _ in range(4))
+    places = await gather((awaited_child @ Cores(1))() for _ in range(4))
     right = [told.startswith(str(list(given))) for given, told in places]
     print(len(places), "programs on one core each, in", sum(right), "places")
 

@@ -4,14 +4,28 @@ So far one worker was embedded in the program. With `Executor(listen=...)` the p
 it. Each is started with `grainlike worker start`, by hand, by a script, or, as here, by the program itself.
 
 `listen="tcp://127.0.0.1:0"` takes any free port of this machine; `listen="unix:///path/to/socket"` a socket in a
-directory that is yours alone (mode 700). Other machines cannot connect yet.
+directory that is yours alone (mode 700); `listen="tcp://0.0.0.0:0"` takes workers from other machines too.
 
-A worker proves that it belongs to you by a secret. The program writes it into an *access file* that only you can read,
-under `~/.local/state/grainlike` (or `$XDG_STATE_HOME/grainlike`), and removes it at the end. A worker that is started
-without `--head` takes the newest.
+A worker proves that it belongs to you by a certificate. The program writes it into an *access file* that only you can
+read, under `~/.local/state/grainlike` (or `$XDG_STATE_HOME/grainlike`), and removes it at the end. A worker that is
+started without `--head` takes the newest. Elsewhere, copy `worker.json` there and say `--head worker.json`.
 
 Workers may come and go while jobs run. When one is lost, what ran there is started again elsewhere, so let jobs be
 safe to repeat. When the program closes its executor, the workers end by themselves.
+
+A job may have slots on several workers at the same time: `Nodes(2, each=Cores(8))` gets eight cores on each of two
+workers, or waits until it can. It runs on one of them, in a process of its own; the other keeps its cores free for
+what the job starts there. `GVAR.job.nodes` tells the name, the host and the slots of each. A program that the job
+starts finds the path of a host file in `GRAINLIKE_HOSTFILE`, with a line `HOST slots=CORES` for each node, and their
+number in `GRAINLIKE_NODES`. So where MPI is installed, this is a job on two nodes::
+
+    @delayed
+    def solve(case: str) -> None:
+        subprocess.run(["mpirun", "--hostfile", os.environ["GRAINLIKE_HOSTFILE"], "solver", case], check=True)
+
+    await (solve @ Nodes(2, each=Cores(8)))("wing")
+
+If one of its workers is lost, the job is stopped, and started again on others.
 
 It prints::
 
@@ -19,6 +33,8 @@ It prints::
     where a job of 3 cores ran: big
     where jobs of one core ran: ['big', 'small']
     only one of them offers the data set: small
+    a job on both: big with 1 core, small with 1 core
+    what its programs find: 2 nodes, 127.0.0.1 slots=1, 127.0.0.1 slots=1
     a worker was stopped: ['big'] is left
     and still: 9
     the workers have ended with exit codes [0, 0]
@@ -34,7 +50,7 @@ from tempfile import TemporaryDirectory
 
 import anyio
 
-from grainlike import GVAR, Cores, Executor, Resource, delayed, gather
+from grainlike import GVAR, Cores, Executor, Nodes, Resource, delayed, gather
 
 
 @delayed
@@ -46,6 +62,14 @@ def where(seconds: float = 0.0) -> str | None:
 @delayed
 def square(x: int) -> int:
     return x * x
+
+
+@delayed
+def on_both() -> tuple[list[str], str]:
+    nodes = GVAR.job.nodes if GVAR.job is not None else ()
+    show = 'echo "$GRAINLIKE_NODES nodes"; cat "$GRAINLIKE_HOSTFILE"'  # where you would write mpirun
+    shown = subprocess.run(["sh", "-c", show], capture_output=True, text=True, check=True).stdout
+    return sorted(f"{node.name} with {node.allocation.N} core" for node in nodes), ", ".join(shown.splitlines())
 
 
 def start_worker(head: str, name: str, resources: str) -> subprocess.Popen[bytes]:
@@ -67,6 +91,10 @@ async def over_tcp() -> None:
         names = await gather((where @ Cores(1))(0.5) for _ in range(4))
         print("where jobs of one core ran:", sorted(set(names)))
         print("only one of them offers the data set:", await (where @ (Cores(1) & Resource("dataset", 1)))())
+
+        nodes, shown = await (on_both @ Nodes(2, each=Cores(1)))()
+        print("a job on both:", ", ".join(nodes))
+        print("what its programs find:", shown)
 
         small.terminate()
         await anyio.to_thread.run_sync(small.wait)

@@ -4,14 +4,14 @@ A request may say more than amounts. All of these go together with `&`, and all 
 
 - `GPUs(1) | Cores(2)` is a choice. The job takes the first that can start now, and sees in `GVAR.res` which one it was.
 - `Memory("1G", grow=2, max="4G")` starts with 1 GB. If the job raises `MemoryError` (or a class of yours that derives
-  from it), it runs again with twice as much, up to the maximum. Memory is counted and not limited yet, so it is the
-  job that has to notice; as NumPy does, when it cannot have an array.
+  from it), it runs again with twice as much, up to the maximum. A job may notice by itself, as NumPy does when it
+  cannot have an array; on Linux one in a process of its own that takes more than it has is ended, and tried so, too.
 - `Token("big")` asks for a worker that carries this tag.
 - `Limit("db", 2)` lets two jobs that name it run at once, wherever they run.
 - `Rate("api", 10)` launches ten jobs that name it in a second: one every 0.1 s.
 - `WallTime("1:30:00")` is how long a job may run. A worker that has less time left does not get it, and a job that runs
   longer is ended. The scheduler also uses it to see which short jobs can run in front of a wide one.
-- `Nodes(4, each=Cores(32))` is a job on several workers at once. It can be written, but not run yet.
+- `Nodes(4, each=Cores(32))` is a job on several workers at once: [the fourth tutorial](04_workers.py) has one.
 
 `await executor.explain(r_)` says where a job stands and what it waits for. It asks the books that decide, so what it
 says is what holds. Its answer has fields for programs (`.reason`, `.short`, `.holders`, ...) and reads as a sentence.
@@ -26,7 +26,7 @@ It prints::
     4 naps of 0.2 s, two at a time, took 0.4 s or more: True
     5 calls at 10 a second took 0.4 s or more: True
     it took too long: nap ran past its walltime of 0.3 s
-    several nodes: nodes=2(cores=1): jobs on several nodes at once cannot be run yet
+    several nodes: it needs 2 workers that can give cores=1; there is 1
     as text: cores=2 limit:db=1 memory=4000000000:grow=2 walltime=1:30:00 | gpus=1
     nobody asked for it: Nobody has awaited or started it.
     it runs: Job 1 runs on local, attempt 1.
@@ -140,7 +140,7 @@ async def gangs() -> None:
     try:
         await (where @ Nodes(2, each=Cores(1)))()
     except UnsatisfiableError as error:
-        print("several nodes:", error)
+        print("several nodes:", str(error).split(": ")[-1])
 
 
 async def ask() -> None:
