@@ -178,6 +178,25 @@ grainlike bench --workload throughput --size 100000 --json
 2 wrong usage
 """
 
+_SUBMIT_EXAMPLES = """[bold]Examples[/bold]
+
+[dim]# on a worker of the head that runs here[/dim]
+grainlike submit -r "gpus=1 cores=4" -- python train.py --seed 1
+
+[dim]# many at once: a line of the file is a command, or "-r TEXT -- COMMAND"[/dim]
+grainlike submit -r "cores=1" --file commands.txt
+
+[dim]# without a head: on slots of this machine, until all have run[/dim]
+grainlike submit --run-once --resources "gpu0=1 gpu1=1" -r "gpu0=1" --file commands.txt
+
+[bold]Exit codes[/bold]
+
+0 all commands ended with exit code 0
+1 a command failed
+2 wrong usage
+3 no head there, or it refused
+"""
+
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 app = typer.Typer(
@@ -454,6 +473,66 @@ def _logs(
     from grainlike.cli._ask import asking, show_logs
 
     _exit_with(lambda: asking(head, insecure, lambda caller: show_logs(caller, job, follow=follow, as_json=as_json)))
+
+
+@app.command("submit", epilog=_SUBMIT_EXAMPLES, rich_help_panel="Run a cluster")
+def _submit(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="-- COMMAND...", help="The program, with arguments.", show_default=False),
+    ] = None,
+    request: Annotated[
+        list[str] | None,
+        typer.Option("-r", "--request", metavar="TEXT", help="What each command asks for; several are put together."),
+    ] = None,
+    file: Annotated[
+        typer.FileText | None, typer.Option(metavar="FILE", help="Commands, one a line; - for standard input.")
+    ] = None,
+    run_once: Annotated[
+        bool, typer.Option("--run-once", help="Without a head: run on slots of this machine, then end.")
+    ] = False,
+    resources: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="With --run-once: the slots. By default the cores of this process."),
+    ] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME[=VALUE]", help="A variable for the commands, from here if it has no value."),
+    ] = None,
+    lenient: Annotated[
+        bool, typer.Option("--lenient", help="Leave out parts of a request that have no value, with a warning.")
+    ] = False,
+    head: _Head = None,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print only what became of each; their output goes to standard error."),
+    ] = False,
+    insecure: _Insecure = False,
+) -> None:
+    """Run commands as jobs on exact slots, show what they print, and wait for them.
+
+    They run in this folder, which their worker must have too. Ctrl-C ends what has not ended.
+    """
+    from grainlike.cli._submit import UsageError, submit
+
+    def submitted() -> int:
+        try:
+            return submit(
+                command or [],
+                requests=request or [],
+                file=file,
+                offer=resources,
+                run_once=run_once,
+                head=head,
+                insecure=insecure,
+                env=env or [],
+                lenient=lenient,
+                as_json=as_json,
+            )
+        except UsageError as error:
+            raise typer.BadParameter(str(error)) from error
+
+    _exit_with(submitted)
 
 
 @head_.command("start", epilog=_HEAD_EXAMPLES)

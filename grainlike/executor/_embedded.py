@@ -20,7 +20,7 @@ class _WorkerRoom(Protocol):
         """What this process can give: `what`, or its own cores."""
         ...
 
-    async def serve(self, link: Link, offer: Allocation, *, name: str) -> None:
+    async def serve(self, link: Link, offer: Allocation, *, name: str, echo: bool) -> None:
         """Be a worker at the other end of `link` until it closes; leave nothing behind."""
 
 
@@ -33,10 +33,10 @@ def offer_for(what: Request | None) -> Allocation:
     return _worker_room().offer_for(what)
 
 
-def embed(offer: Allocation) -> tuple[Link, Callable[[], Coroutine[Any, Any, None]]]:
+def embed(offer: Allocation, *, echo: bool) -> tuple[Link, Callable[[], Coroutine[Any, Any, None]]]:
     """An embedded worker: the head's end of its link, and what to run in a task for it to be there."""
     near, far = memory_pair()
-    return near, partial(_worker_room().serve, far, offer, name="local")
+    return near, partial(_worker_room().serve, far, offer, name="local", echo=echo)
 
 
 def _worker_room() -> _WorkerRoom:

@@ -74,6 +74,7 @@ class Executor(Resolving):
             then run code as you.
         on_failure: at the first failure of a graph, `"fail_fast"` cancels what only that graph still wants;
             `"continue"` lets it run to its end.
+        echo: whether this program's own streams show what jobs of the embedded worker print. `logs` has it in any case.
 
     Leaving the block cancels what still runs, waits until it is gone, and leaves no process, socket, file or thread
     behind. An exception that leaves the block is the user's own. The executor may be closed in another task than it was
@@ -100,6 +101,7 @@ class Executor(Resolving):
         access: str | PathLike[str] | None = None,
         insecure: bool = False,
         on_failure: Literal["fail_fast", "continue"] = "fail_fast",
+        echo: bool = True,
     ) -> None:
         if on_failure not in ("fail_fast", "continue"):
             raise ValueError(f"on_failure= is 'fail_fast' or 'continue', not {on_failure!r}")
@@ -121,6 +123,7 @@ class Executor(Resolving):
         self._access = None if access is None else Path(access)
         self._insecure = insecure
         self._fail_fast = on_failure == "fail_fast"
+        self._echo = echo
         self._state: Literal["new", "open", "closing", "closed"] = "new"
         self.opened_in: JobInfo | None = None
         """The job that opened it; jobs inherit the context of a task that may know of other executors."""
@@ -247,7 +250,7 @@ class Executor(Resolving):
                     tasks.cancel_scope.cancel()
 
     async def _embed(self, tasks: TaskGroup, door: Door, offer: Allocation) -> None:
-        link, serve = embed(offer)
+        link, serve = embed(offer, echo=self._echo)
         tasks.start_soon(door.admit, link)
         tasks.start_soon(serve)
         await self._until(lambda: bool(self._head.peers))

@@ -1,7 +1,8 @@
 """Other programs of this machine: started in a job's slots, and ended with everything that they started.
 
-Answers: what a process has started, how all of that is ended (`end_children`), and how a coroutine runs a program in
-its job's slots (`run_process`, loaded when it is first used: every runner starts with this room).
+Answers: what a process has started, how all of that is ended (`end_children`), how a coroutine runs a program in its
+job's slots (`run_process`), and how a program is a job itself (`run_command`). The last two are loaded when they are
+first used: every runner starts with this room.
 
 Never knows which processes are a worker's, or what they are for. Siblings: `net` waits on sockets, `observe` counts.
 """
@@ -11,9 +12,19 @@ from typing import TYPE_CHECKING
 from grainlike.launch._descendants import LEFTOVER_GRACE_S, children, descendants, end_children, kill_all, reap
 
 if TYPE_CHECKING:
+    from grainlike.launch._command import run_command
     from grainlike.launch._run_process import run_process
 
-__all__ = ["LEFTOVER_GRACE_S", "children", "descendants", "end_children", "kill_all", "reap", "run_process"]
+__all__ = [
+    "LEFTOVER_GRACE_S",
+    "children",
+    "descendants",
+    "end_children",
+    "kill_all",
+    "reap",
+    "run_command",
+    "run_process",
+]
 
 
 def __getattr__(name: str) -> object:
@@ -21,4 +32,8 @@ def __getattr__(name: str) -> object:
         from grainlike.launch._run_process import run_process
 
         return run_process
+    if name == "run_command":
+        from grainlike.launch._command import run_command
+
+        return run_command
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

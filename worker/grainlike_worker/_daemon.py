@@ -141,12 +141,12 @@ async def serve_daemon(
         await _Daemon(link, mind, _hello(name, offer), make, echo=echo, context=context).run(stop)
 
 
-async def serve_embedded(link: Link, offer: Allocation, *, name: str) -> None:
+async def serve_embedded(link: Link, offer: Allocation, *, name: str, echo: bool = True) -> None:
     """The same inside a user's process, with coroutines in the calling loop."""
     mind = NodeMind(offer, topology(), mortal=False)
     async with open_keeper() as keeper:
         spawn = partial(RunnerProcess.spawn, keeper=keeper, options=_devices(offer).option)
-        await _Daemon(link, mind, _hello(name, offer), partial(runner_at_home, spawn), echo=True).run()
+        await _Daemon(link, mind, _hello(name, offer), partial(runner_at_home, spawn), echo=echo).run()
 
 
 class _Daemon:

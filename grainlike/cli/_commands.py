@@ -1,0 +1,71 @@
+"""What is to be run: the words of a command and its request, from the command line or a line of a file."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from grainlike.errors import ResourceSpecError
+from grainlike.resources import Request, parse
+
+__all__ = ["Command", "read_commands", "read_request"]
+
+_REQUEST = ("-r", "--request")
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A program with its arguments, and what it asks for."""
+
+    words: tuple[str, ...]
+    request: Request
+
+    def __str__(self) -> str:
+        return shlex.join(self.words)
+
+
+def read_request(text: str, *, lenient: bool, warn: list[str]) -> Request:
+    """A request as text. With `lenient`, a part that has no value is left out, and told in `warn`.
+
+    Raises `ResourceSpecError` for what is none.
+    """
+    if lenient:
+        bare = [part for part in text.split() if "=" not in part and part != "|"]
+        warn.extend(f"left out {part!r}: parts must be KEY=VALUE" for part in bare)
+        text = " ".join(part for part in text.split() if part not in bare)
+    return parse(text)
+
+
+def read_commands(lines: Iterable[str], default: str | None, *, lenient: bool, warn: list[str]) -> list[Command]:
+    """The commands of a file, one a line: `COMMAND...`, or `-r TEXT -- COMMAND...` for a request of its own.
+
+    Words are split as a shell does, and nothing else is done to them; lines that are empty or begin with `#` are none.
+    Raises `ValueError` for the first line that is wrong, with its number.
+    """
+    commands = []
+    for number, line in enumerate(lines, 1):
+        try:
+            words = shlex.split(line, comments=True)
+            if words:
+                commands.append(_read_command(words, default, lenient=lenient, warn=warn))
+        except ValueError as error:
+            raise ValueError(f"line {number}: {error}") from None
+    return commands
+
+
+def _read_command(words: Sequence[str], default: str | None, *, lenient: bool, warn: list[str]) -> Command:
+    wanted = []
+    while words and words[0] in _REQUEST:
+        if len(words) < 2:
+            raise ValueError(f"{words[0]} takes a request, as {words[0]} 'cores=2'")
+        wanted.append(words[1])
+        words = words[2:]
+    if words and words[0] == "--":
+        words = words[1:]
+    if not words:
+        raise ValueError("there is a request, but no command")
+    text = " ".join(wanted) or default
+    if text is None:
+        raise ResourceSpecError("it asks for nothing: give -r TEXT, as -r 'cores=1', here or for all")
+    return Command(tuple(words), read_request(text, lenient=lenient, warn=warn))

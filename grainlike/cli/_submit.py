@@ -1,0 +1,223 @@
+"""`submit`: commands as jobs, on a head's workers or, run once, on slots of this machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+import anyio
+
+from grainlike.cli._commands import Command, read_commands, read_request
+from grainlike.cli._exits import FAILED, OK, REFUSED
+from grainlike.cli._words import escaped, escaped_line, print_json
+from grainlike.cli._words import seconds as in_words
+from grainlike.errors import GrainlikeError
+from grainlike.executor import Executor, connect
+from grainlike.executor._executor import NOT_GIVEN
+from grainlike.executor._logs import LogLine
+from grainlike.graph import Delayed, delayed, info, start
+from grainlike.launch import run_command
+from grainlike.resources import parse
+
+__all__ = ["UsageError", "submit"]
+
+_LOOK_S = 0.1
+"""How often it is looked whether a job has started."""
+
+
+class UsageError(ValueError):
+    """What was asked for makes no sense."""
+
+
+def submit(
+    words: Sequence[str],
+    *,
+    requests: Sequence[str],
+    file: TextIO | None,
+    offer: str | None,
+    run_once: bool,
+    head: str | None,
+    insecure: bool,
+    env: Sequence[str],
+    lenient: bool,
+    as_json: bool,
+) -> int:
+    """Run commands as jobs, showing what they print; return the exit code.
+
+    With `run_once` on an `offer` of this machine's slots; else on the workers of `head`, by default the current one.
+
+    Raises `UsageError`.
+    """
+    if offer is not None and not run_once:
+        raise UsageError("--resources is what this machine offers with --run-once; what a command asks for is -r TEXT")
+    if run_once and (head is not None or insecure):
+        raise UsageError("--run-once does without a head")
+    try:
+        warnings: list[str] = []
+        commands = _commands(words, " ".join(requests) or None, file, lenient=lenient, warn=warnings)
+        local = None if offer is None else parse(offer)
+        executor = Executor(local=local or NOT_GIVEN, on_failure="continue", echo=False) if run_once else None
+        variables = _variables(env)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    for warning in warnings:
+        _say(warning)
+
+    async def main() -> int:
+        async with executor or connect(head, insecure=insecure, on_failure="continue") as opened:
+            return await _Submission(opened, commands, variables).run(as_json=as_json)
+
+    try:
+        return anyio.run(main)
+    except (GrainlikeError, OSError, ValueError) as error:
+        _say(str(error))
+        return REFUSED
+
+
+def _commands(
+    words: Sequence[str], request: str | None, file: TextIO | None, *, lenient: bool, warn: list[str]
+) -> list[Command]:
+    """All that is to be run."""
+    if bool(words) == (file is not None):
+        raise UsageError("give one command, after --, or a --file of them")
+    if file is not None:
+        found = read_commands(file, request, lenient=lenient, warn=warn)
+        if not found:
+            raise UsageError(f"there is no command in {file.name}")
+        return found
+    if request is None:
+        raise UsageError("give -r TEXT, what the command asks for, as -r 'cores=1'")
+    return [Command(tuple(words), read_request(request, lenient=lenient, warn=warn))]
+
+
+def _variables(given: Sequence[str]) -> dict[str, str]:
+    """What `--env` says, with values of this process's own for names alone."""
+    variables = {}
+    for one in given:
+        name, is_set, value = one.partition("=")
+        if not name or not (is_set or name in os.environ):
+            raise UsageError(f"--env {one}: there is no variable of this name here; write NAME=VALUE")
+        variables[name] = value if is_set else os.environ[name]
+    return variables
+
+
+@dataclass(slots=True)
+class _Submitted:
+    """One command, and how far it is."""
+
+    number: int
+    command: Command
+    placeholder: Delayed[None]
+    started: bool = False
+    error: Exception | None = None
+
+
+class _Submission:
+    """The commands of one call of `submit`."""
+
+    def __init__(self, executor: Executor, commands: Sequence[Command], variables: Mapping[str, str]) -> None:
+        self._executor = executor
+        self._variables = dict(variables)
+        self._folder = str(Path.cwd())
+        self._out = sys.stdout
+        self._jobs = [self._submit(number, command) for number, command in enumerate(commands, 1)]
+
+    def _submit(self, number: int, command: Command) -> _Submitted:
+        words = [*command.words]
+        call = (delayed(run_command, name=Path(words[0]).name) @ command.request)(words, self._folder, self._variables)
+        return _Submitted(number, command, call)
+
+    async def run(self, *, as_json: bool) -> int:
+        """Run all, and tell; the exit code is 1 when any failed."""
+        began = anyio.current_time()
+        self._out = sys.stderr if as_json else sys.stdout
+        for job in self._jobs:
+            start(job.placeholder)
+            self._tell(job, f"scheduled (requires {job.command.request}): {job.command}")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._look_for_starts)
+            async with anyio.create_task_group() as followers:
+                for job in self._jobs:
+                    followers.start_soon(self._follow, job)
+            tasks.cancel_scope.cancel()
+        failed = [job for job in self._jobs if job.error is not None]
+        took = anyio.current_time() - began
+        if len(self._jobs) > 1:
+            _say(f"{len(self._jobs) - len(failed)} succeeded, {len(failed)} failed in {took:.1f} s")
+        if as_json:
+            print_json([_told(job) for job in self._jobs])
+        return FAILED if failed else OK
+
+    async def _follow(self, job: _Submitted) -> None:
+        """Show what a job prints until it has ended, and then how."""
+        try:
+            async for line in self._executor.logs(job.placeholder):
+                self._note_start(job)
+                self._show(job, line)
+            await job.placeholder
+        except Exception as error:  # noqa: BLE001 - whatever became of it is told
+            job.error = error
+        self._ended(job)
+
+    def _show(self, job: _Submitted, line: LogLine) -> None:
+        where = self._out if line.stream == "stdout" else sys.stderr
+        mark = f"[{job.number}] " if len(self._jobs) > 1 else ""
+        print(mark + escaped_line(line), file=where, flush=True)
+
+    def _ended(self, job: _Submitted) -> None:
+        self._note_start(job)
+        usage = info(job.placeholder).usage
+        after = "" if usage is None else f" after {in_words(usage.wall_s)}"
+        if job.error is None:
+            self._tell(job, f"completed{after}")
+        else:
+            self._tell(job, f"failed{after}: {_why(job.error)}")
+
+    async def _look_for_starts(self) -> None:
+        waiting = [job for job in self._jobs if not job.started]
+        while waiting:
+            await anyio.sleep(_LOOK_S)
+            for job in waiting:
+                self._note_start(job)
+            waiting = [job for job in waiting if not job.started]
+
+    def _note_start(self, job: _Submitted) -> None:
+        known = info(job.placeholder)
+        if not job.started and known.worker is not None:
+            job.started = True
+            self._tell(job, f"started on {known.worker}, slots {known.allocation}")
+
+    def _tell(self, job: _Submitted, what: str) -> None:
+        _say(f"[{job.number}] {what}")
+
+
+def _say(what: str) -> None:
+    print(f"grainlike: {escaped(what)}", file=sys.stderr, flush=True)  # noqa: T201 - a command line speaks
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, subprocess.CalledProcessError):
+        return f"exit code {error.returncode}" if error.returncode >= 0 else f"killed by signal {-error.returncode}"
+    return str(error)
+
+
+def _told(job: _Submitted) -> dict[str, Any]:
+    known = info(job.placeholder)
+    code = job.error.returncode if isinstance(job.error, subprocess.CalledProcessError) else None
+    return {
+        "number": job.number,
+        "command": list(job.command.words),
+        "request": str(job.command.request),
+        "state": known.state,
+        "exit_code": 0 if job.error is None else code,
+        "error": None if job.error is None else _why(job.error),
+        "worker": known.worker,
+        "slots": None if known.allocation is None else str(known.allocation),
+        "attempt": known.attempt,
+        "seconds": None if known.usage is None else known.usage.wall_s,
+    }

@@ -1,0 +1,151 @@
+"""`grainlike submit`: commands as jobs (K9), on slots of this machine and on a head's workers."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from grainlike import Executor
+from grainlike.cli import main
+
+ROOT = Path(__file__).parents[2]
+ENVIRONMENT = {"PYTHONPATH": f"{ROOT}:{ROOT / 'worker'}"}
+COMMAND = [sys.executable, "-m", "grainlike", "submit"]
+
+
+def submit(*arguments, stdin="", cwd=None, env=()):
+    environment = {**os.environ, **ENVIRONMENT, **dict(env)}
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        input=stdin,
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_k7_k9_commands_are_staged_many_at_a_time_and_run_under_the_same_rules(tmp_path):
+    """K5's four, with a pipe for a clock: each waits until its partner of the same round is there."""
+    for name in ("first", "second"):
+        os.mkfifo(tmp_path / name)
+    meet = "echo here > first; cat second"
+    met = "cat first; echo here > second"
+    done = submit(
+        "--run-once",
+        "--resources",
+        "gpu0=1 gpu1=1",
+        "--file",
+        "-",
+        stdin=f"""
+        -r gpu0=1 -- sh -c '{meet}; echo aaa'
+        -r gpu0=1 -- sh -c 'echo bbb'
+        -r "gpu0=1 gpu1=1" -- sh -c 'echo ccc; exit 3'
+        -r gpu1=1 -- sh -c '{met}; echo ddd'
+        -r "zzz=1 yyy=1" -- echo never
+        """,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 1
+    assert {"[1] aaa", "[2] bbb", "[3] ccc", "[4] ddd"} <= set(done.stdout.splitlines())
+    assert "never" not in done.stdout
+    assert "[1] scheduled (requires gpu0=1): sh -c" in done.stderr
+    assert "[1] started on local, slots gpu0=1" in done.stderr
+    assert re.search(r"\[1\] completed after [\d.]+ s", done.stderr)
+    assert re.search(r"\[3\] failed after [\d.]+ s: exit code 3", done.stderr)
+    assert "[5] failed: yyy=1 zzz=1 can never be given: no worker has yyy, zzz" in done.stderr
+    assert re.search(r"3 succeeded, 2 failed in [\d.]+ s\n$", done.stderr)
+
+
+def test_k9_output_and_exit_code_are_kept_for_programs_too(tmp_path):
+    done = submit(
+        *("--run-once", "-r", "cores=1", "--env", "NEW=1", "--env", "OLD", "--json", "--"),
+        *(sys.executable, "-c", "import os; print(os.getcwd(), os.environ['NEW'], os.environ['OLD']); os._exit(7)"),
+        cwd=tmp_path,
+        env={"OLD": "2"},
+    )
+    assert done.returncode == 1
+    [told] = json.loads(done.stdout)
+    assert told["exit_code"] == 7
+    assert told["state"] == "failed"
+    assert told["error"] == "exit code 7"
+    assert re.fullmatch(r"cores=\[\d+\]", told["slots"])
+    assert f"{tmp_path} 1 2" in done.stderr.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--run-once", "--", "true"], "give -r TEXT"),
+        (["-r", "cores=1"], "give one command, after --, or a --file"),
+        (["-r", "cores", "--", "true"], "parts must be KEY=VALUE"),
+        (["-r", "cores=1", "--resources", "cores=1", "--", "true"], "--resources is what this machine offers"),
+        (
+            ["-r", "cores=1", "--run-once", "--head", "tcp://127.0.0.1:1", "--", "true"],
+            "--run-once does without",
+        ),
+        (["--run-once", "-r", "cores=1", "--env", "NOT_SET_HERE", "--", "true"], "--env NOT_SET_HERE"),
+        (["--run-once", "--resources", "cores=x", "-r", "cores=1", "--", "true"], "cores"),
+        (["--run-once", "--file", os.devnull], "there is no command in"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_anything_runs(arguments, complaint, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main(["submit", *arguments]) == 2
+    assert complaint in capsys.readouterr().err
+
+
+def test_a_program_that_is_not_there_and_a_folder_that_is_not_there_are_named():
+    done = submit("--run-once", "-r", "cores=1", "--", "no-such-program")
+    assert done.returncode == 1
+    assert "No such file or directory: 'no-such-program'" in done.stderr
+
+
+def test_ctrl_c_ends_the_program_too(tmp_path):
+    os.mkfifo(tmp_path / "pid")
+    process = subprocess.Popen(
+        [*COMMAND, "--run-once", "-r", "cores=1", "--", "sh", "-c", "echo $$ > pid; exec sleep 1000"],
+        cwd=tmp_path,
+        env={**os.environ, **ENVIRONMENT},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        pid = int((tmp_path / "pid").read_text())
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "interrupted" in said
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+@pytest.mark.asyncio
+async def test_k9_on_a_heads_workers(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    arguments = ("-r", "cores=1", "--", "sh", "-c", "echo out; echo err >&2")
+    async with Executor(local=None, listen="tcp://127.0.0.1:0") as executor:
+        worker = subprocess.Popen(  # noqa: ASYNC220
+            [sys.executable, "-m", "grainlike", "worker", "start", "--resources", "cores=1", "--name", "n1"],
+            env={**os.environ, **ENVIRONMENT},
+            stderr=subprocess.DEVNULL,
+        )
+        with worker:
+            async with asyncio.timeout(60):
+                await executor.wait_for_workers(1)
+                done = await asyncio.to_thread(submit, *arguments)
+            worker.terminate()
+    assert (done.returncode, done.stdout) == (0, "out\n")
+    assert "err" in done.stderr.splitlines()
+    assert "grainlike: [1] started on n1, slots cores=[0]" in done.stderr
+    gone = submit(*arguments)
+    assert gone.returncode == 3
+    assert "no head is running here" in gone.stderr
