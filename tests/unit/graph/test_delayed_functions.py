@@ -81,7 +81,11 @@ def test_at_with_nothing_asks_for_nothing() -> None:
     assert node_of((double @ EMPTY)(1)).place == Place.LOCAL
 
 
-@pytest.mark.parametrize("other", [4, "cores=4", None, double, Cores, delayed_value(3)], ids=repr)
+@pytest.mark.parametrize(
+    "other",
+    [4, "cores=4", None, double, Cores, delayed_value(3)],
+    ids=["an integer", "text", "None", "a delayed function", "a kind of request", "a placeholder"],
+)
 def test_at_takes_requests_only(other: Any) -> None:
     with pytest.raises(TypeError, match="takes a request such as Cores"):
         double @ other

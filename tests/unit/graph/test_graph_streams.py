@@ -53,7 +53,11 @@ class Counter:
             yield i
 
 
-@pytest.mark.parametrize("fn", [count, functools.partial(count, start=1), Counter(2), Counter(3).__call__], ids=repr)
+@pytest.mark.parametrize(
+    "fn",
+    [count, functools.partial(count, start=1), Counter(2), Counter(3).__call__],
+    ids=["function", "partial", "callable", "method"],
+)
 def test_every_kind_of_generator_function_makes_streams(fn: Any) -> None:
     made = delayed(fn)
     assert type(made) is StreamFn
