@@ -197,6 +197,20 @@ grainlike submit --run-once --resources "gpu0=1 gpu1=1" -r "gpu0=1" --file comma
 3 no head there, or it refused
 """
 
+_CACHE_EXAMPLES = """[bold]Examples[/bold]
+
+grainlike cache ls
+grainlike cache rm fit --version v1
+grainlike cache rm --all --older 30
+
+[bold]Exit codes[/bold]
+
+0 success
+1 there was nothing to remove
+2 wrong usage
+3 the directory cannot be read, or others can write to it
+"""
+
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 app = typer.Typer(
@@ -216,6 +230,9 @@ app.add_typer(access, name="access", rich_help_panel="Run a cluster")
 
 head_ = typer.Typer(help="The process that owns a queue.", no_args_is_help=True, context_settings=_SETTINGS)
 app.add_typer(head_, name="head", rich_help_panel="Run a cluster")
+
+cache = typer.Typer(help="Results that are kept on disk.", no_args_is_help=True, context_settings=_SETTINGS)
+app.add_typer(cache, name="cache", rich_help_panel="Look at a cluster")
 
 _Head = Annotated[
     str | None,
@@ -646,3 +663,29 @@ def _bench(
             raise typer.BadParameter(str(error)) from error
 
     _exit_with(measured)
+
+
+@cache.command("ls", epilog=_CACHE_EXAMPLES)
+def _cache_ls(as_json: _Json = False) -> None:
+    """List results of functions with `cache=`: how many of which version."""
+    from grainlike.cli._cache import list_results
+
+    _exit_with(lambda: list_results(as_json=as_json))
+
+
+@cache.command("rm", epilog=_CACHE_EXAMPLES)
+def _cache_rm(
+    functions: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="FUNCTION...", help="As listed, or the name alone.", show_default=False),
+    ] = None,
+    version: Annotated[str | None, typer.Option(metavar="TEXT", help="Of this version alone.")] = None,
+    older: Annotated[float | None, typer.Option(min=0, metavar="DAYS", help="Kept longer ago than this alone.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Of all functions.")] = False,
+) -> None:
+    """Remove results. What was removed runs again."""
+    from grainlike.cli._cache import remove_results
+
+    if bool(functions) == everything:
+        raise typer.BadParameter("name functions, or say --all")
+    _exit_with(lambda: remove_results(functions or [], version=version, older_days=older, everything=everything))

@@ -91,7 +91,7 @@ def _alike(node: Node, follower: Node) -> bool:
 
 def _may_chain(node: Node) -> bool:
     options = node.function.options
-    plain = options.timeout is None and not (options.retries or options.isolate or options.keep)
+    plain = options.timeout is None and not (options.retries or options.isolate or options.keep or options.cache)
     return plain and not node.function.is_stream and node.request is not None and _is_simple(node.request)
 
 

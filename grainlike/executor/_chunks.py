@@ -119,7 +119,7 @@ def _may_share(function: Function, request: Request | None) -> bool:
     if request is None or function.is_async or len(request.options) > 1:
         return False
     options = function.options
-    if options.retries or options.timeout is not None:
+    if options.retries or options.timeout is not None or options.cache is not None:
         return False
     return "gpus" not in request and request.terms == EMPTY.terms
 

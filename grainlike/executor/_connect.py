@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 
 import anyio
 import anyio.lowlevel
+from msgspec.structs import replace
 
 from grainlike.errors import GrainlikeError, GraphError, HeadLostError
 from grainlike.executor._caller import Caller, UnableError, find_client_access
@@ -168,7 +169,7 @@ class ConnectedExecutor(Executor):
         node = self._own(placeholder)
         number = await self._number_of(node)
         if node.finished or not number:
-            return self._head.explain(node)
+            return replace(self._head.explain(node), kept=self._memo.words(node))
         try:
             told = await self._link.ask(AskJob(0, number), JobIs)
         except UnableError:  # it has ended meanwhile, and we are about to hear of it

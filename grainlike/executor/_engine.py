@@ -23,7 +23,7 @@ import anyio
 from grainlike.errors import GraphError
 from grainlike.graph import Node, Place, State, pending_nodes
 
-__all__ = ["Calls", "Engine", "Jobs", "Waiter"]
+__all__ = ["Cache", "Calls", "Engine", "Jobs", "Waiter"]
 
 _SLICE_S = 0.005
 """How long the event loop is kept before others get a turn."""
@@ -49,6 +49,27 @@ class Calls(Protocol):
         """Nobody wants it any more."""
 
 
+class Cache(Protocol):
+    """Where results are kept, and looked for. A call passes here twice at most: before it runs, and when it is good."""
+
+    def wants_to_look(self, node: Node) -> bool:
+        """Whether it is to be looked for before it runs."""
+        ...
+
+    def look(self, node: Node, go_on: Callable[[], None]) -> None:
+        """Look for it: tell its outcome if that is there, else `go_on`."""
+
+    def wants_to_keep(self, node: Node) -> bool:
+        """Whether its value is to be kept before anybody sees it."""
+        ...
+
+    def keep(self, node: Node, value: Any) -> None:
+        """Keep it, then tell its outcome again."""
+
+    def forget(self, node: Node) -> None:
+        """It has finished."""
+
+
 class Waiter(Protocol):
     """Anything that wants to know when a node has finished."""
 
@@ -65,6 +86,7 @@ class Engine:
     def __init__(self, owner: Any, soon: Callable[[Callable[[], None]], None], *, fail_fast: bool) -> None:
         self.jobs: Jobs
         self.calls: Calls
+        self.cache: Cache | None = None
         self._owner = owner
         self._soon = soon
         self._fail_fast = fail_fast
@@ -175,6 +197,8 @@ class Engine:
     def _begin(self, node: Node, context: Context) -> None:
         if node.finished:
             return
+        if node.function.options.cache is not None and self._look_up(node, context):
+            return
         if node.place is Place.INLINE:
             try:
                 value = node.apply()
@@ -186,6 +210,18 @@ class Engine:
             self.calls.begin(node, context)
         else:
             self._remote.append(node)
+
+    def _look_up(self, node: Node, context: Context) -> bool:
+        """Whether the call has to wait until its result was looked for."""
+        if self.cache is None or not self.cache.wants_to_look(node):
+            return False
+
+        def go_on() -> None:
+            self._ready.append((node, context))
+            self.pump()
+
+        self.cache.look(node, go_on)
+        return True
 
     # --- interest ----------------------------------------------------------------------------------------------------
 
@@ -257,6 +293,9 @@ class Engine:
     def _finish(self, node: Node, *, good: bool, outcome: Any) -> None:
         if node.finished:
             return
+        if good and self.cache is not None and self.cache.wants_to_keep(node):
+            self.cache.keep(node, outcome)
+            return
         deps = node.deps
         if good:
             node.succeed(outcome)
@@ -289,6 +328,8 @@ class Engine:
     def _forget(self, node: Node) -> None:
         self._live.discard(node)
         self._contexts.pop(node, None)
+        if self.cache is not None and node.function.options.cache is not None:
+            self.cache.forget(node)
 
 
 _EMPTY = Context()

@@ -15,6 +15,7 @@ from typing import Any, Literal, Self
 import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
+from msgspec.structs import replace
 
 from grainlike.context import GVAR, JobInfo
 from grainlike.errors import GrainlikeError, GraphError
@@ -32,6 +33,7 @@ from grainlike.executor._job import Job
 from grainlike.executor._job_uplink import Ring
 from grainlike.executor._local import LocalCalls
 from grainlike.executor._logs import LogLine
+from grainlike.executor._memo import Memo
 from grainlike.executor._observer import Observer
 from grainlike.executor._resolving import Resolving
 from grainlike.executor._totals import Totals
@@ -189,6 +191,7 @@ class Executor(Resolving):
         self._calls.observers = self._head.observers
         self._engine.jobs = self._head
         self._engine.calls = self._calls
+        self._engine.cache = self._memo = Memo(self._engine, self.later)
         self._task = spawn_detached(home, "grainlike executor", self._serve)
 
     async def _close(self) -> None:
@@ -211,6 +214,8 @@ class Executor(Resolving):
             self._state = "closed"
             self._change()
             self._engine.cancel_all()
+            with anyio.CancelScope(shield=True):
+                await self._memo.aclose()
             self._head.depot.close()
             for observer in self._head.observers:
                 observer.closed()
@@ -401,7 +406,7 @@ class Executor(Resolving):
         node = node_behind(placeholder)
         if node.owner is not None and node.owner is not self and not node.finished:
             raise GraphError(f"{node.function.name} belongs to another executor ({node.owner}): ask that one")
-        return self._head.explain(node)
+        return replace(self._head.explain(node), kept=self._memo.words(node))
 
     def logs(self, placeholder: Delayed[Any] | Stream[Any]) -> AsyncIterator[LogLine]:
         """Iterate over the lines that a job has printed, and prints until it has ended; over those of all attempts.

@@ -253,7 +253,7 @@ def delayed(
     priority: int = ...,
     keep: bool = ...,
     isolate: bool = ...,
-    cache: object = ...,
+    cache: str | None = ...,
 ) -> DelayedFn[P, T]: ...
 # To a type checker, any function that returns an asynchronous iterator is one with `yield`: it cannot tell them apart.
 @overload
@@ -267,7 +267,7 @@ def delayed(  # type: ignore[overload-overlap] # pyright: ignore[reportOverlappi
     priority: int = ...,
     keep: bool = ...,
     isolate: bool = ...,
-    cache: object = ...,
+    cache: str | None = ...,
 ) -> StreamFn[P, T]: ...
 @overload
 def delayed(
@@ -281,7 +281,7 @@ def delayed(
     priority: int = ...,
     keep: bool = ...,
     isolate: bool = ...,
-    cache: object = ...,
+    cache: str | None = ...,
 ) -> DelayedFn[P, T]: ...
 @overload
 def delayed(
@@ -295,7 +295,7 @@ def delayed(
     priority: int = ...,
     keep: bool = ...,
     isolate: bool = ...,
-    cache: object = ...,
+    cache: str | None = ...,
 ) -> _Decorator: ...
 def delayed(
     fn: Callable[..., Any] | None = None,
@@ -308,7 +308,7 @@ def delayed(
     priority: int = 0,
     keep: bool = False,
     isolate: bool = False,
-    cache: object = None,
+    cache: str | None = None,
 ) -> Any:
     """Make a function whose calls give placeholders; also a decorator, with options or without.
 
@@ -326,11 +326,14 @@ def delayed(
         priority: jobs with a higher one start earlier.
         keep: hold on to the cores while the call awaits other placeholders; today every job does.
         isolate: run a coroutine in a process of its own.
-        cache: reserved.
+        cache: a version, as `"v1"`: results are kept on disk under the function's name, this version and the content of
+            the arguments, and a call whose result is there does not run. Write another version when the function
+            changes: its code is not looked at. Inside a job nothing is looked up. docs/caching.md says what arguments
+            may be.
 
     Raises:
         TypeError: `fn` is not a function that can be delayed, or an option has a wrong type.
-        ValueError: an option is out of range, or not available yet.
+        ValueError: an option is out of range; `cache=` for a function without a name by which it can be found again.
 
     Example::
 
@@ -339,9 +342,7 @@ def delayed(
 
         page = await (fetch @ Cores(1))(url)
     """
-    if cache is not None:
-        raise ValueError("memoisation is not available yet: leave out cache=")
-    options = Options(nout, name, retries, timeout, priority, keep, isolate)
+    options = Options(nout, name, retries, timeout, priority, keep, isolate, cache)
     if fn is None:
         return cast("_Decorator", lambda fn: _delay(fn, options))
     return _delay(fn, options)
@@ -354,11 +355,27 @@ def _delay(fn: Any, options: Options) -> DelayedFn[..., Any] | StreamFn[..., Any
         raise TypeError("the function is delayed already: give the options where it was, or delay `fn.__wrapped__`")
     _check_function(fn)
     function = Function(fn, options)
+    if options.cache is not None:
+        _check_cacheable(function)
     if not function.is_stream:
         return DelayedFn(function)
     if options.nout is not None:
         raise TypeError(f"{function.name} is a stream, which has no nout=: how many items it has shows as they come")
     return StreamFn(function)
+
+
+def _check_cacheable(function: Function) -> None:
+    """A result is found again by the function's name, so the name must say all that the function is."""
+    if function.is_stream:
+        raise TypeError(f"{function.name} is a stream, and only single values are kept: leave out cache=")
+    name = getattr(function.callable, "__qualname__", None)
+    if not isinstance(name, str) or not isinstance(getattr(function.callable, "__module__", None), str):
+        raise ValueError(f"cache= goes by a function's name, and {function.name} has none: write a function with `def`")
+    if "<" in name or getattr(function.callable, "__self__", None) is not None:
+        raise ValueError(
+            f"cache= goes by a function's name, and {name} holds more than that says: write it at the top of a module, "
+            "with all that it depends on as arguments"
+        )
 
 
 def _check_function(fn: Any) -> None:

@@ -20,8 +20,9 @@ class Options:
 
     `nout` is the number of values that a call gives, `timeout` is in seconds, `retries` counts further
     attempts after the first, a higher `priority` runs earlier, `keep` holds on to cores while the job
-    awaits, `isolate` gives a coroutine a process of its own. Users do not write `level`: it is the step within a
-    priority, below `LEVELS`, that a job's place in a named graph gives it. `rank` is both in one number.
+    awaits, `isolate` gives a coroutine a process of its own, `cache` is the version under which results are kept
+    on disk. Users do not write `level`: it is the step within a priority, below `LEVELS`, that a job's place in a named
+    graph gives it. `rank` is both in one number.
 
     Raises:
         TypeError: a value is of the wrong type.
@@ -35,6 +36,7 @@ class Options:
     priority: int = 0
     keep: bool = False
     isolate: bool = False
+    cache: str | None = None
     level: int = 0
     rank: int = field(init=False, repr=False, compare=False)
 
@@ -44,7 +46,8 @@ class Options:
         _check_int("priority", self.priority)
         _check_flag("keep", self.keep)
         _check_flag("isolate", self.isolate)
-        _check_name(self.name)
+        _check_text("name", self.name)
+        _check_text("cache", self.cache)
         _check_timeout(self.timeout)
         object.__setattr__(self, "rank", self.priority * LEVELS + self.level)
 
@@ -63,11 +66,11 @@ def _check_flag(option: str, value: object) -> None:
         raise TypeError(f"{option}= takes True or False, not {value!r}")
 
 
-def _check_name(name: object) -> None:
-    if name is not None and not isinstance(name, str):
-        raise TypeError(f"name= takes a string, not {name!r}")
-    if name == "":
-        raise ValueError("name= must not be empty")
+def _check_text(option: str, value: object) -> None:
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"{option}= takes a string, not {value!r}")
+    if value == "":
+        raise ValueError(f"{option}= must not be empty")
 
 
 def _check_timeout(timeout: object) -> None:

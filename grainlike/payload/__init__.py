@@ -19,6 +19,7 @@ strangers.
 from grainlike.payload._chain import PREVIOUS, load_arguments_after, name_function
 from grainlike.payload._errors import RemoteTraceback, dump_error, load_error
 from grainlike.payload._functions import FunctionBlob, Serializer, dump_function, load_function
+from grainlike.payload._identity import identity_of
 from grainlike.payload._payload import Buffer, Payload
 from grainlike.payload._store import MARK, Store, drop, is_stored, know, mapped, memory_id
 from grainlike.payload._values import dump_arguments, dump_value, load_arguments, load_value
@@ -38,6 +39,7 @@ __all__ = [
     "dump_error",
     "dump_function",
     "dump_value",
+    "identity_of",
     "is_stored",
     "know",
     "load_arguments",

@@ -48,6 +48,7 @@ class Explanation(msgspec.Struct, frozen=True):
     Of a gang (`Nodes`), `members` are the workers on which it has its slots, the leader first; while it waits for
     room, those that could take part now. `lacking` is how many more it needs, `nearest` the nearest of the others.
 
+    `kept` says of a call with `cache=` whether its result was kept from another time, and why it runs if it does.
     `words` is what a head elsewhere says of its job, instead of the words that the rest would give.
     """
 
@@ -70,6 +71,7 @@ class Explanation(msgspec.Struct, frozen=True):
     inputs: tuple[str, ...] = ()
     words: str = ""
     blocked_s: float | None = None
+    kept: str = ""
 
     def __str__(self) -> str:
         return self.words or " ".join(_sentences(self))
@@ -233,6 +235,8 @@ def _sentences(this: Explanation) -> list[str]:
         said.append(f"It would start now with {this.would_start_with!r}.")
     if this.blocked_s is not None:
         said.append(f"It has blocked the event loop that it shares with others for {this.blocked_s:.3g} s.")
+    if this.kept:
+        said.append(this.kept)
     return said
 
 

@@ -155,7 +155,8 @@ def test_options_are_kept_with_the_function() -> None:
         ({"isolate": None}, TypeError, "isolate= takes True or False"),
         ({"name": 3}, TypeError, "name= takes a string"),
         ({"name": ""}, ValueError, "name= must not be empty"),
-        ({"cache": True}, ValueError, "memoisation is not available yet"),
+        ({"cache": True}, TypeError, "cache= takes a string, not True"),
+        ({"cache": ""}, ValueError, "cache= must not be empty"),
         ({"cores": 4}, TypeError, "cores"),
     ],
 )

@@ -1,0 +1,187 @@
+"""Results of calls on disk: a file for each, found by function, version and arguments."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote, unquote
+
+import msgspec
+
+from grainlike.payload import Payload, dump_value, load_value
+
+__all__ = ["DamagedError", "Kept", "Key", "Results", "results_directory"]
+
+_MAGIC = b"grainlike result 1\n"
+_LONGEST_NAME = 200
+_HEADER_MOST = 1 << 20
+
+
+class Key(NamedTuple):
+    """Which result: the function as `module:name`, the version that its author gave it, and which arguments."""
+
+    function: str
+    version: str
+    identity: bytes
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """What is known of a result that is kept. `created` is the wall clock's; `sizes` are of its parts, in bytes."""
+
+    function: str
+    version: str
+    created: float
+    sizes: list[int]
+    digest: bytes
+    python: str
+
+    @property
+    def size(self) -> int:
+        """Bytes of the value."""
+        return sum(self.sizes)
+
+
+class DamagedError(Exception):
+    """A file is not what was written."""
+
+
+def results_directory() -> Path:
+    """Where results are kept: `GRAINLIKE_CACHE__DIRECTORY`, else `grainlike/results` in the user's cache directory."""
+    chosen = os.environ.get("GRAINLIKE_CACHE__DIRECTORY")
+    if chosen:
+        return Path(chosen).expanduser().absolute()
+    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(home).expanduser().absolute() / "grainlike" / "results"
+
+
+class Results:
+    """The results in one directory, which is made, for this user alone, when something is put into it.
+
+    Files appear whole or not at all, so any number of programs may use one directory, on a shared file system too. To
+    open a result runs code of whoever wrote it, so a directory into which others can write is refused.
+
+    Raises, in all that reads or writes:
+        PermissionError: others can write to the directory, or it is somebody else's.
+        OSError: it cannot be read or written.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def find(self, key: Key) -> tuple[Kept, object] | None:
+        """The value, and what is known of it; None when it is not here. `DamagedError` for a file that is not whole."""
+        self._check()
+        try:
+            data = self._path(key).read_bytes()
+        except FileNotFoundError:
+            return None
+        kept, start = _head(data)
+        parts = []
+        for size in kept.sizes:
+            parts.append(memoryview(bytearray(data[start : start + size])))
+            start += size
+        if start != len(data) or _digest(parts) != kept.digest:
+            raise DamagedError("its content is not what was written")
+        return kept, load_value(Payload(parts[0], tuple(parts[1:])), what="the kept result")
+
+    def put(self, key: Key, value: object) -> None:
+        """Keep a value. `SerializationError` when it has no bytes."""
+        payload = dump_value(value, what="the result")
+        parts = [memoryview(payload.data).cast("B"), *(memoryview(buffer).cast("B") for buffer in payload.buffers)]
+        sizes = [part.nbytes for part in parts]
+        python = "{}.{}.{}".format(*sys.version_info)
+        kept = Kept(key.function, key.version, time.time(), sizes, _digest(parts), python)
+        head = msgspec.msgpack.encode(kept)
+        path = self._path(key)
+        self._make()
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+        new = Path(name)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(_MAGIC + len(head).to_bytes(4, "big") + head)
+                file.writelines(parts)
+            new.replace(path)
+        except BaseException:
+            new.unlink(missing_ok=True)
+            raise
+
+    def versions_with(self, key: Key) -> list[str]:
+        """Other versions of the function that have a result for these arguments."""
+        folder = self._path(key).parents[1]
+        name = self._path(key).name
+        with suppress(FileNotFoundError):
+            return sorted(unquote(one.name) for one in folder.iterdir() if (one / name).exists())
+        return []
+
+    def __iter__(self) -> Iterator[tuple[Path, Kept]]:
+        """What is kept, in no order; files that are not whole are left out."""
+        self._check()
+        for path in sorted(self.directory.glob("*/*/[0-9a-f]*")):
+            with suppress(OSError, DamagedError), path.open("rb") as file:
+                yield path, _head(file.read(_HEADER_MOST))[0]
+
+    def remove(self, path: Path) -> None:
+        """Remove one, and the folders that it leaves empty."""
+        path.unlink(missing_ok=True)
+        with suppress(OSError):
+            path.parent.rmdir()
+            path.parent.parent.rmdir()
+
+    def clear(self) -> None:
+        """Remove all."""
+        self._check()
+        with suppress(FileNotFoundError):
+            shutil.rmtree(self.directory)
+
+    def _path(self, key: Key) -> Path:
+        return self.directory / _folder(key.function) / _folder(key.version) / key.identity.hex()
+
+    def _make(self) -> None:
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._check()
+
+    def _check(self) -> None:
+        with suppress(FileNotFoundError):
+            status = self.directory.stat()
+            if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o022:
+                raise PermissionError(
+                    f"{self.directory} could have been written by others, and to open a result runs what they wrote: "
+                    f"chmod go-w {self.directory}, or set GRAINLIKE_CACHE__DIRECTORY to a directory of your own"
+                )
+
+
+def _head(data: bytes) -> tuple[Kept, int]:
+    """What is known of a file, and where its content begins."""
+    start = len(_MAGIC) + 4
+    if not data.startswith(_MAGIC) or len(data) < start:
+        raise DamagedError("it is no result of ours")
+    end = start + int.from_bytes(data[len(_MAGIC) : start], "big")
+    try:
+        return msgspec.msgpack.decode(data[start:end], type=Kept), end
+    except msgspec.MsgspecError:
+        raise DamagedError("its head is not what was written") from None
+
+
+def _digest(parts: list[memoryview]) -> bytes:
+    digest = blake2b(digest_size=16)
+    for part in parts:
+        digest.update(part)
+    return digest.digest()
+
+
+def _folder(name: str) -> str:
+    """A name as a folder: one that is too long is cut, and its digest tells it from others."""
+    quoted = quote(name, safe="").replace(".", "%2E") if name in (".", "..") else quote(name, safe="")
+    if len(quoted) <= _LONGEST_NAME:
+        return quoted
+    return f"{quoted[:_LONGEST_NAME]}-{blake2b(name.encode(), digest_size=8).hexdigest()}"

@@ -1,0 +1,237 @@
+"""`@delayed(cache=...)`: a call whose result is kept does not run, whoever kept it, and `explain` says why."""
+
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio.to_thread
+import pytest
+
+from grainlike import Cores, Executor, SerializationError, amap, connect, delayed, gather, info, start
+from grainlike.cli import main as command_line
+from grainlike.executor._results import Results, results_directory
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def directory(tmp_path, monkeypatch):
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("GRAINLIKE_CACHE__DIRECTORY", str(folder))
+    return folder
+
+
+def write_down(path, value):
+    with Path(path).open("a") as file:
+        file.write(f"{value}\n")
+    return value
+
+
+@delayed(cache="v1")
+def double(path, x=2, y=2):
+    return [write_down(path, x) * y]
+
+
+@delayed(cache="v1")
+async def double_async(path, x, y=2):
+    return [write_down(path, x) * y]
+
+
+@delayed(cache="v1")
+def fails(path):
+    write_down(path, "ran")
+    raise OSError("no luck")
+
+
+@delayed(cache="v1")
+def endless(n):
+    return (i for i in range(n))
+
+
+def runs(path):
+    return Path(path).read_text().split() if Path(path).exists() else []
+
+
+@pytest.fixture
+def log(tmp_path):
+    return str(tmp_path / "log")
+
+
+@pytest.mark.parametrize("fn", [double, double_async], ids=["plain", "async"])
+@pytest.mark.parametrize("request_", [None, Cores(1)], ids=["here", "on a worker"])
+async def test_a_call_whose_result_is_kept_does_not_run(fn, request_, log):
+    call = fn if request_ is None else fn @ request_
+    async with Executor(local=Cores(2)) as executor:
+        first_ = call(log, 3)
+        assert await first_ == [6]
+        assert str(await executor.explain(first_)) == "It has succeeded. It ran: its result had not been kept."
+        (await first_).append("changed by its owner")
+    async with Executor(local=Cores(2)) as executor:
+        again_ = call(log, x=3, y=2)  # the same call, however it is written
+        assert await again_ == [6]
+        assert "It did not run: version 'v1' of its result was kept" in str(await executor.explain(again_))
+        assert (info(again_).state, info(again_).worker, info(again_).attempt) == ("succeeded", None, 0)
+        assert await call(log, 3, 5) == [15]
+        assert await call(log, 4) == [8]
+    assert runs(log) == ["3", "3", "4"]
+
+
+async def test_values_flow_between_calls_that_are_kept_and_those_that_are_not(log):
+    plain = delayed(sum)
+    for _ in range(2):
+        async with Executor(local=Cores(2)):
+            r_ = (double @ Cores(1))(log, (plain @ Cores(1))((double @ Cores(1))(log, 1)) + 1)
+            assert await r_ == [6]
+            assert await gather((double @ Cores(1))(log, x) for x in (1, 3)) == [[2], [6]]
+    assert runs(log) == ["1", "3"]
+
+
+async def test_errors_are_not_kept(log):
+    async with Executor(local=Cores(1)):
+        for _ in range(2):
+            with pytest.raises(OSError, match="no luck"):
+                await (fails @ Cores(1))(log)
+    assert runs(log) == ["ran", "ran"]
+
+
+async def test_explain_says_why_a_call_runs_while_it_does(log, directory, tmp_path):
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    async with Executor(local=Cores(1)) as executor:
+        await double(log, 3)
+        [folder] = directory.iterdir()
+        (folder / "v1").rename(folder / "v0")
+        first_ = start((delayed(lambda path: Path(path).read_text()) @ Cores(1))(str(gate)))
+        r_ = start((double @ Cores(1))(log, 3))
+        while "no result" not in (words := str(await executor.explain(r_))):
+            await delayed(int)()
+        assert "It runs: no result of version 'v1' is kept for these arguments, only 'v0'." in words
+        await anyio.to_thread.run_sync(gate.write_text, "go")  # the head lives in this loop, so it may not wait
+        assert await gather(first_, r_) == ["go", [6]]
+
+
+async def test_a_damaged_result_is_told_of_and_runs_again(log, caplog):
+    async with Executor(local=Cores(1)):
+        await (double @ Cores(1))(log, 3)
+        [(path, _)] = Results(results_directory())
+        path.write_bytes(path.read_bytes()[:-1])
+        assert await (double @ Cores(1))(log, 3) == [6]
+        assert await (double @ Cores(1))(log, 3) == [6]
+    assert runs(log) == ["3", "3"]
+    assert "cannot be opened: its content is not what was written" in caplog.text
+
+
+async def test_a_value_that_cannot_be_kept_is_there_all_the_same(caplog):
+    caplog.set_level(logging.WARNING, "grainlike")
+    async with Executor(local=None):
+        assert list(await endless(3)) == [0, 1, 2]
+    assert "the result of endless is not kept: the result cannot travel" in caplog.text
+
+
+async def test_arguments_that_cannot_be_told_apart_are_an_error_and_nothing_runs(log):
+    async with Executor(local=Cores(1)):
+        with pytest.raises(SerializationError, match="argument 'x' of double is the same as another time: object says"):
+            await (double @ Cores(1))(log, object())
+        with pytest.raises(TypeError, match="missing"):  # as without cache=
+            await double_async(log)
+    assert runs(log) == []
+
+
+async def test_a_directory_that_others_can_write_to_is_an_error(log, directory):
+    directory.mkdir()
+    directory.chmod(0o777)
+    async with Executor(local=Cores(1)):
+        with pytest.raises(PermissionError, match="chmod go-w"):
+            await double(log, 3)
+    assert runs(log) == []
+
+
+async def test_amap_looks_each_item_up(log):
+    async with Executor(local=Cores(2)):
+        for _ in range(2):
+            assert [y async for y in amap(double @ Cores(1), [log, log + "2"])] == [[4], [4]]
+    assert runs(log) == runs(log + "2") == ["2"]
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_clients_of_a_head_keep_results_themselves(log, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    async with Executor(listen="tcp://127.0.0.1:0", local=Cores(1)) as head, connect(head.address) as executor:
+        first_, again_ = (double @ Cores(1))(log, 3), (double @ Cores(1))(log, 3)
+        assert await first_ == [6]
+        assert await again_ == [6]
+        assert "It did not run" in str(await executor.explain(again_))
+    assert runs(log) == ["3"]
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "words"),
+    [
+        (lambda: delayed(lambda: 0, cache="v1"), ValueError, "goes by a function's name"),
+        (lambda: delayed([].append, cache="v1"), ValueError, "append has none|holds more than that"),
+        (lambda: delayed(log_of(3), cache="v1"), ValueError, "holds more than that says"),
+        (lambda: delayed(counting, cache="v1"), TypeError, "is a stream"),
+        (lambda: delayed(cache=1)(write_down), TypeError, "cache= takes a string"),
+    ],
+)
+def test_what_has_no_name_of_its_own_is_refused_where_it_is_written(make, error, words):
+    with pytest.raises(error, match=words):
+        make()
+
+
+def log_of(x):
+    def inner():
+        return x
+
+    return inner
+
+
+async def counting():
+    yield 1
+
+
+PROGRAM = """
+import sys
+from grainlike import Cores, delayed, run
+
+@delayed(cache="v1")
+def slow(x):
+    print("runs", flush=True)
+    return x + 1
+
+async def main():
+    print(await (slow @ Cores(1))(int(sys.argv[1])))
+
+run(main, local=Cores(1))
+"""
+
+
+def test_programs_find_what_others_kept_and_it_is_listed_and_removed(tmp_path, capsys):
+    script = tmp_path / "script.py"
+    script.write_text(PROGRAM)
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'worker'}"}
+
+    def said(x):
+        command = [sys.executable, str(script), str(x)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60)
+        return done.stdout.split()
+
+    assert said(1) == ["runs", "2"]
+    assert said(1) == ["2"]
+    assert command_line(["cache", "ls"]) == 0
+    assert "script.py:slow" in capsys.readouterr().out.replace("\n", "")
+    assert command_line(["cache", "rm", "slow", "--version", "v2"]) == 1
+    assert command_line(["cache", "rm", "slow", "--older", "1"]) == 1
+    assert command_line(["cache", "rm", "slow"]) == 0
+    assert "removed 1 results" in capsys.readouterr().out
+    assert said(1) == ["runs", "2"]
+    assert command_line(["cache", "rm", "--all"]) == 0
+    assert command_line(["cache", "rm"]) == 2
+    assert command_line(["cache", "rm", "--all", "slow"]) == 2
+    capsys.readouterr()
+    assert command_line(["cache", "ls", "--json"]) == 0
+    assert capsys.readouterr().out == "[]\n"
