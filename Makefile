@@ -19,8 +19,9 @@ help:  ## show this list
 demo: $(VENV)/.demo  ## run the demonstration (ARGS="--help" for its options)
 	$(BIN)/grainlike demo $(ARGS)
 
+# Two at a time: those that start workers one after another, and beside them all others.
 test: check  ## check, then run the tests (ARGS="-k net" for some of them)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 test-long: bugs  ## what takes hours: SEEDS=100000 worlds, EXAMPLES=20000 of STEPS=200 of both minds, every seeded bug
 	GRAINLIKE_TEST_SEEDS=$(SEEDS) GRAINLIKE_TEST_REPLAYS=10 $(BIN)/python -m pytest tests/simulation
