@@ -1,6 +1,7 @@
 """Named resources: the lines K of the acceptance list, each on every kind of worker."""
 
 import logging
+import os
 
 import pytest
 from stagehands import Stage, appear_blocking, eventually
@@ -9,6 +10,7 @@ from grainlike import (
     GVAR,
     Cores,
     Executor,
+    GPUs,
     Memory,
     Resource,
     ResourceSpecError,
@@ -114,6 +116,23 @@ async def test_k5_streams_of_narrow_jobs_cannot_put_the_wide_one_off(executor: E
         await stage.wait_for_count(2)
         await stage.cue_all()
     await gather(*first, wide_, *more)
+
+
+async def test_k6_the_environment_shows_the_devices_that_were_given(executor: Executor, stage: Stage):
+    path = stage.path
+
+    def devices(name):
+        appear_blocking(path, name)
+        return os.environ["CUDA_VISIBLE_DEVICES"]
+
+    one_each = [start((delayed(devices) @ GPUs(1))(name)) for name in ("one", "other")]
+    await stage.wait_for("one", "other")
+    both_ = start((delayed(devices) @ GPUs(2))("both"))
+    await stage.cue_all()
+    assert sorted(await gather(one_each)) == ["0", "1"]
+    await stage.wait_for("both")
+    await stage.cue("both")
+    assert await both_ == "0,1"
 
 
 async def test_k8_an_amount_above_every_capacity_is_refused_at_once(executor: Executor):

@@ -94,7 +94,7 @@ def head(private_state):
     process.communicate()
 
 
-async def test_jobs_run_on_a_daemons_workers_and_the_head_opens_nothing(head, start_worker, tmp_path, monkeypatch):
+async def test_g17_jobs_run_on_a_daemons_workers_and_the_head_opens_nothing(head, start_worker, tmp_path, monkeypatch):
     module = tmp_path / "modules" / "only_the_client_has_this.py"
     module.parent.mkdir()
     module.write_text("def triple(x):\n    return 3 * x\n")
@@ -229,7 +229,7 @@ def _runs(pid):
         return False
 
 
-async def test_clients_share_the_workers_fairly(gates):
+async def test_g17_clients_share_the_workers_fairly(gates):
     async with asyncio.timeout(60), gates() as gate, Executor(listen=TLS, local=Cores(2)), connect() as first:
         many = [first.submit(Cores(1), stand, gate.visit, f"first{n}") for n in range(8)]
         taken = [await gate.arrival() for _ in range(2)]

@@ -105,7 +105,7 @@ async def isolated():
 
 
 @pytest.mark.asyncio
-async def test_each_process_that_runs_jobs_enters_it_once_and_leaves_it(start_worker, module):
+async def test_g15_each_process_that_runs_jobs_enters_it_once_and_leaves_it(start_worker, module):
     async with Executor(listen=LISTEN) as executor:
         worker = start_worker(executor.address, name="n1", context="services:service")
         found = []

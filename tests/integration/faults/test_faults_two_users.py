@@ -55,7 +55,7 @@ def homes(tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "mine", tmp_path / "theirs"
 
 
-async def test_anothers_worker_cannot_join_and_a_copy_of_worker_json_lets_it(
+async def test_g17_anothers_worker_cannot_join_and_a_copy_of_worker_json_lets_it(
     homes: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, double: Callable[[int], int]
 ) -> None:
     mine, theirs = homes
