@@ -137,10 +137,11 @@ _HEAD_EXAMPLES = """[bold]Examples[/bold]
 grainlike head start
 grainlike head start --listen tcp://0.0.0.0:7777 --detach
 grainlike head start --access ~/cluster/head.json
+grainlike head start --run-once
 
 [bold]Exit codes[/bold]
 
-0 it was told to stop
+0 it was told to stop, or was done
 2 wrong usage
 3 it cannot listen there
 """
@@ -562,6 +563,10 @@ def _head_start(
         typer.Option(metavar="HEAD_JSON", dir_okay=False, help="Be the head of a cluster that has files."),
     ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Go on in the background, once it listens.")] = False,
+    run_once: Annotated[
+        bool,
+        typer.Option("--run-once", help="End, with its workers, when the last program that had jobs has left."),
+    ] = False,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Listen without TLS, on this machine's loopback alone.")
     ] = False,
@@ -578,9 +583,11 @@ def _head_start(
         try:
             if detach:
                 files = [] if access is None else ["--access", str(access.expanduser().absolute())]
-                plain = ["--insecure"] if insecure else []
-                return start_detached(["--listen", listen, "--log-level", log_level.value, *files, *plain])
-            return start_head(listen, access, insecure=insecure, log_level=log_level.value, ready=ready)
+                flags = ["--insecure"] * insecure + ["--run-once"] * run_once
+                return start_detached(["--listen", listen, "--log-level", log_level.value, *files, *flags])
+            return start_head(
+                listen, access, insecure=insecure, log_level=log_level.value, run_once=run_once, ready=ready
+            )
         except ValueError as error:
             raise typer.BadParameter(str(error)) from error
 

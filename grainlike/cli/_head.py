@@ -27,13 +27,23 @@ logger = logging.getLogger("grainlike")
 _LOG = "head.log"
 
 
-def start_head(listen: str, access: Path | None, *, insecure: bool, log_level: str, ready: int | None = None) -> int:
-    """Be a head until a signal or a client ends it; return the exit code. What it says goes to `ready` too, if given.
+def start_head(
+    listen: str,
+    access: Path | None,
+    *,
+    insecure: bool,
+    log_level: str,
+    run_once: bool = False,
+    ready: int | None = None,
+) -> int:
+    """Be a head until a signal or a client ends it, or (`run_once`) the work of its programs is done.
+
+    Returns the exit code. What it says goes to `ready` too, if given.
 
     Raises `ValueError` for what is no address, or no access file of a head.
     """
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(name)s %(levelname)s %(message)s")
-    daemon = HeadDaemon(listen, access=access, insecure=insecure)
+    daemon = HeadDaemon(listen, access=access, insecure=insecure, run_once=run_once)
     try:
         anyio.run(_serve, daemon, access, ready, backend_options=_uvloop())
     except (GrainlikeError, OSError) as error:
@@ -53,7 +63,7 @@ async def _serve(daemon: HeadDaemon, access: Path | None, ready: int | None) -> 
             await tasks.start(_stop_at_signal, daemon)
             await daemon.stop.wait()
             tasks.cancel_scope.cancel()
-        logger.info("stopping; a second signal does not wait for jobs to end")
+        logger.info("stopping after %s; a second signal does not wait for jobs to end", daemon.report())
 
 
 async def _stop_at_signal(daemon: HeadDaemon, *, task_status: TaskStatus[None]) -> None:

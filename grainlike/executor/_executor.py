@@ -234,7 +234,7 @@ class Executor(Resolving):
                 entrance = stack.enter_context(open_entrance(self._listen, self._access, insecure=self._insecure))
                 self._address = str(entrance.address)
             cluster = "embedded" if entrance is None else entrance.cluster
-            guests = Guests(self._head, cluster, self._cancel_job, self._stop_asked)
+            guests = Guests(self._head, cluster, self._cancel_job, self._stop_asked, self._deserted)
             joined = partial(self._joined, guests)
             door = Door(self._head, guests, cluster, import_paths(), self._settled, joined)
             async with anyio.create_task_group() as tasks:
@@ -304,6 +304,9 @@ class Executor(Resolving):
     def _stop_asked(self) -> bool:
         """A client wants the head to end; False if that is not for clients to say."""
         return False
+
+    def _deserted(self) -> None:
+        """The last client has left."""
 
     # --- the graph's resolver ----------------------------------------------------------------------------------------
 

@@ -101,15 +101,24 @@ class Guest:
 class Guests:
     """The clients of one head, of `cluster`. `cancel(job)` ends a job for everybody; False where there is none.
 
-    `stop()` ends the head itself; False if it may not be ended from outside.
+    `stop()` ends the head itself; False if it may not be ended from outside. `alone()` is called when the last client
+    has left.
     """
 
-    def __init__(self, head: Head, cluster: str, cancel: Callable[[int], bool], stop: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        head: Head,
+        cluster: str,
+        cancel: Callable[[int], bool],
+        stop: Callable[[], bool],
+        alone: Callable[[], None],
+    ) -> None:
         self.here: dict[int, Guest] = {}
         self._head = head
         self._cluster = cluster
         self._cancel = cancel
         self._stop = stop
+        self._alone = alone
         self._opened = time.monotonic()
 
     def join(self, hello: Hello, link: Link, tasks: TaskGroup) -> Guest:
@@ -122,6 +131,8 @@ class Guests:
         """A client is gone, and with it what it wanted."""
         self.here.pop(guest.number, None)
         self._head.withdraw_all(guest)
+        if not self.here:
+            self._alone()
 
     def leave_all(self) -> None:
         """The head ends: so does what clients wanted."""

@@ -177,6 +177,11 @@ class Head:
         """How many jobs have not ended."""
         return len(self._mind.jobs)
 
+    @property
+    def has_had_jobs(self) -> bool:
+        """Whether there was ever one."""
+        return self._last_job > 0
+
     def rows(self, most: int | None) -> list[JobRow]:
         """The oldest jobs that have not ended, at most so many."""
         now = time.monotonic()

@@ -179,6 +179,28 @@ async def test_detached_it_is_there_when_the_command_returns(private_state):
         assert not (private_state / "current").exists()
 
 
+async def test_k7_run_once_head_and_workers_end_when_the_work_of_the_last_program_is_done(private_state, start_worker):
+    async with asyncio.timeout(60):
+        head = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "grainlike", "head", "start", "--run-once", "--listen", TLS),
+            env={**os.environ, **ENVIRONMENT},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        assert b"head at tcp://" in await head.stdout.readline()
+        assert await told("ls") == 0  # who only asks has no work that could be done
+        async with connect() as executor:
+            worker = start_worker(executor.address)
+            assert await (square @ Cores(1))(3) == 9
+            async with connect() as other:
+                await other.wait_for_workers(1)
+            assert await (square @ Cores(1))(4) == 16
+        _, said = await head.communicate()
+        assert head.returncode == 0
+        assert b"stopping after 2 succeeded in" in said
+        assert await asyncio.to_thread(worker.process.wait, 20) == 0
+
+
 @pytest.mark.parametrize("how", ["leaves", "dies"])
 async def test_a_client_that_goes_takes_its_jobs_and_no_others_with_it(how, gates, script, private_state):
     text = """
