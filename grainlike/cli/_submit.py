@@ -125,6 +125,8 @@ class _Submission:
         self._variables = dict(variables)
         self._folder = str(Path.cwd())
         self._out = sys.stdout
+        self._unread = False
+        self._followers = anyio.CancelScope()
         self._jobs = [self._submit(number, command) for number, command in enumerate(commands, 1)]
 
     def _submit(self, number: int, command: Command) -> _Submitted:
@@ -142,9 +144,12 @@ class _Submission:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._look_for_starts)
             async with anyio.create_task_group() as followers:
+                self._followers = followers.cancel_scope
                 for job in self._jobs:
                     followers.start_soon(self._follow, job)
             tasks.cancel_scope.cancel()
+        if self._unread:
+            return FAILED
         failed = [job for job in self._jobs if job.error is not None]
         took = anyio.current_time() - began
         if len(self._jobs) > 1:
@@ -167,7 +172,16 @@ class _Submission:
     def _show(self, job: _Submitted, line: LogLine) -> None:
         where = self._out if line.stream == "stdout" else sys.stderr
         mark = f"[{job.number}] " if len(self._jobs) > 1 else ""
-        print(mark + escaped_line(line), file=where, flush=True)
+        try:
+            print(mark + escaped_line(line), file=where, flush=True)
+        except BrokenPipeError:
+            self._stop_unread()
+
+    def _stop_unread(self) -> None:
+        """Whoever read our output has seen enough, as `| head` does: what still runs ends with us."""
+        self._unread = True
+        self._followers.cancel()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it ends
 
     def _ended(self, job: _Submitted) -> None:
         self._note_start(job)

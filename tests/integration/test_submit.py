@@ -128,6 +128,19 @@ def test_ctrl_c_ends_the_program_too(tmp_path):
         os.kill(pid, 0)
 
 
+def test_when_nobody_reads_its_output_any_more_it_ends():
+    command = [*COMMAND, "--run-once", "-r", "cores=1", "--", "yes"]
+    with subprocess.Popen(
+        command, env={**os.environ, **ENVIRONMENT}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout.readline() == "y\n"
+        process.stdout.close()
+        said = process.stderr.read()
+        assert process.wait(60) == 1
+    assert "Traceback" not in said
+    assert "failed" not in said
+
+
 @pytest.mark.asyncio
 async def test_k9_on_a_heads_workers(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
