@@ -9,12 +9,13 @@ ARGS ?=
 SEEDS ?= 100000
 EXAMPLES ?= 20000
 STEPS ?= 200
+KERNEL ?= /
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long bugs check lint format bench clean
+.PHONY: help demo test test-long test-kernel bugs check lint format bench clean
 
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.demo  ## run the demonstration (ARGS="--help" for its options)
 	$(BIN)/grainlike demo $(ARGS)
@@ -26,6 +27,10 @@ test: check  ## check, then run the tests (ARGS="-k net" for some of them)
 test-long: bugs  ## what takes hours: SEEDS=100000 worlds, EXAMPLES=20000 of STEPS=200 of both minds, every seeded bug
 	GRAINLIKE_TEST_SEEDS=$(SEEDS) GRAINLIKE_TEST_REPLAYS=10 $(BIN)/python -m pytest tests/simulation
 	GRAINLIKE_TEST_EXAMPLES=$(EXAMPLES) GRAINLIKE_TEST_STEPS=$(STEPS) $(BIN)/python -m pytest tests/machines
+
+test-kernel: $(VENV)/.dev  ## memory limits that a kernel keeps, in an emulated machine; KERNEL= is an unpacked kernel package
+	$(BIN)/python tests/kernel/in_machine.py --kernel $(KERNEL) -- env GRAINLIKE_TEST_KERNEL=1 PYTHONPATH=.:worker \
+		$(abspath $(BIN))/python -m pytest -p no:cacheprovider tests/kernel $(ARGS)
 
 bugs: $(VENV)/.dev  ## plant bugs in copies of the minds, and see each caught (ARGS="--list" says what they break)
 	$(BIN)/python tests/machines/catch_bugs.py $(ARGS)

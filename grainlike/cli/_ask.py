@@ -56,8 +56,10 @@ async def list_workers(caller: Caller, *, as_json: bool) -> int:
     elif not found.workers:
         print("no workers")  # noqa: T201
     else:
-        rows = [(w.name, w.resources, str(w.running), str(w.pid), seconds(w.silent_s)) for w in found.workers]
-        print_table(["worker", "resources", "running", "pid", "heard ago"], rows)
+        rows = [
+            (w.name, w.resources, str(w.running), str(w.pid), seconds(w.silent_s), w.memory_tier) for w in found.workers
+        ]
+        print_table(["worker", "resources", "running", "pid", "heard ago", "memory kept by"], rows)
     return OK
 
 

@@ -134,8 +134,17 @@ class ConnectedExecutor(Executor):
 
     def _take_workers(self, told: WorkersAre) -> None:
         self._workers = [
-            WorkerInfo(w.name, parse_allocation(w.resources), tuple(w.logical), w.pid, w.running, w.beats, w.silent_s)
-            for w in told.workers
+            WorkerInfo(
+                worker.name,
+                parse_allocation(worker.resources),
+                tuple(worker.logical),
+                worker.pid,
+                worker.running,
+                worker.beats,
+                worker.silent_s,
+                worker.memory_tier,
+            )
+            for worker in told.workers
         ]
         self._change()
 

@@ -228,6 +228,7 @@ def _row(worker: WorkerInfo) -> WorkerRow:
         worker.running,
         worker.beats,
         worker.silent_s,
+        worker.memory_tier,
     )
 
 

@@ -18,7 +18,8 @@ class WorkerInfo:
 
     `resources` is all it offers, with ids; those of `logical` are allocated and shown but never pinned, for its machine
     does not have them. `beats` counts its heartbeats and `silent_s` is how long ago it was last heard. `pid` is the
-    daemon's, `running` the number of jobs that it has started and not ended.
+    daemon's, `running` the number of jobs that it has started and not ended. `memory_tier` is what holds jobs in
+    processes of their own to the memory that they asked for: `cgroup`, `watchdog` or `none`.
     """
 
     name: str
@@ -28,6 +29,7 @@ class WorkerInfo:
     running: int
     beats: int
     silent_s: float
+    memory_tier: str = "none"
 
 
 class Peer:
@@ -62,5 +64,6 @@ class Peer:
 
     def info(self, now: float, running: int) -> WorkerInfo:
         """What `ex.workers()` tells of it."""
-        hello = self.hello
-        return WorkerInfo(self.name, self.offer, tuple(hello.logical), hello.pid, running, self.beats, now - self.heard)
+        hello, silent = self.hello, now - self.heard
+        logical, tier = tuple(hello.logical), hello.memory_tier
+        return WorkerInfo(self.name, self.offer, logical, hello.pid, running, self.beats, silent, tier)

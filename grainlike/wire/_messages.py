@@ -88,7 +88,8 @@ class _Message(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_un
 
 
 class Hello(_Message, frozen=True, tag=1, forbid_unknown_fields=False):
-    """The dialling end introduces itself. `memory` names the shared memory that it can map, if any.
+    """The dialling end introduces itself. `memory` names the shared memory that it can map, if any; `memory_tier` says
+    what holds a worker's jobs to theirs.
 
     A later protocol may add fields at the end: who speaks it must be understood well enough to be refused by name.
     """
@@ -104,6 +105,7 @@ class Hello(_Message, frozen=True, tag=1, forbid_unknown_fields=False):
     offer: str
     logical: list[int]
     memory: str = ""
+    memory_tier: str = "none"
 
 
 class Welcome(_Message, frozen=True, tag=4):

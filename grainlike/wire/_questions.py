@@ -135,6 +135,7 @@ class WorkerRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     running: int
     beats: int
     silent_s: float
+    memory_tier: str = "none"
 
 
 class WorkersAre(_Message, frozen=True, tag=91):

@@ -21,7 +21,7 @@ from grainlike.net import dial, find_access
 from grainlike.resources import Allocation, parse
 from grainlike_worker._context_check import why_not
 from grainlike_worker._daemon import serve_daemon
-from grainlike_worker._probe import logical_in, offer_for
+from grainlike_worker._probe import logical_in, offer_of_daemon
 
 __all__ = ["main", "serve"]
 
@@ -49,7 +49,7 @@ def serve(
     """Run a worker with the options of the command line; return the exit code, having said why it is not 0."""
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(name)s %(levelname)s %(message)s")
     try:
-        offer = offer_for(parse(resources) if resources else None)
+        offer = offer_of_daemon(parse(resources) if resources else None)
     except ResourceSpecError as error:
         print(f"grainlike worker: --resources: {error}", file=sys.stderr)  # noqa: T201 - a command line speaks
         return USAGE
@@ -115,7 +115,9 @@ def _parser() -> argparse.ArgumentParser:
         "--head", metavar="ADDRESS_OR_ACCESS_FILE", help="the head's address or access file (default: the current head)"
     )
     parser.add_argument(
-        "--resources", metavar="TEXT", help="what to offer, as 'cores=16 memory=64Gi' (default: this process's cores)"
+        "--resources",
+        metavar="TEXT",
+        help="what to offer, as 'cores=16 memory=64Gi' (default: the cores and memory it may use)",
     )
     parser.add_argument("--name", help="what the worker is called (default: the host's name)")
     parser.add_argument(

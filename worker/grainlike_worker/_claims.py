@@ -20,7 +20,7 @@ IDLE = -1
 NO_BARRIER = 2**31 - 1
 """`barrier` while every job of the run-list may start."""
 
-_STARTED, _BARRIER, _LIMIT, _BASE, _LEASES, _WATCHED, _TAKEN, _LINK = range(8)
+_STARTED, _BARRIER, _LIMIT, _BASE, _LEASES, _WATCHED, _TAKEN, _LINK, _KERNEL = range(9)
 
 
 class _Word:
@@ -45,6 +45,7 @@ class Claims(Page[int]):
         limit: bytes that the process and its descendants may hold while the lease runs; 0 without a limit.
         base: bytes that the process held when the lease began.
         leases: how often a limit was set: who has just measured can tell whether it is still the same lease.
+        kernel: 1 while it is the kernel that keeps the limit, and nobody has to look.
         watched: 1 while somebody looks whether the limit is kept.
         link: the job of which the runner does a part now, where what it was given are several calls in a chain; else 0.
         taken: bytes that were found when the process was killed for going beyond its limit; else 0.
@@ -69,6 +70,7 @@ class Claims(Page[int]):
     watched = _Word(_WATCHED)
     taken = _Word(_TAKEN)
     link = _Word(_LINK)
+    kernel = _Word(_KERNEL)
 
     @classmethod
     def create(cls) -> Self:

@@ -92,7 +92,8 @@ from grainlike.wire import (
 )
 from grainlike_worker._devices import VISIBLE, Devices
 from grainlike_worker._hosts import HostFiles
-from grainlike_worker._keeper import open_keeper
+from grainlike_worker._job_cgroups import JobCgroups, claimed_cgroups
+from grainlike_worker._keeper import Keeper, open_keeper
 from grainlike_worker._loop_watch import watched
 from grainlike_worker._outputs import LIVE_S, Outputs, Tap
 from grainlike_worker._probe import logical_in, topology
@@ -135,18 +136,22 @@ async def serve_daemon(
         AuthenticationError, VersionMismatchError: the head refused us.
     """
     mind = NodeMind(offer, topology())
-    async with open_keeper(early=True) as keeper:
-        spawn = partial(RunnerProcess.spawn, keeper=keeper, options=_devices(offer).option)
-        make = partial(runner_in_process, spawn)
-        await _Daemon(link, mind, _hello(name, offer), make, echo=echo, context=context).run(stop)
+    with claimed_cgroups(move=True) as cgroups:
+        async with open_keeper(cgroups, early=True) as keeper:
+            spawn = partial(RunnerProcess.spawn, keeper=keeper, options=_devices(offer).option)
+            make = partial(runner_in_process, spawn)
+            hello = _hello(name, offer, _memory_tier(keeper, cgroups))
+            await _Daemon(link, mind, hello, make, echo=echo, context=context).run(stop)
 
 
 async def serve_embedded(link: Link, offer: Allocation, *, name: str, echo: bool = True) -> None:
     """The same inside a user's process, with coroutines in the calling loop."""
     mind = NodeMind(offer, topology(), mortal=False)
-    async with open_keeper() as keeper:
-        spawn = partial(RunnerProcess.spawn, keeper=keeper, options=_devices(offer).option)
-        await _Daemon(link, mind, _hello(name, offer), partial(runner_at_home, spawn), echo=echo).run()
+    with claimed_cgroups(move=False) as cgroups:
+        async with open_keeper(cgroups) as keeper:
+            spawn = partial(RunnerProcess.spawn, keeper=keeper, options=_devices(offer).option)
+            hello = _hello(name, offer, _memory_tier(keeper, cgroups))
+            await _Daemon(link, mind, hello, partial(runner_at_home, spawn), echo=echo).run()
 
 
 class _Daemon:
@@ -488,7 +493,14 @@ def _devices(offer: Allocation) -> Devices:
     return devices
 
 
-def _hello(name: str, offer: Allocation) -> Hello:
+def _memory_tier(keeper: Keeper | None, cgroups: JobCgroups | None) -> str:
+    """What will hold jobs in runners of their own to their memory."""
+    if keeper is None:
+        return "none"
+    return "cgroup" if cgroups is not None and cgroups.limits else "watchdog"
+
+
+def _hello(name: str, offer: Allocation, memory_tier: str = "none") -> Hello:
     return Hello(
         role="worker",
         protocol_low=PROTOCOL,
@@ -501,4 +513,5 @@ def _hello(name: str, offer: Allocation) -> Hello:
         offer=str(offer),
         logical=list(logical_in(offer)),
         memory=memory_id(),
+        memory_tier=memory_tier,
     )

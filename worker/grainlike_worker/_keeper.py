@@ -11,7 +11,9 @@ from contextlib import asynccontextmanager, suppress
 import anyio
 
 from grainlike_worker._birth import Birth, ask, told_born, told_status
+from grainlike_worker._cgroup import Cgroup
 from grainlike_worker._child import Child, describe_exit, start_module
+from grainlike_worker._job_cgroups import JobCgroups
 
 __all__ = ["Keeper", "open_keeper"]
 
@@ -28,7 +30,8 @@ class Keeper:
             runner = await RunnerProcess.spawn("own", keeper=keeper)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, cgroups: JobCgroups | None = None) -> None:
+        self._cgroups = cgroups
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
 
@@ -46,7 +49,7 @@ class Keeper:
             near.close()  # if it is born all the same, it finds its link closed and ends
             raise
         near.setblocking(False)
-        return _Kept(*born, near)
+        return _Kept(*born, near, None if self._cgroups is None else self._cgroups.of(born.pid))
 
     async def aclose(self) -> None:
         """Have everything ended that it keeps, and wait until it is gone itself. Not cut short by cancellation."""
@@ -87,23 +90,31 @@ class Keeper:
         near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with far:
             try:
-                self._process = start_module("grainlike_worker.keeper", [], dict(os.environ), {"--fd": far.fileno()})
+                self._process = start_module(
+                    "grainlike_worker.keeper", self._options(), dict(os.environ), {"--fd": far.fileno()}
+                )
             except BaseException:
                 near.close()
                 raise
         self._control = near
 
+    def _options(self) -> list[str]:
+        if self._cgroups is None:
+            return []
+        return ["--cgroups", self._cgroups.path, *(["--limits", "yes"] if self._cgroups.limits else [])]
+
 
 @asynccontextmanager
-async def open_keeper(*, early: bool = False) -> AsyncIterator[Keeper | None]:
+async def open_keeper(cgroups: JobCgroups | None = None, *, early: bool = False) -> AsyncIterator[Keeper | None]:
     """A keeper for as long as the block runs; None where the system has none (it takes Linux).
 
-    With `early`, its process is started now and not with the first runner, which then need not wait for it.
+    Its runners have cgroups where there are `cgroups`. With `early`, its process is started now and not with the first
+    runner, which then need not wait for it.
     """
     if sys.platform != "linux":
         yield None
         return
-    keeper = Keeper()
+    keeper = Keeper(cgroups)
     try:
         if early:
             keeper.start()
@@ -115,8 +126,9 @@ async def open_keeper(*, early: bool = False) -> AsyncIterator[Keeper | None]:
 class _Kept:
     """A child of the keeper's. It is gone when the keeper says so, which is when its orphans are gone too."""
 
-    def __init__(self, pid: int, watch: int, status: socket.socket) -> None:
+    def __init__(self, pid: int, watch: int, status: socket.socket, group: Cgroup | None) -> None:
         self.pid = pid
+        self._group = group
         self.returncode: int | None = None
         self._watch = watch
         self._status = status
@@ -137,6 +149,8 @@ class _Kept:
             if code is None:
                 # The keeper is dead, and the kernel kills its children: that we can see ourselves.
                 await _readable(self._watch)
+                if self._group is not None:
+                    await _emptied(self._group)
                 code = -int(signal.SIGKILL)
             self._ended(code)
         assert self.returncode is not None
@@ -147,6 +161,15 @@ class _Kept:
             self.returncode = code
             self._status.close()
             os.close(self._watch)
+
+
+async def _emptied(group: Cgroup) -> None:
+    """End what was left in the cgroup of a runner, and remove that."""
+    group.kill()
+    with anyio.move_on_after(_DYING):
+        while group.is_populated():  # noqa: ASYNC110 - the kernel tells of it to those who look
+            await anyio.sleep(0.005)
+    group.remove()
 
 
 async def _end_of(process: subprocess.Popen[bytes]) -> str:

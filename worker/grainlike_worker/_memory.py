@@ -6,6 +6,7 @@ import time
 from contextlib import suppress
 
 from grainlike_worker._claims import Claims
+from grainlike_worker._kernel_memory import KernelLimit
 
 __all__ = ["LEAST", "MemoryLimit", "resident", "share"]
 
@@ -38,14 +39,16 @@ class MemoryLimit:
     """Has this runner, and all that it starts, killed when a lease takes more memory than it was given.
 
     What the process holds when the lease begins is not the lease's: the interpreter, and what earlier jobs imported.
-    Whoever watches sees the limit in the page of claims. Without a keeper nobody does: then there is no limit.
+    The kernel keeps the limit where the runner has a cgroup for that. Else the keeper looks: it sees the limit in the
+    page of claims. Without either there is no limit.
     """
 
-    __slots__ = ("_claims", "_keeper")
+    __slots__ = ("_claims", "_keeper", "_kernel")
 
-    def __init__(self, claims: Claims | None, keeper: int | None) -> None:
+    def __init__(self, claims: Claims | None, keeper: int | None, kernel: KernelLimit | None = None) -> None:
         self._claims = claims if keeper is not None else None
         self._keeper = keeper
+        self._kernel = kernel
 
     def set(self, memory: int | None) -> None:
         """A lease begins that was given `memory` bytes, or did not ask for any."""
@@ -53,24 +56,39 @@ class MemoryLimit:
         if claims is None or self._keeper is None or not memory or memory < LEAST:
             return
         base = resident(os.getpid())
-        claims.base = base
+        held = None if self._kernel is None else self._kernel.set(base, memory)
+        claims.kernel = int(held is not None)
+        claims.base = base if held is None else held
         claims.leases += 1
-        claims.limit = base + memory
-        if claims.watched:
-            return
-        with suppress(ProcessLookupError):
-            os.kill(self._keeper, signal.SIGUSR1)
-        deadline = time.monotonic() + _WAKE_S
-        while not claims.watched and time.monotonic() < deadline:
-            time.sleep(0.00005)
+        claims.limit = claims.base + memory
+        if held is None:
+            _be_watched(claims, self._keeper)
 
     def lift(self) -> None:
         """The lease has ended."""
-        if self._claims is not None and self._claims.limit:
-            self._claims.limit = 0
+        claims = self._claims
+        if claims is not None and claims.limit:
+            claims.limit = 0
+            if self._kernel is not None and claims.kernel:
+                self._kernel.lift()
 
     @property
     def tier(self) -> str:
         """What holds the running lease to its memory."""
         claims = self._claims
-        return "watchdog" if claims is not None and claims.limit and claims.watched else "none"
+        if claims is None or not claims.limit:
+            return "none"
+        if claims.kernel:
+            return "cgroup" if self._kernel is not None and self._kernel.holds(claims.limit) else "none"
+        return "watchdog" if claims.watched else "none"
+
+
+def _be_watched(claims: Claims, keeper: int) -> None:
+    """Have the keeper look, if it does not already, and wait until it does."""
+    if claims.watched:
+        return
+    with suppress(ProcessLookupError):
+        os.kill(keeper, signal.SIGUSR1)
+    deadline = time.monotonic() + _WAKE_S
+    while not claims.watched and time.monotonic() < deadline:
+        time.sleep(0.00005)

@@ -67,7 +67,7 @@ class OwnRunner:
         pipe: Pipe,
         claims: Claims | None = None,
         *,
-        keeper: int | None = None,
+        memory: MemoryLimit | None = None,
         devices: Devices | None = None,
         scratch: str | None = None,
         output: OwnOutput | None = None,
@@ -80,7 +80,7 @@ class OwnRunner:
         self._claims = claims
         self._functions = Functions()
         self._enforcer = Enforcer(devices)
-        self._memory = MemoryLimit(claims, keeper)
+        self._memory = memory if memory is not None else MemoryLimit(claims, None)
         self._house = Housekeeping()
         self._fresh = True
         self._peak = PeakMemory()

@@ -6,11 +6,10 @@ import math
 import os
 from pathlib import Path
 
-from grainlike.resources import Allocation, Cores, Request, Topology, logical_cores, offer_of
+from grainlike.resources import Allocation, Cores, Memory, Request, Topology, logical_cores, offer_of
+from grainlike_worker._cgroup_limits import cpu_limit, memory_limit
 
-__all__ = ["logical_in", "offer_for", "own_cores", "topology"]
-
-_CGROUPS = Path("/sys/fs/cgroup")
+__all__ = ["logical_in", "offer_for", "offer_of_daemon", "own_cores", "own_memory", "topology"]
 
 
 def own_cores() -> tuple[int, ...]:
@@ -19,18 +18,38 @@ def own_cores() -> tuple[int, ...]:
     Never the machine's processor count: in a container or a batch job that is somebody else's.
     """
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
-    quota = _quota()
-    return tuple(cores if quota is None else cores[: max(1, math.ceil(quota))])
+    time = cpu_limit()
+    return tuple(cores if time is None else cores[: max(1, math.ceil(time))])
+
+
+def own_memory() -> int:
+    """How much memory this process may use, in bytes: the machine's, or what its cgroup allows; 0 if nobody tells."""
+    try:
+        machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError):
+        return 0
+    allowed = memory_limit()
+    return machine if allowed is None else min(machine, allowed)
 
 
 def offer_for(what: Request | None) -> Allocation:
-    """What a worker in this process gives: `what` with concrete ids, or its own cores.
+    """What the embedded worker of this process gives: `what` with concrete ids, or its own cores.
 
     Raises:
         ResourceSpecError: `what` is no offer.
     """
     cores = own_cores()
     return offer_of(Cores(cores) if what is None else what, own_cores=cores)
+
+
+def offer_of_daemon(what: Request | None) -> Allocation:
+    """What a worker gives that is a process of its own: `what` with concrete ids, or all cores and memory it may use.
+
+    Raises:
+        ResourceSpecError: `what` is no offer.
+    """
+    memory = own_memory()
+    return offer_for(Cores(own_cores()) & Memory(memory) if what is None and memory else what)
 
 
 def logical_in(offer: Allocation) -> tuple[int, ...]:
@@ -47,17 +66,6 @@ def topology(root: Path = Path("/")) -> Topology:
     paths = [path for pattern in Topology.sources for path in root.glob(pattern.lstrip("/"))]
     texts = {f"/{path.relative_to(root)}": _read(path) for path in paths}
     return Topology.read({path: text for path, text in texts.items() if text is not None})
-
-
-def _quota() -> float | None:
-    """How many cores' time the cgroup allows (v2, else v1); None without a limit."""
-    text = _read(_CGROUPS / "cpu.max")
-    if text is not None:
-        allowed, _, period = text.partition(" ")
-        return None if allowed == "max" else int(allowed) / int(period)
-    allowed = _read(_CGROUPS / "cpu" / "cpu.cfs_quota_us") or "-1"
-    period = _read(_CGROUPS / "cpu" / "cpu.cfs_period_us") or "100000"
-    return None if int(allowed) <= 0 else int(allowed) / int(period)
 
 
 def _read(path: Path) -> str | None:

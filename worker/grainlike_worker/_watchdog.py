@@ -47,7 +47,7 @@ class Watchdog:
         waits = [_wait(pid, page) for pid, page in self._pages.items()]
         self._wait = min((wait for wait in waits if wait is not None), default=None)
         self._publish(self._wait is not None)
-        if self._wait is None and any(page.limit for page in self._pages.values()):
+        if self._wait is None and any(page.limit and not page.kernel for page in self._pages.values()):
             self._wait = 0.0  # set after we had looked, by somebody who still saw us watching
             self._publish(True)
         if self._wait is not None:
@@ -61,7 +61,7 @@ class Watchdog:
 def _wait(pid: int, page: Claims) -> float | None:
     """Look at one runner; in how many seconds to look again, if it has a limit."""
     limit, lease = page.limit, page.leases
-    if not limit:
+    if not limit or page.kernel:
         return None
     processes = [pid, *descendants(pid)]
     taken = sum(map(resident, processes))

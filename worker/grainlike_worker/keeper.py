@@ -21,7 +21,10 @@ import grainlike_worker._own  # noqa: F401 - what every runner needs, imported o
 from grainlike.launch import children, descendants, kill_all, reap
 from grainlike_worker import runner
 from grainlike_worker._birth import Birth, Born, say_born, say_failed, say_status, take
+from grainlike_worker._cgroup import Cgroup
 from grainlike_worker._claims import Claims
+from grainlike_worker._job_cgroups import JobCgroups
+from grainlike_worker._kernel_memory import was_out_of_memory
 from grainlike_worker._lifeline import adopt_orphans, die_with_parent
 from grainlike_worker._scratch import directory_for, remove
 from grainlike_worker._watchdog import Watchdog
@@ -41,6 +44,7 @@ class _Kept(NamedTuple):
 
     status: socket.socket
     claims: Claims | None
+    group: Cgroup | None
 
 
 class _Dead(NamedTuple):
@@ -49,13 +53,15 @@ class _Dead(NamedTuple):
     status: socket.socket
     code: int
     since: float
+    group: Cgroup | None
 
 
 class Keeper:
     """Serves its control socket until that ends, or SIGTERM comes (the kernel sends it when the worker dies)."""
 
-    def __init__(self, control: socket.socket) -> None:
+    def __init__(self, control: socket.socket, cgroups: JobCgroups | None = None) -> None:
         self._control = control
+        self._cgroups = cgroups
         self._kept: dict[int, _Kept] = {}
         self._dead: list[_Dead] = []
         self._watchdog = Watchdog()
@@ -117,7 +123,7 @@ class Keeper:
         else:
             if pid == 0:
                 self._let_go(status)
-                return _become(birth, here, self._scratch)
+                return _become(birth, here, self._scratch, self._cgroups)
             self._keep(pid, birth, status)
         for fd in birth.fds.values():
             os.close(fd)
@@ -126,7 +132,7 @@ class Keeper:
     def _keep(self, pid: int, birth: Birth, status: socket.socket) -> None:
         page = birth.fds.get("--claims")
         claims = None if page is None else Claims.attach(os.dup(page))
-        self._kept[pid] = _Kept(status, claims)
+        self._kept[pid] = _Kept(status, claims, None if self._cgroups is None else self._cgroups.of(pid))
         if claims is not None:
             self._watchdog.add(pid, claims)
         watch = os.pidfd_open(pid)
@@ -157,15 +163,18 @@ class Keeper:
             _, status = os.waitpid(pid, 0)
             kept = self._kept.pop(pid)
             self._watchdog.remove(pid)
-            self._dead.append(_Dead(kept.status, os.waitstatus_to_exitcode(status), time.monotonic()))
+            self._dead.append(_Dead(kept.status, os.waitstatus_to_exitcode(status), time.monotonic(), kept.group))
             if kept.claims is not None:
+                _judge(kept.claims, kept.group)
                 kept.claims.close()
+            if kept.group is not None:
+                kept.group.kill()
             self._remove_later(f"{self._scratch}/{pid}")
         self._removers = {pid for pid in self._removers if not os.waitpid(pid, os.WNOHANG)[0]}
         if self._dead:
             strays = self._kill_strays()
             for dead in list(self._dead):
-                if not strays or self._has_waited_long(dead, strays):
+                if _is_empty(dead.group, strays) or self._has_waited_long(dead, strays):
                     self._dead.remove(dead)
                     with suppress(ConnectionError):
                         say_status(dead.status, dead.code)
@@ -197,16 +206,20 @@ class Keeper:
     def _has_waited_long(self, dead: _Dead, strays: list[int]) -> bool:
         late = time.monotonic() - dead.since > _KILLED_S
         if late:
-            left = ", ".join(map(str, strays))
+            left = ", ".join(map(str, strays)) or "of a runner"
             print(f"grainlike: processes {left} do not die of SIGKILL", file=sys.stderr, flush=True)  # noqa: T201
         return late
 
     def _end_all(self) -> None:
         """End every runner and all that is theirs, on disk too; what does not die of SIGKILL is left."""
         deadline = time.monotonic() + _KILLED_S
+        if self._cgroups is not None:
+            self._cgroups.kill()
         while reap() and time.monotonic() < deadline:
             kill_all(descendants(os.getpid()))
             time.sleep(0.001)
+        if self._cgroups is not None:
+            self._cgroups.release()
         remove(self._scratch)
 
 
@@ -216,7 +229,8 @@ def main(arguments: list[str]) -> NoReturn:
     adopt_orphans()
     control = socket.socket(fileno=int(options["--fd"]))
     control.set_inheritable(False)
-    keeper = Keeper(control)
+    cgroups = JobCgroups(options["--cgroups"], limits="--limits" in options) if "--cgroups" in options else None
+    keeper = Keeper(control, cgroups)
     # Only now, when the signal has a handler that ends our children first.
     die_with_parent(int(options["--parent"]), signal.SIGTERM)
     runner.forget_added_paths(int(options["--added-paths"]))
@@ -233,15 +247,18 @@ def main(arguments: list[str]) -> NoReturn:
     os._exit(0)
 
 
-def _become(birth: Birth, keeper: int, scratch: str) -> list[str]:
+def _become(birth: Birth, keeper: int, scratch: str, cgroups: JobCgroups | None) -> list[str]:
     """Turn this process, just forked, into what a new one would be; return its arguments."""
     os.setsid()
+    group = None if cgroups is None else cgroups.enter()
     if birth.directory is not None:
         with suppress(OSError):
             os.chdir(birth.directory)
     os.environ.clear()
     os.environ.update(birth.environment)
     options = {**birth.fds, "--parent": keeper, "--kept": "yes", "--scratch": f"{scratch}/{os.getpid()}"}
+    if group is not None and cgroups is not None and cgroups.limits:
+        options["--cgroup"] = group
     return [*birth.arguments, *(str(item) for pair in options.items() for item in pair)]
 
 
@@ -249,6 +266,21 @@ def _forget(kept: _Kept) -> None:
     kept.status.close()
     if kept.claims is not None:
         kept.claims.close()
+
+
+def _judge(claims: Claims, group: Cgroup | None) -> None:
+    """Note, for those who wait for its job, that a dead runner was ended by the kernel for taking too much memory."""
+    if group is not None and claims.limit and claims.kernel and was_out_of_memory(group):
+        claims.taken = claims.limit  # it came so far; how far it would have gone nobody knows
+
+
+def _is_empty(group: Cgroup | None, strays: list[int]) -> bool:
+    """Whether nothing of a dead runner is left; if so, its cgroup goes too."""
+    if strays or (group is not None and group.is_populated()):
+        return False
+    if group is not None:
+        group.remove()
+    return True
 
 
 def _has_died(pid: int) -> bool:

@@ -74,6 +74,8 @@ def _serve_own(options: dict[str, str], output: list[int], fd: int, claims: int 
 
     from grainlike_worker._claims import Claims
     from grainlike_worker._devices import Devices
+    from grainlike_worker._kernel_memory import KernelLimit
+    from grainlike_worker._memory import MemoryLimit
     from grainlike_worker._own import OwnRunner
     from grainlike_worker._own_output import OwnOutput
     from grainlike_worker._pipe import Pipe
@@ -82,8 +84,9 @@ def _serve_own(options: dict[str, str], output: list[int], fd: int, claims: int 
     keeper = int(options["--parent"]) if "--kept" in options else None
     devices = Devices.of_option(options["--devices"]) if "--devices" in options else None
     pipe = Pipe(socket.socket(fileno=fd))
+    memory = MemoryLimit(page, keeper, KernelLimit(options["--cgroup"]) if "--cgroup" in options else None)
     scratch = options.get("--scratch")
-    OwnRunner(pipe, page, keeper=keeper, devices=devices, scratch=scratch, output=OwnOutput(output)).serve()
+    OwnRunner(pipe, page, memory=memory, devices=devices, scratch=scratch, output=OwnOutput(output)).serve()
     return 0
 
 

@@ -1,0 +1,123 @@
+"""With cgroups, everything of a runner is ended at once, whatever it does; and no cgroup is left behind."""
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from grainlike import Cores, Executor, WorkerLostError, delayed, info
+from grainlike_worker._cgroup import Cgroup, own_cgroups
+from grainlike_worker._job_cgroups import claimed_cgroups
+
+
+def usable() -> Cgroup | None:
+    """Where workers that are started here make their cgroups."""
+    with claimed_cgroups(move=False) as cgroups:
+        return None if cgroups is None else Cgroup(cgroups.path).above().above()
+
+
+OWN = usable()
+
+pytestmark = [
+    pytest.mark.asyncio,
+    pytest.mark.skipif(OWN is None, reason="no cgroup v2 is delegated to this process"),
+]
+
+
+def left() -> set[str]:
+    assert OWN is not None
+    return {group.path for group in OWN.below() if "/grainlike." in group.path}
+
+
+@delayed
+def where():
+    """The cgroup of this job, of a child in a session of its own, and all processes of it."""
+    import subprocess
+
+    look = [sys.executable, "-S", "-c", "print(next(line for line in open('/proc/self/cgroup') if line[0] == '0'))"]
+    child = subprocess.run(look, check=True, capture_output=True, text=True, start_new_session=True).stdout
+    own = next(own_cgroups())
+    return own.path, f"0::{child.strip()[3:]}", own.processes(), os.getpid()
+
+
+async def test_each_runner_has_a_cgroup_and_so_have_its_children_and_all_go_with_the_worker():
+    before = left()
+    async with asyncio.timeout(30), Executor(local=Cores(2)) as executor:
+        told_ = (where @ Cores(1))()
+        path, child, processes, runner = await told_
+        assert Path(path).name == f"runner-{runner}"
+        assert path.endswith(child.removeprefix("0::"))
+        assert processes == [runner]
+        assert len(left() - before) == 1
+        assert executor.workers()[0].memory_tier in ("cgroup", "watchdog")
+        os.kill(runner, signal.SIGKILL)
+        again, _, _, other = await (where @ Cores(1))()
+        assert (Path(again).parent, other != runner) == (Path(path).parent, True)
+        while Path(path).exists():  # noqa: ASYNC110, ASYNC240
+            await asyncio.sleep(0.01)
+    assert left() == before
+
+
+async def test_a_killed_keeper_leaves_no_daemon_while_the_worker_lives(tmp_path, still_running):
+    daemon = tmp_path / "daemon"
+
+    def job():
+        import time
+
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                daemon.write_text(str(os.getpid()))
+                time.sleep(3600)
+            os._exit(0)
+        while not daemon.exists() or not daemon.read_text():
+            time.sleep(0.001)
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(3600)
+
+    async with asyncio.timeout(30), Executor(local=Cores(1)):
+        with pytest.raises(WorkerLostError):
+            await (delayed(job, retries=0) @ Cores(1))()
+        assert await still_running([int(daemon.read_text())], within=0.0) == []
+
+
+async def test_what_a_worker_and_keeper_that_were_killed_left_is_removed_when_nobody_lives_there(
+    start_worker, still_running
+):
+    before = left()
+    async with asyncio.timeout(30), Executor(listen="tcp://127.0.0.1:0") as executor:
+        worker = start_worker(executor.address)
+        told_ = (where @ Cores(1))()
+        _, _, _, runner = await told_
+        (mine,) = left() - before
+        keeper = psutil.Process(runner).ppid()
+        for number in (keeper, worker.pid):
+            os.kill(number, signal.SIGSTOP)  # so that neither sees the other's end
+        for number in (keeper, worker.pid):
+            os.kill(number, signal.SIGKILL)
+        assert await still_running([runner, keeper, worker.pid]) == []
+        assert mine in left()
+        start_worker(executor.address, name="n2")
+        assert info(told_).receipt.memory_tier == "none"
+        await (where @ Cores(1))()
+        assert mine not in left()
+
+
+async def test_a_cgroup_in_which_somebody_lives_is_left_alone():
+    assert OWN is not None
+    group = OWN / "grainlike.4999999.1.abcdef"
+    group.make()
+    try:
+        with psutil.Popen([sys.executable, "-S", "-c", "import time; time.sleep(3600)"]) as living:
+            group.add(living.pid)
+            async with Executor(local=Cores(1)):
+                assert group.processes() == [living.pid]
+            living.kill()
+        async with Executor(local=Cores(1)):
+            assert group.path not in left()
+    finally:
+        group.remove()

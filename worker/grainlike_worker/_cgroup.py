@@ -1,0 +1,149 @@
+"""One cgroup of the kernel's second version: a directory whose files are read and written.
+
+Whoever makes one below its own owns it. It needs no privilege where the system has *delegated* the cgroup: then the
+directory, and the list of processes in it, belong to the user.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+
+__all__ = ["MEMORY", "Cgroup", "own_cgroups"]
+
+MEMORY = "memory"
+"""The controller that keeps memory limits."""
+
+_ESCAPED = re.compile(r"\\([0-7]{3})")
+
+
+class Cgroup:
+    """A cgroup by its directory. Reading and writing raise `OSError`, for it may be gone, or not be ours to change.
+
+    Example::
+
+        group = Cgroup("/sys/fs/cgroup/mine")
+        group.make()
+        group.add(pid)
+        group.kill()
+        group.remove()
+    """
+
+    __slots__ = ("path",)
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __truediv__(self, name: str) -> "Cgroup":
+        """The cgroup of this name below."""
+        return Cgroup(f"{self.path}/{name}")
+
+    def above(self) -> "Cgroup":
+        """The cgroup in which it is."""
+        return Cgroup(self.path.rpartition("/")[0])
+
+    def make(self) -> None:
+        """Make it. `FileExistsError` when it is there."""
+        os.mkdir(self.path)  # noqa: PTH102 - as in all of this module, strings are all that is needed
+
+    def has(self, file: str) -> bool:
+        """Whether the kernel shows this file here: what it shows depends on its version and on controllers."""
+        return os.access(f"{self.path}/{file}", os.F_OK)
+
+    def read(self, file: str) -> str:
+        """All that a file of it says, without the last line's end."""
+        with open(f"{self.path}/{file}", "rb") as opened:  # noqa: PTH123
+            return opened.read().decode().rstrip("\n")
+
+    def numbers(self, file: str) -> dict[str, int]:
+        """What a file of lines "name number" says."""
+        pairs = (line.split() for line in self.read(file).splitlines())
+        return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
+
+    def write(self, file: str, text: str) -> None:
+        """Write a file in one go, as the kernel wants it."""
+        fd = os.open(f"{self.path}/{file}", os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(fd, text.encode())
+        finally:
+            os.close(fd)
+
+    def add(self, pid: int = 0) -> None:
+        """Move a process into it, with all its threads; 0 is this process."""
+        self.write("cgroup.procs", str(pid))
+
+    def processes(self) -> list[int]:
+        """Those in it, without those in cgroups below; 0 for one that this PID namespace does not see."""
+        return [int(line) for line in self.read("cgroup.procs").split()]
+
+    def is_populated(self) -> bool:
+        """Whether a process lives in it or below; False when it is gone."""
+        with suppress(OSError):
+            return bool(self.numbers("cgroup.events").get("populated"))
+        return False
+
+    def kill(self) -> None:
+        """Kill everybody in it and below, who is being forked too. Nothing before Linux 5.14, or when it is gone."""
+        with suppress(OSError):
+            self.write("cgroup.kill", "1")
+
+    def remove(self) -> bool:
+        """Remove it and those below; whether it is gone. One in which a process lives stays."""
+        for below in self.below():
+            below.remove()
+        try:
+            os.rmdir(self.path)  # noqa: PTH106
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+        return True
+
+    def below(self) -> list["Cgroup"]:
+        """Those directly below; none when it is gone."""
+        with suppress(OSError), os.scandir(self.path) as entries:
+            return [Cgroup(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
+        return []
+
+
+def own_cgroups(proc: str = "/proc/self", controller: str = "") -> Iterator[Cgroup]:
+    """This process's own cgroup, at each place where its tree is mounted and shows it.
+
+    That is the tree of the second version; with a `controller`, the one of the first version that has it, too.
+    """
+    if sys.platform != "linux":
+        return
+    with suppress(OSError):
+        with open(f"{proc}/cgroup") as listed:  # noqa: PTH123
+            ours = dict(_paths(listed))
+        with open(f"{proc}/mountinfo") as mounts:  # noqa: PTH123
+            for line in mounts:
+                fields, _, source = line.rstrip("\n").partition(" - ")
+                kind, _, rest = source.partition(" ")
+                tree = _tree(kind, rest.rpartition(" ")[2], controller)
+                if tree in ours:
+                    root, place = map(_unescaped, fields.split()[3:5])
+                    # Of a container we may see a part that we are not in.
+                    if root == "/" or ours[tree] == root or ours[tree].startswith(f"{root}/"):
+                        below = ours[tree] if root == "/" else ours[tree][len(root) :]
+                        yield Cgroup(f"{place.rstrip('/')}{below}".rstrip("/") or "/")
+
+
+def _paths(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Where this process is in each tree, by controller; "" is the second version's. Not outside of its namespace."""
+    for line in lines:
+        _, controllers, path = line.rstrip("\n").split(":", 2)
+        if not path.startswith("/..") and not path.endswith(" (deleted)"):
+            yield from ((controller, path) for controller in controllers.split(","))
+
+
+def _tree(kind: str, options: str, controller: str) -> str | None:
+    """Which tree is mounted with this type and these options, if it is one that was asked for."""
+    if kind == "cgroup2":
+        return ""
+    return controller if kind == "cgroup" and controller and controller in options.split(",") else None
+
+
+def _unescaped(field: str) -> str:
+    return _ESCAPED.sub(lambda code: chr(int(code[1], 8)), field)
