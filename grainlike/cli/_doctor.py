@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import anyio
 
@@ -28,6 +29,7 @@ from grainlike.net import (
     dial,
     find_access,
     holds_from_to,
+    left_behind,
     read_access,
     state_directory,
 )
@@ -39,6 +41,7 @@ _DRIFT_S = 5.0
 _FEW_FILES = 1024
 _SOON_DAYS = 14
 _DIAL_S = 3.0
+_ALONE = "for limits kept by the kernel: systemd-run --user --scope -p Delegate=yes grainlike worker start ..."
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +94,12 @@ def _machine() -> Iterator[Finding]:
 
 
 def _memory_tier() -> Finding:
-    if Path("/proc/self/status").exists():
-        return Finding("ok", "memory", "jobs are watched, and ended when they take too much (tier watchdog)")
-    return Finding("note", "memory", f"{platform.system()} shows no /proc", "jobs are not held to their memory")
+    room: Any = import_module("grainlike_worker._job_cgroups")  # by name: a worker is somebody else's program
+    tier, words = room.memory_tier()
+    if tier == "none":
+        return Finding("note", "memory", words, "jobs are not held to their memory")
+    how = "by the kernel" if tier == "cgroup" else "by a watchdog, which looks several times a second"
+    return Finding("ok", "memory", f"kept {how} (tier {tier}): {words}", _ALONE if "other processes" in words else "")
 
 
 def _clock() -> Iterator[Finding]:
@@ -127,6 +133,10 @@ def _files() -> Iterator[Finding]:
             yield Finding("bad", "access file", str(error), f"do as that says, or remove {path}")
         except ValueError as error:  # it lets nobody in, and keeps nobody out
             yield Finding("note", "access file", str(error), f"remove {path}")
+    for folder in left_behind():
+        current = " (the current one)" if (state / "current").resolve() == folder.resolve() else ""
+        found = f"the head of {folder}{current} was killed, and left its files"
+        yield Finding("note", "access file", found, f"the next head that starts here removes them; or: rm -r {folder}")
     if not files:
         yield Finding("ok", "access files", f"none under {state}: no program of yours listens here")
 

@@ -18,11 +18,13 @@ from grainlike.net import (
     accesses_for,
     addresses_of,
     find_access,
+    hold_lock,
     listen,
     make_credentials,
     move_access,
     parse_address,
     publish_access,
+    remove_left_behind,
     server_tls,
     withdraw_access,
 )
@@ -62,8 +64,10 @@ def open_entrance(at: str, prepared: Path | None = None, *, insecure: bool = Fal
     with listen(where, tls=_tls(cluster, credentials["head"] if credentials else None)) as listener:
         addresses = addresses_of(listener.address)
         try:
-            publish_access(accesses_for(cluster, addresses, credentials))
-            yield Entrance(listener, cluster, addresses[0])
+            for dead in remove_left_behind():
+                logger.info("removed the access files of cluster %s, whose head was killed", dead)
+            with hold_lock(publish_access(accesses_for(cluster, addresses, credentials))):
+                yield Entrance(listener, cluster, addresses[0])
         finally:
             withdraw_access(cluster)
 

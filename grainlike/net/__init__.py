@@ -13,9 +13,11 @@ from grainlike.net._access import (
     Access,
     accesses_for,
     find_access,
+    left_behind,
     move_access,
     publish_access,
     read_access,
+    remove_left_behind,
     state_directory,
     withdraw_access,
     write_access,
@@ -24,6 +26,7 @@ from grainlike.net._address import Address, TcpAddress, UnixAddress, parse_addre
 from grainlike.net._alarm import Alarm
 from grainlike.net._certificates import VALID_DAYS, Credentials, Role, holds_from_to, make_credentials
 from grainlike.net._dial import adopt, connect
+from grainlike.net._head_lock import hold_lock
 from grainlike.net._link import Link, OnFrames
 from grainlike.net._listener import Handler, Listener, listen
 from grainlike.net._loop import on_asyncio
@@ -60,7 +63,9 @@ __all__ = [
     "connect",
     "dial",
     "find_access",
+    "hold_lock",
     "holds_from_to",
+    "left_behind",
     "listen",
     "make_credentials",
     "memory_pair",
@@ -69,6 +74,7 @@ __all__ = [
     "parse_address",
     "publish_access",
     "read_access",
+    "remove_left_behind",
     "server_tls",
     "shake_hands",
     "state_directory",

@@ -1,6 +1,7 @@
 """Access files: how the processes of a cluster learn where the head is, and prove that they belong to it.
 
 `STATE/CLUSTER/ROLE.json`, readable by its owner alone, with `STATE/current` a symlink to the newest cluster's folder.
+Beside them a head holds a lock, so that the next one sees which files are those of a head that was killed.
 """
 
 from __future__ import annotations
@@ -21,14 +22,17 @@ from grainlike.errors import AuthenticationError, HeadLostError
 from grainlike.net._address import Address, parse_address
 from grainlike.net._certificates import ROLES, Credentials, Role
 from grainlike.net._guard import make_private_directory
+from grainlike.net._head_lock import LOCK, is_left_behind
 
 __all__ = [
     "Access",
     "accesses_for",
     "find_access",
+    "left_behind",
     "move_access",
     "publish_access",
     "read_access",
+    "remove_left_behind",
     "state_directory",
     "withdraw_access",
     "write_access",
@@ -101,10 +105,24 @@ def withdraw_access(cluster: str) -> None:
     with contextlib.suppress(OSError):
         if (state / _CURRENT).readlink() == Path(cluster):
             (state / _CURRENT).unlink()
-    for role in ROLES:
-        (folder / f"{role}.json").unlink(missing_ok=True)
+    for name in (*(f"{role}.json" for role in ROLES), LOCK):
+        (folder / name).unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         folder.rmdir()
+
+
+def remove_left_behind() -> list[str]:
+    """Remove the files of heads of this machine that were killed, as they would have done; return their clusters."""
+    found = [folder.name for folder in left_behind()]
+    for cluster in found:
+        withdraw_access(cluster)
+    return found
+
+
+def left_behind() -> list[Path]:
+    """The folders of heads of this machine that died without removing them."""
+    folders = sorted(path.parent for path in state_directory().glob(f"*/{LOCK}"))
+    return [folder for folder in folders if not folder.is_symlink() and is_left_behind(folder)]
 
 
 def move_access(folder: Path, cluster: str, addresses: tuple[Address, ...]) -> None:

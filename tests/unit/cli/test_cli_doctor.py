@@ -1,6 +1,7 @@
 """`grainlike doctor` finds what would keep a worker and its head apart, and says what to do."""
 
 import json
+import socket
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -79,6 +80,20 @@ def test_a_head_that_answers_and_its_files_are_well(capsys: pytest.CaptureFixtur
     ]
     assert [(one["verdict"], "days more" in one["found"]) for one in found["access file"]] == [("ok", True)] * 3
     assert found["clock"][0]["verdict"] == "ok"
+
+
+def test_what_a_killed_head_left_is_named(capsys: pytest.CaptureFixture[str], head: Address) -> None:
+    folder = publish_access(accesses_for("c1", (head,), MADE))
+    (folder / "head.lock").write_text(socket.gethostname())
+    (found,) = [one for one in findings(capsys, 0)["access file"] if "was killed" in one["found"]]
+    assert (found["verdict"], f"rm -r {folder}" in found["advice"]) == ("note", True)
+    assert "(the current one)" in found["found"]
+
+
+def test_memory_has_a_tier(capsys: pytest.CaptureFixture[str]) -> None:
+    (found,) = findings(capsys, 0)["memory"]
+    assert found["found"].startswith("kept by ")
+    assert "(tier watchdog)" in found["found"] or "(tier cgroup)" in found["found"]
 
 
 def test_another_head_at_its_address_is_not_taken_for_it(capsys: pytest.CaptureFixture[str], head: Address) -> None:

@@ -22,10 +22,13 @@ from grainlike.net import (
     accesses_for,
     client_tls,
     find_access,
+    hold_lock,
+    left_behind,
     make_credentials,
     move_access,
     publish_access,
     read_access,
+    remove_left_behind,
     state_directory,
     withdraw_access,
     write_access,
@@ -326,3 +329,49 @@ def test_without_a_usable_state_home_the_default_is_under_home(
     assert state_directory() == tmp_path / ".local" / "state" / "grainlike"
     monkeypatch.setenv("HOME", "")
     assert state_directory().is_absolute()
+
+
+# --- heads that were killed -------------------------------------------------------------------------------------------
+
+
+def killed_head(cluster: str) -> Path:
+    """What a head leaves that had no time to remove its files."""
+    folder = publish(cluster)
+    child = os.fork()
+    if child == 0:
+        with hold_lock(folder):
+            os._exit(0)
+    os.waitpid(child, 0)
+    return folder
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_what_a_killed_head_left_is_found_and_removed_and_a_living_ones_is_not(state: Path) -> None:
+    living, prepared = publish("living"), publish("prepared")
+    with hold_lock(living):
+        dead = killed_head("dead")
+        assert (state / "current").readlink() == Path("dead")
+        assert left_behind() == [dead]
+        assert remove_left_behind() == ["dead"]
+        assert sorted(path.name for path in state.iterdir()) == ["living", "prepared"]
+        assert left_behind() == []
+    assert [path.name for path in living.iterdir() if "lock" in path.name] == []
+    assert (prepared / "worker.json").exists()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_of_a_head_of_another_machine_a_lock_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    killed_head("far")
+    monkeypatch.setattr("socket.gethostname", lambda: "another")
+    assert left_behind() == []
+
+
+def test_where_there_are_no_locks_no_head_is_taken_for_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(37, "No locks available")
+
+    folder = publish("c1")
+    monkeypatch.setattr("fcntl.flock", refuse)
+    with hold_lock(folder):
+        assert left_behind() == []
+    assert sorted(path.name for path in folder.iterdir()) == ["client.json", "head.json", "worker.json"]

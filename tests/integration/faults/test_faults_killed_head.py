@@ -1,0 +1,35 @@
+"""A head daemon that was killed had no time to remove its access files; the next head does it."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from grainlike import Executor
+from grainlike.net import left_behind
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.asyncio
+async def test_the_next_head_removes_the_files_of_a_killed_one(private_state, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{ROOT / 'worker'}")
+    command = [sys.executable, "-m", "grainlike", "head", "start", "--listen", "tcp://127.0.0.1:0"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE)  # noqa: ASYNC220
+    with process:
+        async with asyncio.timeout(20):
+            while not list(private_state.glob("*/head.lock")):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert left_behind() == []
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    (left,) = left_behind()
+    async with Executor(listen="tcp://127.0.0.1:0") as executor:
+        assert not left.exists()
+        now = (private_state / "current").resolve()
+        assert now != left.resolve()
+        assert str(executor.address) in (now / "worker.json").read_text()
+    assert not list(private_state.glob("*/*"))
