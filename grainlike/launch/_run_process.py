@@ -17,6 +17,7 @@ from uuid import uuid4
 
 from grainlike.context import GVAR, holds_whole_process
 from grainlike.launch._descendants import descendants, kill_all
+from grainlike.launch._lifeline import end_with_pipe
 from grainlike.resources import Allocation, thread_widths
 
 __all__ = ["run_process"]
@@ -128,9 +129,19 @@ class _Program:
         if not options["start_new_session"]:
             options["process_group"] = 0
         environment = {**_environment(env, allocation), _MARK: self._mark}
-        # A process that belongs to the job alone is pinned already, and its devices are set.
-        with _on_cores(() if holds_whole_process() else allocation.cores):
-            process: Any = subprocess.Popen(command, env=environment, **options)  # noqa: S603 - what the user says
+        lifeline, self._held = os.pipe()
+        options["pass_fds"] = (*options["pass_fds"], lifeline)
+        try:
+            # A process that belongs to the job alone is pinned already, and its devices are set.
+            with _on_cores(() if holds_whole_process() else allocation.cores):
+                process: Any = subprocess.Popen(command, env=environment, **options)  # noqa: S603 - what the user says
+            # On the embedded worker that is the user's program, which nobody else ends things for.
+            end_with_pipe(lifeline, process.pid)
+        except BaseException:
+            os.close(self._held)
+            raise
+        finally:
+            os.close(lifeline)
         self.process: subprocess.Popen[bytes] = process
 
     async def run(self, given: bytes | None) -> tuple[bytes | None, bytes | None]:
@@ -160,6 +171,7 @@ class _Program:
             raise
         finally:
             os.close(watch)
+            os.close(self._held)
             for pipe in (process.stdin, process.stdout, process.stderr):
                 if pipe is not None:
                     pipe.close()

@@ -7,10 +7,11 @@ No process has to be alive, awake or willing for that. A job's child that made a
 fall to the runner, and when that is dead to the keeper (`keeper`), which are told to adopt orphans, and end them.
 """
 
-import fcntl
 import os
 import signal
 import sys
+
+from grainlike.launch import end_with_pipe
 
 __all__ = ["adopt_orphans", "die_with_parent", "die_with_pipe", "end_within"]
 
@@ -21,9 +22,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 def die_with_pipe(fd: int) -> None:
     """Have this process's group killed when the last writer of the pipe `fd` is gone. Linux only; elsewhere nothing."""
     if sys.platform == "linux":
-        fcntl.fcntl(fd, fcntl.F_SETOWN, -os.getpgrp())
-        fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGKILL)
-        fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
+        end_with_pipe(fd, os.getpgrp())
 
 
 def die_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> None:

@@ -1,6 +1,7 @@
 """Executors that are left in a hurry, opened many times, or live in a loop that is blocked: nothing stays behind."""
 
 import asyncio
+import contextlib
 import os
 import re
 import signal
@@ -236,6 +237,37 @@ def test_ctrl_c_ends_everything_with_one_clean_message(backend, script, tmp_path
     assert "ExceptionGroup" not in err
     assert "never" not in err
     assert psutil.wait_procs(runners, timeout=3.0)[1] == []
+
+
+RUNS_A_PROGRAM = """
+import sys
+from grainlike import Cores, delayed, run, run_process
+
+@delayed
+async def job(path):
+    await run_process(["sh", "-c", 'sleep 3600 & echo $$ $! > "$0"; wait', path])
+
+async def main():
+    await (job @ Cores(1))(sys.argv[1])
+
+run(main, local=Cores(1))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_killed_program_takes_those_along_that_its_coroutines_run(number, script, tmp_path):
+    import psutil
+
+    told = tmp_path / "told"
+    os.mkfifo(told)
+    process = script(RUNS_A_PROGRAM, told)
+    programs = [psutil.Process(int(pid)) for pid in told.read_text().split()]
+    os.kill(process.pid, number)
+    assert len(programs) == 2
+    for program in programs:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            while program.status() != psutil.STATUS_ZOMBIE:
+                time.sleep(0.01)
 
 
 def test_run_after_run_in_one_program():
