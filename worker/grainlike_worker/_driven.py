@@ -54,6 +54,7 @@ class Suspended:
                 sent = yield yielded
             except BaseException as error:  # noqa: BLE001 - cancellation, among others: it is the coroutine's to take
                 step, sent = coroutine.throw, error
+            end_if_forked_since(here)
             begun = words[SINCE] = time.monotonic()
             words[JOB] = job
             try:

@@ -4,9 +4,16 @@ Such a child has copies of everything, an event loop too. If it comes back out o
 no further: it would answer for jobs, and take messages away from the process that it is a copy of.
 """
 
-import os
+from __future__ import annotations
 
-__all__ = ["descent", "end_if_forked_since"]
+import os
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
+
+__all__ = ["descent", "end_if_forked_here", "end_if_forked_since"]
 
 _descent = [0]
 
@@ -20,6 +27,24 @@ def end_if_forked_since(then: int) -> None:
     """End this process, at once and with nothing run, if it was forked since `descent` told `then`."""
     if _descent[0] != then:
         os._exit(0)
+
+
+def end_if_forked_here(loop: asyncio.AbstractEventLoop, fd: int) -> None:
+    """From now on, end each child that is forked in this thread and comes back to `loop`, which runs here.
+
+    That is one forked in a task or callback of a job's, which nobody drives step by step. In such a child `fd`, the
+    runner's socket, leads nowhere at once: what waits there is for the process that it is a copy of.
+    """
+    thread = threading.get_ident()
+
+    def after_fork() -> None:
+        if threading.get_ident() == thread and not loop.is_closed():
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            os.dup2(nowhere, fd, inheritable=False)
+            os.close(nowhere)
+            loop.call_soon(os._exit, 0)
+
+    os.register_at_fork(after_in_child=after_fork)
 
 
 def _count() -> None:

@@ -13,8 +13,10 @@ from collections.abc import Callable
 import anyio
 
 from grainlike.net import adopt
+from grainlike_worker._forks import end_if_forked_here
 from grainlike_worker._interrupts import FLUSH_SIGNAL, TERMINATED
 from grainlike_worker._shared import serve_shared
+from grainlike_worker._shared_loop import shared_loop
 from grainlike_worker._shared_output import PipeOutput, hooked_streams
 from grainlike_worker._steps import StepPage
 
@@ -45,6 +47,7 @@ def serve_process(
 async def _serve(fd: int, scratch: str | None, output: PipeOutput | None, words: memoryview[float] | None) -> int:
     with anyio.CancelScope() as scope:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, scope.cancel)
+        end_if_forked_here(asyncio.get_running_loop(), fd)
         link = await adopt(socket.socket(fileno=fd), "worker")
         # The other end is the process that started this one.
         link.trust()
@@ -78,10 +81,10 @@ def _print_in_lines() -> None:
         setattr(sys, name, open(fd, "w", 1, "utf-8", "backslashreplace", closefd=False))  # noqa: SIM115
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    """uvloop's loop, else asyncio's own, made safe for many jobs."""
     try:
         import uvloop
     except ImportError:
-        return None
-    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    return factory
+        return shared_loop(asyncio.SelectorEventLoop)
+    return shared_loop(uvloop.Loop)

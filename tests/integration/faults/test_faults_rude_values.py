@@ -8,12 +8,13 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import anyio
 import anyio.lowlevel
 import pytest
 
-from grainlike import Cores, Executor, SerializationError, delayed, start
+from grainlike import Cores, Executor, SerializationError, delayed, info, start
 
 LIMIT_S = 20.0
 
@@ -99,6 +100,76 @@ async def test_a_forked_child_that_comes_back_out_of_a_coroutine_is_no_runner(
                 child = await (delayed(_comes_back_twice) @ Cores(1))(steps)
                 assert child != 0, "the child's answer was taken for the job's"
             assert await (delayed(_comes_back_twice) @ Cores(2))(steps) != 0, "slots are missing"
+
+
+async def _forks_in_a_task() -> int:
+    async def fork() -> int:
+        await asyncio.sleep(0)
+        child = os.fork()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return child
+
+    return await asyncio.create_task(fork())
+
+
+async def _notes_who_takes_its_steps(path: str, until: str) -> None:
+    while not Path(until).exists():  # noqa: ASYNC240
+        with open(path, "a") as file:  # noqa: ASYNC230, PTH123
+            file.write(f"{os.getpid()}\n")
+        await asyncio.sleep(0)
+
+
+@pytest.mark.asyncio
+async def test_a_child_forked_in_a_task_of_a_job_takes_nobodys_steps(
+    tmp_path: Path, start_worker: Callable[..., object]
+):
+    steps, end = tmp_path / "steps", tmp_path / "end"
+    with anyio.fail_after(LIMIT_S):
+        async with Executor(listen="tcp://127.0.0.1:0") as executor:
+            start_worker(executor.address)
+            beside_ = start((delayed(_notes_who_takes_its_steps) @ Cores(1))(str(steps), str(end)))
+            while not steps.exists():  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            for _ in range(5):
+                assert await (delayed(_forks_in_a_task) @ Cores(1))() != 0
+            end.touch()
+            await beside_
+            assert len(set(steps.read_text().split())) == 1
+            assert info(beside_).attempt == 1
+
+
+async def _stops_the_loop(*, later: bool) -> str:
+    loop = asyncio.get_running_loop()
+    if later:
+        loop.call_soon(loop.stop)
+    else:
+        loop.stop()
+    await asyncio.sleep(0.01)
+    return "went on"
+
+
+@pytest.mark.asyncio
+async def test_who_would_stop_the_loop_of_all_is_told_and_nobody_else(gates, start_worker: Callable[..., object]):
+    with anyio.fail_after(LIMIT_S):
+        async with gates() as gate, Executor(listen="tcp://127.0.0.1:0") as executor:
+            start_worker(executor.address)
+            visit = gate.visit
+
+            @delayed
+            async def neighbour() -> str:
+                await asyncio.to_thread(visit, "here")
+                return "lives"
+
+            beside_ = start((neighbour @ Cores(1))())
+            await gate.arrival()
+            stops = delayed(_stops_the_loop) @ Cores(1)
+            with pytest.raises(RuntimeError, match=r"_stops_the_loop \(job \d+\) would stop .* isolate=True"):
+                await stops(later=False)
+            assert await stops(later=True) == "went on"
+            gate.release_all()
+            assert await beside_ == "lives"
+            assert info(beside_).attempt == 1
 
 
 def _sends_descriptors_elsewhere() -> None:
