@@ -70,6 +70,9 @@ class _CloudPickler(cloudpickle.Pickler):  # type: ignore[misc]
     def reducer_override(self, obj: Any) -> Reduction:
         if isinstance(obj, FunctionType):
             return self._reduce_function(obj)
+        if issubclass(type(obj), io.TextIOWrapper) and obj is not sys.stdout and obj is not sys.stderr:
+            # cloudpickle would send a copy of what it holds now, in memory, and say nothing.
+            raise TypeError("an open file belongs to its process: send its path, or what it holds")
         reduction = super().reducer_override(obj)
         return _guarded(obj, reduction) if isinstance(obj, type) else reduction
 

@@ -509,6 +509,15 @@ async def test_an_argument_that_does_not_pickle_is_named_and_nothing_is_sent(mon
         assert [type(event).__name__ for event in submitted if "Jobs" in type(event).__name__] == []
 
 
+async def test_an_open_text_file_is_no_argument(tmp_path):
+    """A copy of what it holds would come, as a file in memory: whoever writes to that writes to nothing."""
+    path = tmp_path / "text"
+    path.write_text("words")
+    async with asyncio.timeout(20), Executor(local=Cores(1)):
+        with path.open("r+") as file, pytest.raises(SerializationError, match=r"argument 0 of .*send its path"):
+            await (delayed(lambda file: file.read()) @ Cores(1))(file)
+
+
 async def test_a_container_that_cannot_be_rebuilt_fails_its_own_call():
     @delayed
     async def unhashable():
