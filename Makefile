@@ -30,6 +30,7 @@ test-long: bugs  ## what takes hours: SEEDS=100000 worlds, EXAMPLES=20000 of STE
 
 test-kernel: $(VENV)/.dev  ## memory limits that a kernel keeps, in an emulated machine; KERNEL= is an unpacked kernel package
 	$(BIN)/python tests/kernel/in_machine.py --kernel $(KERNEL) -- env GRAINLIKE_TEST_KERNEL=1 PYTHONPATH=.:worker \
+		HYPOTHESIS_STORAGE_DIRECTORY=/tmp/hypothesis \
 		$(abspath $(BIN))/python -m pytest -p no:cacheprovider tests/kernel $(ARGS)
 
 bugs: $(VENV)/.dev  ## plant bugs in copies of the minds, and see each caught (ARGS="--list" says what they break)

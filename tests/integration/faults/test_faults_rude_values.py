@@ -102,12 +102,13 @@ async def test_a_forked_child_that_comes_back_out_of_a_coroutine_is_no_runner(
             assert await (delayed(_comes_back_twice) @ Cores(2))(steps) != 0, "slots are missing"
 
 
-async def _forks_in_a_task() -> int:
+async def _forks_in_a_task(came_back: str) -> int:
     async def fork() -> int:
         await asyncio.sleep(0)
         child = os.fork()
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        if child == 0:
+            Path(came_back).touch()  # noqa: ASYNC240
         return child
 
     return await asyncio.create_task(fork())
@@ -124,7 +125,7 @@ async def _notes_who_takes_its_steps(path: str, until: str) -> None:
 async def test_a_child_forked_in_a_task_of_a_job_takes_nobodys_steps(
     tmp_path: Path, start_worker: Callable[..., object]
 ):
-    steps, end = tmp_path / "steps", tmp_path / "end"
+    steps, end, back = (tmp_path / name for name in ("steps", "end", "back"))
     with anyio.fail_after(LIMIT_S):
         async with Executor(listen="tcp://127.0.0.1:0") as executor:
             start_worker(executor.address)
@@ -132,9 +133,11 @@ async def test_a_child_forked_in_a_task_of_a_job_takes_nobodys_steps(
             while not steps.exists():  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             for _ in range(5):
-                assert await (delayed(_forks_in_a_task) @ Cores(1))() != 0
+                assert await (delayed(_forks_in_a_task) @ Cores(1))(str(back)) != 0
             end.touch()
             await beside_
+            assert await (delayed(_forks_in_a_task) @ Cores(1))(str(back)) != 0
+            assert not back.exists()
             assert len(set(steps.read_text().split())) == 1
             assert info(beside_).attempt == 1
 
