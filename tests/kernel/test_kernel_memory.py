@@ -110,7 +110,7 @@ LIMITED = Cores(1) & Memory("100M")
 
 
 async def test_a_worker_in_a_unit_of_its_own_has_the_kernel_keep_memory(worker: Starter) -> None:
-    async with asyncio.timeout(120), Executor(listen="tcp://127.0.0.1:0") as executor:
+    async with asyncio.timeout(300), Executor(listen="tcp://127.0.0.1:0") as executor:
         daemon = worker(executor)
         r_ = (cgroup_of @ LIMITED)()
         path, limit, pid = await r_
@@ -127,7 +127,7 @@ async def test_a_worker_in_a_unit_of_its_own_has_the_kernel_keep_memory(worker: 
 
 
 async def test_a_job_over_its_memory_is_ended_by_the_kernel_and_its_neighbour_lives(worker: Starter) -> None:
-    async with asyncio.timeout(120), Executor(listen="tcp://127.0.0.1:0") as executor:
+    async with asyncio.timeout(300), Executor(listen="tcp://127.0.0.1:0") as executor:
         worker(executor)
         beside = start((take @ LIMITED)(10 * MB, 3.0))
         r_ = (take @ LIMITED)(600 * MB, 60.0)
@@ -157,7 +157,7 @@ async def test_memory_of_children_in_sessions_of_their_own_counts_and_all_of_the
                 os._exit(0)
         time.sleep(600)
 
-    async with asyncio.timeout(120), Executor(listen="tcp://127.0.0.1:0") as executor:
+    async with asyncio.timeout(300), Executor(listen="tcp://127.0.0.1:0") as executor:
         worker(executor)
         path = tmp_path / "spread"
         with pytest.raises(JobMemoryError):
@@ -177,7 +177,7 @@ async def test_what_was_held_before_is_not_the_jobs(worker: Starter) -> None:
     def where() -> int:
         return os.getpid()
 
-    async with asyncio.timeout(120), Executor(listen="tcp://127.0.0.1:0") as executor:
+    async with asyncio.timeout(300), Executor(listen="tcp://127.0.0.1:0") as executor:
         worker(executor)
         runner = await (keep @ Cores(1))(200 * MB)
         limited = (where @ (Cores(1) & Memory("30M")))()
@@ -187,7 +187,7 @@ async def test_what_was_held_before_is_not_the_jobs(worker: Starter) -> None:
 
 
 async def test_a_job_over_its_memory_runs_again_with_more(worker: Starter) -> None:
-    async with asyncio.timeout(120), Executor(listen="tcp://127.0.0.1:0") as executor:
+    async with asyncio.timeout(300), Executor(listen="tcp://127.0.0.1:0") as executor:
         worker(executor)
         r_ = (take @ (Cores(1) & Memory("60M", grow=2, max="500M")))(180 * MB)
         assert await r_ == 180 * MB
@@ -196,7 +196,7 @@ async def test_a_job_over_its_memory_runs_again_with_more(worker: Starter) -> No
 
 
 async def test_a_worker_that_is_not_alone_in_its_cgroup_watches_memory_itself(worker: Starter) -> None:
-    async with asyncio.timeout(120), Executor(listen="tcp://127.0.0.1:0") as executor:
+    async with asyncio.timeout(300), Executor(listen="tcp://127.0.0.1:0") as executor:
         with subprocess.Popen(["sleep", "600"]) as other:  # noqa: ASYNC220
             worker.unit.add(other.pid)
             worker(executor)
@@ -210,7 +210,7 @@ async def test_a_worker_that_is_not_alone_in_its_cgroup_watches_memory_itself(wo
 
 async def test_a_killed_worker_leaves_its_cgroup_fit_for_the_next(unit: Cgroup, worker: Starter) -> None:
     """While a cgroup has controllers below it holds no processes; so the keeper must take them away."""
-    async with asyncio.timeout(120), Executor(listen="tcp://127.0.0.1:0") as executor:
+    async with asyncio.timeout(300), Executor(listen="tcp://127.0.0.1:0") as executor:
         first = worker(executor)
         await (take @ LIMITED)(MB)
         first.kill()
@@ -224,7 +224,7 @@ async def test_a_killed_worker_leaves_its_cgroup_fit_for_the_next(unit: Cgroup, 
 
 
 async def test_the_embedded_worker_of_a_program_has_limits_where_nothing_must_move() -> None:
-    async with asyncio.timeout(120), Executor(local=Cores(1) & Memory("4G")) as executor:
+    async with asyncio.timeout(300), Executor(local=Cores(1) & Memory("4G")) as executor:
         r_ = (take @ LIMITED)(10 * MB)
         assert await r_ == 10 * MB
         assert info(r_).receipt.memory_tier == executor.workers()[0].memory_tier
