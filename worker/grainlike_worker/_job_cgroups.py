@@ -71,8 +71,8 @@ class JobCgroups:
         """Kill all that is in any of them."""
         self._jobs.kill()
 
-    def release(self) -> None:
-        """Have this process go back to where the worker was, and remove all that is empty then; as far as can be.
+    def release(self) -> bool:
+        """Have this process go back to where the worker was, and remove all that is empty then; whether that was all.
 
         The worker does so, and the keeper, which may outlive it.
         """
@@ -86,7 +86,7 @@ class JobCgroups:
                     group.write(_CONTROLLERS, f"-{MEMORY}")
             with suppress(OSError):
                 own.add()
-        base.remove()
+        return base.remove()
 
 
 @contextmanager

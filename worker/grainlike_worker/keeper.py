@@ -62,6 +62,7 @@ class Keeper:
     def __init__(self, control: socket.socket, cgroups: JobCgroups | None = None) -> None:
         self._control = control
         self._cgroups = cgroups
+        self._worker = os.getppid()
         self._kept: dict[int, _Kept] = {}
         self._dead: list[_Dead] = []
         self._watchdog = Watchdog()
@@ -219,7 +220,9 @@ class Keeper:
             kill_all(descendants(os.getpid()))
             time.sleep(0.001)
         if self._cgroups is not None:
-            self._cgroups.release()
+            # Of a worker that was killed, threads may be dying still; one that lives does the rest itself.
+            while not self._cgroups.release() and os.getppid() != self._worker and time.monotonic() < deadline:
+                time.sleep(0.005)
         remove(self._scratch)
 
 
