@@ -82,7 +82,7 @@ async def test_a_killed_keeper_leaves_no_daemon_while_the_worker_lives(tmp_path,
     async with asyncio.timeout(30), Executor(local=Cores(1)):
         with pytest.raises(WorkerLostError):
             await (delayed(job, retries=0) @ Cores(1))()
-        assert await still_running([int(daemon.read_text())], within=0.0) == []
+        assert await still_running([int(daemon.read_text())]) == []
 
 
 async def test_what_a_worker_and_keeper_that_were_killed_left_is_removed_when_nobody_lives_there(
