@@ -174,7 +174,12 @@ class ProcessRunner:
         }
         worker = next((message.instance for message in messages if isinstance(message, Setup)), "")
         asked, peak = claims.limit - claims.base, claims.taken - claims.base
-        told = f"{names[fn]} took {_mb(peak)} of memory on worker {worker}, and had asked for {_mb(asked)}"
+        if claims.kernel:  # which lets nobody take more, so what it would have taken is not known
+            told = (
+                f"{names[fn]} had asked for {_mb(asked)} of memory, and wanted more: worker {worker}'s kernel ended it"
+            )
+        else:
+            told = f"{names[fn]} took {_mb(peak)} of memory on worker {worker}, and had asked for {_mb(asked)}"
         return failure(JobMemoryError(told, asked, peak))
 
     # --- what the daemon does with it --------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from grainlike import Cores, Executor, JobMemoryError, Memory, delayed, gather, 
 pytestmark = [pytest.mark.asyncio, pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of memory")]
 
 MB = 1_000_000
+KEPT = ("cgroup", "watchdog")
 
 
 @delayed
@@ -45,12 +46,12 @@ async def test_a_job_over_its_memory_is_ended_and_its_neighbour_lives(gates, sta
             await r_
         assert time.monotonic() - begun < 5
         assert caught.value.asked == 200 * MB
-        assert 200 * MB < caught.value.peak < 1100 * MB
+        assert 200 * MB <= caught.value.peak < 1100 * MB
         assert "asked for 200 MB" in str(caught.value)
         assert info(r_).worker in str(caught.value)
         gate.release_all()
         assert await beside == "lives"
-        assert info(beside).receipt.memory_tier == "watchdog"
+        assert info(beside).receipt.memory_tier in KEPT
         assert await (one @ Cores(2))() == 1
 
 
@@ -111,7 +112,7 @@ async def test_only_who_asks_is_limited_and_what_the_process_held_before_does_no
         runner = await (keep @ Cores(1))(300 * MB)
         limited = (small @ (Cores(1) & Memory("50M")))()
         assert await limited == runner
-        assert info(limited).receipt.memory_tier == "watchdog"
+        assert info(limited).receipt.memory_tier in KEPT
         assert await (take @ Cores(1))(300 * MB, 0.4) == 300 * MB
 
 
