@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from grainlike.net import (
@@ -39,11 +40,15 @@ _MOST_ADDRESSES = 16
 
 @dataclass(frozen=True, slots=True)
 class Entrance:
-    """A door that is open: `address` is what a worker dials."""
+    """A door that is open: `address` is what a worker dials. `withdraw` removes the files that tell of it.
+
+    Whoever hears that the head has closed must not find it by them any more: so they go before connections do.
+    """
 
     listener: Listener
     cluster: str
     address: Address
+    withdraw: Callable[[], None]
 
 
 @contextmanager
@@ -67,7 +72,7 @@ def open_entrance(at: str, prepared: Path | None = None, *, insecure: bool = Fal
             for dead in remove_left_behind():
                 logger.info("removed the access files of cluster %s, whose head was killed", dead)
             with hold_lock(publish_access(accesses_for(cluster, addresses, credentials))):
-                yield Entrance(listener, cluster, addresses[0])
+                yield Entrance(listener, cluster, addresses[0], partial(withdraw_access, cluster))
         finally:
             withdraw_access(cluster)
 
@@ -80,7 +85,7 @@ def _prepared(where: Address, path: Path) -> Iterator[Entrance]:
     with listen(where, tls=_tls(access.cluster, access.credentials)) as listener:
         addresses = _with_known(addresses_of(listener.address), access.addresses)
         move_access(path.expanduser().parent, access.cluster, addresses)
-        yield Entrance(listener, access.cluster, addresses[0])
+        yield Entrance(listener, access.cluster, addresses[0], lambda: None)  # these files stay
 
 
 def _with_known(own: tuple[Address, ...], known: tuple[Address, ...]) -> tuple[Address, ...]:

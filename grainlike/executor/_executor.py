@@ -252,6 +252,8 @@ class Executor(Resolving):
                     with anyio.CancelScope(shield=True):
                         guests.leave_all()
                         await self._quieten()
+                    if entrance is not None:
+                        entrance.withdraw()
                     tasks.cancel_scope.cancel()
 
     async def _embed(self, tasks: TaskGroup, door: Door, offer: Allocation) -> None:

@@ -1,6 +1,7 @@
 """Programs that share a head: they connect, submit, leave, die, are refused, and lose it."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -26,7 +27,7 @@ from grainlike import (
     start,
 )
 from grainlike.cli import main
-from grainlike.executor import _caller
+from grainlike.executor import _caller, _guests
 from grainlike.net import dial, find_access
 from grainlike.wire import Dialer, Nested, NestedFunction
 from grainlike_worker import _daemon
@@ -161,6 +162,24 @@ async def test_a_signal_ends_a_head_in_good_order(head, start_worker, gates, pri
         await until(lambda: not gate._writers)
         assert not list(private_state.glob("*/*.json"))
         assert await told("head", "status") == 3
+
+
+async def test_who_hears_that_a_head_has_closed_does_not_find_it_any_more(private_state, monkeypatch):
+    found = []
+    leave = _guests.Guests.leave
+
+    def left(guests, guest):
+        found.extend(private_state.glob("current/*.json"))
+        leave(guests, guest)
+
+    async with asyncio.timeout(20), contextlib.AsyncExitStack() as stack:
+        head = await Executor(listen=TLS).__aenter__()
+        caller = await stack.enter_async_context(_caller.call(None))
+        assert len(list(private_state.glob("current/*.json"))) == 3
+        monkeypatch.setattr(_guests.Guests, "leave", left)
+        await head.__aexit__(None, None, None)
+        await caller.gone()
+    assert found == []
 
 
 async def test_detached_it_is_there_when_the_command_returns(private_state):
