@@ -23,6 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         workers=options.workers,
         jobs=options.jobs,
         faults=CALM if options.calm else None,
+        head_crash=options.head_crash,
         judged=not options.unjudged,
         show=_say if options.journal else None,
     )
@@ -61,6 +62,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--workers", type=int, help="how many nodes (default: drawn)")
     parser.add_argument("--jobs", type=int, help="how many jobs (default: drawn)")
     parser.add_argument("--calm", action="store_true", help="nothing breaks")
+    parser.add_argument(
+        "--head-crash",
+        type=float,
+        metavar="SECONDS",
+        help="the head dies after so many seconds in the mean, and stays dead; 0 for never (default: drawn)",
+    )
     parser.add_argument("--unjudged", action="store_true", help="only measure, several times as fast")
     parser.add_argument("--journal", action="store_true", help="print every event and every action")
     return parser

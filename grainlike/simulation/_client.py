@@ -72,6 +72,15 @@ class Client:
         if position is not None and position not in self._done:
             self._settle(position, ok=ok)
 
+    def lose_head(self) -> None:
+        """Whatever has no outcome never gets one but that it was lost with the head; nothing more is submitted."""
+        for position, number in self.number_of.items():
+            if position not in self._done:
+                self._head.witness.lost_with_head(number)
+        self._done.update(range(len(self._plans)))
+        self._ready.clear()
+        self.unsettled = 0
+
     def submit_ready(self) -> None:
         """Submit the jobs whose inputs have come."""
         if self._ready:

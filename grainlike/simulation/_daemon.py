@@ -177,6 +177,19 @@ class Daemon:
         self.up.send(self._stage.leaving, self.worker)
         self._tell(NodeStopped())
 
+    def lose_head(self, when_idle: Callable[[Daemon], None], patience: float) -> None:
+        """Its link has ended, or was silent for too long: it ends what it has, and nobody hears of it.
+
+        `when_idle` is called when nothing is left, or after so many seconds.
+        """
+        if self.frozen:
+            self._missed.append(partial(self.lose_head, when_idle, patience))
+        elif self.alive:
+            self._when_idle = when_idle
+            self.clock.after(patience, when_idle, self)
+            self.witness.headless(self.worker)
+            self._tell(NodeStopped())
+
     def die(self) -> None:
         """SIGKILL: its runners die with it."""
         self.alive = self.frozen = False
@@ -202,6 +215,7 @@ class Daemon:
         self._report()
         if self._when_idle is not None and self.mind.idle:
             call, self._when_idle = self._when_idle, None
+            self.witness.at_rest(self.worker)
             call(self)
 
     def _act(self, action: NodeAction) -> None:

@@ -118,6 +118,11 @@ class GangBooks:
             if self._under_way.get(key, (0,))[0] == worker:
                 del self._under_way[key]
 
+    def head_died(self) -> None:
+        """Whom it was about to stop it stops no more: workers end all jobs."""
+        self._to_stop.clear()
+        self._under_way.clear()
+
     def check_empty(self) -> None:
         """Nothing is held, and no job went on without one of its workers."""
         assert not self._to_stop, f"nobody stopped {self._to_stop}, which had lost a worker"

@@ -80,7 +80,7 @@ class Peer:
 
 
 class Head:
-    """Carries events to the mind and its actions to the workers and the client."""
+    """Carries events to the mind and its actions to the workers and the client. A dead one hears and says nothing."""
 
     def __init__(self, stage: _Stage, *, closed: bool) -> None:
         self.clock = stage.clock
@@ -88,6 +88,7 @@ class Head:
         self.mind = HeadMind(closed=closed)
         self.client = Client(self, stage.workload)
         self.peers: dict[int, Peer] = {}
+        self.alive = True
         self._nests = Nests(self)
         self._stage = stage
         self._alarm: float | None = None
@@ -97,6 +98,13 @@ class Head:
         for number, function in enumerate(self._stage.workload.functions, 1):
             self._tell(FunctionDefined(number, function.retries))
         self.client.start()
+
+    def die(self) -> None:
+        """SIGKILL. What it had sent is on its way; whoever waits for something that it accepted waits no more."""
+        self.alive = False
+        self.peers.clear()
+        self.client.lose_head()
+        self.witness.head_died()
 
     # --- from the client ---------------------------------------------------------------------------------------------
 
@@ -138,6 +146,8 @@ class Head:
         waits: list[LeaseWait],
     ) -> None:
         """Take a report, be it of a worker that was given up."""
+        if not self.alive:
+            return
         for heard in completed:
             self.witness.heard(worker, heard)
         self._tell(WorkerReported(worker, started, completed, ended, waits))
@@ -152,6 +162,8 @@ class Head:
 
     def withdrawn(self, worker: int, parent: int, attempt: int, children: list[int]) -> None:
         """Cancel what a job does not want any more."""
+        if not self.alive:
+            return
         jobs = self._nests.withdraw(worker, parent, attempt, children)
         for job in jobs:
             self.witness.cancelled(job)
@@ -267,7 +279,7 @@ class Head:
             self.clock.at(at, self._ring, at)
 
     def _ring(self, at: float) -> None:
-        if self._alarm == at:
+        if self._alarm == at and self.alive:
             self._alarm = None
             self._tell(Ticked())
 

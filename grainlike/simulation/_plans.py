@@ -106,6 +106,8 @@ class Faults(msgspec.Struct, frozen=True):
         until: when it ends.
         stop: SIGTERM to a worker: it says that it leaves, ends what it has, and goes; some are killed over it.
         reset: RST to a connection: what was under way is lost. The worker ends and comes back as after `node_kill`.
+        head_crash: the head dies, once, up to twice as many seconds after the beginning (whatever `until` says), and
+            all that it knew with it: its process, so that links end, or its machine, so that they are silent.
     """
 
     runner_kill: float = 0.0
@@ -116,6 +118,7 @@ class Faults(msgspec.Struct, frozen=True):
     until: float = 0.0
     stop: float = 0.0
     reset: float = 0.0
+    head_crash: float = 0.0
 
 
 CALM = Faults()

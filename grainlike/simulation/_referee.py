@@ -25,6 +25,9 @@ answers reach awaiters; and raises `AssertionError` when one of these promises i
 16. A job is failed for a circle of jobs that wait only if no node could make room for it, whatever ends. (Looked at
     until something broke: what the head cannot have heard of yet, it cannot know.)
 17. What an attempt had submitted has its outcome before the job has, or ends with it and is heard of no more.
+18. When the head dies, all that it had accepted is lost for its awaiters. A worker notices within the time of a
+    silence, begins nothing from then on, and has ended its jobs after the grace time.
+19. A worker that says that nothing is left has all its slots free.
 
 How long jobs were passed over is measured by `Patience`; how long that may be is for each test to say.
 """
@@ -35,6 +38,7 @@ from collections.abc import Sequence
 
 from grainlike.resources import NO_ALLOCATION, Allocation, Missing, Request, parse_allocation
 from grainlike.scheduler import AssembleGang, AssignJobs, CancelJobs, Deadlock, StartLease
+from grainlike.simulation._aftermath import Aftermath
 from grainlike.simulation._books import NodeBooks
 from grainlike.simulation._circles import Circles
 from grainlike.simulation._clock import Clock
@@ -102,6 +106,7 @@ class Referee(Witness):
         self._until: dict[int, float] = {}
         self._assigned_at: dict[tuple[int, int], float] = {}
         self._endings = Endings(clock, self.plans, functions)
+        self._aftermath = Aftermath(clock)
 
     # --- workers -----------------------------------------------------------------------------------------------------
 
@@ -129,11 +134,24 @@ class Referee(Witness):
     def stalled(self, worker: int) -> None:
         """See `Witness`."""
         self._endings.stalled(worker)
+        self._aftermath.stalled(worker)
 
     def told_to_stop(self, worker: int) -> None:
         """See `Witness`."""
         self._endings.stopping(worker)
         self._gangs.excused(worker)
+
+    def headless(self, worker: int) -> None:
+        """See `Witness`."""
+        super().headless(worker)
+        self._aftermath.noticed(worker)
+        self._endings.stopping(worker)
+        self._gangs.excused(worker)
+
+    def at_rest(self, worker: int) -> None:
+        """See `Witness`."""
+        assert not any(at == worker for at, _ in self._running), f"worker {worker} is at rest while jobs run on it"
+        self._nodes[worker].check_empty(worker)
 
     def doomed(self, worker: int, runner: int) -> None:
         """See `Witness`."""
@@ -226,6 +244,21 @@ class Referee(Witness):
         """See `Witness`."""
         if worker not in self._gone:
             self._gangs.heard(worker, completed)
+
+    def lost_with_head(self, job: int) -> None:
+        """See `Witness`."""
+        super().lost_with_head(job)
+        self._close(job, "LOST WITH THE HEAD")
+
+    def head_died(self) -> None:
+        """See `Witness`."""
+        super().head_died()
+        self._aftermath.head_died()
+        self._gangs.head_died()
+        for job in self.plans:
+            if job not in self.outcome:
+                assert job in self._parent, f"the head died with job {job}, and nobody was told"
+                self.outcome[job] = "LOST WITH THE HEAD"  # who awaits it is a job that is about to be ended
 
     def decided(self) -> None:
         """See `Witness`."""
@@ -401,6 +434,7 @@ class Referee(Witness):
         self._truth[job, attempt] = None
         self._running[worker, job] = lease
         self._endings.began(job, attempt)
+        self._aftermath.began(worker, job)
         if worker not in self._given_up:
             self._rationing.began(worker, job, self.plans[job].request)
 
@@ -412,6 +446,7 @@ class Referee(Witness):
         self._truth[job, attempt] = code
         self._rationing.ended(worker, job)
         self._endings.ended(job, attempt, code)
+        self._aftermath.ended(worker, job)
 
     # --- at the end --------------------------------------------------------------------------------------------------
 

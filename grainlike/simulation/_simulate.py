@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from grainlike.simulation._channel import Delay
 from grainlike.simulation._dice import Dice
 from grainlike.simulation._outcome import Outcome
@@ -24,6 +26,7 @@ def simulate(
     workers: int | None = None,
     jobs: int | None = None,
     faults: Faults | None = None,
+    head_crash: float | None = None,
     judged: bool = True,
     show: Callable[[str], None] | None = None,
 ) -> Outcome:
@@ -35,6 +38,7 @@ def simulate(
         workers: how many nodes; drawn from 1 to 4.
         jobs: how many; drawn from 5 to 50.
         faults: what breaks; drawn, and often nothing.
+        head_crash: after how many seconds, in the mean, the head dies, whatever else breaks; 0 for never. See `Faults`.
         judged: check every promise after every step. Without it a world only measures, several times as fast.
         show: called with a line for a person, for every step.
 
@@ -49,7 +53,8 @@ def simulate(
     if workload in BENCHMARKS:
         plan = draw_workload(dice.fork("workload"), workload, 200 if jobs is None else jobs)
         nodes = equal_nodes(1 if workers is None else workers)
-        return World(seed, plan, nodes, faults=faults or CALM, network=QUICK, judged=judged, show=show).run()
+        calm = _with_crash(faults or CALM, head_crash)
+        return World(seed, plan, nodes, faults=calm, network=QUICK, judged=judged, show=show).run()
     size = dice.fork("size")
     drawn_workers, drawn_jobs = 1 + size.below(4), 5 + size.below(46)
     plan = draw_workload(dice.fork("workload"), workload, drawn_jobs if jobs is None else jobs)
@@ -59,7 +64,7 @@ def simulate(
         seed,
         plan,
         nodes,
-        faults=_draw_faults(weather) if faults is None else faults,
+        faults=_with_crash(_draw_faults(weather) if faults is None else faults, head_crash),
         network=_STORMY if weather.chance(0.5) else Network(),
         closed=weather.chance(0.2),
         judged=judged,
@@ -81,4 +86,9 @@ def _draw_faults(dice: Dice) -> Faults:
         until=dice.between(0.5, 20.0),
         stop=later.pick((0.0, 0.0, 0.5, 3.0)),
         reset=later.pick((0.0, 0.0, 3.0)),
+        head_crash=dice.fork("death").pick((0.0,) * 22 + (0.3, 2.0)),
     )
+
+
+def _with_crash(faults: Faults, head_crash: float | None) -> Faults:
+    return faults if head_crash is None else replace(faults, head_crash=head_crash)

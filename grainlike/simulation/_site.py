@@ -57,15 +57,36 @@ class Site:
             self._clock.after(self._stage.dice.between(0.001, 0.01), self._connected, self.daemon)
 
     def _connected(self, daemon: Daemon) -> None:
-        if daemon.alive:
+        if not self._stage.head.alive:  # nobody answers
+            daemon.die()
+            self._come_back()
+        elif daemon.alive:
             self._stage.head.join(daemon)
             if self.plan.stops_after is not None:
                 self._clock.after(self.plan.stops_after, self._time_is_up, daemon)
 
     def _come_back(self) -> None:
         self.daemon = None
-        if not self._stage.closed and self.plan.stops_after is None:
+        if self._stage.head.alive and not self._stage.closed and self.plan.stops_after is None:
             self._clock.after(self._stage.dice.between(0.1, 5.0), self.start)
+
+    # --- the head's death --------------------------------------------------------------------------------------------
+
+    def lose_head(self, *, silent: bool) -> None:
+        """The daemon will read the end of its link, behind all that the head had sent; or, `silent`, nothing at all.
+
+        One that is not connected now has nothing of the head's that would outlive it, or its own misfortune ends it.
+        """
+        daemon = self.daemon
+        peer = None if daemon is None else self._stage.head.peers.get(daemon.worker)
+        if daemon is None or peer is None:
+            return
+        ending = (daemon.lose_head, self._end, GRACE_S + FAREWELL_S)
+        if silent:
+            peer.down.cut()
+            self._clock.after(self._silence() / self.plan.rate, *ending)
+        else:
+            peer.down.send(*ending)
 
     # --- misfortunes -------------------------------------------------------------------------------------------------
 

@@ -78,6 +78,13 @@ class Witness:
         """A process is gone; `killer` is the job that killed it, 0 for none."""
         self.seen["runner died"] += 1
 
+    def headless(self, worker: int) -> None:
+        """A daemon has noticed that the head is gone."""
+        self.seen["worker without a head"] += 1
+
+    def at_rest(self, worker: int) -> None:
+        """A daemon that was to end what it has says that nothing is left."""
+
     # --- what the head does ------------------------------------------------------------------------------------------
 
     def submitted(self, job: int, plan: JobPlan, parent: int = 0) -> None:
@@ -99,6 +106,14 @@ class Witness:
 
     def heard(self, worker: int, completed: Completed) -> None:
         """The head is told how attempts ended; it may not believe the worker any more."""
+
+    def lost_with_head(self, job: int) -> None:
+        """Nobody will ever know what became of a job: that is what its awaiters are told."""
+        self.seen["lost with the head"] += 1
+
+    def head_died(self) -> None:
+        """The head is gone, and all that it knew."""
+        self.seen["head died"] += 1
 
     def decided(self) -> None:
         """The head has done all that one event led to."""

@@ -106,6 +106,19 @@ class World:
         ):
             if mean:
                 self._strike_later(chance, mean, strike)
+        if faults.head_crash:
+            chance = Dice(self.seed).fork("head")
+            self.clock.at(chance.between(0.0, 2.0 * faults.head_crash), self._crash_head, chance.chance(0.5))
+
+    def _crash_head(self, silent: bool) -> None:
+        """The head's process dies; or its machine, and nobody hears a word.
+
+        It keeps no journal, so nothing of it comes back. One that does would be started again from here: with another
+        `Head` in its place, alive, for sites look for it there when they dial.
+        """
+        for site in self.sites:
+            site.lose_head(silent=silent)
+        self.head.die()
 
     def _strike_later(self, chance: Dice, mean: float, strike: Callable[[Site], None]) -> None:
         at = self.clock.now + chance.between(0.0, 2.0 * mean)
@@ -134,6 +147,10 @@ class World:
         """When nothing runs, free == capacity, bit for bit; and nobody was forgotten."""
         assert isinstance(self.witness, Referee)
         self.witness.check_idle()
+        if not self.head.alive:
+            left = [site.daemon.worker for site in self.sites if site.daemon is not None]
+            assert not left, f"workers {left} outlived the head"
+            return
         for worker in self.head.mind.workers.values():
             assert worker.free == worker.capacity, (
                 f"worker {worker.worker} is idle, and the head believes {worker.free}"

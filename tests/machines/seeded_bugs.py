@@ -21,12 +21,15 @@ HEAD, NODE = "head's mind", "node's mind"
 SUITES = {
     "judge": "tests/simulation/test_worlds.py::test_every_promise_is_kept",
     "nested": "tests/simulation/test_nested_worlds.py::test_every_promise_is_kept",
+    "orphans": "tests/simulation/test_head_crash.py::test_every_promise_is_kept",
     "laws": "tests/simulation/test_worlds.py::test_every_promise_is_kept",
     "waits": "tests/simulation/test_policy.py",
     "replay": "tests/simulation/test_replay.py",
     "machine": "tests/machines/test_minds_machine.py::TestMinds",
 }
-"""What to run. In `judge` and `nested` the judge is alone: the minds' own laws are not looked at."""
+"""What to run. In those of `JUDGED` the judge is alone: the minds' own laws are not looked at."""
+
+JUDGED = ("judge", "nested", "orphans")
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ def plant(bug: Bug | None, tree: Path) -> None:
         shutil.copytree(REPOSITORY / part, tree / part, ignore=skip)
     shutil.copy(REPOSITORY / "pyproject.toml", tree)
     changes: Sequence[Change] = () if bug is None else bug.changes
-    if bug is not None and bug.suite in ("judge", "nested"):
+    if bug is not None and bug.suite in JUDGED:
         changes = (*changes, WITHOUT_LAWS)
     for change in changes:
         path = tree / "grainlike" / change.module
@@ -491,6 +494,17 @@ BUGS: tuple[Bug, ...] = (
         "a node that was told to stop lets its jobs run on",
         "judge",
         (_NODE, "                self._stopped = True\n", "                pass\n"),
+    ),
+    _bug(
+        "outlive_the_head",
+        NODE,
+        "a node whose head is gone gives back what waits, and lets run what runs",
+        "orphans",
+        (
+            _NODE,
+            "        for lease in list(self._leases.values()):\n            running =",
+            "        for lease in [*self._leases.values()][:0]:\n            running =",
+        ),
     ),
     # --- jobs of jobs ------------------------------------------------------------------------------------------------
     _bug(

@@ -17,6 +17,9 @@ for workload in ("any", *WORKLOADS):
     for seed in range(12 if workload == "any" else 2):
         outcome = simulate(seed, workload)
         print(workload, seed, outcome.steps, outcome.makespan.hex(), outcome.digest)
+for seed in range(4):
+    outcome = simulate(seed, head_crash=1.0)
+    print("head crash", seed, outcome.steps, outcome.makespan.hex(), outcome.digest)
 outcome = simulate(1, "bursts", workers=12, jobs=400)
 print("large", outcome.steps, outcome.makespan.hex(), outcome.digest)
 """
@@ -32,7 +35,7 @@ def test_the_same_seeds_give_the_same_worlds_under_any_hash_seed():
     """Ten times of ten, in the long run."""
     told = [worlds(hash_seed) for _ in range(TIMES) for hash_seed in ("1", "4242")]
     assert told == told[:1] * len(told)
-    assert len(told[0].splitlines()) == 12 + 2 * len(WORKLOADS) + 1
+    assert len(told[0].splitlines()) == 12 + 2 * len(WORKLOADS) + 4 + 1
 
 
 def test_another_seed_is_another_world():

@@ -73,5 +73,7 @@ def test_the_worlds_see_every_path():
         "told CANCELLED",
         "told STOPPED",
         "worker leaving",
+        "head died",
+        "lost with the head",
     }
     assert not {path for path in rare if seen[path] < 10}, seen
