@@ -189,6 +189,7 @@ class RequestClass:
         "blocked_since",
         "client",
         "cls",
+        "fits_as_of",
         "isolate",
         "priority",
         "queue",
@@ -219,6 +220,8 @@ class RequestClass:
         self.shapes = shapes
         self.queue: deque[Job] | DeepestFirst = DeepestFirst() if root else deque()
         self.warned = False
+        self.fits_as_of = -1
+        """The state of membership (`Planner.members`) in which some worker was seen to be able to run its jobs."""
         self.blocked_job: Job | None = None
         self.blocked_since = 0.0
 

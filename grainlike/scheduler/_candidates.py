@@ -51,7 +51,8 @@ class Candidates:
             seen.append(heappop(heap))
         for entry in seen:
             heappush(heap, entry)
-        assert all(worker.fits_now(shape) for worker in found)
+        for worker in found:
+            assert worker.fits_now(shape)
         return found
 
     def _catch_up(self) -> None:
@@ -62,6 +63,8 @@ class Candidates:
             self._heap = [self._entry(worker) for worker in self._workers.values() if worker.fits_now(self._shape)]
             heapify(self._heap)
         else:
+            if self._read == len(log.entries):
+                return
             self._push(log.entries[self._read :])
         self._read = len(log.entries)
 

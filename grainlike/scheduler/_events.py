@@ -66,11 +66,11 @@ RunnerKind = Literal["shared", "own"]
 """The one runner of coroutines, or a process that holds one lease at a time."""
 
 
-class Ticked(msgspec.Struct, frozen=True):
+class Ticked(msgspec.Struct, frozen=True, gc=False):
     """Time has passed: the moment of the last `WakeAt` has come."""
 
 
-class WakeAt(msgspec.Struct, frozen=True):
+class WakeAt(msgspec.Struct, frozen=True, gc=False):
     """Send `Ticked` at this moment (on the clock of `now`), if nothing else happens before."""
 
     at: float
@@ -79,21 +79,21 @@ class WakeAt(msgspec.Struct, frozen=True):
 # --- events of the head's mind ---------------------------------------------------------------------------------------
 
 
-class FunctionDefined(msgspec.Struct, frozen=True):
+class FunctionDefined(msgspec.Struct, frozen=True, gc=False):
     """A function got its number. `retries`: how many times a failed job of it is tried again."""
 
     fn: int
     retries: int = 0
 
 
-class FunctionTimed(msgspec.Struct, frozen=True):
+class FunctionTimed(msgspec.Struct, frozen=True, gc=False):
     """How long calls of a function took that were not jobs of their own, in seconds."""
 
     fn: int
     walls: list[float]
 
 
-class JobsSubmitted(msgspec.Struct, frozen=True):
+class JobsSubmitted(msgspec.Struct, frozen=True, gc=False):
     """New jobs with ascending numbers, all asking for the same.
 
     `parent` is the job that submitted them, with its attempt, from a worker; (0, 0) where the user's program did.
@@ -108,19 +108,19 @@ class JobsSubmitted(msgspec.Struct, frozen=True):
     parent: tuple[int, int] = (0, 0)
 
 
-class JobsCancelled(msgspec.Struct, frozen=True):
+class JobsCancelled(msgspec.Struct, frozen=True, gc=False):
     """Nobody wants these any more. Unknown and finished jobs are passed over."""
 
     jobs: list[int]
 
 
-class JobsCommitted(msgspec.Struct, frozen=True):
+class JobsCommitted(msgspec.Struct, frozen=True, gc=False):
     """A part of what these jobs give has been handed on: another attempt would give it twice, so there is none."""
 
     jobs: list[int]
 
 
-class WorkerJoined(msgspec.Struct, frozen=True):
+class WorkerJoined(msgspec.Struct, frozen=True, gc=False):
     """A worker connected. Its number is new with each connection: that is its incarnation to the mind."""
 
     worker: int
@@ -128,20 +128,20 @@ class WorkerJoined(msgspec.Struct, frozen=True):
     offer: Allocation
 
 
-class WorkerLost(msgspec.Struct, frozen=True):
+class WorkerLost(msgspec.Struct, frozen=True, gc=False):
     """The connection to a worker is gone, or it has been silent for too long."""
 
     worker: int
     reason: str
 
 
-class WorkerLeaving(msgspec.Struct, frozen=True):
+class WorkerLeaving(msgspec.Struct, frozen=True, gc=False):
     """A worker says that it stops: it gets no more jobs, and those that it still holds when it goes are not lost."""
 
     worker: int
 
 
-class WorkerReported(msgspec.Struct, frozen=True):
+class WorkerReported(msgspec.Struct, frozen=True, gc=False):
     """A `Report` came: leases begun, then attempts ended, then leases ended, then who waits and who goes on."""
 
     worker: int
@@ -168,7 +168,7 @@ HeadEvent = (
 # --- actions of the head's mind --------------------------------------------------------------------------------------
 
 
-class AssembleGang(msgspec.Struct, frozen=True):
+class AssembleGang(msgspec.Struct, frozen=True, gc=False):
     """Ask each of these workers, the leader first, to hold slots of one shape for a job; see `wire.Hold`."""
 
     cls: int
@@ -177,7 +177,7 @@ class AssembleGang(msgspec.Struct, frozen=True):
     workers: list[int]
 
 
-class AssignJobs(msgspec.Struct, frozen=True):
+class AssignJobs(msgspec.Struct, frozen=True, gc=False):
     """Send these jobs of one shape to a worker; see `wire.Assign`.
 
     `gang`: where the one job has its slots, if it is a gang's: worker and allocation of each node, the leader first.
@@ -193,7 +193,7 @@ class AssignJobs(msgspec.Struct, frozen=True):
     gang: tuple[tuple[int, str], ...] = ()
 
 
-class RetractJobs(msgspec.Struct, frozen=True):
+class RetractJobs(msgspec.Struct, frozen=True, gc=False):
     """Ask a worker to give back jobs that have not started."""
 
     worker: int
@@ -201,7 +201,7 @@ class RetractJobs(msgspec.Struct, frozen=True):
     attempts: list[int]
 
 
-class CancelJobs(msgspec.Struct, frozen=True):
+class CancelJobs(msgspec.Struct, frozen=True, gc=False):
     """Ask a worker to stop jobs that nobody wants."""
 
     worker: int
@@ -209,7 +209,7 @@ class CancelJobs(msgspec.Struct, frozen=True):
     attempts: list[int]
 
 
-class JobsStarted(msgspec.Struct, frozen=True):
+class JobsStarted(msgspec.Struct, frozen=True, gc=False):
     """A worker granted a lease to jobs; `rows` are the positions in `start.jobs` that still count."""
 
     worker: int
@@ -217,7 +217,7 @@ class JobsStarted(msgspec.Struct, frozen=True):
     rows: list[int]
 
 
-class JobsSettled(msgspec.Struct, frozen=True):
+class JobsSettled(msgspec.Struct, frozen=True, gc=False):
     """Final outcomes: `rows` are the positions in `completed` that count; others are stale, cancelled or retried."""
 
     worker: int
@@ -225,7 +225,7 @@ class JobsSettled(msgspec.Struct, frozen=True):
     rows: list[int]
 
 
-class JobsLost(msgspec.Struct, frozen=True):
+class JobsLost(msgspec.Struct, frozen=True, gc=False):
     """Jobs that died with their runner or worker too many times."""
 
     jobs: list[int]
@@ -234,14 +234,14 @@ class JobsLost(msgspec.Struct, frozen=True):
     losses: int
 
 
-class JobsUnsatisfiable(msgspec.Struct, frozen=True):
+class JobsUnsatisfiable(msgspec.Struct, frozen=True, gc=False):
     """Jobs that no worker of a closed set can ever run; `missing` is None where amounts would do, not the layout."""
 
     jobs: list[int]
     missing: Missing | None
 
 
-class JobsPending(msgspec.Struct, frozen=True):
+class JobsPending(msgspec.Struct, frozen=True, gc=False):
     """A warning, once per request class: no worker that is here could run these jobs."""
 
     request: Request
@@ -249,7 +249,7 @@ class JobsPending(msgspec.Struct, frozen=True):
     missing: Missing | None
 
 
-class JobsDeadlocked(msgspec.Struct, frozen=True):
+class JobsDeadlocked(msgspec.Struct, frozen=True, gc=False):
     """Jobs wait for each other, and for what they hold. The youngest that can never start is failed for it, unless this
     is only a warning, for a worker that joins might help.
     """
@@ -258,13 +258,13 @@ class JobsDeadlocked(msgspec.Struct, frozen=True):
     failed: bool
 
 
-class JobsOrphaned(msgspec.Struct, frozen=True):
+class JobsOrphaned(msgspec.Struct, frozen=True, gc=False):
     """The attempt that submitted these has ended, or had when they came: nobody wants them."""
 
     jobs: list[int]
 
 
-class JobsMoved(msgspec.Struct, frozen=True):
+class JobsMoved(msgspec.Struct, frozen=True, gc=False):
     """A job that lent its cores goes on, on this allocation."""
 
     job: int
@@ -291,20 +291,20 @@ HeadAction = (
 # --- events of the node's mind ---------------------------------------------------------------------------------------
 
 
-class RunnerCompleted(msgspec.Struct, frozen=True):
+class RunnerCompleted(msgspec.Struct, frozen=True, gc=False):
     """A runner says how jobs ended."""
 
     runner: int
     completed: Completed
 
 
-class RunnerAnswered(msgspec.Struct, frozen=True):
+class RunnerAnswered(msgspec.Struct, frozen=True, gc=False):
     """The shared runner has heard of a stop: its event loop turns."""
 
     runner: int
 
 
-class RunnerGone(msgspec.Struct, frozen=True):
+class RunnerGone(msgspec.Struct, frozen=True, gc=False):
     """A runner's process is gone, with its children. `started` is the run-list position that it last claimed.
 
     In a runner that many jobs share, `stepping` is the job whose step was on; 0 where none was, or nobody knows.
@@ -316,7 +316,7 @@ class RunnerGone(msgspec.Struct, frozen=True):
     stepping: int = 0
 
 
-class BarrierHeld(msgspec.Struct, frozen=True):
+class BarrierHeld(msgspec.Struct, frozen=True, gc=False):
     """A barrier has been in force long enough: nothing of the run-list behind `started` has begun or will."""
 
     runner: int
@@ -324,7 +324,7 @@ class BarrierHeld(msgspec.Struct, frozen=True):
     started: int
 
 
-class JobAwaits(msgspec.Struct, frozen=True):
+class JobAwaits(msgspec.Struct, frozen=True, gc=False):
     """A job waits for jobs that it submitted, and has had `heard` outcomes of them so far."""
 
     runner: int
@@ -333,7 +333,7 @@ class JobAwaits(msgspec.Struct, frozen=True):
     heard: int
 
 
-class JobGoesOn(msgspec.Struct, frozen=True):
+class JobGoesOn(msgspec.Struct, frozen=True, gc=False):
     """What a job awaited is there: it goes on as soon as it is told to (`ResumeJob`)."""
 
     runner: int
@@ -342,7 +342,7 @@ class JobGoesOn(msgspec.Struct, frozen=True):
     heard: int
 
 
-class NodeStopped(msgspec.Struct, frozen=True):
+class NodeStopped(msgspec.Struct, frozen=True, gc=False):
     """The node was told to stop: nothing starts any more, what runs is ended."""
 
 
@@ -366,14 +366,14 @@ NodeEvent = (
 # --- actions of the node's mind --------------------------------------------------------------------------------------
 
 
-class SpawnRunner(msgspec.Struct, frozen=True):
+class SpawnRunner(msgspec.Struct, frozen=True, gc=False):
     """Start a runner process; it may be given leases at once."""
 
     runner: int
     kind: RunnerKind
 
 
-class StartLease(msgspec.Struct, frozen=True):
+class StartLease(msgspec.Struct, frozen=True, gc=False):
     """Give a runner a lease; see `wire.Run`."""
 
     runner: int
@@ -385,40 +385,40 @@ class StartLease(msgspec.Struct, frozen=True):
     deadlines: list[float | None]
 
 
-class StopJobs(msgspec.Struct, frozen=True):
+class StopJobs(msgspec.Struct, frozen=True, gc=False):
     """Ask a runner to cancel jobs inside itself."""
 
     runner: int
     jobs: list[int]
 
 
-class RaiseBarrier(msgspec.Struct, frozen=True):
+class RaiseBarrier(msgspec.Struct, frozen=True, gc=False):
     """Keep a runner from starting more of its run-list, then answer with `BarrierHeld`."""
 
     runner: int
     lease: int
 
 
-class TerminateRunner(msgspec.Struct, frozen=True):
+class TerminateRunner(msgspec.Struct, frozen=True, gc=False):
     """SIGTERM: what runs gets its `finally`."""
 
     runner: int
 
 
-class KillRunner(msgspec.Struct, frozen=True):
+class KillRunner(msgspec.Struct, frozen=True, gc=False):
     """SIGKILL, to the runner and its children."""
 
     runner: int
 
 
-class RunnerRetired(msgspec.Struct, frozen=True):
+class RunnerRetired(msgspec.Struct, frozen=True, gc=False):
     """Jobs of these functions ignore that they were stopped: they keep their slots, and their runner gets no more."""
 
     runner: int
     fns: list[int]
 
 
-class ResumeJob(msgspec.Struct, frozen=True):
+class ResumeJob(msgspec.Struct, frozen=True, gc=False):
     """Let a job that awaited go on, on this allocation."""
 
     runner: int
@@ -427,32 +427,32 @@ class ResumeJob(msgspec.Struct, frozen=True):
     allocation: str
 
 
-class TellStarted(msgspec.Struct, frozen=True):
+class TellStarted(msgspec.Struct, frozen=True, gc=False):
     """Tell the head that a lease began."""
 
     start: LeaseStart
 
 
-class TellHeld(msgspec.Struct, frozen=True):
+class TellHeld(msgspec.Struct, frozen=True, gc=False):
     """Tell the head that slots are held for a gang."""
 
     start: LeaseStart
 
 
-class TellCompleted(msgspec.Struct, frozen=True):
+class TellCompleted(msgspec.Struct, frozen=True, gc=False):
     """Tell the head how attempts ended. `forwarded`: the buffers of the event that caused it go with it."""
 
     completed: Completed
     forwarded: bool
 
 
-class TellEnded(msgspec.Struct, frozen=True):
+class TellEnded(msgspec.Struct, frozen=True, gc=False):
     """Tell the head that a lease's slots are free."""
 
     lease: int
 
 
-class TellWaits(msgspec.Struct, frozen=True):
+class TellWaits(msgspec.Struct, frozen=True, gc=False):
     """Tell the head that the job of a lease waits, or goes on, and what of the lease is lent."""
 
     wait: LeaseWait

@@ -8,13 +8,15 @@ the order of the tree's oldest job, for that one holds slots until it has been d
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from grainlike.scheduler._books import Job, LeaseBook, RequestClass, WorkerBook
 from grainlike.scheduler._states import JobState
 from grainlike.wire import LeaseWait, Wait
 
 __all__ = ["Families", "Family", "lent_by", "stands_still"]
+
+_NOBODY: tuple[int, ...] = ()
 
 
 class Family:
@@ -76,8 +78,10 @@ class Families:
             job.family = None
             self.waiting.pop(job.job, None)
 
-    def orphans(self) -> list[int]:
+    def orphans(self) -> Sequence[int]:
         """Whose parents' attempts have ended since the last time."""
+        if not self._orphans:
+            return _NOBODY
         orphans, self._orphans = self._orphans, []
         return orphans
 

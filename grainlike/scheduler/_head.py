@@ -103,7 +103,12 @@ class HeadMind:
     def handle(self, event: HeadEvent, now: float) -> list[HeadAction]:
         """Take one event; return what to do, in order."""
         out: list[HeadAction] = []
+        # What comes most often stands first: to find that a event is of another type takes a call of its own.
         match event:
+            case WorkerReported():
+                self._reported(event, now, out)
+                if not (event.completed or event.ended or event.waits) and self._planner.is_settled:
+                    return out  # leases began as planned: nothing that a pass looks at has changed
             case FunctionDefined():
                 self._functions[event.fn] = Function(event.fn, event.retries)
                 return out
@@ -126,10 +131,6 @@ class HeadMind:
                 self._leaving(event, out)
             case WorkerLost():
                 self._worker_lost(event, out)
-            case WorkerReported():
-                self._reported(event, now, out)
-                if not (event.completed or event.ended or event.waits) and self._planner.is_settled:
-                    return out  # leases began as planned: nothing that a pass looks at has changed
             case Ticked():
                 self._wake = None
         self._end_orphans(out)
@@ -500,6 +501,7 @@ class HeadMind:
             self._gangs.ended(hold)
             if code == Code.UNFIT:
                 worker.refuse(hold.shape)
+                self._planner.members += 1
             if unasked:
                 self._break(hold, f"worker {worker.name} let go of its slots", out, back)
 
@@ -677,7 +679,10 @@ class HeadMind:
     def _complain(self, now: float, out: list[HeadAction]) -> None:
         """Warn, once per class, of jobs that nobody who is here could run."""
         for cls in self.classes.values():
-            if cls.warned or cls.head() is None or self._anybody_fits(cls):
+            if cls.warned or cls.fits_as_of == self._planner.members or cls.head() is None:
+                continue
+            if self._anybody_fits(cls):
+                cls.fits_as_of = self._planner.members
                 continue
             due = cls.blocked_since + NOBODY_S
             if now < due and not self._staying():

@@ -70,6 +70,21 @@ class NodeMind:
         mind.handle(Assign(...), now=0.0)     # [SpawnRunner(...), StartLease(...), TellStarted(...)]
     """
 
+    __slots__ = (
+        "_classes",
+        "_functions",
+        "_holds",
+        "_jobs",
+        "_last_lease",
+        "_leases",
+        "_ledger",
+        "_lending",
+        "_planned",
+        "_runners",
+        "_stopped",
+        "_timers",
+    )
+
     def __init__(self, offer: Allocation, topology: Topology | None = None, *, mortal: bool = True) -> None:
         self._ledger = Ledger(offer, topology)
         self._functions: dict[int, Function] = {}
@@ -87,12 +102,15 @@ class NodeMind:
     def handle(self, event: NodeEvent, now: float) -> list[NodeAction]:
         """Take one event; return what to do, in order."""
         out: list[NodeAction] = []
+        # What comes most often stands first: to find that a event is of another type takes a call of its own.
         match event:
+            case RunnerCompleted():
+                self._completed(event, now, out)
+            case Assign():
+                self._assigned(event, now, out)
             case Define():
                 self._define(event)
                 return out
-            case Assign():
-                self._assigned(event, now, out)
             case HoldSlots():
                 self._holds.ask(event, self._classes[event.cls], now, out)
             case Cancel():
@@ -102,8 +120,6 @@ class NodeMind:
                 self._retract(event, now, out)
             case RunnerAnswered():
                 self._runners.answered(event.runner)
-            case RunnerCompleted():
-                self._completed(event, now, out)
             case RunnerGone():
                 self._runner_gone(event, now, out)
             case BarrierHeld():
@@ -131,7 +147,9 @@ class NodeMind:
         for spec in event.functions:
             self._functions[spec.fn] = Function(is_async=spec.is_async, timeout=spec.timeout, keep=spec.keep)
         for cls in event.classes:
-            self._classes[cls.cls] = NodeClass(cls.cls, parse(cls.request), isolate=cls.isolate)
+            request = parse(cls.request)
+            fits = self._ledger.fits_ever(request)
+            self._classes[cls.cls] = NodeClass(cls.cls, request, isolate=cls.isolate, fits=fits)
 
     def _assigned(self, event: Assign, now: float, out: list[NodeAction]) -> None:
         """Queue jobs. What this node could not even grant when idle is told of at once: it must not block others."""
@@ -140,11 +158,10 @@ class NodeMind:
         if held is not None:
             self._lead(event, held, now, out)
             return
-        fits = self._ledger.fits_ever(cls.request)
         queue = cls.ahead if event.ahead else self._planned
         for number, attempt, fn in zip(event.jobs, event.attempts, event.fns, strict=True):
             queue.append(self._new_job(number, attempt, cls, fn, event.hard_s))
-        if not fits:
+        if not cls.fits:
             self._tell_unstarted(self._named(event.jobs, event.attempts), Code.UNFIT, now, out)
 
     def _new_job(self, number: int, attempt: int, cls: NodeClass, fn: int, hard_s: float | None) -> Job:
@@ -164,21 +181,22 @@ class NodeMind:
 
     def _grant_all(self, now: float, out: list[NodeAction]) -> None:
         """Let go on who awaited; start planned jobs in order; then what was sent ahead, the oldest class first."""
-        self._lending.resume(out)
+        if self._lending.wants:
+            self._lending.resume(out)
         if self._holds and (self._lending.wanted or not self._holds.grant_all(now, out)):
             return
         while (job := front(self._planned)) is not None:
             if not self._grant(job, self._planned, now, out):
                 return
-        blocked: set[int] = set()
+        blocked: list[int] = []
         while (job := self._oldest_ahead(blocked)) is not None:
             if not self._grant(job, job.cls.ahead, now, out):
-                blocked.add(job.cls.cls)
+                blocked.append(job.cls.cls)
 
-    def _oldest_ahead(self, blocked: set[int]) -> Job | None:
+    def _oldest_ahead(self, blocked: list[int]) -> Job | None:
         oldest: Job | None = None
         for cls in self._classes.values():
-            if cls.cls in blocked or not cls.ahead:
+            if not cls.ahead or cls.cls in blocked:
                 continue
             job = front(cls.ahead)
             if job is not None and (oldest is None or job.job < oldest.job):

@@ -28,11 +28,13 @@ class Function:
 class NodeClass:
     """A request class as the node sees it. Its `ahead` queue holds the jobs that wait here without a plan."""
 
-    __slots__ = ("ahead", "alone", "cls", "devices", "isolate", "request")
+    __slots__ = ("ahead", "alone", "cls", "devices", "fits", "isolate", "request")
 
-    def __init__(self, cls: int, request: Request, *, isolate: bool) -> None:
+    def __init__(self, cls: int, request: Request, *, isolate: bool, fits: bool) -> None:
         self.cls = cls
         self.request = request
+        self.fits = fits
+        """Whether this node could grant it when idle."""
         self.isolate = isolate
         self.devices = "gpus" in request
         self.alone = self.devices or bool(request.limits or request.rates)

@@ -52,7 +52,7 @@ class Holds:
         """Take new holds. What this node could not even grant when idle is told of at once."""
         for job, attempt in zip(event.jobs, event.attempts, strict=True):
             hold = self._holds[job] = Hold(job, attempt, cls)
-            if not self._ledger.fits_ever(cls.request):
+            if not cls.fits:
                 self._end(hold, Code.UNFIT, now, out)
 
     def grant_all(self, now: float, out: list[NodeAction]) -> bool:

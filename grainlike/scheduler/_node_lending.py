@@ -67,6 +67,11 @@ class Lending:
                 self._wanting.remove(fits)
 
     @property
+    def wants(self) -> bool:
+        """Whether somebody wants cores back."""
+        return bool(self._wanting)
+
+    @property
     def wanted(self) -> bool:
         """Whether somebody wants cores back, and others are to wait."""
         return bool(self._wanting) and self._anybody_runs()

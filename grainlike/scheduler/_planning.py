@@ -77,7 +77,7 @@ class Planner:
         """By worker, those who go first in front; a worker without one is absent."""
         self.wake: float | None = None
         self.members = 0
-        """Grows when a worker joins or leaves."""
+        """Grows when a worker joins or leaves, or refuses a shape for good."""
         self.fresh: set[int] = set()
         """The classes that got jobs since the last pass."""
         self._workers = workers
@@ -192,7 +192,8 @@ class Planner:
         limit = shape.soft_s
         if limit is not None and now + limit > worker.until:
             return False
-        return all(held.admits(job, shape, now) for held in self.reservations.get(worker.worker, ()))
+        reservations = self.reservations.get(worker.worker)
+        return reservations is None or all(held.admits(job, shape, now) for held in reservations)
 
     def _tightest(self, job: Job, shape: Shape, now: float) -> list[WorkerBook]:
         """The workers to start a job on now: one, or as many as it has nodes; fewer where there is no room for it."""

@@ -7,7 +7,6 @@ Between two channels there is no order.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 
 import msgspec
@@ -31,13 +30,15 @@ class Delay(msgspec.Struct, frozen=True):
 class Channel:
     """See the module. `send(call, ...)` makes `call(...)` happen at the other end."""
 
-    __slots__ = ("_clock", "_delay", "_dice", "_due", "_epoch", "_held", "_last", "_under_way")
+    __slots__ = ("_clock", "_delay", "_dice", "_due", "_epoch", "_held", "_last", "_steady", "_under_way")
 
     def __init__(self, clock: Clock, dice: Dice, delay: Delay) -> None:
         self._clock = clock
         self._dice = dice
         self._delay = delay
-        self._under_way: deque[tuple[Callable[..., None], tuple[object, ...]]] = deque()
+        self._steady = delay.least if delay.most <= delay.least and not delay.spiky else None
+        """What every message takes, where there is no chance in it."""
+        self._under_way: list[tuple[Callable[..., None], tuple[object, ...]]] = []
         self._last = 0.0
         self._held = False
         self._due = 0
@@ -46,13 +47,13 @@ class Channel:
     def send(self, call: Callable[..., None], *arguments: object) -> None:
         """Put a message in."""
         self._under_way.append((call, arguments))
-        self._last = max(self._last, self._clock.now + self._travel())
-        self._clock.at(self._last, self._arrive, self._epoch)
+        clock, steady = self._clock, self._steady
+        at = clock.now + (self._travel() if steady is None else steady)
+        self._last = at = max(at, self._last)
+        clock.at(at, self._arrive, self._epoch)
 
     def _travel(self) -> float:
         delay = self._delay
-        if delay.most <= delay.least and not delay.spiky:
-            return delay.least
         seconds = self._dice.between(delay.least, delay.most)
         if self._dice.chance(delay.spiky):
             seconds += self._dice.between(0.0, delay.spike)
@@ -64,7 +65,7 @@ class Channel:
         if self._held:
             self._due += 1
             return
-        call, arguments = self._under_way.popleft()
+        call, arguments = self._under_way.pop(0)  # there are few: a deque would be larger than most channels
         call(*arguments)
 
     def hold(self) -> None:
@@ -80,8 +81,7 @@ class Channel:
 
     def cut(self) -> list[tuple[Callable[..., None], tuple[object, ...]]]:
         """Lose what is under way; return it, for those who ask what would have come late."""
-        lost = list(self._under_way)
-        self._under_way.clear()
+        lost, self._under_way = self._under_way, []
         self._epoch += 1
         self._due = 0
         return lost

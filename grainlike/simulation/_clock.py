@@ -31,11 +31,13 @@ class Clock:
         """Call it so much later."""
         self.at(self.now + seconds, call, *arguments)
 
-    def step(self) -> bool:
-        """Let the next thing happen; False when nothing will ever happen again."""
-        if not self._heap:
-            return False
-        self.now, _, call, arguments = heappop(self._heap)
-        self.steps += 1
-        call(*arguments)
+    def run(self, steps: int) -> bool:
+        """Let so many things happen; False when nothing will ever happen again."""
+        heap = self._heap
+        for _ in range(steps):
+            if not heap:
+                return False
+            self.now, _, call, arguments = heappop(heap)
+            self.steps += 1
+            call(*arguments)
         return True

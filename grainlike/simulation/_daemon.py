@@ -89,6 +89,7 @@ class Daemon:
         self.worker = worker
         self.plan = plan
         self.rate = plan.rate
+        self._offset = plan.offset
         self.clock = stage.clock
         self.dice = stage.dice
         self.network = stage.network
@@ -199,14 +200,14 @@ class Daemon:
 
     def local(self, true: float) -> float:
         """What its clock shows."""
-        return self.plan.offset + self.plan.rate * true
+        return self._offset + self.rate * true
 
     # --- what the mind says ------------------------------------------------------------------------------------------
 
     def _tell(self, event: NodeEvent, not_before: float = float("-inf")) -> None:
-        if isinstance(event, RunnerGone):
+        if type(event) is RunnerGone:
             self.runners.pop(event.runner, None)
-        elif isinstance(event, Cancel):
+        elif type(event) is Cancel:
             self.witness.to_be_ended(self.worker, event.jobs, event.attempts)
         actions = self.mind.handle(event, max(self.local(self.clock.now), not_before))
         self._stage.noted(self._name, event, actions, self.mind)
@@ -219,6 +220,7 @@ class Daemon:
             call(self)
 
     def _act(self, action: NodeAction) -> None:
+        # What comes most often stands first.
         match action:
             case StartLease():
                 self.witness.granted(self.worker, action)
@@ -227,21 +229,21 @@ class Daemon:
                 runner.run(action)
             case TellStarted():
                 self._started.append(action.start)
-            case TellHeld():
-                self.witness.held(self.worker, action.start)
-                self._started.append(action.start)
             case TellCompleted(completed=completed):
                 self._completed.append(completed)
                 for job, attempt, code in zip(completed.jobs, completed.attempts, completed.codes, strict=True):
                     self.witness.told(self.worker, job, attempt, code)
+            case TellEnded():
+                self.witness.freed(self.worker, action.lease)
+                self._ended.append(action.lease)
+            case TellHeld():
+                self.witness.held(self.worker, action.start)
+                self._started.append(action.start)
             case TellWaits():
                 self.witness.lent(self.worker, action.wait)
                 self._waits.append(action.wait)
             case ResumeJob():
                 self.runners[action.runner].resume(action)
-            case TellEnded():
-                self.witness.freed(self.worker, action.lease)
-                self._ended.append(action.lease)
             case SpawnRunner():
                 self._spawn(action)
             case StopJobs():

@@ -180,25 +180,29 @@ class Head:
     def _tell(self, event: HeadEvent) -> None:
         actions = self.mind.handle(event, self.clock.now)
         self._stage.noted("head", event, actions, self.mind)
-        self.witness.assigning([job for action in actions if isinstance(action, AssignJobs) for job in action.jobs])
-        for action in actions:
-            self._act(action)
-        self.witness.decided()
+        if actions:
+            self.witness.assigning([job for action in actions if type(action) is AssignJobs for job in action.jobs])
+            for action in actions:
+                self._act(action)
+            self.witness.decided()
         self.client.submit_ready()
 
     def _act(self, action: HeadAction) -> None:
+        # What comes most often stands first.
         match action:
-            case AssembleGang():
-                self._assemble(action)
+            case JobsStarted() | JobsMoved():
+                pass
             case AssignJobs():
                 self._assign(action)
+            case JobsSettled():
+                self._settle(action)
+            case AssembleGang():
+                self._assemble(action)
             case RetractJobs():
                 self._post(action.worker, Retract(action.jobs, action.attempts))
             case CancelJobs():
                 self.witness.stopping(action)
                 self._post(action.worker, Cancel(action.jobs, action.attempts))
-            case JobsSettled():
-                self._settle(action)
             case JobsLost():
                 self._each(action.jobs, lambda job: self.witness.lost(job, action.losses))
             case JobsUnsatisfiable():
@@ -214,8 +218,6 @@ class Head:
                     self.witness.cancelled(job)
             case WakeAt():
                 self._wake(action.at)
-            case JobsStarted() | JobsMoved():
-                pass
 
     def _waiting(self, action: JobsPending) -> list[list[_Numbered]]:
         return [[*cls.live()] for cls in self.mind.classes.values() if cls.request == action.request]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
+
 from grainlike.scheduler import StartLease
 from grainlike.wire import Code, Completed
 
 __all__ = ["RunList"]
+
+_NOBODY: frozenset[int] = frozenset()
 
 FLUSH_S = 0.001
 """How long a runner keeps outcomes to itself."""
@@ -16,11 +20,8 @@ class RunList:
 
     __slots__ = (
         "_awaited",
-        "_begun",
-        "_codes",
         "_flushed",
         "_rows",
-        "_walls",
         "attempts",
         "end",
         "index",
@@ -37,13 +38,11 @@ class RunList:
         self.index = 0
         self.end = len(action.jobs)
         self.running = False
-        self.stopped: set[int] = set()
+        self.stopped: AbstractSet[int] = _NOBODY
         self._flushed = now
         self._awaited = False
-        self._rows: list[int] = []
-        self._codes: list[int] = []
-        self._begun: list[float] = []
-        self._walls: list[float] = []
+        self._rows: list[tuple[int, int, int, float, float]] = []
+        """Job, attempt, code, beginning and seconds of what has not been told."""
 
     @property
     def job(self) -> int:
@@ -58,7 +57,7 @@ class RunList:
     def stop(self, jobs: list[int]) -> None:
         """Mark those that have not ended."""
         left = self.jobs[self.index : self.end]
-        self.stopped.update(job for job in jobs if job in left)
+        self.stopped |= {job for job in jobs if job in left}
 
     def ran(self, code: Code, begun: float, wall: float) -> None:
         """The job at `index` has ended."""
@@ -84,10 +83,7 @@ class RunList:
         self.hand_back(self.index + 1)
 
     def _add(self, position: int, code: Code, begun: float, wall: float) -> None:
-        self._rows.append(position)
-        self._codes.append(int(code))
-        self._begun.append(begun)
-        self._walls.append(wall)
+        self._rows.append((self.jobs[position], self.attempts[position], int(code), begun, wall))
 
     def due(self, now: float) -> bool:
         """Whether it is time to tell."""
@@ -99,13 +95,14 @@ class RunList:
         if not rows and not self._awaited:
             return None
         count = len(rows)
+        jobs, attempts, codes, begun, walls = map(list, zip(*rows, strict=True)) if rows else ([], [], [], [], [])
         told = Completed(
             self.lease,
-            [self.jobs[row] for row in rows],
-            [self.attempts[row] for row in rows],
-            self._codes,
-            self._begun,
-            self._walls,
+            jobs,
+            attempts,
+            codes,
+            begun,
+            walls,
             [0.0] * count,
             [0] * count,
             [b""] * count,
@@ -114,5 +111,5 @@ class RunList:
             self._awaited,
         )
         self._flushed, self._awaited = now, False
-        self._rows, self._codes, self._begun, self._walls = [], [], [], []
+        self._rows = []
         return told

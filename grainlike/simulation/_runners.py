@@ -8,7 +8,6 @@ may not heed.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import deque
 from typing import Protocol
 
 from grainlike.scheduler import ResumeJob, StartLease
@@ -78,6 +77,8 @@ class _Nest:
 
 class Runner(ABC):
     """What both kinds share. Posts are lost on a dead one, as bytes in a broken pipe are."""
+
+    __slots__ = ("_clock", "_inbox", "_nests", "_outbox", "alive", "home", "runner", "started", "up")
 
     def __init__(self, home: Home, runner: int) -> None:
         self.home = home
@@ -276,9 +277,11 @@ class Runner(ABC):
 class OwnRunner(Runner):
     """Plain functions: one run-list at a time, the next job claimed in memory that the daemon sees."""
 
+    __slots__ = ("_asked", "_barrier", "_current", "_queue")
+
     def __init__(self, home: Home, runner: int) -> None:
         super().__init__(home, runner)
-        self._queue: deque[RunList] = deque()
+        self._queue: list[RunList] = []
         self._current: RunList | None = None
         self._barrier = _NO_BARRIER
         self._asked = False
@@ -306,7 +309,7 @@ class OwnRunner(Runner):
 
     def _next(self) -> None:
         if self._queue:
-            self._current = self._queue.popleft()
+            self._current = self._queue.pop(0)
             self._go_on(self._current)
 
     def _stop(self, jobs: list[int]) -> None:
@@ -342,6 +345,8 @@ class OwnRunner(Runner):
 
 class SharedRunner(Runner):
     """Coroutines: every run-list is a task. One that awaits hands back those behind it."""
+
+    __slots__ = ("_task_of", "_tasks", "_unanswered")
 
     def __init__(self, home: Home, runner: int) -> None:
         super().__init__(home, runner)

@@ -14,6 +14,9 @@ from grainlike.wire import Code, Completed, LeaseStart, LeaseWait
 
 __all__ = ["Witness"]
 
+_TOLD = {int(code): f"told {code.name}" for code in Code}
+_SETTLED = {int(code): f"settled {code.name}" for code in Code}
+
 
 class Witness:
     """Takes note of when jobs began and ended; judges nothing (`Referee` does).
@@ -120,7 +123,7 @@ class Witness:
 
     def settled(self, job: int, attempt: int, code: int) -> None:
         """An awaiter has its answer."""
-        self.seen[f"settled {Code(code).name}"] += 1
+        self.seen[_SETTLED[code]] += 1
 
     def lost(self, job: int, losses: int) -> None:
         """A job was given up."""
@@ -164,7 +167,7 @@ class Witness:
 
     def told(self, worker: int, job: int, attempt: int, code: int) -> None:
         """A node has said how an attempt ended; 0 is the attempt of one that stays on the node."""
-        self.seen[f"told {Code(code).name}" if attempt else "kept"] += 1
+        self.seen[_TOLD[code] if attempt else "kept"] += 1
 
     # --- what is true ------------------------------------------------------------------------------------------------
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from grainlike.simulation import Channel, Clock, Delay, Dice
+import gc
+
+from grainlike.resources import Cores
+from grainlike.simulation import Channel, Clock, Delay, Dice, FunctionPlan, JobPlan, Workload, World, equal_nodes
 from grainlike.simulation.__main__ import main
 
 
 def live(clock):
-    while clock.step():
+    while clock.run(1):
         pass
 
 
@@ -77,3 +80,19 @@ def test_the_command_fails_where_a_promise_is_broken(capsys, monkeypatch):
     monkeypatch.setattr("grainlike.scheduler.HeadMind.check", check)
     assert main(["--seed", "3", "--workload", "bursts", "--jobs", "40", "--calm"]) == 1
     assert "s: too many jobs" in capsys.readouterr().out
+
+
+def test_what_ends_leaves_nothing_for_the_cycle_collector():
+    """Thousands of minds in one process would have it walk over all of them, for nothing."""
+    plans = tuple(JobPlan(at % 2, Cores(1), 0.002, at=0.001 * at, awaits=bool(at % 2)) for at in range(300))
+    workload = Workload("small", (FunctionPlan("plain"), FunctionPlan("coroutine", is_async=True)), plans)
+    world = World(0, workload, equal_nodes(2, Cores(2)), judged=False)
+    gc.collect()
+    gc.disable()
+    try:
+        outcome = world.run()
+        found = gc.collect()
+    finally:
+        gc.enable()
+    assert outcome.seen["settled SUCCEEDED"] == 300
+    assert found == 0
