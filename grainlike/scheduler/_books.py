@@ -469,7 +469,8 @@ class WorkerBook:
 
     def own_is_enough(self, shape: Shape) -> bool:
         """Whether a job of the shape, which fits, needs nothing of what is lent."""
-        return not self.lent or self.free["cores"] - self.lent >= shape.request.units.get("cores", 0)
+        cores = shape.request.units.get("cores", 0)
+        return not (self.lent and cores) or self.free["cores"] - self.lent >= cores
 
     def _changed(self) -> None:
         self.version += 1

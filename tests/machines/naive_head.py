@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from grainlike.resources import Request
-from grainlike.wire import Code, Completed, LeaseStart
+from grainlike.wire import Code, Completed, LeaseStart, LeaseWait, Wait
 
 __all__ = ["LATE_S", "MOST_LOSSES", "NaiveHead", "NaiveJob"]
 
@@ -13,14 +13,22 @@ MOST_LOSSES = 3
 LATE_S = 0.02
 WHOLE = 10**9
 
-Key = tuple[int, Request, int, bool]
+Key = tuple[int, Request, int, bool, int]
+"""Client, request, priority, whether alone in its process, and the oldest job of the tree, 0 for a job of a program."""
 
 
 class NaiveJob:
     """A live job: in its queue, or at a worker in one of its shapes."""
 
-    def __init__(self, number: int, key: Key, retries: int) -> None:
+    def __init__(self, number: int, key: Key, retries: int, parent: NaiveJob | None) -> None:
         self.number = number
+        self.parent = parent
+        self.root: int = number if parent is None else parent.root
+        self.depth: int = 0 if parent is None else parent.depth + 1
+        self.children: set[int] = set()
+        """What this attempt has submitted, wants, and has not had."""
+        self.waits = False
+        self.lease = 0
         self.key = key
         self.retries = retries
         self.attempt = 1
@@ -32,7 +40,7 @@ class NaiveJob:
 
     def leave(self) -> None:
         """It is at no worker."""
-        self.worker, self.shape, self.ahead, self.leased = 0, None, False, False
+        self.worker, self.shape, self.ahead, self.leased, self.waits = 0, None, False, False, False
 
 
 class NaiveHead:
@@ -45,16 +53,32 @@ class NaiveHead:
         self.capacity: dict[int, dict[str, int]] = {}
         self.tokens: dict[int, tuple[str, ...]] = {}
         self.leases: dict[int, dict[int, Request]] = {}
+        self.lends: dict[int, dict[int, int]] = {}
+        """The leases that lend their cores, by worker, with the tree of who lends."""
+        self.orphans: list[int] = []
+        """Whose parents' attempts have ended in this step."""
         self.leaving: set[int] = set()
         self.launches: dict[str, list[float]] = {}
 
     # --- what it is told ---------------------------------------------------------------------------------------------
 
-    def submitted(self, key: Key, numbers: list[int], retries: int) -> None:
-        """New jobs."""
+    def submitted(self, key: Key, numbers: list[int], retries: int, parent: NaiveJob | None = None) -> None:
+        """New jobs. Those of a tree stand with the deepest first."""
         for number in numbers:
-            self.jobs[number] = NaiveJob(number, key, retries)
+            self.jobs[number] = NaiveJob(number, key, retries, parent)
+            if parent is not None:
+                parent.children.add(number)
         self.queues.setdefault(key, []).extend(numbers)
+        self._sort(key)
+
+    def _sort(self, key: Key) -> None:
+        if key[4]:
+            self.queues[key].sort(key=lambda number: (-self.jobs[number].depth, number))
+
+    def parent(self, number: int, attempt: int) -> NaiveJob | None:
+        """The job that submits, if its attempt is still under way."""
+        job = self.jobs.get(number)
+        return job if job is not None and job.attempt == attempt and job.leased else None
 
     def cancelled(self, numbers: list[int]) -> dict[int, list[int]]:
         """Who is to be told, by worker."""
@@ -64,6 +88,8 @@ class NaiveHead:
             if job is None or job.cancelled:
                 continue
             job.cancelled = True
+            if job.parent is not None:
+                job.parent.children.discard(number)
             self._end(job, "CANCELLED", gone=not job.worker)
             if job.worker:
                 to_stop.setdefault(job.worker, []).append(number)
@@ -74,16 +100,16 @@ class NaiveHead:
     def joined(self, worker: int, offer: Request) -> None:
         """A worker."""
         self.capacity[worker], self.tokens[worker] = dict(offer.units), offer.tokens
-        self.leases[worker] = {}
+        self.leases[worker], self.lends[worker] = {}, {}
 
     def lost(self, worker: int) -> list[int]:
         """A worker is gone; who is given up for it."""
-        del self.capacity[worker], self.leases[worker]
+        del self.capacity[worker], self.leases[worker], self.lends[worker]
         back: list[NaiveJob] = []
         given_up: list[int] = []
         for job in [job for job in self.jobs.values() if job.worker == worker]:
             counts = job.leased and worker not in self.leaving
-            job.leave()
+            self._leave(job)
             if job.cancelled:
                 del self.jobs[job.number]
                 continue
@@ -103,6 +129,7 @@ class NaiveHead:
         started: list[LeaseStart],
         completed: list[Completed],
         ended: list[int],
+        waits: list[LeaseWait],
         shapes: dict[int, Request],
     ) -> tuple[list[int], list[int]]:
         """A report; who is settled, and who is given up for it."""
@@ -114,12 +141,66 @@ class NaiveHead:
             self.leases[worker][start.lease] = shapes[start.cls]
             for job in self._current(worker, start.jobs, start.attempts):
                 if job is not None:
-                    job.leased, job.ahead = True, False
+                    job.leased, job.ahead, job.lease = True, False, start.lease
         for message in completed:
             self._completed(worker, message, settled, given_up)
         for lease in ended:
             self.leases[worker].pop(lease, None)
+            self.lends[worker].pop(lease, None)
+        for wait in waits:
+            self._waits(worker, wait)
         return settled, given_up
+
+    def _waits(self, worker: int, wait: LeaseWait) -> None:
+        if wait.lease not in self.leases[worker]:
+            return
+        (job,) = self._current(worker, [wait.job], [wait.attempt])
+        if not wait.lent:
+            self.lends[worker].pop(wait.lease, None)
+        elif job is not None:
+            self.lends[worker][wait.lease] = job.root
+        else:
+            self.lends[worker].setdefault(wait.lease, 0)
+        if job is not None:
+            job.waits = wait.waits != Wait.NOTHING
+
+    def gave_up(self, number: int) -> None:
+        """A job is failed for a circle: it would not fit on any worker, whatever ends that does not wait."""
+        job = self.jobs[number]
+        assert job.parent is not None or job.worker, "nobody waits for it, and it holds nothing"
+        if not job.worker:
+            for worker in self.capacity:
+                left = self._left_by_waiting(worker)
+                fits = [option for option in job.key[1].options if self.has_room(left, worker, option)]
+                assert not fits or worker in self.leaving, (
+                    f"job {number} was given up, and worker {worker} will have room"
+                )
+            self.queues[job.key].remove(number)
+        job.cancelled = True
+        self._end(job, "STUCK", gone=not job.worker)
+
+    def _left_by_waiting(self, worker: int) -> dict[int, int]:
+        """What is not held by jobs that wait, or that could not start beside them."""
+        left = dict(self.capacity[worker])
+        for job in self.jobs.values():
+            stays = job.waits or not (job.ahead or job.leased)
+            if job.worker == worker and stays and job.shape is not None:
+                lends = job.waits and job.lease in self.lends[worker]
+                for name, units in job.shape.units.items():
+                    left[name] -= 0 if lends and name == "cores" else units
+        return left
+
+    def take_orphans(self) -> list[int]:
+        """Cancel what those had submitted whose attempts have ended; who they are."""
+        orphans, self.orphans = [number for number in self.orphans if number in self.jobs], []
+        self.cancelled(orphans)
+        return orphans
+
+    def _leave(self, job: NaiveJob) -> None:
+        """Its attempt is over."""
+        self.orphans += job.children
+        job.children = set()
+        job.leave()
 
     def _current(self, worker: int, numbers: list[int], attempts: list[int]) -> list[NaiveJob | None]:
         found = [self.jobs.get(number) for number in numbers]
@@ -134,7 +215,7 @@ class NaiveHead:
             (job,) = self._current(worker, [number], [attempt])
             if job is None:
                 continue
-            job.leave()
+            self._leave(job)
             if job.cancelled:
                 del self.jobs[number]
             elif code == Code.RETURNED:
@@ -149,7 +230,7 @@ class NaiveHead:
                     self._end(job, "LOST")
                     given_up.append(number)
                 else:
-                    job.key = (*job.key[:3], True)
+                    job.key = (*job.key[:3], True, job.key[4])
                     back.append(job)
             elif code in (Code.FAILED, Code.TIMED_OUT) and job.retries:
                 job.attempt += 1
@@ -163,10 +244,13 @@ class NaiveHead:
     def _put_back(self, jobs: list[NaiveJob]) -> None:
         for job in sorted(jobs, key=lambda job: -job.number):
             self.queues.setdefault(job.key, []).insert(0, job.number)
+            self._sort(job.key)
 
     def _end(self, job: NaiveJob, how: str, *, gone: bool = True) -> None:
         assert job.number not in self.outcome, f"job {job.number} was {self.outcome[job.number]}, and now {how}"
         self.outcome[job.number] = how
+        if job.parent is not None:
+            job.parent.children.discard(job.number)
         if gone:
             del self.jobs[job.number]
 
@@ -208,6 +292,18 @@ class NaiveHead:
             assert shape is not None
             for name, units in shape.units.items():
                 free[name] -= units
+        if self.lends[worker]:
+            free["cores"] += self._lent(worker)
+        return free
+
+    def _lent(self, worker: int) -> int:
+        return sum(self.leases[worker][lease].units["cores"] for lease in self.lends[worker])
+
+    def open_to(self, job: NaiveJob, worker: int) -> dict[str, int]:
+        """What of the free amounts a job has a right to: of the cores that are lent, those of its own tree."""
+        free = self.free(worker)
+        if self.lends[worker] and not (job.parent is not None and job.root in self.lends[worker].values()):
+            free["cores"] -= self._lent(worker)
         return free
 
     def check_rations(self) -> None:
@@ -227,15 +323,15 @@ class NaiveHead:
 
     def may_start(self, kept: set[int]) -> list[tuple[int, int, int]]:
         """The first jobs of queues, each with a worker that is not kept for anybody and has room, and the option."""
-        free = {worker: self.free(worker) for worker in self.capacity if worker not in kept | self.leaving}
+        workers = [worker for worker in self.capacity if worker not in kept | self.leaving]
         found: list[tuple[int, int, int]] = []
         for key, queue in self.queues.items():
             if queue and not any(option.limits or option.rates for option in key[1].options):
                 found += [
                     (queue[0], worker, at)
                     for at, option in enumerate(key[1].options)
-                    for worker in free
-                    if self.has_room(free[worker], worker, option)
+                    for worker in workers
+                    if self.has_room(self.open_to(self.jobs[queue[0]], worker), worker, option)
                 ]
         return found
 

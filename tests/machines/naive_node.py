@@ -6,14 +6,20 @@ from collections import deque
 from functools import lru_cache
 from typing import Any
 
-from grainlike.resources import Allocation, parse_allocation
+from naive_loans import NaiveLoans
+
+from grainlike.resources import NO_ALLOCATION, Allocation, Request, parse_allocation
 from grainlike.scheduler import (
     BarrierHeld,
+    JobAwaits,
+    JobGoesOn,
     KillRunner,
     NodeAction,
     NodeEvent,
     NodeMind,
+    NodeStopped,
     RaiseBarrier,
+    ResumeJob,
     RunnerAnswered,
     RunnerCompleted,
     RunnerGone,
@@ -24,6 +30,7 @@ from grainlike.scheduler import (
     TellCompleted,
     TellEnded,
     TellStarted,
+    TellWaits,
     TerminateRunner,
     WakeAt,
 )
@@ -32,6 +39,18 @@ from grainlike.wire import Assign, Cancel, Code, Completed
 __all__ = ["NaiveNode"]
 
 _parsed = lru_cache(maxsize=4096)(parse_allocation)
+
+Outcome = tuple[int, int]
+"""A message to the attempt of a job: one of its own jobs has its outcome."""
+
+
+class NaiveNest:
+    """An attempt of a job that submitted jobs: where it runs, how many outcomes it had, and how many are to come."""
+
+    def __init__(self, runner: int, lease: int) -> None:
+        self.runner = runner
+        self.lease = lease
+        self.heard = self.left = 0
 
 
 class NaiveRunner:
@@ -48,17 +67,23 @@ class NaiveRunner:
 class NaiveNode:
     """Carries messages to the mind and its actions to runners that somebody else moves."""
 
-    def __init__(self, number: int, offer: Allocation) -> None:
+    def __init__(self, number: int, offer: Allocation, keeps: frozenset[int]) -> None:
         self.number = number
+        self.keeps = keeps
+        """The functions that lend nothing while they wait."""
         self.offer = offer
         self.mind = NodeMind(offer)
-        self.down: deque[NodeEvent] = deque()
+        self.down: deque[NodeEvent | Outcome] = deque()
         self.up: deque[tuple[str, tuple[Any, ...]]] = deque()
         self.runners: dict[int, NaiveRunner] = {}
         self.wake: float | None = None
         self.defined: set[int] = set()
         self.told: set[tuple[int, int]] = set()
-        self._grants: dict[int, tuple[Allocation, int]] = {}
+        self.suspended: set[int] = set()
+        """The leases whose jobs wait for jobs of their own, or for their cores."""
+        self._nests: dict[Outcome, NaiveNest] = {}
+        self._loans = NaiveLoans(offer)
+        self._going = False
         self._planned: list[int] = []
         self._stopped: set[tuple[int, int]] = set()
 
@@ -68,7 +93,8 @@ class NaiveNode:
             self._planned += event.jobs
         if isinstance(event, Cancel):
             self._stopped.update(zip(event.jobs, event.attempts, strict=True))
-        started, completed, ended = [], [], []
+        self._going = self._going or isinstance(event, NodeStopped)
+        started, completed, ended, waits = [], [], [], []
         for action in self.mind.handle(event, now):
             match action:
                 case TellStarted(start=start):
@@ -79,12 +105,15 @@ class NaiveNode:
                 case TellEnded(lease=lease):
                     self._free(lease)
                     ended.append(lease)
+                case TellWaits(wait=wait):
+                    self._loans.told(wait, _parsed(wait.allocation) if wait.allocation else NO_ALLOCATION)
+                    waits.append(wait)
                 case _:
                     self._act(action)
         self.mind.check()
         self.check()
-        if started or completed or ended:
-            self.up.append(("report", (started, completed, ended)))
+        if started or completed or ended or waits:
+            self.up.append(("report", (started, completed, ended, waits)))
 
     def _act(self, action: NodeAction) -> None:
         match action:
@@ -98,6 +127,9 @@ class NaiveNode:
                 self.runners[action.runner].barriers.append(action.lease)
             case TerminateRunner() | KillRunner():
                 self.runners[action.runner].doomed = True
+                self._loans.doomed(action.runner)
+            case ResumeJob():
+                self.suspended.remove(self._nests[action.job, action.attempt].lease)
             case RunnerRetired():
                 self.runners[action.runner].retired = True
             case WakeAt():
@@ -113,11 +145,13 @@ class NaiveNode:
         for job, attempt in zip(action.jobs, action.attempts, strict=True):
             assert (job, attempt) not in self.told
             assert (job, attempt) not in self._stopped, "it was to be stopped"
-        if action.jobs[0] in self._planned:
+        ahead = action.jobs[0] not in self._planned
+        if not ahead:
             assert action.jobs[0] == self._planned.pop(0), "planned jobs start in the order in which they came"
         else:
             assert not self._planned, "what was sent ahead went before what is planned"
-        self._grants[action.lease] = _parsed(action.allocation), action.runner
+        keep = action.fns[0] in self.keeps
+        self._loans.granted(action.lease, _parsed(action.allocation), action.runner, keep=keep, ahead=ahead)
         runner.leases[action.lease] = dict(enumerate(zip(action.jobs, action.attempts, action.fns, strict=True)))
 
     def _tell_completed(self, completed: Completed) -> None:
@@ -130,7 +164,8 @@ class NaiveNode:
                     self._planned.remove(job)
 
     def _free(self, lease: int) -> None:
-        _, number = self._grants.pop(lease)
+        number = self._loans.rows[lease].runner
+        self._loans.ended(lease)
         runner = self.runners.get(number)
         assert runner is None or not runner.doomed, "its process was told to die, and lives"
         assert runner is None or not runner.leases.get(lease), "a job runs in it"
@@ -139,18 +174,44 @@ class NaiveNode:
         """No more than there is, and no id twice."""
         used: dict[str, int] = {}
         ids: dict[str, list[int]] = {}
-        for allocation, _ in self._grants.values():
+        for allocation in self._loans.held():
             for name, units in allocation.units.items():
                 used[name] = used.get(name, 0) + units
             ids.setdefault("cores", []).extend(allocation.cores)
         assert all(units <= self.offer.units[name] for name, units in used.items()), used
         assert all(len(numbers) == len(set(numbers)) for numbers in ids.values()), ids
+        self._loans.check(stopped=self._going)
 
     # --- what runners do ---------------------------------------------------------------------------------------------
 
     def busy(self) -> list[int]:
-        """Processes that hold a lease."""
-        return [number for number, runner in self.runners.items() if runner.leases]
+        """Processes in which a job runs."""
+        return [number for number in self.runners if self.running(number)]
+
+    def running(self, number: int) -> list[int]:
+        """The leases of a process whose jobs do not wait."""
+        return [lease for lease in self.runners[number].leases if lease not in self.suspended]
+
+    def call(self, number: int, lease: int, request: Request, fns: list[int], now: float) -> None:
+        """The job that runs in a lease submits jobs of its own, and waits for them."""
+        job, attempt, _ = next(iter(self.runners[number].leases[lease].values()))
+        nest = self._nests.setdefault((job, attempt), NaiveNest(number, lease))
+        nest.left += len(fns)
+        self.suspended.add(lease)
+        self.up.append(("nested", ((job, attempt), request, fns)))
+        self.tell(JobAwaits(number, job, attempt, nest.heard), now)
+
+    def take(self, message: NodeEvent | Outcome, now: float) -> None:
+        """A message of the head's arrives."""
+        if not isinstance(message, tuple):
+            self.tell(message, now)
+            return
+        nest = self._nests.get(message)
+        if nest is not None and nest.runner in self.runners and nest.lease in self.runners[nest.runner].leases:
+            nest.heard += 1
+            nest.left -= 1
+            kind = JobAwaits if nest.left else JobGoesOn
+            self.tell(kind(nest.runner, *message, nest.heard), now)
 
     def say(self, number: int, lease: int, rows: list[tuple[int, Code, float]], now: float) -> None:
         """A runner tells how jobs ended, by their positions."""
@@ -158,6 +219,7 @@ class NaiveNode:
         jobs = [held.pop(position) for position, _, _ in rows]
         if not held:
             del self.runners[number].leases[lease]
+            self.suspended.discard(lease)
         count = len(rows)
         completed = Completed(
             lease,
@@ -179,7 +241,8 @@ class NaiveNode:
     ) -> None:
         """The job that runs in one of its leases ends; with `awaits`, those behind it are handed back first."""
         runner = self.runners[number]
-        lease = list(runner.leases)[pick % len(runner.leases)]
+        running = self.running(number)
+        lease = running[pick % len(running)]
         positions = list(runner.leases[lease])
         rows = [(positions[0], code, wall[runner.leases[lease][positions[0]][2]])]
         if awaits and runner.kind == "shared":
@@ -189,6 +252,7 @@ class NaiveNode:
     def die(self, number: int, now: float) -> None:
         """A process is gone."""
         runner = self.runners.pop(number)
+        self.suspended.difference_update(runner.leases)
         first = min((min(held) for held in runner.leases.values() if held), default=-1)
         self.tell(RunnerGone(number, "SIGKILL", first if runner.kind == "own" else -1), now)
 
@@ -211,15 +275,15 @@ class NaiveNode:
             self.tell(RunnerAnswered(number), now)
         for lease, held in list(runner.leases.items()):
             positions = list(held)
-            if not (all_of_it and runner.kind == "shared"):
-                positions = positions[1:]
+            if not (all_of_it and runner.kind == "shared") and lease not in self.suspended:
+                positions = positions[1:]  # the job that runs takes no notice; one that waits is torn from its waiting
             rows = [(position, Code.CANCELLED, 0.0) for position in positions if held[position][0] in stops]
             if rows:
                 self.say(number, lease, rows, now)
 
     def idle(self) -> bool:
         """Nothing is here, by either's books."""
-        return self.mind.idle and not self._grants
+        return self.mind.idle and not self._loans.rows
 
 
 def stale(reports: list[tuple[int, list[Completed]]]) -> list[tuple[int, list[Completed]]]:

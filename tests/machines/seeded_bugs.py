@@ -558,6 +558,35 @@ BUGS: tuple[Bug, ...] = (
         (_DEADLOCK, "                self._give(worker, job)\n", ""),
     ),
     _bug(
+        "tell_nobody_of_a_loan",
+        NODE,
+        "the head never hears that cores are lent",
+        "machine",
+        (_LENDING, "str(lease.grant.allocation), bool(lease.grant.lent)", "str(lease.grant.allocation), False"),
+    ),
+    _bug(
+        "queue_the_shallow_first",
+        HEAD,
+        "a tree of jobs goes wide before it goes down",
+        "machine",
+        (
+            _BOOKS,
+            "        heappush(self._heap, (-job.depth, job.job, job))\n",
+            "        heappush(self._heap, (job.depth, job.job, job))\n",
+        ),
+    ),
+    _bug(
+        "keep_a_loan_for_ever",
+        HEAD,
+        "what a job has lent counts as free though it goes on",
+        "machine",
+        (
+            "scheduler/_families.py",
+            "            worker.lend(lease) if wait.lent else worker.reclaim(lease)\n",
+            "            worker.lend(lease) if wait.lent else None\n",
+        ),
+    ),
+    _bug(
         "let_orphans_live",
         HEAD,
         "the jobs of an attempt that has ended run on",

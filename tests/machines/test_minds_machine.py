@@ -8,6 +8,7 @@ and a node must make of it, in lists and sums.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, settings
@@ -24,7 +25,10 @@ from grainlike.scheduler import (
     HeadEvent,
     HeadMind,
     JobsCancelled,
+    JobsDeadlocked,
     JobsLost,
+    JobsMoved,
+    JobsOrphaned,
     JobsPending,
     JobsSettled,
     JobsStarted,
@@ -45,16 +49,24 @@ STEPS = int(os.environ.get("GRAINLIKE_TEST_STEPS", "50"))
 SHRINK = os.environ.get("GRAINLIKE_TEST_SHRINK", "1") != "0"
 """To find the shortest way to a failure takes minutes; whoever only asks whether there is one need not wait for it."""
 
-TINY, TINY_ASYNC, WAITS, LONG, HURRIED = range(1, 6)
+TINY, TINY_ASYNC, WAITS, LONG, HURRIED, PARENT, KEEPER = range(1, 8)
 FUNCTIONS = {
     TINY: FunctionSpec(TINY, b"", "tiny", False, None),
     TINY_ASYNC: FunctionSpec(TINY_ASYNC, b"", "tiny_async", True, None),
     WAITS: FunctionSpec(WAITS, b"", "waits", True, None),
     LONG: FunctionSpec(LONG, b"", "long", False, None),
     HURRIED: FunctionSpec(HURRIED, b"", "hurried", False, 0.5),
+    PARENT: FunctionSpec(PARENT, b"", "parent", True, None),
+    KEEPER: FunctionSpec(KEEPER, b"", "keeper", True, None, keep=True),
 }
+PARENTS = (PARENT, KEEPER)
+"""Their jobs submit jobs of their own and wait for them; those of the second keep their cores meanwhile."""
+DEEPEST = 3
+LATE_S = 5.0
+"""Where jobs wait for jobs, one that was sent to a worker and has not started there after this time is taken for stuck:
+no message takes that long."""
 RETRIES = {LONG: 1}
-WALL = {TINY: 0.0002, TINY_ASYNC: 0.0002, WAITS: 0.0002, LONG: 1.0, HURRIED: 0.1}
+WALL = {TINY: 0.0002, TINY_ASYNC: 0.0002, WAITS: 0.0002, LONG: 1.0, HURRIED: 0.1, PARENT: 2.0, KEEPER: 2.0}
 
 OFFERS = (
     Cores(4) & Memory("2G") & GPUs(1) & Resource("lic", 2) & Token("fast"),
@@ -76,6 +88,7 @@ REQUESTS = (
     Cores(1) & Rate("api", 20),
     Cores(2) & WallTime(0.5),
 )
+NESTED = (Cores(1), Cores(2), Cores(2), Cores(4), Cores(1) & Memory("1G"), Memory("1G"), GPUs(1))
 PICK = st.integers(0, 10**6)
 
 
@@ -87,7 +100,9 @@ class Minds(RuleBasedStateMachine):
         self.naive = NaiveHead()
         self.wake: float | None = None
         self.nodes: dict[int, NaiveNode] = {}
-        self.joined = self.submitted = 0
+        self.joined = self.submitted = self.done = 0
+        self.of: dict[int, tuple[int, tuple[int, int]]] = {}
+        """The worker and attempt that wait for a job that another submitted."""
         self.history: list[tuple[int, list[Any]]] = []
         for fn in FUNCTIONS:
             self.head.handle(FunctionDefined(fn, RETRIES.get(fn, 0)), self.now)
@@ -96,10 +111,14 @@ class Minds(RuleBasedStateMachine):
 
     # --- the head's body ---------------------------------------------------------------------------------------------
 
-    def tell(self, event: HeadEvent, settled: list[int] = [], given_up: list[int] = []) -> None:  # noqa: B006
-        """Let the head's mind answer; those two lists, and nobody else, are said to have ended."""
+    def tell(
+        self, event: HeadEvent, settled: Sequence[int] = (), given_up: Sequence[int] = (), refused: Sequence[int] = ()
+    ) -> None:
+        """Let the head's mind answer: nobody is said to have ended but these, and what goes with its parent."""
+        settled, given_up, refused = [*settled], [*given_up], [*refused]
         assigned: list[AssignJobs] = []
-        said: dict[type, list[int]] = {JobsSettled: [], JobsLost: []}
+        said: dict[type, list[int]] = {JobsSettled: [], JobsLost: [], JobsOrphaned: []}
+        stuck: list[int] = []
         kept = set(self.head._planner.reservations)
         self.whole = False
         for action in self.head.handle(event, self.now):
@@ -117,14 +136,30 @@ class Minds(RuleBasedStateMachine):
                     said[JobsLost] += action.jobs
                 case WakeAt():
                     self.wake = action.at if self.wake is None else min(self.wake, action.at)
-                case JobsStarted() | JobsPending():
+                case JobsOrphaned():
+                    said[JobsOrphaned] += sorted(action.jobs)
+                case JobsDeadlocked():
+                    if action.failed:
+                        stuck.append(action.deadlock.job)
+                case JobsStarted() | JobsPending() | JobsMoved():
                     pass
                 case _:
                     raise AssertionError(action)
-        assert said == {JobsSettled: settled, JobsLost: given_up}
+        orphans = sorted(self.naive.take_orphans())
+        assert said == {JobsSettled: settled, JobsLost: given_up, JobsOrphaned: orphans + refused}
+        for job in stuck:
+            self.naive.gave_up(job)
+        self.answer([*settled, *given_up, *stuck])
         self.naive.leave_queues([job for action in assigned for job in action.jobs])
         self.check_head(assigned, kept | set(self.head._planner.reservations))
         self.whole = True
+
+    def answer(self, jobs: list[int]) -> None:
+        """Who waits for these is told that they have their outcomes."""
+        for job in jobs:
+            worker, attempt = self.of.get(job, (0, (0, 0)))
+            if worker in self.naive.capacity:
+                self.nodes[worker].down.append(attempt)
 
     def assign(self, action: AssignJobs) -> None:
         node, shape = self.nodes[action.worker], self.head.shapes[action.cls]
@@ -145,8 +180,9 @@ class Minds(RuleBasedStateMachine):
         for number, worker in self.head.workers.items():
             assert worker.free == naive.free(number)
         for cls in self.head.classes.values():
-            queue = naive.queues.get((cls.client, cls.request, cls.priority, cls.isolate), [])
+            queue = naive.queues.get((cls.client, cls.request, cls.priority, cls.isolate, cls.root), [])
             assert [job.job for job in cls.live()] == queue
+        assert sum(map(len, naive.queues.values())) == sum(len(cls.live()) for cls in self.head.classes.values())
         naive.check_rations()
         may_start = naive.may_start(kept)
         assert not may_start, f"there is room for jobs (job, worker, option): {may_start}"
@@ -160,7 +196,8 @@ class Minds(RuleBasedStateMachine):
             first = self.naive.jobs[job].key[1].options[0]
             if self.naive.jobs[job].shape != first:
                 open_to_it = self.naive.capacity.keys() - kept - self.naive.leaving
-                better = [at for at in open_to_it if self.naive.has_room(self.naive.free(at), at, first)]
+                chosen = self.naive.jobs[job]
+                better = [at for at in open_to_it if self.naive.has_room(self.naive.open_to(chosen, at), at, first)]
                 assert not better, f"job {job} has its second choice, and worker {better[0]} has room for its first"
 
     # --- what users do -----------------------------------------------------------------------------------------------
@@ -175,13 +212,13 @@ class Minds(RuleBasedStateMachine):
     def submit(self, count: int, request: Any, fn: int, priority: int, client: int) -> None:
         numbers = list(range(self.submitted + 1, self.submitted + count + 1))
         self.submitted += count
-        self.naive.submitted((client, request, priority, False), numbers, RETRIES.get(fn, 0))
+        self.naive.submitted((client, request, priority, False, 0), numbers, RETRIES.get(fn, 0))
         self.tell(JobsSubmitted(request, numbers, [fn] * count, priority, client=client))
 
     @precondition(lambda self: self.submitted)
     @rule(picks=st.lists(PICK, min_size=1, max_size=4))
     def cancel(self, picks: list[int]) -> None:
-        numbers = [1 + pick % self.submitted for pick in picks]
+        numbers = [number for pick in picks if (number := 1 + pick % self.submitted) not in self.of]
         self.naive.cancelled(numbers)
         self.tell(JobsCancelled(numbers))
 
@@ -192,7 +229,7 @@ class Minds(RuleBasedStateMachine):
         if len(self.naive.capacity) < 4:
             self.joined += 1
             given = offer_of(offer, own_cores=range(4))
-            self.nodes[self.joined] = NaiveNode(self.joined, given)
+            self.nodes[self.joined] = NaiveNode(self.joined, given, frozenset((KEEPER,)))
             self.naive.joined(self.joined, given)
             self.tell(WorkerJoined(self.joined, f"n{self.joined}", given))
 
@@ -225,13 +262,13 @@ class Minds(RuleBasedStateMachine):
     def deliver_down(self, pick: int, most: int) -> None:
         node = self.node(pick)
         while node is not None and node.down and most:
-            node.tell(node.down.popleft(), self.now)
+            node.take(node.down.popleft(), self.now)
             most -= 1
 
     @rule(pick=PICK, most=st.sampled_from((1, 1, 3, 10)))
     def deliver_up(self, pick: int, most: int) -> None:
         node = self.node(pick)
-        while node is not None and node.up and most:
+        while node is not None and node.number in self.naive.capacity and node.up and most:
             self.hear(node)
             most -= 1
 
@@ -241,10 +278,27 @@ class Minds(RuleBasedStateMachine):
             self.naive.leaving.add(node.number)
             self.tell(WorkerLeaving(node.number))
             return
+        if kind == "nested":
+            self.nested(node.number, *what)
+            return
         shapes = {number: shape.request for number, shape in self.head.shapes.items()}
         settled, given_up = self.naive.reported(node.number, *what, shapes)
         self.tell(WorkerReported(node.number, *what), settled, given_up)
         self.history = [*self.history, *stale([(node.number, what[1])])][-20:]
+
+    def nested(self, worker: int, of: tuple[int, int], request: Any, fns: list[int]) -> None:
+        """Jobs of a job's have come to the head. If its attempt has ended, nobody wants them."""
+        numbers = list(range(self.submitted + 1, self.submitted + len(fns) + 1))
+        self.submitted += len(fns)
+        self.of.update(dict.fromkeys(numbers, (worker, of)))
+        parent = self.naive.parent(*of)
+        event = JobsSubmitted(request, numbers, fns, parent=of)
+        if parent is None:
+            self.naive.outcome.update(dict.fromkeys(numbers, "ORPHANED"))
+            self.tell(event, refused=numbers)
+            return
+        self.naive.submitted((parent.key[0], request, 0, False, parent.root), numbers, 0, parent)
+        self.tell(event)
 
     @precondition(lambda self: self.history)
     @rule(pick=PICK)
@@ -273,6 +327,67 @@ class Minds(RuleBasedStateMachine):
                 node, number = found
                 node.end_first(number, pick, code, WALL, self.now, awaits=awaits)
 
+    @rule(
+        picks=st.lists(PICK, min_size=1, max_size=3),
+        count=st.integers(1, 3),
+        request=st.sampled_from(NESTED),
+        deep=st.sampled_from((0, PARENT, PARENT, KEEPER)),
+    )
+    def call(self, picks: list[int], count: int, request: Any, deep: int) -> None:
+        """Jobs submit jobs of their own, and wait for them."""
+        if not self.callers():
+            self.submit(count, request, deep or PARENT, 0, 0)
+            self.deliver_all()
+        for pick in picks:
+            callers = self.callers()
+            if callers:
+                node, number, lease = callers[pick % len(callers)]
+                node.call(number, lease, request, [deep or TINY] * count, self.now)
+                self.deliver_all()
+
+    @precondition(lambda self: self.of)
+    @rule(picks=st.lists(PICK, min_size=1, max_size=3))
+    def end_nested(self, picks: list[int]) -> None:
+        """Jobs that others wait for end, and those hear of it."""
+        for pick in picks:
+            running = [
+                (node, number, at)
+                for node in self.here()
+                for number in node.busy()
+                for at, lease in enumerate(node.running(number))
+                if next(iter(node.runners[number].leases[lease].values()))[0] in self.of
+            ]
+            if running:
+                node, number, at = running[pick % len(running)]
+                node.end_first(number, at, Code.SUCCEEDED, WALL, self.now, awaits=False)
+                self.deliver_all()
+
+    def callers(self) -> list[tuple[NaiveNode, int, int]]:
+        """Nodes, processes and leases in which a job runs that can submit jobs."""
+        return [
+            (node, number, lease)
+            for node in self.here()
+            for number in node.busy()
+            for lease in node.running(number)
+            if (first := next(iter(node.runners[number].leases[lease].values())))[2] in PARENTS
+            and self.depth(first[0]) < DEEPEST
+        ]
+
+    def deliver_all(self) -> None:
+        """What is on its way arrives, and what is said to it."""
+        while any(node.down or node.up for node in self.here()):
+            for node in self.here():
+                while node.down:
+                    node.take(node.down.popleft(), self.now)
+                while node.up:
+                    self.hear(node)
+
+    def depth(self, job: int) -> int:
+        depth = 0
+        while job in self.of:
+            job, depth = self.of[job][1][0], depth + 1
+        return depth
+
     @rule(pick=PICK)
     def crash(self, pick: int) -> None:
         found = self.runner(pick, busy=False)
@@ -293,6 +408,8 @@ class Minds(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from((0.0001, 0.001, 0.02, 0.6, 6.0)))
     def pass_time(self, seconds: float) -> None:
+        if self.of and seconds > LATE_S:
+            self.deliver_all()
         self.now += seconds
         self.ring()
 
@@ -332,16 +449,17 @@ class Minds(RuleBasedStateMachine):
         """Everybody does what is to be done."""
         for node in self.here():
             while node.down:
-                node.tell(node.down.popleft(), self.now)
+                node.take(node.down.popleft(), self.now)
             for number in [*node.runners]:
                 if number in node.runners:
                     node.obey(number, self.now, all_of_it=True)
             for number in node.busy():
-                while number in node.runners and node.runners[number].leases and not node.runners[number].doomed:
+                while number in node.runners and node.running(number) and not node.runners[number].doomed:
                     node.end_first(number, 0, Code.SUCCEEDED, WALL, self.now, awaits=False)
             while node.up:
                 self.hear(node)
-        self.now += 0.06
+        done, self.done = self.done, len(self.naive.outcome)
+        self.now += 0.06 if self.done > done else 6.0  # who waits in a circle is given up after some time
         self.ring()
 
     def check_end(self) -> None:
