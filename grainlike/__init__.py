@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from grainlike.graph import (
         Delayed,
         DelayedFn,
+        Retry,
         cancel,
         delayed,
         delayed_value,
@@ -100,6 +101,7 @@ __all__ = [
     "ResourceError",
     "ResourcePool",
     "ResourceSpecError",
+    "Retry",
     "SerializationError",
     "Token",
     "UnsatisfiableError",
@@ -135,6 +137,7 @@ _LAZY = {
     "DelayedFn": _GRAPH,
     "Executor": _EXECUTOR,
     "ResourcePool": _EXECUTOR,
+    "Retry": _GRAPH,
     "amap": _EXECUTOR,
     "as_completed": _EXECUTOR,
     "cancel": _GRAPH,

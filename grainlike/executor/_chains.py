@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
-from grainlike.graph import Node, Place
+from grainlike.graph import Node, Place, Retry
 from grainlike.payload import PREVIOUS, Payload, dump_arguments, load_value
 from grainlike.resources import Request
 
@@ -21,6 +21,9 @@ CHAIN_S = 0.002
 """The most expected work in one chain."""
 
 CHAIN_MOST = 256
+
+_ONCE = Retry(0)
+"""What says nothing of further attempts."""
 
 Chained = tuple[Node, int, bytes]
 """A call that goes along: its node, the number of its function, and the bytes of its arguments."""
@@ -91,7 +94,8 @@ def _alike(node: Node, follower: Node) -> bool:
 
 def _may_chain(node: Node) -> bool:
     options = node.function.options
-    plain = options.timeout is None and not (options.retries or options.isolate or options.keep or options.cache)
+    plain = options.timeout is None and options.retry == _ONCE and options.cache is None
+    plain = plain and not (options.isolate or options.keep)
     return plain and not node.function.is_stream and node.request is not None and _is_simple(node.request)
 
 

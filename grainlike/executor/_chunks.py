@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 from grainlike.executor._finding import AnyExecutor
 from grainlike.executor._job import Job
-from grainlike.graph import DelayedFn, Function, Node, Options, Place, node_of
+from grainlike.graph import DelayedFn, Function, Node, Options, Place, Retry, node_of
 from grainlike.payload import Payload, dump_arguments, load_error, load_value
 from grainlike.resources import EMPTY, Request
 from grainlike.scheduler import RunTimes
@@ -34,6 +34,9 @@ SAMPLES = 16
 
 SMALL = 4096
 """The most bytes that the arguments of a call have that goes with others."""
+
+_ONCE = Retry(0)
+"""What says nothing of further attempts."""
 
 MEMORY = 10
 """How many of them count: a source may come to other items."""
@@ -119,7 +122,7 @@ def _may_share(function: Function, request: Request | None) -> bool:
     if request is None or function.is_async or len(request.options) > 1:
         return False
     options = function.options
-    if options.retries or options.timeout is not None or options.cache is not None:
+    if options.retry != _ONCE or options.timeout is not None or options.cache is not None:
         return False
     return "gpus" not in request and request.terms == EMPTY.terms
 

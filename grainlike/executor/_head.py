@@ -7,6 +7,7 @@ are posted, outcomes are handed to the engine. Waiting is for the links, the doo
 from __future__ import annotations
 
 import logging
+import secrets
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
@@ -19,6 +20,7 @@ from grainlike.executor._depot import Depot, with_buffers
 from grainlike.executor._functions import Functions
 from grainlike.executor._inflow import take_items
 from grainlike.executor._job import Job
+from grainlike.executor._local import LocalCall
 from grainlike.executor._logs import EndedJob, LogLine, Logs, last_words, source_of
 from grainlike.executor._nested import Home, NestedJob, NestedJobs
 from grainlike.executor._observer import Observer
@@ -35,12 +37,12 @@ from grainlike.scheduler import (
     CancelJobs,
     Deadlock,
     Explanation,
-    FunctionDefined,
     FunctionTimed,
     HeadAction,
     HeadEvent,
     HeadMind,
     JobBook,
+    JobsBackedOff,
     JobsCancelled,
     JobsCommitted,
     JobsDeadlocked,
@@ -104,6 +106,7 @@ _STATES = {
     JobState.PLANNED: "assigned",
     JobState.AHEAD: "assigned",
     JobState.LEASED: "running",
+    JobState.BACKOFF: "backoff",
 }
 
 _LAYOUT = "the amounts are there, but on no worker in the layout that is asked for (see pack=)"
@@ -135,14 +138,14 @@ class Head:
         self.observers: list[Observer] = []
         self.tally = Tally()
         self.depot = Depot()
-        self._mind = HeadMind(closed=closed)
+        self._mind = HeadMind(closed=closed, seed=secrets.randbits(64))
         self._outcomes = outcomes
         self._alarm = alarm
-        self._functions = Functions()
+        self._functions = Functions(self._tell)
         self._jobs: dict[int, Job] = {}
         self._last_job = 0
         self._last_peer = 0
-        self._nested = NestedJobs(self._jobs, self._functions, self._next, self._define, self._tell)
+        self._nested = NestedJobs(self._jobs, self._functions, self._next, self._tell)
 
     @property
     def quiet(self) -> bool:
@@ -163,6 +166,9 @@ class Head:
         if waiting:
             return Explanation(0, "inputs", 0, request, inputs=waiting)
         job = node.record
+        if isinstance(job, LocalCall) and job.again_at is not None:
+            wait, most = max(0.0, job.again_at - time.monotonic()), 1 + node.function.options.retry.times
+            return Explanation(0, "local", job.attempt + 1, request, "backoff", starts_in_s=wait, attempts=most)
         if not isinstance(job, Job):
             return Explanation(0, "opening" if node.place is Place.REMOTE else "local", 0, request)
         found = self._mind.explain(job.job, time.monotonic())
@@ -270,7 +276,7 @@ class Head:
 
     def _make_job(self, node: Node) -> Job | None:
         try:
-            fn = self._number(node)
+            fn = self._functions.number(node.function)
             args, kwargs = node.arguments()
             number = self._last_job + 1
             payload = self.depot.keep(dump_arguments(args, kwargs, what=node.function.name), f"a{number}")
@@ -290,12 +296,9 @@ class Head:
         self._last_job += 1
         return self._last_job
 
-    def _define(self, fn: int, retries: int) -> None:
-        self._tell(FunctionDefined(fn, retries))
-
     def _make_chain(self, first: Job, node: Node) -> None:
         """Let a job take along the calls that wait for its value alone, if there are any that may."""
-        behind = chain_behind(node, self._mind.pace, self._number, first.fn)
+        behind = chain_behind(node, self._mind.pace, lambda node: self._functions.number(node.function), first.fn)
         if not behind or first.parcel is None:
             return
         first.links = []
@@ -308,17 +311,8 @@ class Head:
             functions[fn] = self._functions.shipment(fn)[1]
             links.append((fn, job.job, follower.function.name, data))
         payload = dump_arguments((functions, links), {}, what="a chain")
-        first.sent_as, fresh = self._functions.chain(is_async=node.function.is_async)
-        if fresh:
-            self._define(first.sent_as, 0)
+        first.sent_as = self._functions.chain(is_async=node.function.is_async)
         first.parcel = (bytes(payload.data), payload.buffers)
-
-    def _number(self, node: Node) -> int:
-        """The number of the node's function, which the mind knows from now on, whatever becomes of this job."""
-        fn, fresh = self._functions.number(node.function)
-        if fresh:
-            self._define(fn, node.function.options.retries)
-        return fn
 
     def cancel(self, nodes: Iterable[Node]) -> None:
         """Stop the jobs of nodes that nobody wants; their awaiters have had their answer."""
@@ -489,6 +483,9 @@ class Head:
                 self._post(action.worker, Retract(action.jobs, action.attempts))
             case JobsLost():
                 self._lost(action)
+            case JobsBackedOff():
+                for number in action.jobs:
+                    self._jobs[number].backs_off(action.seconds)
             case JobsUnsatisfiable():
                 for job in self._ending(action.jobs):
                     self._fail(job, UnsatisfiableError(_refusal(action.missing)))

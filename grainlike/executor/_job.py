@@ -28,6 +28,7 @@ class Job:
     """
 
     __slots__ = (
+        "again_at",
         "attempt",
         "began",
         "blocks_since",
@@ -63,6 +64,8 @@ class Job:
         self.slots: str | None = None
         self.began: float | None = None
         self.ended: float | None = None
+        self.again_at: float | None = None
+        """When its next attempt may begin, while it waits for that."""
         self.streamed = False
         self.receipt_spec: ReceiptSpec | None = None
         self.used: tuple[float, float, int] | None = None
@@ -77,7 +80,14 @@ class Job:
             self.earlier = tuple(self.places())
             self.last_words = self.blocks_since = None
         self.worker, self.attempt = worker, attempt
-        self.slots = self.began = self.ended = None
+        self.slots = self.began = self.ended = self.again_at = None
+        if self.node is not None:
+            self.node.state = State.PENDING
+
+    def backs_off(self, seconds: float) -> None:
+        """Its attempt is over, and the next one may begin in so many seconds."""
+        self.slots = self.began = self.ended = self.blocks_since = None
+        self.again_at = time.monotonic() + seconds
         if self.node is not None:
             self.node.state = State.PENDING
 
@@ -138,4 +148,6 @@ class Job:
         """One sentence on what a pending job waits for."""
         if self.began is not None or self.node is None:
             return None
+        if self.again_at is not None:
+            return f"tries again in {max(0.0, self.again_at - time.monotonic()):.1f} s"
         return "waits for its turn at the head" if self.worker is None else f"assigned to {self.worker}"

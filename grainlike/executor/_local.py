@@ -7,6 +7,7 @@ is thrown away, and closing the executor waits until the function has returned.
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -25,6 +26,7 @@ from grainlike.executor._inlet import inlet_of
 from grainlike.executor._observer import Observer
 from grainlike.executor._stream_here import stream_here
 from grainlike.graph import Node, State, StreamNode
+from grainlike.scheduler import backoff_s
 
 __all__ = ["LocalCall", "LocalCalls"]
 
@@ -108,14 +110,25 @@ class LocalCalls:
 
     async def _attempts(self, node: Node, call: Callable[[Node], Awaitable[Any]]) -> Any:
         """Make the call, again while it fails and `retries` are left; each attempt has all of `timeout`."""
-        left = node.function.options.retries
+        retry = node.function.options.retry
+        failures = 0
         while True:
             try:
                 return await _in_time(node, call)
-            except Exception:
-                if not left or node.finished or (isinstance(node, StreamNode) and inlet_of(node).begun):
+            except Exception as error:
+                failures += 1
+                over = node.finished or (isinstance(node, StreamNode) and inlet_of(node).begun)
+                if over or failures > retry.times or not retry.covers(type(error)):
                     raise
-                left -= 1
+            if retry.waits is not None:
+                await self._back_off(node, backoff_s(retry.waits, failures, random.random()))  # noqa: S311
+
+    async def _back_off(self, node: Node, seconds: float) -> None:
+        """Wait for the time of the next attempt."""
+        node.state = State.PENDING
+        if isinstance(node.record, LocalCall):
+            node.record.again_at = time.monotonic() + seconds
+        await anyio.sleep(seconds)
 
     async def _call(self, node: Node) -> Any:
         self._begins(node)
@@ -153,7 +166,7 @@ class LocalCalls:
 class LocalCall:
     """When a call without resources ran. Implements the graph's `Record`; it has no worker and no slots."""
 
-    __slots__ = ("attempt", "began", "ended")
+    __slots__ = ("again_at", "attempt", "began", "ended")
 
     worker = allocation = receipt = usage = None
 
@@ -161,14 +174,18 @@ class LocalCall:
         self.attempt = attempt
         self.began: float | None = time.monotonic()
         self.ended: float | None = None
+        self.again_at: float | None = None
+        """When the next attempt may begin, while the call waits for that."""
 
     def elapsed_s(self) -> float | None:
         """Seconds that the call has run, or ran."""
         return None if self.began is None else (self.ended or time.monotonic()) - self.began
 
     def why_pending(self) -> str | None:
-        """It is not pending."""
-        return None
+        """It is not pending, but between two attempts."""
+        if self.again_at is None:
+            return None
+        return f"tries again in {max(0.0, self.again_at - time.monotonic()):.1f} s"
 
 
 async def _in_time(node: Node, call: Callable[[Node], Awaitable[Any]]) -> Any:

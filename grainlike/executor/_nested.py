@@ -75,13 +75,11 @@ class NestedJobs:
         jobs: dict[int, Job],
         functions: Functions,
         number: Callable[[], int],
-        define: Callable[[int, int], object],
         tell: Callable[[HeadEvent], object],
     ) -> None:
         self._jobs = jobs
         self._functions = functions
         self._number = number
-        self._define = define
         self._tell = tell
         self._children: dict[_Attempt, dict[int, int]] = {}
         self._outbox: dict[_Attempt, tuple[Home, list[tuple[NestedJob, bool, Parcel]]]] = {}
@@ -100,12 +98,8 @@ class NestedJobs:
             paths = self._functions.shipment(self._jobs[message.parent].fn)[0].paths
         here = sum(spec.here for spec in message.functions)
         blobs = iter(buffers[:here])
-        fns: list[int] = []
-        for spec in message.functions:
-            fn, fresh = self._functions.adopt(spec, next(blobs) if spec.here else None, paths)
-            if fresh:
-                self._define(fn, spec.retries)
-            fns.append(fn)
+        adopt = self._functions.adopt
+        fns = [adopt(spec, next(blobs) if spec.here else None, paths) for spec in message.functions]
         parcels = unpack_parcels(message.data, message.counts, buffers[here:])
         attempt_of = (peer.number, message.parent, message.attempt)
         made: list[NestedJob] = []

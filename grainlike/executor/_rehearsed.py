@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from math import isfinite
 from typing import TypeAlias
 
-from grainlike.errors import GraphError
-from grainlike.graph import Function, Node, Place
+from grainlike.errors import GraphError, JobTimeoutError
+from grainlike.graph import Function, Node, Place, Retry
 from grainlike.resources import EMPTY, Request
 from grainlike.simulation import FunctionPlan, JobPlan, Workload
 
@@ -20,7 +20,7 @@ __all__ = ["Durations", "Rehearsed", "rehearsed"]
 
 Durations: TypeAlias = Mapping[str, float] | Callable[[str, Request], float]
 
-_Kind: TypeAlias = "tuple[int, str, float | None, int]"
+_Kind: TypeAlias = "tuple[int, str, float | None, Retry]"
 
 
 class Rehearsed:
@@ -80,12 +80,21 @@ def _is_hopeless(node: Node, position: Mapping[Node, int]) -> bool:
 def _kind(function: Function) -> _Kind:
     """Functions of one kind are one to the head: it learns their run times together."""
     options = function.options
-    return id(function.callable), function.name, options.timeout, options.retries
+    return id(function.callable), function.name, options.timeout, options.retry
 
 
 def _plan(function: Function) -> FunctionPlan:
     options = function.options
-    return FunctionPlan(function.name, function.is_async, options.retries, options.timeout)
+    retry = options.retry
+    return FunctionPlan(
+        function.name,
+        function.is_async,
+        retry.times,
+        options.timeout,
+        losses=retry.losses,
+        backoff=retry.waits,
+        on_timeout=retry.covers(JobTimeoutError),
+    )
 
 
 def _job(node: Node, request: Request, fn: int, seconds: float, after: tuple[int, ...]) -> JobPlan:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from grainlike.errors import UnsatisfiableError
 from grainlike.executor._head import Outcomes as Listener
 from grainlike.executor._job import Job
+from grainlike.executor._retry_spec import retry_spec
 from grainlike.executor._slices import slices
 from grainlike.graph import Node, StreamNode
 from grainlike.payload import Payload, dump_arguments, dump_function, load_error, load_value
@@ -35,6 +36,7 @@ def pack_calls(
         try:
             _refuse_stream(node, where)
             dump_function(node.function.callable)
+            retry_spec(node.function.options.retry)
             args, kwargs = node.arguments()
             payload = dump_arguments(args, kwargs, what=node.function.name).detached()
         except Exception as error:  # noqa: BLE001 - whatever the user's objects raise belongs to this call's awaiters
@@ -77,7 +79,7 @@ def _functions(calls: Sequence[Call], shipped: set[bytes]) -> tuple[list[NestedF
             function.name,
             function.is_async,
             options.timeout,
-            options.retries,
+            retry_spec(options.retry),
             function.many,
             options.keep,
             here,

@@ -20,6 +20,7 @@ from grainlike.graph._picture import Graph, GraphNode, graph
 from grainlike.graph._questions import Info, cancel, info, start
 from grainlike.graph._record import Record
 from grainlike.graph._resolver import Resolver, current_resolver, register
+from grainlike.graph._retry import Retry
 from grainlike.graph._state import Place, State
 from grainlike.graph._stream import Stream, StreamNode, node_behind
 
@@ -37,6 +38,7 @@ __all__ = [
     "Place",
     "Record",
     "Resolver",
+    "Retry",
     "State",
     "Status",
     "Stream",

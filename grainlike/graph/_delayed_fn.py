@@ -10,6 +10,7 @@ from grainlike.graph._delayed import Delayed
 from grainlike.graph._function import Function, Options, is_generator
 from grainlike.graph._node import Node
 from grainlike.graph._placeholder import Placeholder, capture
+from grainlike.graph._retry import Retry
 from grainlike.graph._state import Place
 from grainlike.graph._stream import Stream, StreamNode
 from grainlike.resources import Request, as_request
@@ -248,7 +249,7 @@ def delayed(
     *,
     nout: int | None = ...,
     name: str | None = ...,
-    retries: int = ...,
+    retries: int | Retry = ...,
     timeout: float | None = ...,
     priority: int = ...,
     keep: bool = ...,
@@ -262,7 +263,7 @@ def delayed(  # type: ignore[overload-overlap] # pyright: ignore[reportOverlappi
     /,
     *,
     name: str | None = ...,
-    retries: int = ...,
+    retries: int | Retry = ...,
     timeout: float | None = ...,
     priority: int = ...,
     keep: bool = ...,
@@ -276,7 +277,7 @@ def delayed(
     *,
     nout: int | None = ...,
     name: str | None = ...,
-    retries: int = ...,
+    retries: int | Retry = ...,
     timeout: float | None = ...,
     priority: int = ...,
     keep: bool = ...,
@@ -290,7 +291,7 @@ def delayed(
     *,
     nout: int | None = ...,
     name: str | None = ...,
-    retries: int = ...,
+    retries: int | Retry = ...,
     timeout: float | None = ...,
     priority: int = ...,
     keep: bool = ...,
@@ -303,7 +304,7 @@ def delayed(
     *,
     nout: int | None = None,
     name: str | None = None,
-    retries: int = 0,
+    retries: int | Retry = 0,
     timeout: float | None = None,
     priority: int = 0,
     keep: bool = False,
@@ -320,7 +321,7 @@ def delayed(
         fn: the function.
         nout: how many values a call gives; its placeholder can then be unpacked, and has a `len`.
         name: what to call it in listings, instead of its own name.
-        retries: how many more attempts a failed call gets.
+        retries: how many more attempts a failed call gets, or a `Retry` that says after what, and after which waits.
         timeout: seconds after which a running attempt is ended. A plain function without resources runs in a thread,
             which nothing can end: its awaiters get their `JobTimeoutError`, and the thread goes on to its end.
         priority: jobs with a higher one start earlier.

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
+from grainlike.graph._retry import Retry
+
 __all__ = ["LEVELS", "Function", "Options", "operation"]
 
 LEVELS = 16
@@ -18,11 +20,11 @@ LEVELS = 16
 class Options:
     """The options of `@delayed(...)`, checked where they are written.
 
-    `nout` is the number of values that a call gives, `timeout` is in seconds, `retries` counts further
-    attempts after the first, a higher `priority` runs earlier, `keep` holds on to cores while the job
-    awaits, `isolate` gives a coroutine a process of its own, `cache` is the version under which results are kept
-    on disk. Users do not write `level`: it is the step within a priority, below `LEVELS`, that a job's place in a named
-    graph gives it. `rank` is both in one number.
+    `nout` is the number of values that a call gives, `timeout` is in seconds, `retries` counts further attempts after
+    the first, or is a `Retry` (`retry` is one in any case), a higher `priority` runs earlier, `keep` holds on to cores
+    while the job awaits, `isolate` gives a coroutine a process of its own, `cache` is the version under which results
+    are kept on disk. Users do not write `level`: it is the step within a priority, below `LEVELS`, that a job's place
+    in a named graph gives it. `rank` is both in one number.
 
     Raises:
         TypeError: a value is of the wrong type.
@@ -31,7 +33,7 @@ class Options:
 
     nout: int | None = None
     name: str | None = None
-    retries: int = 0
+    retries: int | Retry = 0
     timeout: float | None = None
     priority: int = 0
     keep: bool = False
@@ -39,24 +41,31 @@ class Options:
     cache: str | None = None
     level: int = 0
     rank: int = field(init=False, repr=False, compare=False)
+    retry: Retry = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _check_int("nout", self.nout, optional=True, least=0)
-        _check_int("retries", self.retries, least=0)
+        retry = self.retries
+        if not isinstance(retry, Retry):
+            _check_int("retries", retry, least=0, what="an integer, or a Retry")
+            retry = Retry(retry)
         _check_int("priority", self.priority)
         _check_flag("keep", self.keep)
         _check_flag("isolate", self.isolate)
         _check_text("name", self.name)
         _check_text("cache", self.cache)
         _check_timeout(self.timeout)
+        object.__setattr__(self, "retry", retry)
         object.__setattr__(self, "rank", self.priority * LEVELS + self.level)
 
 
-def _check_int(option: str, value: object, *, optional: bool = False, least: int | None = None) -> None:
+def _check_int(
+    option: str, value: object, *, optional: bool = False, least: int | None = None, what: str = "an integer"
+) -> None:
     if value is None and optional:
         return
     if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{option}= takes an integer, not {value!r}")
+        raise TypeError(f"{option}= takes {what}, not {value!r}")
     if least is not None and value < least:
         raise ValueError(f"{option}= must be at least {least}, not {value!r}")
 

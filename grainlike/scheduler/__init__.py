@@ -10,9 +10,11 @@ Never waits, never unpickles, never touches a process or a socket: bodies (`grai
 `wire` for the messages that events and actions carry.
 """
 
+from grainlike.scheduler._backoff import backoff_s
 from grainlike.scheduler._books import Job as JobBook
 from grainlike.scheduler._deadlock import Deadlock, Holder
 from grainlike.scheduler._events import (
+    MAX_LOSSES,
     AssembleGang,
     AssignJobs,
     BarrierHeld,
@@ -23,6 +25,7 @@ from grainlike.scheduler._events import (
     HeadEvent,
     JobAwaits,
     JobGoesOn,
+    JobsBackedOff,
     JobsCancelled,
     JobsCommitted,
     JobsDeadlocked,
@@ -71,6 +74,7 @@ from grainlike.scheduler._statistics import RunTimes
 
 __all__ = [
     "GRACE_S",
+    "MAX_LOSSES",
     "AssembleGang",
     "AssignJobs",
     "BarrierHeld",
@@ -87,6 +91,7 @@ __all__ = [
     "JobBook",
     "JobGoesOn",
     "JobState",
+    "JobsBackedOff",
     "JobsCancelled",
     "JobsCommitted",
     "JobsDeadlocked",
@@ -128,5 +133,6 @@ __all__ = [
     "WorkerLeaving",
     "WorkerLost",
     "WorkerReported",
+    "backoff_s",
     "transition_table",
 ]

@@ -15,19 +15,23 @@ from grainlike.scheduler._states import JobState
 from grainlike.scheduler._statistics import RunTimes
 
 if TYPE_CHECKING:
+    from grainlike.scheduler._events import FunctionDefined
     from grainlike.scheduler._families import Family
 
 __all__ = ["ChangeLog", "Function", "Hold", "Job", "LeaseBook", "RequestClass", "Shape", "WorkerBook"]
 
 
 class Function:
-    """What the head knows of a function: how long its jobs take, and how often a failed one is tried again."""
+    """What the head knows of a function: how long its jobs take, and when a failed or lost one is tried again."""
 
-    __slots__ = ("fn", "retries", "times")
+    __slots__ = ("backoff", "fn", "losses", "on_timeout", "retries", "times")
 
-    def __init__(self, fn: int, retries: int) -> None:
-        self.fn = fn
-        self.retries = retries
+    def __init__(self, told: FunctionDefined) -> None:
+        self.fn = told.fn
+        self.retries = told.retries
+        self.losses = told.losses
+        self.backoff = told.backoff
+        self.on_timeout = told.on_timeout
         self.times = RunTimes()
 
 
@@ -35,6 +39,7 @@ class Job:
     """One live job. `worker`, `shape` and `lease` say where it is; 0 and None while it is nowhere but in its queue."""
 
     __slots__ = (
+        "again_at",
         "attempt",
         "cancelled",
         "cls",
@@ -78,6 +83,8 @@ class Job:
         self.committed = False
         """A part of what it gives has been handed on: this attempt is its last."""
         self.planned_at = 0.0
+        self.again_at = 0.0
+        """When its next attempt may begin, while it waits for that."""
         self.expected = 0.0
         """Seconds that it was expected to take when it was sent ahead."""
 

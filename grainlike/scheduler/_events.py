@@ -11,6 +11,7 @@ from grainlike.scheduler._deadlock import Deadlock
 from grainlike.wire import Assign, Cancel, Completed, Define, Hold, LeaseStart, LeaseWait, Retract
 
 __all__ = [
+    "MAX_LOSSES",
     "AssembleGang",
     "AssignJobs",
     "BarrierHeld",
@@ -21,6 +22,7 @@ __all__ = [
     "HeadEvent",
     "JobAwaits",
     "JobGoesOn",
+    "JobsBackedOff",
     "JobsCancelled",
     "JobsCommitted",
     "JobsDeadlocked",
@@ -62,6 +64,9 @@ __all__ = [
 ]
 
 
+MAX_LOSSES = 3
+"""How often a job may be running when its runner or worker dies before it is given up, if its function says nothing."""
+
 RunnerKind = Literal["shared", "own"]
 """The one runner of coroutines, or a process that holds one lease at a time."""
 
@@ -80,10 +85,17 @@ class WakeAt(msgspec.Struct, frozen=True, gc=False):
 
 
 class FunctionDefined(msgspec.Struct, frozen=True, gc=False):
-    """A function got its number. `retries`: how many times a failed job of it is tried again."""
+    """A function got its number. `retries`: how many times a failed job of it is tried again.
+
+    `on_timeout`: whether that is so for one that ran past its time. `losses`: how often a job is forgiven that its
+    runner or worker died under it. `backoff`: how long a job waits before it is tried again: first seconds, factor,
+    most."""
 
     fn: int
     retries: int = 0
+    losses: int = MAX_LOSSES - 1
+    backoff: tuple[float, float, float] | None = None
+    on_timeout: bool = True
 
 
 class FunctionTimed(msgspec.Struct, frozen=True, gc=False):
@@ -234,6 +246,13 @@ class JobsLost(msgspec.Struct, frozen=True, gc=False):
     losses: int
 
 
+class JobsBackedOff(msgspec.Struct, frozen=True, gc=False):
+    """Jobs have failed or were lost, and wait for so many seconds until they are tried again."""
+
+    jobs: list[int]
+    seconds: float
+
+
 class JobsUnsatisfiable(msgspec.Struct, frozen=True, gc=False):
     """Jobs that no worker of a closed set can ever run; `missing` is None where amounts would do, not the layout."""
 
@@ -279,6 +298,7 @@ HeadAction = (
     | JobsStarted
     | JobsSettled
     | JobsLost
+    | JobsBackedOff
     | JobsUnsatisfiable
     | JobsPending
     | JobsDeadlocked

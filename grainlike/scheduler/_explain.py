@@ -39,11 +39,12 @@ class Explanation(msgspec.Struct, frozen=True):
     `reason` is one word for what holds a queued job up: `"turn"` (others of its class are before it), `"room"`,
     `"reservation"` (the room is kept for an older wide job), `"walltime"` (no worker lives long enough), `"limit"` or
     `"rate"`, `"lent"` (what is free belongs to jobs that await jobs of their own), `"workers"` (none is here),
-    `"never"` (no worker here could ever run it), and `""` for a job that waits for nothing. A leased job may wait, too:
-    for `"jobs"` of its own, or for `"cores"` that it lent to others meanwhile. `holders` are the numbers of jobs that
-    hold what is short on `nearest`, or of those that a job waits for. `starts_in_s` is an estimate from declared and
-    learned run times, None where nobody can tell. `would_start_with` is a smaller request that would start now.
-    `blocked_s` says of a coroutine for how long it has blocked the event loop that it shares with others.
+    `"never"` (no worker here could ever run it), `"backoff"` (it is tried again in `starts_in_s`, as attempt `attempt`
+    of `attempts` at most), and `""` for a job that waits for nothing. A leased job may wait, too: for `"jobs"` of its
+    own, or for `"cores"` that it lent to others meanwhile. `holders` are the numbers of jobs that hold what is short
+    on `nearest`, or of those that a job waits for. `starts_in_s` is an estimate from declared and learned run times,
+    None where nobody can tell. `would_start_with` is a smaller request that would start now. `blocked_s` says of a
+    coroutine for how long it has blocked the event loop that it shares with others.
 
     Of a gang (`Nodes`), `members` are the workers on which it has its slots, the leader first; while it waits for
     room, those that could take part now. `lacking` is how many more it needs, `nearest` the nearest of the others.
@@ -70,6 +71,7 @@ class Explanation(msgspec.Struct, frozen=True):
     lacking: int = 0
     inputs: tuple[str, ...] = ()
     words: str = ""
+    attempts: int = 0
     blocked_s: float | None = None
     kept: str = ""
 
@@ -83,6 +85,9 @@ def explain(
     """Say where `job` stands. `why_never` tells why no worker could ever run it, None if one could."""
     base = Explanation(job.job, job.state.name.lower(), job.attempt, job.cls.request)
     here = list(workers)
+    if job.state is JobState.BACKOFF:
+        most = job.attempt + job.retries
+        return replace(base, reason="backoff", attempts=most, starts_in_s=max(0.0, job.again_at - now))
     if job.state is not JobState.QUEUED:
         return replace(_where(base, job, here, planner), reason=_awaits(job), holders=_own_jobs(job))
     if not here:
@@ -229,7 +234,7 @@ def _all_known(worker: WorkerBook) -> bool:
 def _sentences(this: Explanation) -> list[str]:
     """The explanation in words."""
     said = [_SAY[this.reason](this) if this.reason else _placed(this)]
-    if this.starts_in_s is not None:
+    if this.starts_in_s is not None and this.reason != "backoff":
         said.append(f"It can start in about {this.starts_in_s:.3g} s.")
     if this.would_start_with is not None:
         said.append(f"It would start now with {this.would_start_with!r}.")
@@ -264,6 +269,11 @@ def _no_room(this: Explanation) -> str:
     return f"Job {this.job} waits for room: nearest is {this.nearest}, short of {short}{held}."
 
 
+def _again(this: Explanation) -> str:
+    who = f"Job {this.job}" if this.job else "It"
+    return f"{who} tries again in {this.starts_in_s or 0.0:.1f} s, attempt {this.attempt} of {this.attempts}."
+
+
 _UNBOUND = {
     "lazy": "Nobody has awaited or started it.",
     "local": "It runs in the caller's process.",
@@ -271,6 +281,7 @@ _UNBOUND = {
 }
 
 _SAY: dict[str, Callable[[Explanation], str]] = {
+    "backoff": _again,
     "turn": lambda this: f"Job {this.job} waits for its turn: {this.before} jobs that ask for the same go first.",
     "room": _no_room,
     "reservation": lambda this: (

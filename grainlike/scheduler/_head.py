@@ -2,12 +2,12 @@
 
 Laws (checked by `HeadMind.check` in tests after every step):
 
-1. A live job is in exactly one place: its class's queue, or one worker's `held`.
-2. For each worker and resource: free == capacity - planned jobs - holds for gangs - leases + what leases have lent.
-3. Only an answer of the worker that holds a job, for its current attempt, changes the job.
-4. Jobs of a class are assigned first in, first out; a job that comes back goes to the front.
-5. A gang that is placed has a hold, or its leader's lease, on each of its workers; nobody else has one.
-6. Limits and shares count what is planned, held or leased, and nothing else (`_laws`).
+1. A live job is in exactly one place: its class's queue, one worker's `held`, or among those that wait to be tried
+   again. 2. For each worker and resource: free == capacity - planned jobs - holds for gangs - leases + what leases
+   have lent. 3. Only an answer of the worker that holds a job, for its current attempt, changes the job. 4. Jobs of a
+   class are assigned first in, first out; a job that comes back goes to the front. 5. A gang that is placed has a
+   hold, or its leader's lease, on each of its workers; nobody else has one. 6. Limits and shares count what is
+   planned, held or leased, and nothing else (`_laws`).
 
 The policy of a pass stands in `_planning`, the life of a gang in `_gangs`; here stands what events mean.
 """
@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from itertools import islice
 
 from grainlike.resources import Missing, Request, missing
+from grainlike.scheduler._backoff import Backoffs
 from grainlike.scheduler._books import Function, Hold, Job, LeaseBook, RequestClass, Shape, WorkerBook
 from grainlike.scheduler._deadlock import find_deadlock
 from grainlike.scheduler._events import (
@@ -27,6 +28,7 @@ from grainlike.scheduler._events import (
     FunctionTimed,
     HeadAction,
     HeadEvent,
+    JobsBackedOff,
     JobsCancelled,
     JobsCommitted,
     JobsDeadlocked,
@@ -58,9 +60,6 @@ __all__ = ["HeadMind"]
 
 _NO_PARENT = (0, 0)
 
-MAX_LOSSES = 3
-"""How often a job may be running when its runner or worker dies before it is given up."""
-
 NOBODY_S = 5.0
 """How long jobs may wait for a first worker before that is worth a warning."""
 
@@ -71,6 +70,7 @@ do while others run."""
 
 class HeadMind:
     """Decides for one head. `closed` says that no worker will ever join that is not here when a job is submitted.
+    `seed` decides all chance: how much shorter jobs wait between attempts than they might.
 
     Example::
 
@@ -80,8 +80,10 @@ class HeadMind:
         mind.handle(JobsSubmitted(Cores(1), jobs=[1], fns=[1]), now=0.0)   # [AssignJobs(worker=1, ...)]
     """
 
-    def __init__(self, *, closed: bool) -> None:
+    def __init__(self, *, closed: bool, seed: int = 0) -> None:
         self.closed = closed
+        self._now = 0.0
+        self._backoffs = Backoffs(seed)
         self.jobs: dict[int, Job] = {}
         self.workers: dict[int, WorkerBook] = {}
         self.classes: dict[int, RequestClass] = {}
@@ -103,6 +105,7 @@ class HeadMind:
     def handle(self, event: HeadEvent, now: float) -> list[HeadAction]:
         """Take one event; return what to do, in order."""
         out: list[HeadAction] = []
+        self._now = now
         # What comes most often stands first: to find that a event is of another type takes a call of its own.
         match event:
             case WorkerReported():
@@ -110,7 +113,7 @@ class HeadMind:
                 if not (event.completed or event.ended or event.waits) and self._planner.is_settled:
                     return out  # leases began as planned: nothing that a pass looks at has changed
             case FunctionDefined():
-                self._functions[event.fn] = Function(event.fn, event.retries)
+                self._functions[event.fn] = Function(event)
                 return out
             case FunctionTimed():
                 self._functions[event.fn].times.add(event.walls)
@@ -134,6 +137,8 @@ class HeadMind:
             case Ticked():
                 self._wake = None
         self._end_orphans(out)
+        if self._backoffs:
+            self._try_again(out)
         if self._gangs.assembling:
             self._hurry_gangs(now, out)
         self._planner.plan(now, out)
@@ -259,6 +264,9 @@ class HeadMind:
             job.cancelled = True
             self._families.unwanted(job)
             if job.state is JobState.QUEUED:
+                del self.jobs[number]
+            elif job.state is JobState.BACKOFF:
+                self._backoffs.forget(job)
                 del self.jobs[number]
             elif (gang := self._gangs.of(job)) is not None and not gang.assembled:
                 self._take_apart(job, out)
@@ -416,16 +424,36 @@ class HeadMind:
             return True
         if job.committed:
             return False
+        if code == Code.STOPPED and not job.fn.losses:
+            self._lost(job, worker, "it was stopped", out, back)
+            return True
         if code == Code.STOPPED or (code == Code.OUT_OF_MEMORY and self._grows(job)):
             job.attempt += 1
             back.append(job)
             return True
-        if code in (Code.FAILED, Code.TIMED_OUT, Code.OUT_OF_MEMORY) and job.retries > 0:
+        if job.retries > 0 and _may_repeat(job, code, completed):
             job.retries -= 1
             job.attempt += 1
-            back.append(job)
+            self._back_off(job, out, back)
             return True
         return False
+
+    def _back_off(self, job: Job, out: list[HeadAction], back: list[Job]) -> None:
+        """A job is to be tried again: later, if its function says so."""
+        seconds = self._backoffs.wait(job, self._now) if job.state is JobState.LEASED else None
+        if seconds is None:
+            back.append(job)
+        else:
+            out.append(JobsBackedOff([job.job], seconds))
+
+    def _try_again(self, out: list[HeadAction]) -> None:
+        """Jobs that have waited long enough go to the front of their classes."""
+        due = self._backoffs.due(self._now)
+        self._requeue(due)
+        self._planner.fresh.update(job.cls.cls for job in due)
+        if due and self.closed:
+            self._fail_impossible(out)
+        self._wake_at(self._backoffs.next, out)
 
     def _grows(self, job: Job) -> bool:
         """Give a job that ran out of memory the next larger request, if it has one that somebody here could grant."""
@@ -563,7 +591,7 @@ class HeadMind:
             self._let_go(worker, job, out)
             if job.cancelled:
                 del self.jobs[job.job]
-            elif job.committed or (leased and not worker.leaving):
+            elif job.committed or (leased and not worker.leaving) or not job.fn.losses:
                 self._lost(job, worker, event.reason, out, back, suspect=False)
             else:
                 job.attempt += 1  # it may have started unheard
@@ -592,13 +620,13 @@ class HeadMind:
         """A job was running when its runner or worker died. A suspect runs in a process of its own from now on."""
         job.losses += 1
         job.attempt += 1
-        if job.losses >= MAX_LOSSES or job.committed:
+        if job.losses > job.fn.losses or job.committed:
             self._drop(job)
             out.append(JobsLost([job.job], worker.worker, reason, job.losses))
             return
         if suspect:
             job.cls = self._class_like(job.cls, job.cls.request, isolate=True)
-        back.append(job)
+        self._back_off(job, out, back)
 
     # --- what can never run ------------------------------------------------------------------------------------------
 
@@ -725,6 +753,16 @@ class HeadMind:
             assert worker.lent == sum(lease.lent for lease in worker.leases.values()), worker.name
             for name, capacity in worker.capacity.items():
                 assert worker.free[name] == capacity - used[name], (worker.name, name)
+        for number in self._backoffs.jobs():
+            places[number] = places.get(number, 0) + 1
+        self._backoffs.check()
         assert places == dict.fromkeys(self.jobs, 1), "a live job is in exactly one place"
         self._gangs.check(self.jobs.values(), self.workers.values())
         check_common_books(self.workers, self.shapes, self._planner)
+
+
+def _may_repeat(job: Job, code: int, completed: Completed) -> bool:
+    """Whether another attempt may help after this end."""
+    if code == Code.TIMED_OUT:
+        return job.fn.on_timeout
+    return code in (Code.FAILED, Code.OUT_OF_MEMORY) and job.job not in completed.final

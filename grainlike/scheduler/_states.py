@@ -4,7 +4,8 @@
 
     QUEUED ──> PLANNED ──> LEASED ──> (gone)
       │ ^  └──> AHEAD ──────^ │
-      │ └── returned, lost, retried ─┘
+      │ └── returned, lost, retried ─┤
+      └<──────── BACKOFF <───────────┘
 
 A job that ended, in whatever way, leaves the books: there is no terminal state to keep.
 """
@@ -23,13 +24,15 @@ class JobState(IntEnum):
     PLANNED = 1  # assigned to a worker and counted against its free amounts
     AHEAD = 2  # waits at a worker, counted against nothing yet
     LEASED = 3  # part of a lease that its worker granted
+    BACKOFF = 4  # waits at the head until it is time for its next attempt
 
 
 _TRANSITIONS: dict[JobState, frozenset[JobState]] = {
     JobState.QUEUED: frozenset({JobState.PLANNED, JobState.AHEAD}),
     JobState.PLANNED: frozenset({JobState.LEASED, JobState.QUEUED}),
     JobState.AHEAD: frozenset({JobState.LEASED, JobState.QUEUED}),
-    JobState.LEASED: frozenset({JobState.LEASED, JobState.QUEUED}),  # LEASED again: handed back inside the worker
+    JobState.LEASED: frozenset({JobState.LEASED, JobState.QUEUED, JobState.BACKOFF}),  # LEASED: handed back inside
+    JobState.BACKOFF: frozenset({JobState.QUEUED}),
 }
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from grainlike.scheduler import (
     BarrierHeld,
     JobAwaits,
@@ -39,7 +41,7 @@ from grainlike.simulation._nests import Call
 from grainlike.simulation._plans import Faults, Network, NodePlan
 from grainlike.simulation._runners import OwnRunner, Runner, SharedRunner
 from grainlike.simulation._witness import Witness
-from grainlike.wire import Cancel, Completed, LeaseStart, LeaseWait
+from grainlike.wire import Cancel, Code, Completed, LeaseStart, LeaseWait
 
 __all__ = ["Daemon", "Stage"]
 
@@ -154,7 +156,10 @@ class Daemon:
 
     def runner_says(self, runner: int, completed: Completed) -> None:
         """See `Home`."""
-        self.hear(RunnerCompleted(runner, completed))
+        plans = self.witness.plans
+        ends = zip(completed.jobs, completed.codes, strict=True)
+        final = [job for job, code in ends if code == Code.FAILED and plans[job].final]
+        self.hear(RunnerCompleted(runner, replace(completed, final=final) if final else completed))
 
     def runner_answered(self, runner: int) -> None:
         """See `Home`."""

@@ -13,6 +13,7 @@ from grainlike.scheduler import (
     HeadAction,
     HeadEvent,
     HeadMind,
+    JobsBackedOff,
     JobsCancelled,
     JobsDeadlocked,
     JobsLost,
@@ -58,6 +59,7 @@ __all__ = ["Head", "Peer"]
 
 class _Stage(Protocol):
     clock: Clock
+    seed: int
     dice: Dice
     network: Network
     witness: Witness
@@ -85,7 +87,7 @@ class Head:
     def __init__(self, stage: _Stage, *, closed: bool) -> None:
         self.clock = stage.clock
         self.witness = stage.witness
-        self.mind = HeadMind(closed=closed)
+        self.mind = HeadMind(closed=closed, seed=stage.seed)
         self.client = Client(self, stage.workload)
         self.peers: dict[int, Peer] = {}
         self.alive = True
@@ -96,7 +98,10 @@ class Head:
     def start(self) -> None:
         """Define the functions, and let the client begin."""
         for number, function in enumerate(self._stage.workload.functions, 1):
-            self._tell(FunctionDefined(number, function.retries))
+            told = FunctionDefined(
+                number, function.retries, function.losses, function.backoff, on_timeout=function.on_timeout
+            )
+            self._tell(told)
         self.client.start()
 
     def die(self) -> None:
@@ -205,6 +210,9 @@ class Head:
                 self._post(action.worker, Cancel(action.jobs, action.attempts))
             case JobsLost():
                 self._each(action.jobs, lambda job: self.witness.lost(job, action.losses))
+            case JobsBackedOff():
+                for job in action.jobs:
+                    self.witness.backed_off(job, action.seconds)
             case JobsUnsatisfiable():
                 self._each(action.jobs, lambda job: self.witness.refused(job, action.missing))
             case JobsPending():

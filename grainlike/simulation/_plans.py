@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from grainlike.resources import Allocation, Request
+from grainlike.scheduler import MAX_LOSSES
 from grainlike.simulation._channel import Delay
 
 __all__ = ["CALM", "FOREVER", "QUICK", "Faults", "FunctionPlan", "JobPlan", "Network", "NodePlan", "Workload"]
@@ -16,13 +17,16 @@ FOREVER = 1 << 30
 
 
 class FunctionPlan(msgspec.Struct, frozen=True):
-    """A function: as the head will hear of it."""
+    """A function: as the head will hear of it. What raises is of a kind to be tried again, but for `JobPlan.final`."""
 
     name: str
     is_async: bool = False
     retries: int = 0
     timeout: float | None = None
     keep: bool = False
+    losses: int = MAX_LOSSES - 1
+    backoff: tuple[float, float, float] | None = None
+    on_timeout: bool = True
 
 
 class JobPlan(msgspec.Struct, frozen=True, gc=False):
@@ -35,6 +39,7 @@ class JobPlan(msgspec.Struct, frozen=True, gc=False):
         after: the jobs whose values it needs. If one of them fails, it is never submitted.
         awaits: whether its coroutine suspends; only functions that are `is_async`.
         raises: how many of its first attempts raise an exception.
+        final: whether what it raises is of a kind after which it is not tried again.
         kills: how many of its first attempts kill their process, at their end.
         on_stop: what it does when it is cancelled: ends at once, returns a value all the same, or takes no notice.
         cancel_at: when nobody wants it any more.
@@ -55,6 +60,7 @@ class JobPlan(msgspec.Struct, frozen=True, gc=False):
     on_stop: Literal["ends", "returns", "goes on"] = "ends"
     cancel_at: float | None = None
     calls: tuple[tuple[JobPlan, ...], ...] = ()
+    final: bool = False
 
 
 class Workload(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ answers reach awaiters; and raises `AssertionError` when one of these promises i
 3. A job runs only inside a lease that covers its request, and no lease is freed while a job runs in it.
 4. An attempt begins once at most, and only on the worker that it was assigned to.
 5. Jobs that ask for the same are first assigned in the order in which they came.
-6. A job is given up only after it was lost three times, one of them at most by a neighbour's fault.
+6. A job is given up only after it was lost once more than its function forgives, at most once by a neighbour's fault.
 7. A job that was said to be returned had not begun.
 8. A gang is asked for on as many different workers as it has nodes; it begins when all of them hold its slots, and none
    of them that is there lets go while it runs on a leader that the head has not given up. When the head gives one of
@@ -28,6 +28,8 @@ answers reach awaiters; and raises `AssertionError` when one of these promises i
 18. When the head dies, all that it had accepted is lost for its awaiters. A worker notices within the time of a
     silence, begins nothing from then on, and has ended its jobs after the grace time.
 19. A worker that says that nothing is left has all its slots free.
+20. A job whose function says how long to wait between attempts is not assigned before that time is over. One
+    that failed for good, or is forgiven no loss, is not tried again.
 
 How long jobs were passed over is measured by `Patience`; how long that may be is for each test to say.
 """
@@ -52,9 +54,7 @@ from grainlike.simulation._rationing import Rationing, first_of
 from grainlike.simulation._witness import Witness
 from grainlike.wire import Code, Completed, LeaseStart, LeaseWait
 
-__all__ = ["MOST_LOSSES", "Referee"]
-
-MOST_LOSSES = 3
+__all__ = ["Referee"]
 
 _NOT_KNOWN_AT_ONCE = ("runner died", "worker died", "silence", "worker given up", "worker told to stop")
 """After these, the head plans by what it cannot know any better."""
@@ -105,6 +105,8 @@ class Referee(Witness):
         """The processes that were told to die and live."""
         self._until: dict[int, float] = {}
         self._assigned_at: dict[tuple[int, int], float] = {}
+        self._again_at: dict[int, float] = {}
+        """Not before this may a job be assigned."""
         self._endings = Endings(clock, self.plans, functions)
         self._aftermath = Aftermath(clock)
 
@@ -223,6 +225,8 @@ class Referee(Witness):
         assert not late, f"worker {action.worker} got jobs after it said that it stops"
         for job, attempt in zip(action.jobs, action.attempts, strict=True):
             assert job not in self.outcome, f"job {job} was assigned after it was {self.outcome[job]}"
+            early = self._again_at.pop(job, 0.0) - self.clock.now
+            assert early <= 0, f"job {job} was assigned {early:.3f} s before it was to be tried again"
             self._rationing.launched(job, self.plans[job].request, self.clock.now)
             self._assigned_at[job, attempt] = self.clock.now
             assert (job, attempt) not in self._truth, f"attempt {attempt} of job {job} had begun; it was assigned again"
@@ -289,15 +293,29 @@ class Referee(Witness):
             assert truth == code, f"attempt {attempt} of job {job} is said to be {Code(code).name}, in truth {truth!r}"
         if code != Code.SUCCEEDED:
             self._failures[job] = self._failures.get(job, 0)
-            assert self._failures[job] >= function.retries, f"job {job} failed with retries left"
+            final = code == Code.FAILED and self.plans[job].final
+            final = final or (code == Code.TIMED_OUT and not function.on_timeout)
+            assert final or self._failures[job] >= function.retries, f"job {job} failed with retries left"
 
     def lost(self, job: int, losses: int) -> None:
         """See `Witness`."""
         super().lost(job, losses)
         self._close(job, "LOST")
         blames = list(self._losses.get(job, {}).values())
-        assert len(blames) >= losses >= MOST_LOSSES, f"job {job} was given up after {blames}"
+        most = self._functions[self.plans[job].fn].losses
+        if not most:
+            return  # it may have begun unheard
+        assert len(blames) >= losses > most, f"job {job} was given up after {blames}"
         assert blames.count("neighbour") <= 1, f"job {job} was given up for its neighbours: {blames}"
+
+    def backed_off(self, job: int, seconds: float) -> None:
+        """See `Witness`."""
+        super().backed_off(job, seconds)
+        backoff = self._functions[self.plans[job].fn].backoff
+        assert backoff is not None, f"job {job} has to wait, and its function says nothing of that"
+        assert 0.75 * backoff[0] <= seconds <= backoff[2], f"job {job} has to wait {seconds:.3f} s of {backoff}"
+        self._again_at[job] = self.clock.now + seconds
+        self._order.came_back(job)
 
     def refused(self, job: int, why: Missing | None) -> None:
         """See `Witness`."""

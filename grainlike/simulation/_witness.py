@@ -129,6 +129,10 @@ class Witness:
         """A job was given up."""
         self.seen["lost"] += 1
 
+    def backed_off(self, job: int, seconds: float) -> None:
+        """A job failed or was lost, and waits for so long until it is tried again."""
+        self.seen["backed off"] += 1
+
     def refused(self, job: int, why: Missing | None) -> None:
         """A job can never run; `why` is what the mind said."""
         self.seen["refused"] += 1

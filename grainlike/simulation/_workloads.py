@@ -39,6 +39,13 @@ _FUNCTIONS = (
 _TINY, _TINY_ASYNC, _WAITS, _SHORT, _LONG, _HURRIED = range(6)
 _SECONDS = (TINY_S, TINY_S, TINY_S, SHORT_S, LONG_S, SHORT_S)
 
+_AGAIN = (
+    FunctionPlan("waits longer", retries=3, losses=4, backoff=(0.1, 2.0, 1.0)),
+    FunctionPlan("at once", is_async=True, retries=2, losses=1),
+    FunctionPlan("hurried", retries=2, timeout=1.0, backoff=(0.5, 1.0, 0.5), on_timeout=False),
+    FunctionPlan("once", losses=0),
+    FunctionPlan("waits", is_async=True, retries=1, backoff=(3.0, 1.0, 3.0)),
+)
 _ON_STOP: tuple[Literal["ends", "returns", "goes on"], ...] = ("ends", "ends", "ends", "returns", "goes on")
 
 _REQUESTS: tuple[Request, ...] = (
@@ -269,6 +276,23 @@ def rationed(dice: Dice, count: int) -> Workload:
     return Workload("rationed", _FUNCTIONS, tuple(jobs))
 
 
+def tried_again(dice: Dice, count: int) -> Workload:
+    """Jobs that fail, crash and run past their time, of functions that say how often and when they are tried again."""
+    gap = dice.between(0.0, 0.1)
+    jobs: list[JobPlan] = []
+    for at in range(count):
+        fn = dice.below(len(_AGAIN))
+        plan = _job(dice, _SHORT, dice.pick(_REQUESTS), at * gap)
+        seconds = 1.5 if fn == 2 and dice.chance(0.3) else plan.seconds
+        plan = msgspec.structs.replace(plan, fn=fn, seconds=seconds, awaits=_AGAIN[fn].is_async)
+        if dice.chance(0.4):
+            plan = msgspec.structs.replace(plan, raises=1 + dice.below(5), final=dice.chance(0.2))
+        elif dice.chance(0.3):
+            plan = msgspec.structs.replace(plan, kills=1 + dice.below(5))
+        jobs.append(plan)
+    return Workload("tried_again", _AGAIN, tuple(jobs))
+
+
 def choices(dice: Dice, count: int) -> Workload:
     """Requests that leave a choice, want a certain worker, or one with time left."""
     gap = dice.between(0.0, 0.2)
@@ -311,6 +335,7 @@ WORKLOADS: dict[str, Callable[[Dice, int], Workload]] = {
         recursion,
         rationed,
         choices,
+        tried_again,
         mixed,
         mixed_widest_first,
         one_wide,
@@ -335,8 +360,12 @@ _ANY: Sequence[str] = (
 )
 
 
-_ANY_LATER: Sequence[str] = ("rationed", "choices")
-"""Those that came later, and are picked by dice of their own: most seeds still give the workload that they gave."""
+_ANY_LATER: Sequence[tuple[str, Sequence[str], float]] = (
+    ("later", ("rationed", "choices"), 0.2),
+    ("last", ("tried_again",), 0.1),
+)
+"""Those that came later, and are picked now and then by dice of their own: most seeds still give the workload that they
+gave."""
 
 
 def draw_workload(dice: Dice, name: str, count: int) -> Workload:
@@ -346,8 +375,11 @@ def draw_workload(dice: Dice, name: str, count: int) -> Workload:
         ValueError: there is none of that name.
     """
     if name == "any":
-        later = dice.fork("later")
-        name = later.pick(_ANY_LATER) if later.chance(0.2) else dice.pick(_ANY)
+        name = dice.pick(_ANY)
+        for fork, names, share in _ANY_LATER:
+            later = dice.fork(fork)
+            if later.chance(share):
+                name = later.pick(names)
     if name not in WORKLOADS:
         raise ValueError(f"no workload is named {name!r}; there are: any, {', '.join(WORKLOADS)}")
     return WORKLOADS[name](dice, count)

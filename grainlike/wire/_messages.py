@@ -10,6 +10,7 @@ Times are seconds on the sender's monotonic clock, made comparable by the `sent_
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Annotated
 
 import msgspec
 
@@ -49,6 +50,7 @@ __all__ = [
     "Report",
     "Resumed",
     "Retract",
+    "RetrySpec",
     "Run",
     "Setup",
     "Stop",
@@ -56,6 +58,9 @@ __all__ = [
     "Welcome",
     "Withdraw",
 ]
+
+
+_Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 
 
 class Code(IntEnum):
@@ -137,8 +142,9 @@ class FunctionSpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One function, shipped once per worker: its serialized form is the frame's buffer of the same index.
 
     With `many`, one job of it stands for many calls: its one argument is a list of packed arguments. With `keep`, its
-    jobs lend no cores while they await. `paths` are imports that it needs beside those of `Setup`.
-    """
+    jobs lend no cores while they await. `paths` are imports that it needs beside those of `Setup`. `on` holds the
+    exception types after which a job is tried again, serialized; empty for all. `on_memory`: whether that is so where
+    its process was killed for want of memory."""
 
     fn: int
     digest: bytes
@@ -148,6 +154,8 @@ class FunctionSpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
     many: bool = False
     keep: bool = False
     paths: tuple[str, ...] = ()
+    on: bytes = b""
+    on_memory: bool = True
 
 
 class ClassSpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -247,8 +255,8 @@ class Completed(_Message, frozen=True, tag=20):
     """How attempts ended, in columns. `lease` is 0 for jobs that were never part of one.
 
     `awaited` says that a coroutine of the batch suspended, which keeps its function out of run-lists. `details` maps a
-    job to words for its error (a signal's name, say). `receipt` comes with the first `Completed` of a lease.
-    """
+    job to words for its error (a signal's name, say). `receipt` comes with the first `Completed` of a lease. `final`
+    names the jobs that failed by an exception after which their function is not to be tried again."""
 
     lease: int
     jobs: list[int]
@@ -264,6 +272,7 @@ class Completed(_Message, frozen=True, tag=20):
     awaited: bool = False
     receipt: ReceiptSpec | None = None
     details: dict[int, str] = {}
+    final: list[int] = []
 
 
 class Report(_Message, frozen=True, tag=21):
@@ -355,6 +364,19 @@ class Gang(_Message, frozen=True, tag=34):
 # --- jobs that await -------------------------------------------------------------------------------------------------
 
 
+class RetrySpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """When a job of a function is tried again: how often after failures and after losses, how long it waits before
+    (first seconds, factor, most), and after which exceptions: see `FunctionSpec`.
+    """
+
+    times: Annotated[int, msgspec.Meta(ge=0)] = 0
+    losses: Annotated[int, msgspec.Meta(ge=0)] = 2
+    backoff: tuple[_Seconds, Annotated[float, msgspec.Meta(ge=1)], _Seconds] | None = None
+    on: bytes = b""
+    on_timeout: bool = True
+    on_memory: bool = True
+
+
 class NestedFunction(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A function that a job calls on workers. With `here`, its serialized form comes with the message: the first time
     that its runner sends it. After that the head knows it by its digest.
@@ -364,7 +386,7 @@ class NestedFunction(msgspec.Struct, frozen=True, array_like=True, gc=False):
     name: str
     is_async: bool
     timeout: float | None
-    retries: int
+    retry: RetrySpec
     many: bool
     keep: bool
     here: bool

@@ -13,7 +13,7 @@ import grainlike
 ROOT = Path(grainlike.__file__).parents[1]
 
 GRAPH_ROOM = """
-Delayed = DelayedFn = delayed = gather = delayed_value = later = info = start = cancel = object()
+Delayed = DelayedFn = Retry = delayed = gather = delayed_value = later = info = start = cancel = object()
 def graph(r_):
     return ("graph of", r_)
 """

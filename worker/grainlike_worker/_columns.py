@@ -21,7 +21,7 @@ class Columns:
     """
 
     __slots__ = (
-        "_attempts", "_begun", "_codes", "_cpu", "_jobs", "_parcels", "_urgent", "_wall",
+        "_attempts", "_begun", "_codes", "_cpu", "_final", "_jobs", "_parcels", "_urgent", "_wall",
         "awaited", "lease", "receipt", "taken_at",
     )  # fmt: skip
 
@@ -46,6 +46,10 @@ class Columns:
         """Add a job that did not begin: `CANCELLED` or `RETURNED`."""
         self._add(job, attempt, code, 0.0, 0.0, 0.0, _NOTHING)
 
+    def is_final(self, job: int) -> None:
+        """The job that was added last failed by an exception after which it is not to be tried again."""
+        self._final.append(job)
+
     def due(self, now: float) -> bool:
         """Whether to send before the next job starts."""
         return now - self.taken_at >= FLUSH_S or self._urgent or len(self._jobs) >= _ROWS
@@ -68,6 +72,7 @@ class Columns:
             sent_at=self.taken_at,
             awaited=self.awaited,
             receipt=self.receipt,
+            final=self._final,
         )
         self.receipt = None
         self._clear()
@@ -81,6 +86,7 @@ class Columns:
         self._wall: list[float] = []
         self._cpu: list[float] = []
         self._parcels: list[Parcel] = []
+        self._final: list[int] = []
         self._urgent = False
 
     def _add(self, job: int, attempt: int, code: Code, begun: float, wall: float, cpu: float, parcel: Parcel) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grainlike.context import JobInfo
-from grainlike.payload import Payload, Store, dump_error, know, load_function
+from grainlike.payload import Payload, Store, dump_error, know, load_function, load_value
 from grainlike.wire import Buffer, Define, FunctionSpec, Setup
 from grainlike_worker._many import Many
 
@@ -19,13 +19,22 @@ __all__ = ["Functions", "Loaded"]
 
 
 class Loaded(NamedTuple):
-    """A function ready to call, or (`refusal`) the dumped error that says why it cannot be."""
+    """A function ready to call, or (`refusal`) the dumped error that says why it cannot be.
+
+    `on`: the exception types after which a call is tried again; None for all.
+    """
 
     name: str
     value_name: str
     is_async: bool
     callable: Callable[..., Any]
     refusal: Payload | None = None
+    on: tuple[type[BaseException], ...] | None = None
+
+    def is_final(self, error: BaseException) -> bool:
+        """Whether a call that failed with `error` is not to be tried again."""
+        # By the type alone: `isinstance` asks the object too, and a user's class may raise at every look.
+        return self.on is not None and not issubclass(type(error), self.on)
 
 
 class Functions:
@@ -93,7 +102,8 @@ def _load(spec: FunctionSpec, blob: Buffer) -> Loaded:
     sys.path.extend(path for path in spec.paths if path not in sys.path)
     try:
         function = load_function(blob)
-        return Loaded(name, value_name, spec.is_async, Many(function, value_name) if spec.many else function)
+        on = load_value(Payload(spec.on), what=f"on= of {name}") if spec.on else None
+        return Loaded(name, value_name, spec.is_async, Many(function, value_name) if spec.many else function, on=on)
     except BaseException as error:  # noqa: BLE001 - loading runs user code, which may raise anything
         _hint(error)
         return Loaded(name, value_name, spec.is_async, _uncallable, dump_error(error))

@@ -82,10 +82,12 @@ class Lease:
         """Mark those of `jobs` that are of this lease and have not ended."""
         self.stopped.update(set(jobs).intersection(self.jobs[self.index : self.end]))
 
-    def ran(self, code: Code, payload: Payload, begun: float, wall: float, cpu: float) -> None:
-        """The job at `index` has ended so; the next one is up."""
+    def ran(self, code: Code, payload: Payload, begun: float, wall: float, cpu: float, *, final: bool = False) -> None:
+        """The job at `index` has ended so, for good if `final`; the next one is up."""
         run, index = self._run, self.index
         self.columns.ran(run.jobs[index], run.attempts[index], code, payload, begun, wall, cpu)
+        if final:
+            self.columns.is_final(run.jobs[index])
         self.index = index + 1
 
     def skip(self) -> None:

@@ -242,6 +242,7 @@ class OwnRunner:
     def _run_one(self, lease: Lease, clock: "_Clock") -> None:
         interrupts = self._interrupts
         function = self._functions.get(lease.fn)
+        final = False
         try:
             interrupts.exposed = True
             payload = self._base.copy().run(
@@ -252,13 +253,14 @@ class OwnRunner:
         except BaseException as error:  # noqa: BLE001 - whatever a job raises is its outcome, SystemExit included
             interrupts.exposed = False
             code, payload = (Code.CANCELLED, NO_VALUE) if interrupts.asked else failed(error)
+            final = function.is_final(error)
         if self._forked:
             os._exit(0)  # a child that the job forked came back out of the job: it is no runner
         if code is Code.CANCELLED:
             self._functions.let_go(lease.info(function.name))
         nested = bool(self._uplink.nestings) and self._uplink.ended(lease.job)
         begun, wall, cpu = clock.lap()
-        lease.ran(code, payload, begun, wall, cpu)
+        lease.ran(code, payload, begun, wall, cpu, final=final)
         if nested:
             # It may have awaited to its end and lent its cores: they are not those of the jobs behind it any more.
             lease.columns.awaited = True

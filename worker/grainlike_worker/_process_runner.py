@@ -17,7 +17,7 @@ import anyio
 from grainlike.errors import JobMemoryError, ProtocolError
 from grainlike.net import OnFrames
 from grainlike.payload import Payload
-from grainlike.wire import Buffer, Code, Completed, Define, Frame, Gang, Message, Renew, Run, Setup
+from grainlike.wire import Buffer, Code, Completed, Define, Frame, FunctionSpec, Gang, Message, Renew, Run, Setup
 from grainlike_worker._claims import NO_BARRIER, Claims
 from grainlike_worker._columns import Columns
 from grainlike_worker._failures import failure
@@ -165,22 +165,25 @@ class ProcessRunner:
             else:
                 error = self._memory_error(run.fns[position], claims)
                 columns.ran(job, attempt, Code.OUT_OF_MEMORY, error, now, 0.0, 0.0)
+                if not self._spec(run.fns[position]).on_memory:
+                    columns.is_final(job)
         return [Frame(*columns.take(claims.taken))]
 
     def _memory_error(self, fn: int, claims: Claims) -> Payload:
         messages = [message for message, _ in self._first]
-        names = {
-            spec.fn: spec.name for message in messages if isinstance(message, Define) for spec in message.functions
-        }
         worker = next((message.instance for message in messages if isinstance(message, Setup)), "")
         asked, peak = claims.limit - claims.base, claims.taken - claims.base
         if claims.kernel:  # which lets nobody take more, so what it would have taken is not known
             told = (
-                f"{names[fn]} had asked for {_mb(asked)} of memory, and wanted more: worker {worker}'s kernel ended it"
+                f"{self._spec(fn).name} had asked for {_mb(asked)} of memory, and wanted more: worker {worker}'s kernel ended it"
             )
         else:
-            told = f"{names[fn]} took {_mb(peak)} of memory on worker {worker}, and had asked for {_mb(asked)}"
+            told = f"{self._spec(fn).name} took {_mb(peak)} of memory on worker {worker}, and had asked for {_mb(asked)}"
         return failure(JobMemoryError(told, asked, peak))
+
+    def _spec(self, fn: int) -> FunctionSpec:
+        defined = (message for message, _ in self._first if isinstance(message, Define))
+        return next(spec for message in defined for spec in message.functions if spec.fn == fn)
 
     # --- what the daemon does with it --------------------------------------------------------------------------------
 

@@ -177,10 +177,12 @@ class _SharedRunner:
         words[SINCE] = begun
         words[JOB] = info.id
         code = Code.SUCCEEDED if function.refusal is None else Code.FAILED
+        final = False
         try:
             outcome = context.run(self._first_step, context, function, lease.arguments(), lease.allocation, info)
         except BaseException as error:  # noqa: BLE001 - whatever a job raises is its outcome
             code, outcome = failed(error)
+            final = function.is_final(error)
         end_if_forked_since(here)
         words[JOB] = 0
         wall = time.monotonic() - begun
@@ -190,7 +192,7 @@ class _SharedRunner:
             return outcome, begun
         if self._uplink.nestings:
             self._uplink.ended(lease.job)
-        lease.ran(code, outcome, begun, wall, time.thread_time() - cpu)
+        lease.ran(code, outcome, begun, wall, time.thread_time() - cpu, final=final)
         return None, begun
 
     def _blocked(self, info: JobInfo, seconds: float) -> None:
@@ -227,6 +229,7 @@ class _SharedRunner:
         self._waiting.add(lease)
         function = self._functions.get(lease.fn)
         info = lease.info(function.name)
+        final = False
         try:
             code, outcome = Code.SUCCEEDED, self._dump(await suspended, function, info)
         except BaseException as error:  # noqa: BLE001 - whatever a job raises is its outcome
@@ -234,11 +237,12 @@ class _SharedRunner:
                 code, outcome = Code.CANCELLED, NO_VALUE
             else:
                 code, outcome = failed(error)
+                final = function.is_final(error)
         self._waiting.discard(lease)
         if self._uplink.nestings:
             self._uplink.ended(lease.job)
         # A coroutine that waited shared the processor with others: what it used alone nobody can tell.
-        lease.ran(code, outcome, begun, time.monotonic() - begun, 0.0)
+        lease.ran(code, outcome, begun, time.monotonic() - begun, 0.0, final=final)
 
     def _dump(self, value: object, function: Loaded, info: JobInfo) -> Payload:
         """The value's bytes, on memory of their own: they leave at a later turn, when others may have changed it."""

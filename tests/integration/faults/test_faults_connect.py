@@ -29,7 +29,7 @@ from grainlike import (
 from grainlike.cli import main
 from grainlike.executor import _caller, _guests
 from grainlike.net import dial, find_access
-from grainlike.wire import Dialer, Nested, NestedFunction
+from grainlike.wire import Dialer, Nested, NestedFunction, RetrySpec
 from grainlike_worker import _daemon
 
 ROOT = Path(__file__).parents[3]
@@ -345,7 +345,7 @@ async def test_who_may_not_connect_hears_why(private_state, monkeypatch):
 
 
 async def test_a_worker_submits_nothing_of_its_own(caplog):
-    function = NestedFunction(b"digest", "f", False, None, 0, False, False, True)
+    function = NestedFunction(b"digest", "f", False, None, RetrySpec(), False, False, True)
     async with asyncio.timeout(20), Executor(listen=TLS) as executor:
         link = await dial(find_access(executor.address, "worker"))
         link.post(Dialer(_daemon._hello("greedy", Cores([0]))).hello)

@@ -9,6 +9,7 @@ from scheduler_cluster import Cluster
 
 from grainlike.resources import Cores, Resource
 from grainlike.scheduler import (
+    MAX_LOSSES,
     AssignJobs,
     FunctionDefined,
     HeadMind,
@@ -27,7 +28,7 @@ from grainlike.scheduler import (
     WorkerReported,
     _planning,
 )
-from grainlike.scheduler._head import MAX_LOSSES, NOBODY_S
+from grainlike.scheduler._head import NOBODY_S
 from grainlike.scheduler._planning import Planner
 from grainlike.scheduler._reservation import PATIENCE_S
 from grainlike.scheduler._states import JobState

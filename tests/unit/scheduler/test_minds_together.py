@@ -18,6 +18,7 @@ from grainlike.scheduler import (
     CancelJobs,
     FunctionDefined,
     HeadMind,
+    JobsBackedOff,
     JobsCancelled,
     JobsLost,
     JobsPending,
@@ -158,7 +159,9 @@ class World:
         self.now = 0.0
         self.head = HeadMind(closed=False)
         for fn in FUNCTIONS:
-            self.tell_head(FunctionDefined(fn, retries=1 if fn == 3 else 0))
+            self.tell_head(
+                FunctionDefined(fn, retries=1 if fn == 3 else 0, backoff=(0.01, 1.0, 0.01) if fn == 2 else None)
+            )
         self.nodes, self.stops, self.barriers = {}, [], []
         self.running, self.seen = Counter(), Counter()
         self.outcomes = Counter()
@@ -199,7 +202,7 @@ class World:
                     self.seen["lost"] += 1
                     for job in action.jobs:
                         self.outcomes[job] += 1
-                case JobsStarted() | JobsPending() | WakeAt():
+                case JobsBackedOff() | JobsStarted() | JobsPending() | WakeAt():
                     pass
                 case _:
                     raise AssertionError(action)

@@ -1,0 +1,21 @@
+"""What a user said of further attempts, as it travels: exception types go to the runner, which judges by them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from grainlike.errors import JobMemoryError, JobTimeoutError
+from grainlike.graph import Retry
+from grainlike.payload import dump_value
+from grainlike.wire import RetrySpec
+
+__all__ = ["retry_spec"]
+
+
+@lru_cache(maxsize=256)
+def retry_spec(retry: Retry) -> RetrySpec:
+    """The same for the wire. Raises `SerializationError` for an exception type that cannot travel."""
+    on = b"" if retry.kinds is None else bytes(dump_value(retry.kinds, what="on= of a Retry").data)
+    return RetrySpec(
+        retry.times, retry.losses, retry.waits, on, retry.covers(JobTimeoutError), retry.covers(JobMemoryError)
+    )

@@ -1,0 +1,98 @@
+"""When a call that failed, or was lost, is tried again."""
+
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+__all__ = ["LOSSES", "Retry"]
+
+LOSSES = 2
+"""How many losses of its worker or process a call is forgiven if nothing else was said."""
+
+_Kinds = type[BaseException] | tuple[type[BaseException], ...] | None
+_Backoff = float | tuple[float, float, float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """What `retries=` of a delayed function takes where a number of further attempts does not say enough.
+
+    Args:
+        times: how many further attempts there are after failures.
+        on: exception types after which there is one; None for all, a timeout and a want of memory among them. They are
+            compared where the call ran. A subclass counts as its base does: a timeout is an `OSError`, too.
+        losses: how often it is forgiven that the call's process or worker died under it; each gives one more attempt,
+            beside `times`. With 0 a call that may have begun is never begun again when its worker is lost, or stops:
+            it runs at most once but for `times`.
+        backoff: seconds to wait before each further attempt, or `(first, factor, max)` for waits that grow. Up to a
+            quarter is taken off by chance, so that calls that failed together are not tried together. None for no wait.
+
+    A call that waits holds no slots, and `explain` says for how long. What gives up a stream is unchanged: one that has
+    given an item is not tried again.
+
+    Raises:
+        TypeError: a value is of the wrong type.
+        ValueError: a value is out of range.
+
+    Example::
+
+        @delayed(retries=Retry(3, on=(OSError,), backoff=(0.5, 2, 60)))
+        async def fetch(url): ...
+    """
+
+    times: int = 3
+    on: _Kinds = None
+    losses: int = LOSSES
+    backoff: _Backoff = None
+
+    def __post_init__(self) -> None:
+        _check_count("times", self.times)
+        _check_count("losses", self.losses)
+        object.__setattr__(self, "on", _kinds(self.on))
+        object.__setattr__(self, "backoff", _backoff(self.backoff))
+
+    @property
+    def kinds(self) -> tuple[type[BaseException], ...] | None:
+        """The types of `on`; None for all."""
+        assert not isinstance(self.on, type)
+        return self.on
+
+    @property
+    def waits(self) -> tuple[float, float, float] | None:
+        """First wait, factor, longest wait, of `backoff`."""
+        return self.backoff if isinstance(self.backoff, tuple) else None
+
+    def covers(self, kind: type[BaseException]) -> bool:
+        """Whether a failure by this type is tried again."""
+        return self.kinds is None or issubclass(kind, self.kinds)
+
+
+def _check_count(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name}= takes an integer, not {value!r}")
+    if value < 0:
+        raise ValueError(f"{name}= must be at least 0, not {value!r}")
+
+
+def _kinds(on: Any) -> tuple[type[BaseException], ...] | None:
+    if on is None:
+        return None
+    kinds: tuple[Any, ...] = on if isinstance(on, tuple) else (on,)
+    for kind in kinds:
+        if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+            raise TypeError(f"on= takes exception types, not {kind!r}")
+    if not kinds:
+        raise ValueError("on= must name an exception type; for no further attempts say Retry(0)")
+    return kinds
+
+
+def _backoff(backoff: Any) -> tuple[float, float, float] | None:
+    if backoff is None:
+        return None
+    parts: tuple[Any, ...] = backoff if isinstance(backoff, tuple) else (backoff, 1, backoff)
+    if len(parts) != 3 or not all(isinstance(part, int | float) and not isinstance(part, bool) for part in parts):
+        raise TypeError(f"backoff= takes seconds, or (first, factor, max), not {backoff!r}")
+    first, factor, most = (float(part) for part in parts)
+    if not all(map(isfinite, (first, factor, most))) or first < 0 or factor < 1 or most < first:
+        raise ValueError(f"backoff= takes first from 0 on, factor from 1 on, max from first on, not {backoff!r}")
+    return first, factor, most

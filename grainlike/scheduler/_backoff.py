@@ -1,0 +1,94 @@
+"""Jobs that wait before they are tried again: how long, and whose time has come.
+
+The waits grow by a factor up to a limit. Up to a quarter is taken off by chance, so that jobs that failed together do
+not come back together; the chance is a function of a seed, the job and the attempt, so the same events give the same
+waits."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from heapq import heappop, heappush
+
+from grainlike.scheduler._books import Job
+from grainlike.scheduler._states import JobState
+
+__all__ = ["JITTER", "Backoffs", "backoff_s"]
+
+JITTER = 0.25
+"""The largest share of a wait that chance takes off."""
+
+
+def backoff_s(backoff: tuple[float, float, float], nth: int, chance: float) -> float:
+    """Seconds to wait before the `nth` further attempt; `chance` is a number from 0 to 1.
+
+    >>> [backoff_s((1.0, 2.0, 5.0), nth, 0.0) for nth in (1, 2, 3, 4)]
+    [1.0, 2.0, 4.0, 5.0]
+    >>> backoff_s((1.0, 2.0, 5.0), 1, 1.0)
+    0.75
+    """
+    seconds, factor, most = backoff
+    for _ in range(nth - 1):
+        if factor == 1.0 or seconds >= most:
+            break
+        seconds *= factor
+    return min(seconds, most) * (1.0 - JITTER * chance)
+
+
+class Backoffs:
+    """The jobs of one head that wait to be tried again."""
+
+    __slots__ = ("_heap", "_jobs", "_seed")
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._jobs: dict[int, Job] = {}
+        self._heap: list[tuple[float, int]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._jobs)
+
+    def wait(self, job: Job, now: float) -> float | None:
+        """Let a job wait that has another attempt; None if its function says nothing of waits, else for how long."""
+        if job.fn.backoff is None:
+            return None
+        nth = job.fn.retries - job.retries + job.losses
+        seconds = backoff_s(job.fn.backoff, nth, self._chance(job))
+        job.state, job.shape, job.again_at = JobState.BACKOFF, None, now + seconds
+        job.worker = job.lease = 0
+        self._jobs[job.job] = job
+        heappush(self._heap, (job.again_at, job.job))
+        return seconds
+
+    def forget(self, job: Job) -> None:
+        """Nobody wants it any more."""
+        del self._jobs[job.job]
+
+    def due(self, now: float) -> list[Job]:
+        """Those that have waited long enough; they wait no more."""
+        due: list[Job] = []
+        while self._heap and (self._heap[0][0] <= now or self._heap[0][1] not in self._jobs):
+            job = self._jobs.get(heappop(self._heap)[1])
+            if job is not None and job.again_at <= now:
+                due.append(self._jobs.pop(job.job))
+        return due
+
+    @property
+    def next(self) -> float | None:
+        """When the next one has waited long enough."""
+        return self._heap[0][0] if self._jobs else None
+
+    def _chance(self, job: Job) -> float:
+        digest = blake2b(f"{self._seed}/{job.job}/{job.attempt}".encode(), digest_size=8).digest()
+        return int.from_bytes(digest, "big") / 2**64
+
+    def check(self) -> None:
+        """Raise `AssertionError` unless those that wait are known as such. For tests."""
+        for number, job in self._jobs.items():
+            assert job.job == number
+            assert job.state is JobState.BACKOFF
+            assert not job.cancelled
+            assert (job.again_at, number) in self._heap
+
+    def jobs(self) -> list[int]:
+        """Their numbers."""
+        return list(self._jobs)
