@@ -322,6 +322,10 @@ def _worker_start(
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Serve a head that has no TLS, on this machine's loopback alone.")
     ] = False,
+    wait: Annotated[
+        bool,
+        typer.Option("--wait", help="Wait for a head that does not listen yet, or has no access file yet."),
+    ] = False,
 ) -> None:
     """Run a worker in the foreground until its head closes, or SIGTERM or Ctrl-C.
 
@@ -338,6 +342,7 @@ def _worker_start(
             context=context,
             echo_output=echo_output,
             insecure=insecure,
+            wait=wait,
         )
     )
 

@@ -57,9 +57,10 @@ async def list_workers(caller: Caller, *, as_json: bool) -> int:
         print("no workers")  # noqa: T201
     else:
         rows = [
-            (w.name, w.resources, str(w.running), str(w.pid), seconds(w.silent_s), w.memory_tier) for w in found.workers
+            (w.name, w.resources, str(w.running), str(w.pid), seconds(w.silent_s), w.memory_tier, w.shut or "-")
+            for w in found.workers
         ]
-        print_table(["worker", "resources", "running", "pid", "heard ago", "memory kept by"], rows)
+        print_table(["worker", "resources", "running", "pid", "heard ago", "memory kept by", "no jobs for"], rows)
     return OK
 
 

@@ -17,6 +17,7 @@ def start_worker(
     context: str | None,
     echo_output: bool,
     insecure: bool,
+    wait: bool,
 ) -> int:
     """Serve until the head closes or a signal comes; the exit code is the worker's own."""
     room: Any = import_module("grainlike_worker.__main__")
@@ -28,5 +29,6 @@ def start_worker(
         context=context,
         echo_output=echo_output,
         insecure=insecure,
+        wait=wait,
     )
     return code

@@ -143,6 +143,7 @@ class ConnectedExecutor(Executor):
                 worker.beats,
                 worker.silent_s,
                 worker.memory_tier,
+                worker.shut,
             )
             for worker in told.workers
         ]

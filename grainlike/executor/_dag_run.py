@@ -165,6 +165,9 @@ class DagRun:
 
     # --- what workers tell -------------------------------------------------------------------------------------------
 
+    def suspected(self, peer: Peer, why: str) -> None:
+        """Its jobs stay where they are."""
+
     def joined(self, peer: Peer) -> None:
         """A worker is here."""
         self._slots.offer(peer.number, peer.offer)

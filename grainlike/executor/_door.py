@@ -5,20 +5,20 @@ from __future__ import annotations
 import logging
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import anyio
 from anyio.abc import TaskGroup
 
-from grainlike.errors import GrainlikeError
+from grainlike.errors import GrainlikeError, HeadLostError
 from grainlike.executor._guests import Guest, Guests
 from grainlike.executor._head import Head
 from grainlike.executor._workers import Peer
-from grainlike.net import Link
+from grainlike.net import Link, is_gone, process_id
 from grainlike.payload import serializer_versions
 from grainlike.resources import parse_allocation
-from grainlike.wire import Beat, Frame, Listener, Software, Welcome
+from grainlike.wire import Beat, Frame, Hello, Listener, Software, Welcome
 
 __all__ = ["HEARTBEAT_S", "LOST_S", "Door", "software"]
 
@@ -30,6 +30,14 @@ HANDSHAKE_S = 10.0
 HEARTBEAT_S = 5.0
 LOST_S = 30.0
 """A worker that has been silent for this long is lost."""
+
+SUSPECT_S = 15.0
+"""One that has been silent for this long gets no more jobs for now."""
+
+ENDED_S = 2.5
+"""How long a worker of another machine has to dial anew after its link was closed in good order: a process that dies
+leaves its link like that.
+"""
 
 SECOND_LOOK_S = 1.0
 """How long after that its silence is believed."""
@@ -61,6 +69,7 @@ class Door:
             tasks.start_soon(visit.watch)
             try:
                 await link.run(visit.hear)
+                await visit.wait_for_return()
             except GrainlikeError as error:
                 logger.warning("the connection from %s was dropped: %s", link.peer, error)
             else:
@@ -80,15 +89,19 @@ class _Visit:
         self._handshake = Listener(software(), _ROLES, link.role)
         self._peer: Peer | None = None
         self._guest: Guest | None = None
-        self._refused = anyio.Event()
+        self._refused = False
+        self._answered = anyio.Event()
         self._late = False
+        self._given_up = False
 
     def hear(self, frames: list[Frame]) -> None:
         """Take one read."""
         at = 0
-        while self._known is None and at < len(frames) and not self._refused.is_set():
+        while self._known is None and at < len(frames) and not self._refused:
             self._greet(frames[at])
             at += 1
+        if self._peer is not None and not self._is_current:
+            return  # what it says here, it says again on its new link
         if self._peer is not None:
             self._door.head.hear(self._peer, frames[at:])
         elif self._guest is not None:
@@ -107,38 +120,101 @@ class _Visit:
                 self._welcome(hello.name)
                 self._guest = self._door.guests.join(hello, self._link, self._tasks)
                 return
+            if hello.resumes:
+                self._take_back(hello)
+                return
             offer = parse_allocation(hello.offer)  # before the welcome: after that nothing is a refusal any more
             name = self._door.head.free_name(hello.name)
-            self._welcome(name, self._door.head.depot.directory_for(hello))
+            self._welcome(name, self._door.head.depot.directory_for(hello), min(0, hello.received))
             self._peer = self._door.head.join(hello, offer, name, self._link)
             self._door.joined()
         except GrainlikeError as error:
             logger.warning("%s was refused: %s", self._link.peer, error)
             self._link.post(Listener.refusal(error))
-            self._refused.set()
+            self._refused = True
+            self._answered.set()
 
-    def _welcome(self, name: str, store: str = "") -> None:
+    def _take_back(self, hello: Hello) -> None:
+        """A worker has dialled anew: it goes on where its last link broke, if it was not given up."""
+        head = self._door.head
+        peer = head.incarnation(hello.incarnation)
+        if peer is None or peer.session is None:
+            raise HeadLostError(f"worker {hello.name!r} was given up meanwhile; it may join as somebody new")
+        self._welcome(peer.name, received=peer.session.received)
+        if not peer.go_on(self._link, hello.received):
+            head.leave(peer, "too much was on the way when its link broke")
+            raise HeadLostError(f"too much was on the way to worker {peer.name}; it may join as somebody new")
+        self._peer = peer
+        head.heard(peer)
+        logger.info("worker %s is there again, from %s", peer.name, self._link.peer)
+
+    def _welcome(self, name: str, store: str = "", received: int = -1) -> None:
         self._link.trust()
-        self._link.post(Welcome(self._door.cluster, HEARTBEAT_S, self._door.paths, name, store))
+        self._answered.set()
+        self._link.post(Welcome(self._door.cluster, HEARTBEAT_S, self._door.paths, name, store, process_id(), received))
 
     async def watch(self) -> None:
         """End the link of a stranger who says nothing, of one who was refused, and of somebody who fell silent."""
         with anyio.move_on_after(HANDSHAKE_S):
-            await self._refused.wait()
+            await self._answered.wait()
         if self._known is None:
-            self._late = not self._refused.is_set()
+            self._late = not self._refused
             await self._link.drain(1.0)
             self._link.close(f"no handshake within {HANDSHAKE_S:g} s" if self._late else "refused")
             return
         number = 0
-        doubt = False
+        doubt = suspicion = False
         while not (doubt and self._silent_s >= LOST_S):
             # Our own loop may have been blocked, with beats waiting to be read: nobody is lost at the first look.
             doubt = self._silent_s >= LOST_S
+            if suspicion and self._peer is not None and self._silent_s >= SUSPECT_S and self._is_current:
+                self._door.head.suspect(self._peer, f"silent for {SUSPECT_S:g} s", broke=False)
+            suspicion = self._silent_s >= SUSPECT_S
             number += 1
-            self._link.post(Beat(number))
+            self._beat(Beat(number))
             await anyio.sleep(min(HEARTBEAT_S, max(SECOND_LOOK_S, LOST_S - self._silent_s)))
+        self._given_up = True
         self._link.close(f"silent for {LOST_S:g} s")
+
+    def _beat(self, beat: Beat) -> None:
+        if self._peer is None:
+            self._link.post(beat)
+        elif self._is_current:
+            self._peer.post(beat)
+
+    @property
+    def _is_current(self) -> bool:
+        """Whether this is the link over which the worker speaks: not if it has dialled anew."""
+        return self._peer is not None and self._peer.link is self._link
+
+    async def wait_for_return(self) -> None:
+        """Keep the place of a worker whose link has broken, until it has dialled anew, is dead, or too late."""
+        peer = self._peer
+        if peer is None or peer.session is None or peer.leaving or self._given_up or not self._is_current:
+            return
+        if peer.session.over is not None:
+            return
+        head, reason = self._door.head, self._link.reason or "the connection was lost"
+        if not is_gone(peer.hello.process):
+            logger.warning("the link to worker %s has broken: %s", peer.name, reason)
+            head.suspect(peer, f"its link has broken: {reason}", broke=True)
+            self._door.settled()
+        patience = self._patience(peer)
+        with anyio.move_on_after(patience):
+            for pause in _looks():
+                if is_gone(peer.hello.process):
+                    break
+                with anyio.move_on_after(pause):
+                    await peer.taken_over.wait()
+                    break
+
+    def _patience(self, peer: Peer) -> float:
+        """How long a worker may take to dial anew. One whose process cannot be seen from here, and whose link ended in
+        order, as that of a dead process does, has less.
+        """
+        ended = (self._link.reason or "").startswith("closed by the peer")
+        elsewhere = not peer.hello.process.startswith(f"{process_id().partition('/')[0]}/")
+        return ENDED_S if ended and elsewhere else max(0.0, LOST_S - self._silent_s)
 
     @property
     def _silent_s(self) -> float:
@@ -147,6 +223,8 @@ class _Visit:
 
     def tell_of_end(self) -> None:
         """Log an end that nobody here wanted. A stranger may come and go; one who was refused was told of already."""
+        if self._peer is not None and not self._is_current:
+            return
         if self._peer is not None:
             level = logging.INFO if self._peer.leaving else logging.WARNING
             logger.log(level, "worker %s is gone: %s", self._peer.name, self._link.reason)
@@ -157,6 +235,8 @@ class _Visit:
 
     def end(self) -> None:
         """The link is gone."""
+        if self._peer is not None and not self._is_current:
+            return
         if self._peer is not None:
             self._door.head.leave(self._peer, self._link.reason or "the connection was lost")
             self._door.joined()
@@ -164,3 +244,10 @@ class _Visit:
         elif self._guest is not None:
             self._door.guests.leave(self._guest)
             self._door.settled()
+
+
+def _looks() -> Iterator[float]:
+    """Seconds between looks whether a process is still there: soon after its link broke it may be dying."""
+    yield from (0.01, 0.02, 0.05, 0.1, 0.2)
+    while True:
+        yield 0.5

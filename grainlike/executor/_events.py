@@ -33,7 +33,8 @@ class Event:
 
     Attributes:
         number: 1, 2, 3, ... A reader that is 100 000 events behind loses the oldest, and sees a gap here.
-        kind: `"worker_joined"`, `"worker_left"`, `"job_started"` or `"job_ended"`; each attempt of a job has both of
+        kind: `"worker_joined"`, `"worker_suspected"` (it gets no jobs for now, `outcome` says why), `"worker_heard"`
+            (it does again), `"worker_left"`, `"job_started"` or `"job_ended"`; each attempt of a job has both of
             the latter, unless its worker is lost.
         at: when, in seconds on this process's monotonic clock.
         worker: where.
@@ -45,7 +46,7 @@ class Event:
     """
 
     number: int
-    kind: Literal["worker_joined", "worker_left", "job_started", "job_ended"]
+    kind: Literal["worker_joined", "worker_suspected", "worker_heard", "worker_left", "job_started", "job_ended"]
     at: float
     worker: str
     name: str = ""
@@ -93,6 +94,11 @@ class _Feed:
         """A worker is here."""
         at = time.monotonic()
         self._add(Event(number=self._number(), kind="worker_joined", at=at, worker=peer.name, allocation=peer.offer))
+
+    def suspected(self, peer: Peer, why: str) -> None:
+        """A worker gets no jobs for now, or does again."""
+        kind: Literal["worker_suspected", "worker_heard"] = "worker_suspected" if why else "worker_heard"
+        self._add(Event(number=self._number(), kind=kind, at=time.monotonic(), worker=peer.name, outcome=why))
 
     def left(self, peer: Peer) -> None:
         """A worker is gone."""

@@ -254,6 +254,8 @@ class Executor(Resolving):
                         await self._quieten()
                     if entrance is not None:
                         entrance.withdraw()
+                    with anyio.CancelScope(shield=True):
+                        await self._head.farewell()
                     tasks.cancel_scope.cancel()
 
     async def _embed(self, tasks: TaskGroup, door: Door, offer: Allocation) -> None:

@@ -229,6 +229,7 @@ def _row(worker: WorkerInfo) -> WorkerRow:
         worker.beats,
         worker.silent_s,
         worker.memory_tier,
+        worker.shut,
     )
 
 

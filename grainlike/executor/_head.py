@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
+import anyio
 from msgspec.structs import replace
 
 from grainlike.errors import JobCancelledError, JobTimeoutError, ProtocolError, UnsatisfiableError, WorkerLostError
@@ -58,10 +59,12 @@ from grainlike.scheduler import (
     RetractJobs,
     Ticked,
     WakeAt,
+    WorkerHeard,
     WorkerJoined,
     WorkerLeaving,
     WorkerLost,
     WorkerReported,
+    WorkerSuspected,
 )
 from grainlike.wire import (
     Assign,
@@ -75,6 +78,7 @@ from grainlike.wire import (
     Completed,
     Frame,
     Gang,
+    Goodbye,
     Hello,
     Hold,
     Items,
@@ -98,6 +102,9 @@ logger = logging.getLogger("grainlike")
 
 _CODES = tuple(Code)
 """By number: an enumeration's own look-up costs more than all else that is done with an outcome's code."""
+
+FAREWELL_S = 1.0
+"""How long a head that closes tries to say goodbye."""
 
 _TRAVELS_ALONG: Parcel = (b"", ())
 
@@ -155,7 +162,8 @@ class Head:
     def workers(self) -> list[WorkerInfo]:
         """The workers that are here, in the order in which they came."""
         now = time.monotonic()
-        return [peer.info(now, self._mind.running(peer.number)) for peer in self.peers.values()]
+        mind = self._mind
+        return [peer.info(now, mind.running(peer.number), mind.why_shut(peer.number)) for peer in self.peers.values()]
 
     def explain(self, node: Node) -> Explanation:
         """Where a placeholder stands and what it waits for."""
@@ -353,6 +361,36 @@ class Head:
         names: Iterator[str] = (name if n == 1 else f"{name}-{n}" for n in range(1, len(taken) + 2))
         return next(free for free in names if free not in taken)
 
+    def incarnation(self, incarnation: str) -> Peer | None:
+        """The worker that introduced itself so, if it has not been given up."""
+        return next((peer for peer in self.peers.values() if peer.hello.incarnation == incarnation), None)
+
+    def suspect(self, peer: Peer, why: str, *, broke: bool) -> None:
+        """A worker's link has broken, or it is silent: it gets no more jobs until it is heard again."""
+        if peer.number in self.peers and not peer.suspect:
+            peer.suspect = why
+            for observer in self.observers:
+                observer.suspected(peer, why)
+            self._tell(WorkerSuspected(peer.number, broke))
+
+    def heard(self, peer: Peer) -> None:
+        """It is there."""
+        peer.heard = time.monotonic()
+        if peer.suspect:
+            peer.suspect = ""
+            for observer in self.observers:
+                observer.suspected(peer, "")
+            self._tell(WorkerHeard(peer.number))
+
+    async def farewell(self) -> None:
+        """Tell all workers that nothing more will come, and that there is nobody to dial to."""
+        for peer in self.peers.values():
+            if peer.session is not None:
+                peer.post(Goodbye("it has closed"))
+        with anyio.move_on_after(FAREWELL_S):
+            for peer in list(self.peers.values()):
+                await peer.link.drain()
+
     def leave(self, peer: Peer, reason: str) -> None:
         """A worker is gone; what it held is tried elsewhere."""
         if self.peers.pop(peer.number, None) is not None:
@@ -363,8 +401,8 @@ class Head:
 
     def hear(self, peer: Peer, frames: Sequence[Frame]) -> None:
         """Take what one read of a worker's link brought."""
-        peer.heard = time.monotonic()
-        for message, buffers in frames:
+        self.heard(peer)
+        for message, buffers in frames if peer.session is None else peer.session.hear(frames):
             match message:
                 case Report():
                     self._report(peer, message, buffers)

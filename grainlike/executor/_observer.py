@@ -19,6 +19,9 @@ class Observer(Protocol):
     def joined(self, peer: Peer) -> None:
         """A worker is here."""
 
+    def suspected(self, peer: Peer, why: str) -> None:
+        """A worker gets no jobs for now, and why; an empty `why`: it does again."""
+
     def reported(self, peer: Peer, report: Report) -> None:
         """A worker tells of leases begun, attempts ended, and leases ended since its last report."""
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from grainlike.net import Link
+import anyio
+
+from grainlike.net import ByteLink, Link, Session
 from grainlike.resources import Allocation
 from grainlike.wire import Buffer, ClassSpec, Define, FunctionSpec, Hello, Message, ReceiptSpec
 
@@ -19,7 +21,8 @@ class WorkerInfo:
     `resources` is all it offers, with ids; those of `logical` are allocated and shown but never pinned, for its machine
     does not have them. `beats` counts its heartbeats and `silent_s` is how long ago it was last heard. `pid` is the
     daemon's, `running` the number of jobs that it has started and not ended. `memory_tier` is what holds jobs in
-    processes of their own to the memory that they asked for: `cgroup`, `watchdog` or `none`.
+    processes of their own to the memory that they asked for: `cgroup`, `watchdog` or `none`. `shut` says why it gets no
+    jobs for now: its link has broken, it is silent, or it is in quarantine; empty for one that does.
     """
 
     name: str
@@ -30,6 +33,7 @@ class WorkerInfo:
     beats: int
     silent_s: float
     memory_tier: str = "none"
+    shut: str = ""
 
 
 class Peer:
@@ -41,6 +45,12 @@ class Peer:
         self.link = link
         self.hello = hello
         self.offer = offer
+        self.session = Session(link) if isinstance(link, ByteLink) and hello.received >= 0 else None
+        """What outlives its link; None where a link that breaks is the end."""
+        self.taken_over = anyio.Event()
+        """Set, and made anew, when it has dialled anew."""
+        self.suspect = ""
+        """Why it gets no jobs for now, while it is silent or its link has broken."""
         self.heard = now
         self.beats = 0
         self.leaving = False
@@ -59,11 +69,24 @@ class Peer:
             self.post(Define([spec for spec, _ in fresh], classes), [data for _, data in fresh])
 
     def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
-        """Send a message; a lost link swallows it, and its loss is told elsewhere."""
-        self.link.post(message, buffers)
+        """Send a message; what a broken link swallows goes with the next one, or the worker is lost."""
+        if self.session is None:
+            self.link.post(message, buffers)
+        else:
+            self.session.post(message, buffers)
 
-    def info(self, now: float, running: int) -> WorkerInfo:
+    def go_on(self, link: Link, received: int) -> bool:
+        """Go on over another link, after a `Welcome`; False if too much was on the way."""
+        if self.session is None or not isinstance(link, ByteLink) or not self.session.go_on(link, received):
+            return False
+        self.link, old = link, self.link
+        old.close("it has dialled anew")
+        self.taken_over.set()
+        self.taken_over = anyio.Event()
+        return True
+
+    def info(self, now: float, running: int, shut: str) -> WorkerInfo:
         """What `ex.workers()` tells of it."""
         hello, silent = self.hello, now - self.heard
         logical, tier = tuple(hello.logical), hello.memory_tier
-        return WorkerInfo(self.name, self.offer, logical, hello.pid, running, self.beats, silent, tier)
+        return WorkerInfo(self.name, self.offer, logical, hello.pid, running, self.beats, silent, tier, shut)

@@ -24,15 +24,19 @@ from grainlike.net._access import (
 )
 from grainlike.net._address import Address, TcpAddress, UnixAddress, parse_address
 from grainlike.net._alarm import Alarm
+from grainlike.net._byte_link import ByteLink
 from grainlike.net._certificates import VALID_DAYS, Credentials, Role, holds_from_to, make_credentials
 from grainlike.net._dial import adopt, connect
 from grainlike.net._head_lock import hold_lock
+from grainlike.net._lasting import LastingLink, Redial, waits
 from grainlike.net._link import Link, OnFrames
 from grainlike.net._listener import Handler, Listener, listen
 from grainlike.net._loop import on_asyncio
 from grainlike.net._memory import memory_pair
+from grainlike.net._process import is_gone, process_id
 from grainlike.net._protocol import ProtocolLink
 from grainlike.net._reach import addresses_of, dial
+from grainlike.net._session import Session
 from grainlike.net._stream import StreamLink
 from grainlike.net._tls import Tls, TlsSession, client_tls, server_tls, shake_hands
 from grainlike.net._uplink import Nesting, Uplink
@@ -42,14 +46,18 @@ __all__ = [
     "Access",
     "Address",
     "Alarm",
+    "ByteLink",
     "Credentials",
     "Handler",
+    "LastingLink",
     "Link",
     "Listener",
     "Nesting",
     "OnFrames",
     "ProtocolLink",
+    "Redial",
     "Role",
+    "Session",
     "StreamLink",
     "TcpAddress",
     "Tls",
@@ -65,6 +73,7 @@ __all__ = [
     "find_access",
     "hold_lock",
     "holds_from_to",
+    "is_gone",
     "left_behind",
     "listen",
     "make_credentials",
@@ -72,12 +81,14 @@ __all__ = [
     "move_access",
     "on_asyncio",
     "parse_address",
+    "process_id",
     "publish_access",
     "read_access",
     "remove_left_behind",
     "server_tls",
     "shake_hands",
     "state_directory",
+    "waits",
     "withdraw_access",
     "write_access",
 ]

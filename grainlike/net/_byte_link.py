@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Sequence
+
 from grainlike.errors import AuthenticationError, ProtocolError
 from grainlike.net._link import Link, OnFrames
 from grainlike.net._tls import TlsSession
-from grainlike.wire import AUTHENTICATED, Buffer, FrameDecoder
+from grainlike.wire import AUTHENTICATED, Buffer, FrameDecoder, Message, encode_frame
 
 __all__ = ["READ_SIZE", "ByteLink"]
 
@@ -26,6 +29,14 @@ class ByteLink(Link):
         self._tls = tls
         self._decoder = FrameDecoder()
         self._pieces: list[Buffer] = []
+
+    @abstractmethod
+    def push(self, pieces: Sequence[Buffer]) -> None:
+        """Send what `encode_frame` made of a message; else as `post`."""
+
+    def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
+        if self.reason is None:
+            self.push(encode_frame(message, buffers))
 
     def trust(self) -> None:
         super().trust()

@@ -12,7 +12,7 @@ from grainlike.net._byte_link import READ_SIZE, ByteLink
 from grainlike.net._link import OnFrames
 from grainlike.net._tls import TlsSession
 from grainlike.net._writes import writes
-from grainlike.wire import Buffer, Message, encode_frame
+from grainlike.wire import Buffer
 
 __all__ = ["ProtocolLink"]
 
@@ -34,10 +34,10 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
 
     # --- what owners of a link do ------------------------------------------------------------------------------------
 
-    def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
+    def push(self, pieces: Sequence[Buffer]) -> None:
         if self.reason is not None:
             return
-        self._pieces += encode_frame(message, buffers)
+        self._pieces += pieces
         if not self._flushing:
             self._flushing = True
             self._loop.call_soon(self._flush)

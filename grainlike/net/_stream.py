@@ -12,7 +12,7 @@ from grainlike.net._byte_link import READ_SIZE, ByteLink
 from grainlike.net._link import OnFrames
 from grainlike.net._tls import TlsSession
 from grainlike.net._writes import writes
-from grainlike.wire import Buffer, Message, encode_frame
+from grainlike.wire import Buffer
 
 __all__ = ["StreamLink"]
 
@@ -27,9 +27,9 @@ class StreamLink(ByteLink):
         self._writing = False
         self._scope = anyio.CancelScope()
 
-    def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
+    def push(self, pieces: Sequence[Buffer]) -> None:
         if self.reason is None:
-            self._pieces += encode_frame(message, buffers)
+            self._pieces += pieces
             self._posted.set()
 
     async def run(self, on_frames: OnFrames) -> None:

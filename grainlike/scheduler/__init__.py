@@ -60,10 +60,12 @@ from grainlike.scheduler._events import (
     TerminateRunner,
     Ticked,
     WakeAt,
+    WorkerHeard,
     WorkerJoined,
     WorkerLeaving,
     WorkerLost,
     WorkerReported,
+    WorkerSuspected,
 )
 from grainlike.scheduler._explain import Explanation, Shortage
 from grainlike.scheduler._head import HeadMind
@@ -129,10 +131,12 @@ __all__ = [
     "TerminateRunner",
     "Ticked",
     "WakeAt",
+    "WorkerHeard",
     "WorkerJoined",
     "WorkerLeaving",
     "WorkerLost",
     "WorkerReported",
+    "WorkerSuspected",
     "backoff_s",
     "transition_table",
 ]

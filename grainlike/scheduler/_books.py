@@ -349,6 +349,7 @@ class WorkerBook:
         "name",
         "offer",
         "recalled",
+        "shut",
         "tokens",
         "until",
         "using",
@@ -390,6 +391,8 @@ class WorkerBook:
         """How many planned jobs and leases of each shape count against `free`."""
         self.leaving = False
         """It said that it stops: nothing fits any more."""
+        self.shut: dict[str, str] = {}
+        """Why it gets no jobs for now: by `"suspect"` or `"quarantine"`, in words."""
         self._fits: dict[int, bool] = {}
         self._log = log
         log.add(self)
@@ -403,6 +406,16 @@ class WorkerBook:
         """It stops: from now on nothing fits."""
         self.leaving = True
         self._changed()
+
+    def shut_for(self, kind: str, why: str) -> None:
+        """From now on nothing fits for the time being; what is here goes on."""
+        self.shut[kind] = why
+        self._changed()
+
+    def open_again(self, kind: str) -> None:
+        """This one reason is gone."""
+        if self.shut.pop(kind, None) is not None:
+            self._changed()
 
     def fits_ever(self, shape: Shape) -> bool:
         """Whether this worker, empty and with all its time before it, could run a job of the shape."""
@@ -421,6 +434,10 @@ class WorkerBook:
         return all(self.capacity.get(name, 0) >= amount for name, amount in shape.units)
 
     def fits_now(self, shape: Shape) -> bool:
+        """Whether a job of the shape may start here, in what is free."""
+        return not self.shut and self.has_room(shape)
+
+    def has_room(self, shape: Shape) -> bool:
         """Whether a job of the shape fits into what is free."""
         if not self.fits_ever(shape):
             return False

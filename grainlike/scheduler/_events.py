@@ -57,10 +57,12 @@ __all__ = [
     "TerminateRunner",
     "Ticked",
     "WakeAt",
+    "WorkerHeard",
     "WorkerJoined",
     "WorkerLeaving",
     "WorkerLost",
     "WorkerReported",
+    "WorkerSuspected",
 ]
 
 
@@ -147,6 +149,22 @@ class WorkerLost(msgspec.Struct, frozen=True, gc=False):
     reason: str
 
 
+class WorkerSuspected(msgspec.Struct, frozen=True, gc=False):
+    """A worker's link has broken, or it is silent: it keeps what it has, and gets nothing new until it is heard again.
+
+    `broke` says that it was the link.
+    """
+
+    worker: int
+    broke: bool = False
+
+
+class WorkerHeard(msgspec.Struct, frozen=True, gc=False):
+    """A worker that was under suspicion is heard again, the same incarnation."""
+
+    worker: int
+
+
 class WorkerLeaving(msgspec.Struct, frozen=True, gc=False):
     """A worker says that it stops: it gets no more jobs, and those that it still holds when it goes are not lost."""
 
@@ -170,9 +188,11 @@ HeadEvent = (
     | JobsCancelled
     | JobsCommitted
     | WorkerJoined
+    | WorkerHeard
     | WorkerLeaving
     | WorkerLost
     | WorkerReported
+    | WorkerSuspected
     | Ticked
 )
 

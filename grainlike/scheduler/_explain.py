@@ -39,12 +39,13 @@ class Explanation(msgspec.Struct, frozen=True):
     `reason` is one word for what holds a queued job up: `"turn"` (others of its class are before it), `"room"`,
     `"reservation"` (the room is kept for an older wide job), `"walltime"` (no worker lives long enough), `"limit"` or
     `"rate"`, `"lent"` (what is free belongs to jobs that await jobs of their own), `"workers"` (none is here),
-    `"never"` (no worker here could ever run it), `"backoff"` (it is tried again in `starts_in_s`, as attempt `attempt`
-    of `attempts` at most), and `""` for a job that waits for nothing. A leased job may wait, too: for `"jobs"` of its
-    own, or for `"cores"` that it lent to others meanwhile. `holders` are the numbers of jobs that hold what is short
-    on `nearest`, or of those that a job waits for. `starts_in_s` is an estimate from declared and learned run times,
-    None where nobody can tell. `would_start_with` is a smaller request that would start now. `blocked_s` says of a
-    coroutine for how long it has blocked the event loop that it shares with others.
+    `"never"` (no worker here could ever run it), `"suspect"` and `"quarantine"` (`nearest` gets no jobs for now, and
+    `why`), `"backoff"` (it is tried again in `starts_in_s`, as attempt `attempt` of `attempts` at most), and `""` for
+    a job that waits for nothing. A leased job may wait, too: for `"jobs"` of its own, or for `"cores"` that it lent to
+    others meanwhile. `holders` are the numbers of jobs that hold what is short on `nearest`, or of those that a job
+    waits for. `starts_in_s` is an estimate from declared and learned run times, None where nobody can tell.
+    `would_start_with` is a smaller request that would start now. `blocked_s` says of a coroutine for how long it has
+    blocked the event loop that it shares with others.
 
     Of a gang (`Nodes`), `members` are the workers on which it has its slots, the leader first; while it waits for
     room, those that could take part now. `lacking` is how many more it needs, `nearest` the nearest of the others.
@@ -72,6 +73,7 @@ class Explanation(msgspec.Struct, frozen=True):
     inputs: tuple[str, ...] = ()
     words: str = ""
     attempts: int = 0
+    why: str = ""
     blocked_s: float | None = None
     kept: str = ""
 
@@ -135,6 +137,10 @@ def _room(base: Explanation, job: Job, workers: list[WorkerBook], planner: Plann
     """What keeps the oldest job of a class from the worker that comes nearest."""
     shape = job.cls.shapes[0]
     fitting = [worker for worker in workers if worker.fits_now(shape)]
+    shut = [worker for worker in workers if worker.shut and worker.has_room(shape)]
+    if len(fitting) < shape.nodes <= len(fitting) + len(shut):
+        kind, why = next(iter(shut[0].shut.items()))
+        return replace(base, reason=kind, nearest=shut[0].name, why=why)
     soft = shape.soft_s
     in_time = [worker for worker in fitting if soft is None or now + soft <= worker.until]
     if len(in_time) < shape.nodes <= len(fitting):
@@ -274,6 +280,10 @@ def _again(this: Explanation) -> str:
     return f"{who} tries again in {this.starts_in_s or 0.0:.1f} s, attempt {this.attempt} of {this.attempts}."
 
 
+def _shut(this: Explanation) -> str:
+    return f"Job {this.job} would fit on {this.nearest}, which gets no jobs for now: {this.why}."
+
+
 _UNBOUND = {
     "lazy": "Nobody has awaited or started it.",
     "local": "It runs in the caller's process.",
@@ -282,6 +292,8 @@ _UNBOUND = {
 
 _SAY: dict[str, Callable[[Explanation], str]] = {
     "backoff": _again,
+    "suspect": _shut,
+    "quarantine": _shut,
     "turn": lambda this: f"Job {this.job} waits for its turn: {this.before} jobs that ask for the same go first.",
     "room": _no_room,
     "reservation": lambda this: (

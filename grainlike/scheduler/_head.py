@@ -42,10 +42,12 @@ from grainlike.scheduler._events import (
     JobsUnsatisfiable,
     Ticked,
     WakeAt,
+    WorkerHeard,
     WorkerJoined,
     WorkerLeaving,
     WorkerLost,
     WorkerReported,
+    WorkerSuspected,
 )
 from grainlike.scheduler._explain import Explanation, explain
 from grainlike.scheduler._families import Families, stands_still
@@ -132,6 +134,11 @@ class HeadMind:
                 self._planner.members += 1
             case WorkerLeaving():
                 self._leaving(event, out)
+            case WorkerSuspected():
+                self._suspected(event.worker, broke=event.broke)
+            case WorkerHeard():
+                if event.worker in self.workers:
+                    self.workers[event.worker].open_again("suspect")
             case WorkerLost():
                 self._worker_lost(event, out)
             case Ticked():
@@ -153,6 +160,10 @@ class HeadMind:
     def running(self, worker: int) -> int:
         """How many jobs a worker has started and not ended."""
         return sum(job.state is JobState.LEASED for job in self.workers[worker].held.values())
+
+    def why_shut(self, worker: int) -> str:
+        """Why a worker gets no jobs for now; empty for one that does."""
+        return "; ".join(self.workers[worker].shut.values())
 
     def oldest(self, most: int | None) -> list[Job]:
         """The books of the jobs that have not ended, the oldest first, at most so many."""
@@ -577,6 +588,12 @@ class HeadMind:
             if self.closed:
                 self._fail_impossible(out)
 
+    def _suspected(self, number: int, *, broke: bool) -> None:
+        """It keeps what it has. What was sent ahead of free slots comes back if others have room (`_retract`)."""
+        worker = self.workers.get(number)
+        if worker is not None:
+            worker.shut_for("suspect", "its link has broken" if broke else "it is silent")
+
     def _worker_lost(self, event: WorkerLost, out: list[HeadAction]) -> None:
         worker = self.workers.pop(event.worker, None)
         if worker is None:
@@ -685,6 +702,8 @@ class HeadMind:
         """What has long been at a worker where all wait, and has not started: it fits in amounts, not in the layout."""
         planned: list[Job] = []
         for worker in self.workers.values():
+            if worker.shut:  # what it was sent may be on the way, and what it says
+                continue
             started = [job for job in worker.held.values() if job.state is JobState.LEASED]
             if all(map(stands_still, started)):
                 planned += [job for job in worker.held.values() if job.state is JobState.PLANNED and not job.cancelled]

@@ -312,7 +312,7 @@ class Planner:
 
     def _may_wait_at(self, worker: WorkerBook, cls: RequestClass) -> bool:
         held = self.reservations.get(worker.worker, ())
-        return not worker.leaving and all(reservation.job.cls is cls for reservation in held)
+        return not (worker.leaving or worker.shut) and all(reservation.job.cls is cls for reservation in held)
 
     def _fill(self, worker: WorkerBook, cls: RequestClass, shape: Shape, out: list[HeadAction]) -> None:
         budget = AHEAD_S * worker.using[shape.shape]

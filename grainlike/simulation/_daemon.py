@@ -34,12 +34,12 @@ from grainlike.scheduler import (
     Ticked,
     WakeAt,
 )
-from grainlike.simulation._channel import Channel
 from grainlike.simulation._clock import Clock
 from grainlike.simulation._dice import Dice
 from grainlike.simulation._nests import Call
 from grainlike.simulation._plans import Faults, Network, NodePlan
 from grainlike.simulation._runners import OwnRunner, Runner, SharedRunner
+from grainlike.simulation._voice import Voice
 from grainlike.simulation._witness import Witness
 from grainlike.wire import Cancel, Code, Completed, LeaseStart, LeaseWait
 
@@ -97,7 +97,7 @@ class Daemon:
         self.network = stage.network
         self.witness = stage.witness
         self.mind = NodeMind(plan.offer)
-        self.up = Channel(stage.clock, stage.dice, stage.network.link)
+        self.up = Voice(stage.clock, stage.dice, stage.network.link)
         self.runners: dict[int, Runner] = {}
         self.alive = True
         self.frozen = False

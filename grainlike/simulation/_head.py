@@ -27,18 +27,20 @@ from grainlike.scheduler import (
     RetractJobs,
     Ticked,
     WakeAt,
+    WorkerHeard,
     WorkerJoined,
     WorkerLeaving,
     WorkerLost,
     WorkerReported,
+    WorkerSuspected,
 )
-from grainlike.simulation._channel import Channel
 from grainlike.simulation._client import Client
 from grainlike.simulation._clock import Clock
 from grainlike.simulation._daemon import Daemon
 from grainlike.simulation._dice import Dice
 from grainlike.simulation._nests import Call, Nests
 from grainlike.simulation._plans import Network, Workload
+from grainlike.simulation._voice import Voice
 from grainlike.simulation._witness import Witness
 from grainlike.wire import (
     Assign,
@@ -74,7 +76,7 @@ class Peer:
 
     __slots__ = ("classes", "daemon", "down", "functions")
 
-    def __init__(self, daemon: Daemon, down: Channel) -> None:
+    def __init__(self, daemon: Daemon, down: Voice) -> None:
         self.daemon = daemon
         self.down = down
         self.functions: set[int] = set()
@@ -94,6 +96,7 @@ class Head:
         self._nests = Nests(self)
         self._stage = stage
         self._alarm: float | None = None
+        self._suspects: set[int] = set()
 
     def start(self) -> None:
         """Define the functions, and let the client begin."""
@@ -126,13 +129,30 @@ class Head:
 
     def join(self, daemon: Daemon) -> None:
         """Let a worker in."""
-        self.peers[daemon.worker] = Peer(daemon, Channel(self.clock, self._stage.dice, self._stage.network.link))
+        down = Voice(self.clock, self._stage.dice, self._stage.network.link)
+        down.answers(daemon.up)
+        self.peers[daemon.worker] = Peer(daemon, down)
         self.witness.joined(daemon.worker, daemon.plan.offer)
         self._tell(WorkerJoined(daemon.worker, f"n{daemon.worker}", daemon.plan.offer))
+
+    def suspect(self, worker: int, *, broke: bool) -> None:
+        """A worker is silent, or its link has broken, unless it was given up before."""
+        if worker in self.peers and worker not in self._suspects:
+            self._suspects.add(worker)
+            self.witness.suspected(worker)
+            self._tell(WorkerSuspected(worker, broke))
+
+    def heard(self, worker: int) -> None:
+        """It is heard again."""
+        if worker in self._suspects:
+            self._suspects.discard(worker)
+            self.witness.trusted(worker)
+            self._tell(WorkerHeard(worker))
 
     def leave(self, worker: int, reason: str) -> None:
         """Give a worker up."""
         if self.peers.pop(worker, None) is not None:
+            self._suspects.discard(worker)
             self.witness.given_up(worker)
             self._tell(WorkerLost(worker, reason))
 

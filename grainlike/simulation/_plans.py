@@ -111,6 +111,7 @@ class Faults(msgspec.Struct, frozen=True):
         spawn_fails: the probability that a process does not come up.
         until: when it ends.
         stop: SIGTERM to a worker: it says that it leaves, ends what it has, and goes; some are killed over it.
+        blink: a link that breaks, and is made anew by the same incarnation within 10 s.
         reset: RST to a connection: what was under way is lost. The worker ends and comes back as after `node_kill`.
         head_crash: the head dies, once, up to twice as many seconds after the beginning (whatever `until` says), and
             all that it knew with it: its process, so that links end, or its machine, so that they are silent.
@@ -125,6 +126,7 @@ class Faults(msgspec.Struct, frozen=True):
     stop: float = 0.0
     reset: float = 0.0
     head_crash: float = 0.0
+    blink: float = 0.0
 
 
 CALM = Faults()

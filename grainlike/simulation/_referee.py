@@ -30,6 +30,8 @@ answers reach awaiters; and raises `AssertionError` when one of these promises i
 19. A worker that says that nothing is left has all its slots free.
 20. A job whose function says how long to wait between attempts is not assigned before that time is over. One
     that failed for good, or is forgiven no loss, is not tried again.
+21. A worker whose link is broken, or that is silent for long, gets nothing new; and what was on the way when a link
+    broke that is made anew comes once, in order. (That it costs no attempt is for the tests of such worlds.)
 
 How long jobs were passed over is measured by `Patience`; how long that may be is for each test to say.
 """
@@ -96,10 +98,13 @@ class Referee(Witness):
         self._blame: dict[tuple[int, int], str] = {}
         self._losses: dict[int, dict[int, str]] = {}
         """What cost each lost attempt of a job."""
+        self._told_in_time: set[tuple[int, int]] = set()
+        """The attempts of whose end the head heard from a worker that it had not given up."""
         self._last: dict[int, tuple[int, int]] = {}
         """The worker and attempt of a job's last assignment."""
         self._rationing = Rationing()
         self._leaving: set[int] = set()
+        self._suspects: set[int] = set()
         self._given_up: set[int] = set()
         self._doomed: set[tuple[int, int]] = set()
         """The processes that were told to die and live."""
@@ -127,6 +132,16 @@ class Referee(Witness):
         for job, (at, _) in self._last.items():
             if at == worker:
                 self._order.came_back(job)
+
+    def suspected(self, worker: int) -> None:
+        """See `Witness`."""
+        super().suspected(worker)
+        self._suspects.add(worker)
+
+    def trusted(self, worker: int) -> None:
+        """See `Witness`."""
+        super().trusted(worker)
+        self._suspects.discard(worker)
 
     def leaving(self, worker: int) -> None:
         """See `Witness`."""
@@ -215,6 +230,7 @@ class Referee(Witness):
     def assembled(self, action: AssembleGang) -> None:
         """See `Witness`."""
         super().assembled(action)
+        assert self._suspects.isdisjoint(action.workers), f"job {action.job} was to be held by who is not heard"
         self._gangs.asked(action, self.plans[action.job].request.nodes)
         self._order.leaves_queue(action.job)
         self._patience.assigned([action.job], action.workers, self.clock.now, self._order.front)
@@ -223,6 +239,8 @@ class Referee(Witness):
         """See `Witness`."""
         late = action.worker in self._leaving and not action.gang
         assert not late, f"worker {action.worker} got jobs after it said that it stops"
+        shut = action.worker in self._suspects and not action.gang
+        assert not shut, f"worker {action.worker} got jobs while its link was broken, or silent for long"
         for job, attempt in zip(action.jobs, action.attempts, strict=True):
             assert job not in self.outcome, f"job {job} was assigned after it was {self.outcome[job]}"
             early = self._again_at.pop(job, 0.0) - self.clock.now
@@ -248,6 +266,7 @@ class Referee(Witness):
         """See `Witness`."""
         if worker not in self._gone:
             self._gangs.heard(worker, completed)
+            self._told_in_time.update(zip(completed.jobs, completed.attempts, strict=True))
 
     def lost_with_head(self, job: int) -> None:
         """See `Witness`."""
@@ -301,7 +320,10 @@ class Referee(Witness):
         """See `Witness`."""
         super().lost(job, losses)
         self._close(job, "LOST")
-        blames = list(self._losses.get(job, {}).values())
+        # Of a worker that was given up before it could tell, the head cannot know whose fault it was.
+        told = self._told_in_time
+        losses_of = self._losses.get(job, {}).items()
+        blames = [blame if (job, attempt) in told else "worker" for attempt, blame in losses_of]
         most = self._functions[self.plans[job].fn].losses
         if not most:
             return  # it may have begun unheard

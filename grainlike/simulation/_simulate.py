@@ -87,6 +87,7 @@ def _draw_faults(dice: Dice) -> Faults:
         stop=later.pick((0.0, 0.0, 0.5, 3.0)),
         reset=later.pick((0.0, 0.0, 3.0)),
         head_crash=dice.fork("death").pick((0.0,) * 22 + (0.3, 2.0)),
+        blink=dice.fork("last").pick((0.0, 0.0, 0.3, 2.0)),
     )
 
 

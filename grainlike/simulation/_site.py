@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from grainlike.scheduler import GRACE_S
@@ -11,11 +12,15 @@ from grainlike.simulation._daemon import Daemon
 from grainlike.simulation._dice import Dice
 from grainlike.simulation._head import Head
 from grainlike.simulation._plans import NodePlan
+from grainlike.simulation._voice import go_on
 
 __all__ = ["LOST_S", "Site"]
 
 LOST_S = 30.0
 """A peer that has been silent for this long is lost, to either end."""
+
+SUSPECT_S = 15.0
+"""After so much of it the head gives it nothing new."""
 
 BEAT_S = 5.0
 
@@ -108,7 +113,7 @@ class Site:
             late = daemon.up.cut()
             self._clock.after(self._silence() if way == 1 else 0.001, self._lost, daemon, late)
         else:
-            daemon.up.send(self._lost, daemon, [])
+            daemon.up.say(self._lost, daemon, [])
         self._come_back()
 
     def freeze(self, seconds: float) -> None:
@@ -121,11 +126,13 @@ class Site:
         silence = self._silence()
         if seconds > silence:
             self._clock.after(silence, self._lost, daemon, [])
+        self._suspected(daemon, seconds)
         self._clock.after(seconds, self._thaw, daemon, seconds > silence)
 
     def _thaw(self, daemon: Daemon, lost: bool) -> None:
         daemon.thaw()
         self.steady = True
+        self._stage.head.heard(daemon.worker)
         if lost:  # it has just read that its link is closed
             daemon.die()
             self._come_back()
@@ -140,6 +147,7 @@ class Site:
         down.hold()
         daemon.up.hold()
         by_head, by_daemon = self._silence(), self._silence() / self.plan.rate
+        self._suspected(daemon, seconds)
         if seconds > by_head:
             self._clock.after(by_head, self._lost, daemon, [])
         if seconds > by_daemon:
@@ -148,13 +156,19 @@ class Site:
 
     def _healed(self, daemon: Daemon, release_down: Callable[[], None], broken: bool) -> None:
         self.steady = True
+        self._stage.head.heard(daemon.worker)
         release_down()
         daemon.up.release()  # reports of a worker that was given up arrive now, and count for nothing
         if broken:
             if daemon.alive:
                 daemon.die()
-            daemon.up.send(self._lost, daemon, [])
+            daemon.up.say(self._lost, daemon, [])
             self._come_back()
+
+    def _suspected(self, daemon: Daemon, seconds: float) -> None:
+        """Of a silence of so many seconds, the head suspects something after a while."""
+        if seconds > SUSPECT_S:
+            self._clock.after(SUSPECT_S, partial(self._stage.head.suspect, daemon.worker, broke=False))
 
     def _fall_silent(self, daemon: Daemon) -> None:
         self.steady = False
@@ -189,12 +203,37 @@ class Site:
         self._clock.after(self._stage.dice.between(0.0, 0.01), self._lost, daemon, [])
         self._clock.after(self._stage.dice.between(0.0, 0.01), self._end, daemon)
 
+    def blink(self, seconds: float) -> None:
+        """The link breaks, and what was on the way is lost; the worker dials anew and goes on so many seconds later."""
+        daemon = self._steady()
+        if daemon is None:
+            return
+        self._fall_silent(daemon)
+        for channel in (daemon.up, self._stage.head.peers[daemon.worker].down):
+            channel.cut()
+            channel.hold()
+        noticed = min(seconds, self._stage.dice.between(0.0, 0.01))
+        self._clock.after(noticed, self._broken, daemon)
+        self._clock.after(seconds, self._back, daemon)
+
+    def _broken(self, daemon: Daemon) -> None:
+        self._stage.head.suspect(daemon.worker, broke=True)
+
+    def _back(self, daemon: Daemon) -> None:
+        """There is a link again, if the worker is still there."""
+        if self.daemon is not daemon or not daemon.alive:
+            self._lost(daemon, [])
+            return
+        self.steady = True
+        go_on(daemon.up, self._stage.head.peers[daemon.worker].down)
+        self._stage.head.heard(daemon.worker)
+
     def _end(self, daemon: Daemon) -> None:
         """The daemon's process ends, if it has not; the head reads the end of its link after all that it said."""
         if self.daemon is daemon:
             if daemon.alive:
                 daemon.die()
-            daemon.up.send(self._lost, daemon, [])
+            daemon.up.say(self._lost, daemon, [])
             self._come_back()
 
     def _steady(self) -> Daemon | None:

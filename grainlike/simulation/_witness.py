@@ -63,6 +63,14 @@ class Witness:
         """A daemon, or its link, stands still for a while: it hears nothing, or rings no alarm in time."""
         self.seen["silence"] += 1
 
+    def suspected(self, worker: int) -> None:
+        """The head has heard nothing of a worker for long, or lost its link."""
+        self.seen["worker suspected"] += 1
+
+    def trusted(self, worker: int) -> None:
+        """It has heard of it again."""
+        self.seen["worker trusted"] += 1
+
     def told_to_stop(self, worker: int) -> None:
         """A daemon was told to stop."""
         self.seen["worker told to stop"] += 1

@@ -24,6 +24,7 @@ _STEPS_PER_JOB = 2_000
 _STEPS_AT_LEAST = 200_000
 
 _LONGEST_SILENCE_S = 45.0
+_LONGEST_BLINK_S = 10.0
 
 
 class World:
@@ -103,6 +104,7 @@ class World:
             (faults.partition, lambda site: site.partition(chance.between(0.0, _LONGEST_SILENCE_S))),
             (faults.stop, Site.stop),
             (faults.reset, Site.reset),
+            (faults.blink, lambda site: site.blink(chance.between(0.0, _LONGEST_BLINK_S))),
         ):
             if mean:
                 self._strike_later(chance, mean, strike)

@@ -26,6 +26,7 @@ from grainlike.wire._handshake import (
     Software,
 )
 from grainlike.wire._messages import (
+    Ack,
     Assign,
     Awaits,
     Beat,
@@ -40,6 +41,7 @@ from grainlike.wire._messages import (
     FunctionSpec,
     Gang,
     GoesOn,
+    Goodbye,
     Hello,
     Hold,
     Items,
@@ -93,6 +95,7 @@ from grainlike.wire._questions import (
     WorkerRow,
     WorkersAre,
 )
+from grainlike.wire._transcript import Transcript
 from grainlike.wire._window import WINDOW_BYTES, WINDOW_ITEMS, Debt, Window
 
 __all__ = [
@@ -104,6 +107,7 @@ __all__ = [
     "UNAUTHENTICATED",
     "WINDOW_BYTES",
     "WINDOW_ITEMS",
+    "Ack",
     "Answer",
     "AskCancel",
     "AskHead",
@@ -135,6 +139,7 @@ __all__ = [
     "FunctionSpec",
     "Gang",
     "GoesOn",
+    "Goodbye",
     "HeadIs",
     "Hello",
     "Hold",
@@ -169,6 +174,7 @@ __all__ = [
     "Setup",
     "Software",
     "Stop",
+    "Transcript",
     "Unable",
     "Wait",
     "Welcome",

@@ -17,6 +17,7 @@ import msgspec
 from grainlike.wire._questions import FromClient, ToClient
 
 __all__ = [
+    "Ack",
     "Assign",
     "Awaits",
     "Beat",
@@ -31,6 +32,7 @@ __all__ = [
     "FunctionSpec",
     "Gang",
     "GoesOn",
+    "Goodbye",
     "Hello",
     "Hold",
     "Items",
@@ -93,8 +95,11 @@ class _Message(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_un
 
 
 class Hello(_Message, frozen=True, tag=1, forbid_unknown_fields=False):
-    """The dialling end introduces itself. `memory` names the shared memory that it can map, if any; `memory_tier` says
-    what holds a worker's jobs to theirs.
+    """The dialling end introduces itself. `memory` names the shared memory that it can map, if any, and `process` the
+    process that it is to others of its machine; `memory_tier` says what holds a worker's jobs to theirs.
+
+    With `received`, its side of the conversation outlives a link that breaks (`Transcript`): it may dial anew, with
+    `resumes` and how many messages have come to it so far. -1 is for who does not do that.
 
     A later protocol may add fields at the end: who speaks it must be understood well enough to be refused by name.
     """
@@ -111,6 +116,9 @@ class Hello(_Message, frozen=True, tag=1, forbid_unknown_fields=False):
     logical: list[int]
     memory: str = ""
     memory_tier: str = "none"
+    process: str = ""
+    received: int = -1
+    resumes: bool = False
 
 
 class Welcome(_Message, frozen=True, tag=4):
@@ -118,7 +126,8 @@ class Welcome(_Message, frozen=True, tag=4):
 
     `paths` are the client's import paths, for its runners. `name` is what the worker is called from now on: another may
     have come with the name that it wished for. `store` is the directory of the head's shared memory, for those who can
-    map it.
+    map it. `process` is the head's, and `received` how many messages have come from a worker that goes on; -1 where a
+    link that breaks is the end.
     """
 
     cluster: str
@@ -126,6 +135,8 @@ class Welcome(_Message, frozen=True, tag=4):
     paths: list[str]
     name: str
     store: str = ""
+    process: str = ""
+    received: int = -1
 
 
 class Refused(_Message, frozen=True, tag=5):
@@ -209,6 +220,20 @@ class Beat(_Message, frozen=True, tag=14):
     """A heartbeat, both ways. Any message proves life; this one is for links that have nothing else to say."""
 
     number: int
+
+
+class Ack(_Message, frozen=True, tag=15):
+    """So many messages of yours have come, in all: whoever keeps them for the case that the link breaks need not any
+    more.
+    """
+
+    received: int
+
+
+class Goodbye(_Message, frozen=True, tag=16):
+    """The last word: whoever says it ends the conversation, and will not go on with it on another link."""
+
+    reason: str
 
 
 # --- worker to head, runner to worker --------------------------------------------------------------------------------
@@ -552,6 +577,8 @@ Message = (
     | Cancel
     | Retract
     | Beat
+    | Ack
+    | Goodbye
     | Completed
     | Report
     | Leaving

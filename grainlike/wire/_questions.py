@@ -136,6 +136,7 @@ class WorkerRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     beats: int
     silent_s: float
     memory_tier: str = "none"
+    shut: str = ""
 
 
 class WorkersAre(_Message, frozen=True, tag=91):

@@ -16,7 +16,7 @@ __all__ = ["BUGS", "HEAD", "NODE", "REPOSITORY", "SUITES", "Bug", "Change", "pla
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
-HEAD, NODE = "head's mind", "node's mind"
+HEAD, NODE, TALK = "head's mind", "node's mind", "talk of the two"
 
 SUITES = {
     "judge": "tests/simulation/test_worlds.py::test_every_promise_is_kept",
@@ -94,7 +94,33 @@ def _bug(name: str, room: str, breaks: str, suite: str, *changes: tuple[str, str
     return Bug(name, room, breaks, suite, tuple(Change(*change) for change in changes))
 
 
+_TRANSCRIPT = "wire/_transcript.py"
+
 BUGS: tuple[Bug, ...] = (
+    # --- links that break --------------------------------------------------------------------------------------------
+    _bug(
+        "send_all_again_that_is_kept",
+        TALK,
+        "after a break, what had come and was not acknowledged is sent a second time",
+        "judge",
+        (_TRANSCRIPT, "        self.acknowledged(count)\n        return [", "        return ["),
+    ),
+    _bug(
+        "forget_what_is_not_acknowledged",
+        TALK,
+        "what was sent a while ago is not kept, whether or not it has come",
+        "judge",
+        (_TRANSCRIPT, "if not first <= count <= self.sent_in_all:", "if count > self.sent_in_all:"),
+        (_TRANSCRIPT, "len(self._kept) > MOST_COUNT", "len(self._kept) > 2"),
+        (_TRANSCRIPT, "for _ in range(count - first):", "for _ in range(min(count - first, len(self._kept))):"),
+    ),
+    _bug(
+        "trust_the_silent",
+        HEAD,
+        "a worker that is not heard gets jobs as ever",
+        "judge",
+        (_BOOKS, "return not self.shut and self.has_room(shape)", "return self.has_room(shape)"),
+    ),
     # --- one outcome, and a true one ---------------------------------------------------------------------------------
     _bug(
         "accept_a_stale_attempt",

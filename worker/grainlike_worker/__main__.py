@@ -10,18 +10,20 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
 import anyio
+from anyio.abc import TaskStatus
 
-from grainlike.errors import AuthenticationError, GrainlikeError, ResourceSpecError
-from grainlike.net import dial, find_access
+from grainlike.errors import GrainlikeError, HeadLostError, ResourceSpecError
+from grainlike.net import LastingLink, Link
 from grainlike.resources import Allocation, parse
 from grainlike_worker._context_check import why_not
-from grainlike_worker._daemon import serve_daemon
+from grainlike_worker._daemon import LOST_S, serve_daemon
 from grainlike_worker._probe import logical_in, offer_of_daemon
+from grainlike_worker._way import Way
 
 __all__ = ["main", "serve"]
 
@@ -45,6 +47,7 @@ def serve(
     context: str | None = None,
     echo_output: bool = False,
     insecure: bool = False,
+    wait: bool = False,
 ) -> int:
     """Run a worker with the options of the command line; return the exit code, having said why it is not 0."""
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(name)s %(levelname)s %(message)s")
@@ -58,42 +61,59 @@ def serve(
         print(f"grainlike worker: --context: {refusal}", file=sys.stderr)  # noqa: T201
         return USAGE
     try:
-        work = partial(_serve, insecure=insecure, echo=echo_output, context=context or "")
+        work = partial(_serve, insecure=insecure, wait=wait, echo=echo_output, context=context or "")
         return anyio.run(work, head, offer, name or socket.gethostname(), backend_options=_uvloop())
     except (GrainlikeError, OSError, ValueError) as error:
         print(f"grainlike worker: {error}", file=sys.stderr)  # noqa: T201
         return NO_HEAD
 
 
-async def _serve(head: str | None, offer: Allocation, name: str, *, insecure: bool, echo: bool, context: str) -> int:
-    access = find_access(head)
-    if access.role != "worker":
-        raise AuthenticationError(f"this access file is for a {access.role}; a worker needs the worker.json beside it")
-    link = await dial(access, insecure=insecure)
-    if link.role is None and link.peer.startswith("tcp:"):
-        logger.warning("INSECURE: the link to %s has no TLS; whoever listens there runs code as this user", link.peer)
+async def _serve(
+    head: str | None, offer: Allocation, name: str, *, insecure: bool, wait: bool, echo: bool, context: str
+) -> int:
     logical = logical_in(offer)
-    logger.info("worker %s offers %s to the head at %s", name, offer, link.peer)
     if logical:
         logger.warning("cores %s are not of this machine: given out and shown, never pinned", list(logical))
-    failure: GrainlikeError | None = None
+    failure: Exception | None = None
     stop = anyio.Event()
+    work = partial(serve_daemon, offer=offer, name=name, stop=stop, echo=echo, context=context)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_stop_at_signal, stop.set, tasks.cancel_scope.cancel)
+        await tasks.start(_stop_at_signal, stop.set, tasks.cancel_scope.cancel)
         try:
-            await serve_daemon(link, offer, name=name, stop=stop, echo=echo, context=context)
-        except GrainlikeError as error:  # kept out of the group, which would wrap it
+            await _serve_heads(Way(head, insecure=insecure), work, offer, name, stop, wait=wait)
+        except (GrainlikeError, OSError, ValueError) as error:  # kept out of the group, which would wrap it
             failure = error
         tasks.cancel_scope.cancel()
     if failure is not None:
         raise failure
-    logger.info("worker %s has ended: %s", name, link.reason)
     return OK
 
 
-async def _stop_at_signal(*stops: Callable[[], None]) -> None:
+async def _serve_heads(
+    way: Way, work: Callable[[Link], Awaitable[None]], offer: Allocation, name: str, stop: anyio.Event, *, wait: bool
+) -> None:
+    """Serve as one incarnation after another, each of which ends when its head gives it up; until the head closes."""
+    while (link := await way.first(stop if wait else None)) is not None:
+        if link.role is None and link.peer.startswith("tcp:"):
+            words = "INSECURE: the link to %s has no TLS; whoever listens there runs code as this user"
+            logger.warning(words, link.peer)
+        logger.info("worker %s offers %s to the head at %s", name, offer, link.peer)
+        lasting = LastingLink(link, way.again, LOST_S)
+        try:
+            await work(lasting)
+        except HeadLostError as error:
+            if not lasting.joined or stop.is_set():
+                raise
+            logger.warning("worker %s begins anew: %s", name, error)
+        else:
+            logger.info("worker %s has ended: %s", name, lasting.reason)
+            return
+
+
+async def _stop_at_signal(*stops: Callable[[], None], task_status: TaskStatus[None]) -> None:
     """At the first signal stop in good order, at the second at once."""
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        task_status.started()
         async for number in signals:
             logger.info("stopping: %s", number.name)
             stop, *rest = stops
@@ -128,6 +148,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--insecure", action="store_true", help="serve a head that has no TLS, on this machine's loopback alone"
+    )
+    parser.add_argument(
+        "--wait",
+        action="store_true",
+        help="wait for a head that does not listen yet, or has no access file yet",
     )
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     return parser

@@ -22,7 +22,7 @@ from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
 from grainlike.errors import GrainlikeError, HeadLostError, ProtocolError
-from grainlike.net import Alarm, Link
+from grainlike.net import Alarm, LastingLink, Link, process_id
 from grainlike.payload import memory_id, serializer_versions
 from grainlike.resources import Allocation
 from grainlike.scheduler import (
@@ -140,7 +140,7 @@ async def serve_daemon(
         async with open_keeper(cgroups, early=True) as keeper:
             spawn = partial(RunnerProcess.spawn, keeper=keeper, options=_devices(offer).option)
             make = partial(runner_in_process, spawn)
-            hello = _hello(name, offer, _memory_tier(keeper, cgroups))
+            hello = _hello(name, offer, _memory_tier(keeper, cgroups), lasting=isinstance(link, LastingLink))
             await _Daemon(link, mind, hello, make, echo=echo, context=context).run(stop)
 
 
@@ -500,7 +500,7 @@ def _memory_tier(keeper: Keeper | None, cgroups: JobCgroups | None) -> str:
     return "cgroup" if cgroups is not None and cgroups.limits else "watchdog"
 
 
-def _hello(name: str, offer: Allocation, memory_tier: str = "none") -> Hello:
+def _hello(name: str, offer: Allocation, memory_tier: str = "none", *, lasting: bool = False) -> Hello:
     return Hello(
         role="worker",
         protocol_low=PROTOCOL,
@@ -508,10 +508,12 @@ def _hello(name: str, offer: Allocation, memory_tier: str = "none") -> Hello:
         python=platform.python_version(),
         serializers=serializer_versions(),
         name=name,
-        incarnation=secrets.token_hex(8),
+        incarnation=secrets.token_hex(16),
         pid=os.getpid(),
         offer=str(offer),
         logical=list(logical_in(offer)),
         memory=memory_id(),
         memory_tier=memory_tier,
+        process=process_id(),
+        received=0 if lasting else -1,
     )

@@ -157,10 +157,12 @@ def start_worker() -> Iterator[Callable[..., Worker]]:
         first: str = "",
         context: str | None = None,
         insecure: bool = False,
+        more: tuple[str, ...] = (),
     ) -> Worker:
         options = ["--insecure"] if insecure else []
+        options += [*more, *([] if head is None else ["--head", str(head)])]
         options += [] if context is None else ["--context", context]
-        workers.append(Worker(["--head", str(head), "--resources", resources, "--name", name, *options], first))
+        workers.append(Worker(["--resources", resources, "--name", name, *options], first))
         return workers[-1]
 
     yield start

@@ -240,9 +240,8 @@ async def test_a_worker_of_another_version_is_refused_with_both_versions(start_w
 
 async def test_a_worker_whose_offer_is_no_offer_is_refused(start_worker):
     first = "from grainlike_worker import _daemon as d; old = d._hello\n"
-    first += (
-        "def bad(name, offer):\n import msgspec\n return msgspec.structs.replace(old(name, offer), offer='cores=')\n"
-    )
+    first += "def bad(*what, **more):\n import msgspec\n"
+    first += " return msgspec.structs.replace(old(*what, **more), offer='cores=')\n"
     async with asyncio.timeout(20), Executor(listen=LISTEN) as executor:
         said = await refusal(start_worker(executor.address, first=first + "d._hello = bad"))
         assert "cores" in said.splitlines()[-1], said

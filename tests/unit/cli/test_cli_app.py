@@ -92,6 +92,7 @@ def test_worker_start_hands_its_options_on_and_returns_the_workers_exit_code(ser
             "context": "module:factory",
             "echo_output": True,
             "insecure": True,
+            "wait": False,
         },
         {
             "head": None,
@@ -101,6 +102,7 @@ def test_worker_start_hands_its_options_on_and_returns_the_workers_exit_code(ser
             "context": None,
             "echo_output": False,
             "insecure": False,
+            "wait": False,
         },
     ]
 

@@ -1,0 +1,183 @@
+"""A worker's link to its head that is made anew when it breaks, without anybody above noticing but by the delay."""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
+
+import anyio
+from msgspec.structs import replace
+
+from grainlike.errors import AuthenticationError, GrainlikeError, HeadLostError
+from grainlike.net._byte_link import ByteLink
+from grainlike.net._link import Link, OnFrames
+from grainlike.net._process import is_gone
+from grainlike.net._session import Session
+from grainlike.wire import Buffer, Dialer, Frame, Hello, Message, Welcome
+
+__all__ = ["LastingLink", "Redial", "waits"]
+
+logger = logging.getLogger("grainlike.net")
+
+Redial = Callable[[], Awaitable[Link]]
+"""Dials the same head again; raises `OSError` when nobody answers."""
+
+FIRST_WAIT_S = 0.05
+LONGEST_WAIT_S = 2.0
+
+GREETING_S = 10.0
+"""How long a head may take to answer one that dials anew."""
+
+
+class LastingLink(Link):
+    """See the module. `first` is connected; `redial` makes the next ones, until `patience_s` after the last word.
+
+    What is posted before the welcome belongs to `first` alone; if that breaks there is nothing to go on with. `reason`
+    says why it ended: the head said goodbye, was found dead, or did not answer for that long.
+
+    Raises, from `run`:
+        HeadLostError: the head has given us up meanwhile; whoever dials again is somebody new to it.
+        AuthenticationError, VersionMismatchError: it is another head now, which refuses us.
+    """
+
+    def __init__(self, first: ByteLink, redial: Redial, patience_s: float) -> None:
+        super().__init__(first.peer)
+        self.host, self.role, self.trusted = first.host, first.role, first.trusted
+        self._link = first
+        self._redial = redial
+        self._patience_s = patience_s
+        self._heard = time.monotonic()
+        self._hello: Hello | None = None
+        self._welcome: Welcome | None = None
+        self._session: Session | None = None
+        self._waits = waits()
+        self._scope = anyio.CancelScope()
+
+    @property
+    def joined(self) -> bool:
+        """Whether a head has let us in over it."""
+        return self._welcome is not None
+
+    def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
+        if isinstance(message, Hello):
+            self._hello = message
+        if self.closed:
+            return
+        if self._session is None:
+            self._link.post(message, buffers)
+        else:
+            self._session.post(message, buffers)
+
+    async def run(self, on_frames: OnFrames) -> None:
+        self._begin()
+        try:
+            with self._scope:
+                await self._run(on_frames)
+        finally:
+            await self.aclose()
+
+    async def aclose(self) -> None:
+        self.close()
+        await self._link.aclose()
+
+    async def _run(self, on_frames: OnFrames) -> None:
+        await self._link.run(lambda frames: self._hear(frames, on_frames))
+        while not self.closed and (link := await self._next_link()) is not None:
+            with anyio.move_on_after(GREETING_S) as patience:
+                await link.run(partial(self._hear_anew, on_frames=on_frames, link=link, patience=patience))
+            await link.aclose()
+
+    async def _next_link(self) -> Link | None:
+        """Dial until somebody answers; None when there is no point in it any more, and why is told."""
+        told = False
+        while True:
+            why = self._why_over()
+            if why is not None:
+                self._end(why)
+                return None
+            if not told:
+                logger.warning("the link to %s has broken (%s); dialling anew", self.peer, self._link.reason)
+                told = True
+            await anyio.sleep(next(self._waits))
+            try:
+                link = await self._redial()
+            except (AuthenticationError, PermissionError) as error:
+                self._end(f"what answers there is not our head any more: {error}")
+                return None
+            except (OSError, GrainlikeError, ValueError) as error:
+                logger.debug("dialling %s anew: %s", self.peer, error)
+            else:
+                assert self._hello is not None
+                assert self._session is not None
+                link.post(replace(self._hello, received=self._session.received, resumes=True))
+                return link
+
+    def _hear(self, frames: list[Frame], on_frames: OnFrames) -> None:
+        self._heard = time.monotonic()
+        at = 0
+        if self._session is None and frames and isinstance(frames[0].message, Welcome):
+            at = 1
+            on_frames(frames[:1])
+            self._welcomed(frames[0].message)
+        heard = frames[at:] if self._session is None else self._session.hear(frames[at:])
+        if heard:
+            on_frames(heard)
+        if self._session is not None and self._session.over is not None:
+            self._end(f"the head said goodbye: {self._session.over}")
+
+    def _hear_anew(self, frames: list[Frame], on_frames: OnFrames, link: Link, patience: anyio.CancelScope) -> None:
+        """Take a read of a link that was dialled anew: first of all comes the welcome."""
+        if self._link is not link:
+            assert self._hello is not None
+            assert self._session is not None
+            dialer = Dialer(self._hello)
+            dialer.receive(frames[0].message)
+            assert dialer.welcome is not None
+            if not (isinstance(link, ByteLink) and self._session.go_on(link, dialer.welcome.received)):
+                raise HeadLostError(f"the head at {self.peer} cannot go on with us: too much was on the way")
+            self._link, frames = link, frames[1:]
+            self._waits = waits()
+            patience.deadline = math.inf
+            logger.warning("the link to %s is there again", self.peer)
+        self._hear(frames, on_frames)
+
+    def _welcomed(self, welcome: Welcome) -> None:
+        self._welcome = welcome
+        if welcome.received >= 0:
+            self._session = Session(self._link)
+
+    def _why_over(self) -> str | None:
+        """Why there is no point in dialling again, if so."""
+        if self._session is None or self._welcome is None:
+            return self._link.reason or "closed"
+        if is_gone(self._welcome.process):
+            return f"the head is dead: {self._link.reason}"
+        if time.monotonic() - self._heard >= self._patience_s:
+            return f"the head was not to be reached for {self._patience_s:g} s: {self._link.reason}"
+        return None
+
+    def _has_unsent(self) -> bool:
+        return self._link._has_unsent()
+
+    async def drain(self, timeout: float | None = None) -> bool:
+        return await self._link.drain(timeout)  # what waits for another link is not waited for
+
+    def trust(self) -> None:
+        super().trust()
+        self._link.trust()
+
+    def _drop(self) -> None:
+        self._link.close(self.reason or "closed")
+        self._scope.cancel()
+
+
+def waits() -> Iterator[float]:
+    """Seconds to wait before each further try: they double, and chance takes off up to half."""
+    wait = FIRST_WAIT_S
+    while True:
+        yield wait * random.uniform(0.5, 1.0)  # noqa: S311 - so that many do not come at once
+        wait = min(2 * wait, LONGEST_WAIT_S)

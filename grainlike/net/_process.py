@@ -1,0 +1,44 @@
+"""Which process somebody is, so that another of the same machine can see whether it is still there."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+
+__all__ = ["is_gone", "process_id"]
+
+
+def process_id() -> str:
+    """Machine, count of processes, number and start of this process; empty where the system does not tell."""
+    started = _started(os.getpid())
+    return f"{_where()}/{os.getpid()}/{started}" if started is not None and _where() else ""
+
+
+def is_gone(process: str) -> bool:
+    """Whether the process of this `process_id` has ended for certain; False where nobody here can know."""
+    where, _, rest = process.partition("/")
+    number, _, started = rest.partition("/")
+    if not where or where != _where() or not number.isdecimal():
+        return False
+    return _started(int(number)) != started
+
+
+@cache
+def _where() -> str:
+    """This boot of this machine, and the namespace in which its processes are counted."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot}:{Path('/proc/self/ns/pid').stat().st_ino}"
+    except OSError:
+        return ""
+
+
+def _started(number: int) -> str | None:
+    """When a process started, in ticks since the boot; None for one that has ended, even if nobody has reaped it."""
+    try:
+        status = Path(f"/proc/{number}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return None
+    fields = status.rpartition(")")[2].split()
+    return None if fields[0] in "ZX" else fields[19]

@@ -1,0 +1,88 @@
+"""A conversation that outlives its link: what was on the way when the link broke is sent again on the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from grainlike.errors import ProtocolError
+from grainlike.net._byte_link import ByteLink
+from grainlike.wire import Ack, Beat, Buffer, Frame, Goodbye, Message, Transcript, encode_frame
+
+__all__ = ["Session"]
+
+_OF_THE_LINK = (Beat, Ack, Goodbye)
+"""What is said of a link and its ends: it is not numbered, and never sent again."""
+
+
+class Session:
+    """One end of a conversation between a head and one incarnation of a worker, from the welcome on.
+
+    `post` at any time: what is posted while there is no link waits for the next one. `hear` what each link brings.
+
+    Attributes:
+        over: why the other end has said goodbye, once it has; it will not come back.
+    """
+
+    def __init__(self, link: ByteLink) -> None:
+        self._transcript: Transcript[list[Buffer]] = Transcript()
+        self._link = link
+        self.over: str | None = None
+
+    @property
+    def received(self) -> int:
+        """How many messages have come."""
+        return self._transcript.received
+
+    def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
+        """Send a message, now or on the next link. The buffers must not change until it has been acknowledged."""
+        if isinstance(message, _OF_THE_LINK):
+            if isinstance(message, Beat) and self._transcript.untold:
+                self._link.post(Ack(self._transcript.acknowledge()))
+            self._link.post(message)
+            return
+        pieces = encode_frame(message, buffers)
+        self._transcript.sent(pieces, sum(memoryview(piece).nbytes for piece in pieces))
+        self._link.push(pieces)
+
+    def hear(self, frames: Sequence[Frame]) -> list[Frame]:
+        """Take one read of the link; return what is not about the link itself.
+
+        Raises:
+            ProtocolError: the other end acknowledges what was never sent.
+        """
+        transcript, heard = self._transcript, list[Frame]()
+        for frame in frames:
+            message = frame.message
+            if isinstance(message, Ack):
+                self._acknowledged(message.received)
+            elif isinstance(message, Goodbye):
+                self.over = message.reason
+            else:
+                if not isinstance(message, Beat):
+                    transcript.came(_size(frame))
+                heard.append(frame)
+        if transcript.owes:
+            self._link.post(Ack(transcript.acknowledge()))
+        return heard
+
+    def go_on(self, link: ByteLink, received: int) -> bool:
+        """Go on over another link, of whose far end so many messages had been heard; False if that cannot be."""
+        missed = self._transcript.since(received)
+        if missed is None:
+            return False
+        self._link = link
+        for pieces in missed:
+            link.push(pieces)
+        return True
+
+    def _acknowledged(self, count: int) -> None:
+        try:
+            self._transcript.acknowledged(count)
+        except ValueError as error:
+            raise ProtocolError(str(error)) from None
+
+
+def _size(frame: Frame) -> int:
+    """About how many bytes the far end keeps for it."""
+    inline = getattr(frame.message, "data", ())
+    return sum(map(len, inline)) + sum(memoryview(buffer).nbytes for buffer in frame.buffers)

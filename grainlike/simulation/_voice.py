@@ -1,0 +1,70 @@
+"""One direction of a conversation that outlives its link: a channel, with the transcripts that both ends keep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from grainlike.simulation._channel import Channel, Delay
+from grainlike.simulation._clock import Clock
+from grainlike.simulation._dice import Dice
+from grainlike.wire import Transcript
+
+__all__ = ["Voice", "go_on"]
+
+_Said = tuple[Callable[..., None], tuple[object, ...]]
+
+
+class Voice(Channel):
+    """What one end says. `transcript` is that end's own: what it has said, and how much it has heard.
+
+    The other end's voice is `back`, from when there is one. `say` is for what is of the link alone, as its end is.
+    """
+
+    __slots__ = ("back", "transcript")
+
+    def __init__(self, clock: Clock, dice: Dice, delay: Delay) -> None:
+        super().__init__(clock, dice, delay)
+        self.transcript: Transcript[_Said] = Transcript()
+        self.back: Voice | None = None
+
+    def answers(self, other: Voice) -> None:
+        """The two are the ways of one conversation."""
+        self.back, other.back = other, self
+
+    def send(self, call: Callable[..., None], *arguments: object) -> None:
+        """Put a message in, to come once, however often the link breaks."""
+        self.transcript.sent((call, arguments), 1)
+        self.say(self._come, call, arguments)
+
+    def say(self, call: Callable[..., None], *arguments: object) -> None:
+        """Put a message in that is lost if the link breaks."""
+        super().send(call, *arguments)
+
+    def again(self, missed: list[_Said]) -> None:
+        """Put in what did not come over the last link."""
+        for call, arguments in missed:
+            self.say(self._come, call, arguments)
+
+    def _come(self, call: Callable[..., None], arguments: tuple[object, ...]) -> None:
+        if self.back is not None:
+            theirs = self.back.transcript
+            theirs.came(1)
+            if theirs.owes:
+                # On the way it costs no chance: worlds in which no link breaks are as they were without it.
+                self._clock.after(self._delay.least, self._acknowledged, self._epoch, theirs.acknowledge())
+        call(*arguments)
+
+    def _acknowledged(self, epoch: int, count: int) -> None:
+        if epoch == self._epoch:
+            self.transcript.acknowledged(count)
+
+
+def go_on(one: Voice, other: Voice) -> None:
+    """There is a new link: what was said on the last one and did not come is said again."""
+    for voice in (one, other):
+        voice.cut()
+        voice.release()
+    for voice, far in ((one, other), (other, one)):
+        missed = voice.transcript.since(far.transcript.received)
+        assert missed is not None, "too much was on the way"
+        voice.again(missed)

@@ -1,0 +1,100 @@
+"""What two ends of a broken connection need to go on where they were: nothing lost, nothing done twice.
+
+Each end numbers the messages that it sends, silently: both count. It keeps those that the other has not acknowledged.
+After a break each says how many have come, and gets what is behind that again. So a message is handed on once, however
+often the connection breaks, and in order.
+
+What is kept is bounded. Where the oldest had to be dropped the two cannot go on if the connection breaks just then.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Generic, TypeVar
+
+__all__ = ["ACK_BYTES", "ACK_COUNT", "Transcript"]
+
+T = TypeVar("T")
+
+MOST_COUNT = 65_536
+MOST_BYTES = 256 * 1024 * 1024
+"""The most messages, and bytes of them, that one end keeps."""
+
+ACK_COUNT = 32
+ACK_BYTES = 1024 * 1024
+"""After how many messages, or bytes of them, the other end is told that they came; a heartbeat tells it as well."""
+
+
+class Transcript(Generic[T]):
+    """One end's memory of one conversation.
+
+    Example::
+
+        transcript.sent(frame, size)            # for each message sent
+        transcript.came(size)                   # for each that came; then, if `transcript.owes`: tell `acknowledge()`
+        transcript.acknowledged(count)          # the other end told so
+        for frame in transcript.since(count):   # after a break, of which `count` had come
+            send(frame)
+    """
+
+    __slots__ = ("_kept", "_told", "_unsaid", "received", "sent_in_all", "size")
+
+    def __init__(self) -> None:
+        self.received = 0
+        """How many messages have come."""
+        self.sent_in_all = 0
+        self.size = 0
+        """How many bytes are kept."""
+        self._kept: deque[tuple[T, int]] = deque()
+        self._told = 0
+        self._unsaid = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def sent(self, message: T, size: int) -> None:
+        """Keep a message that is sent now."""
+        self.sent_in_all += 1
+        self._kept.append((message, size))
+        self.size += size
+        while len(self._kept) > MOST_COUNT or self.size > MOST_BYTES:
+            self._forget_oldest()
+
+    def acknowledged(self, count: int) -> None:
+        """The other end has had so many in all. Raises `ValueError` for more than were sent."""
+        if count > self.sent_in_all:
+            raise ValueError(f"{count} messages are said to have come, of {self.sent_in_all}")
+        first = self.sent_in_all - len(self._kept)
+        for _ in range(count - first):
+            self._forget_oldest()
+
+    def since(self, count: int) -> list[T] | None:
+        """What the other end has to be sent again, of which so many have come; None if not all of it is kept."""
+        first = self.sent_in_all - len(self._kept)
+        if not first <= count <= self.sent_in_all:
+            return None
+        self.acknowledged(count)
+        return [message for message, _ in self._kept]
+
+    def came(self, size: int) -> None:
+        """A message has come."""
+        self.received += 1
+        self._unsaid += size
+
+    @property
+    def owes(self) -> bool:
+        """Whether it is time to tell the other end what has come."""
+        return self.received - self._told >= ACK_COUNT or self._unsaid >= ACK_BYTES
+
+    def acknowledge(self) -> int:
+        """How many have come; the other end is told now."""
+        self._told, self._unsaid = self.received, 0
+        return self.received
+
+    @property
+    def untold(self) -> bool:
+        """Whether anything has come of which the other end was not told."""
+        return self._told < self.received
+
+    def _forget_oldest(self) -> None:
+        self.size -= self._kept.popleft()[1]

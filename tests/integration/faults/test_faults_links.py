@@ -1,0 +1,189 @@
+"""Links that break between a head and its workers: they are made anew, nothing is lost, and nothing is done twice."""
+
+import asyncio
+import os
+import signal
+import time
+
+import pytest
+from weather import Weather
+
+from grainlike import Cores, Executor, delayed, gather, info, start
+from grainlike.executor import _door
+from grainlike.net import TcpAddress, find_access, write_access
+
+pytestmark = pytest.mark.asyncio
+
+TLS = "tcp://127.0.0.1:0"
+
+
+def way_through(weather, executor, tmp_path):
+    """An access file by which a worker dials the proxy."""
+    from dataclasses import replace
+
+    access = find_access(executor.address)
+    path = tmp_path / "through" / "worker.json"
+    write_access(replace(access, addresses=(TcpAddress("127.0.0.1", weather.port),)), path)
+    return path
+
+
+def port(executor):
+    return int(executor.address.rpartition(":")[2])
+
+
+@delayed
+def marked(path, number):
+    """Leave a mark for each time that it runs."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.write(fd, f"{number}\n".encode())
+    os.close(fd)
+    return number
+
+
+@pytest.mark.parametrize("how", ["reset", "cut"])
+async def test_broken_links_lose_nothing_and_do_nothing_twice(how, start_worker, tmp_path):
+    async with asyncio.timeout(40), Executor(listen=TLS) as executor, Weather(port(executor)) as weather:
+        start_worker(way_through(weather, executor, tmp_path))
+        await executor.wait_for_workers(1)
+        all_ = start(gather((marked @ Cores(1))(tmp_path / "marks", number) for number in range(600)))
+        for count in range(1, 5):
+            await weather.until_made(count)
+            while weather.carried == 0:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+            await asyncio.sleep(0.02)  # so that it breaks in the middle of something
+            getattr(weather, how)()
+        assert await all_ == list(range(600))
+        assert len(executor.workers()) == 1
+    marks = (tmp_path / "marks").read_text().split()
+    assert sorted(map(int, marks)) == list(range(600))
+
+
+async def test_while_a_link_is_broken_its_worker_gets_nothing_new_and_keeps_what_it_has(gates, start_worker, tmp_path):
+    async with asyncio.timeout(40), gates() as gate, Executor(listen=TLS) as executor:
+        visit = gate.visit
+
+        @delayed
+        def job(name):
+            visit(name)
+            return name
+
+        async with Weather(port(executor)) as weather:
+            start_worker(way_through(weather, executor, tmp_path))
+            await executor.wait_for_workers(1)
+            events = executor.events()
+            first = start((job @ Cores(1))("first"))
+            visitor = await gate.arrival()
+            weather.closed = True
+            weather.reset()
+            while (event := await anext(events)).kind != "worker_suspected":
+                pass
+            assert "its link has broken" in event.outcome
+            assert "its link has broken" in executor.workers()[0].shut
+            second = start((job @ Cores(1))("second"))
+            await asyncio.sleep(0)
+            found = await executor.explain(second)
+            assert (found.reason, found.nearest) == ("suspect", "n1")
+            visitor.release()
+            weather.closed = False
+            assert await first == "first"
+            assert info(first).attempt == 1
+            (await gate.arrival()).release()
+            assert await second == "second"
+            while (event := await anext(events)).kind != "worker_heard":
+                pass
+            assert executor.workers()[0].shut == ""
+
+
+@pytest.mark.parametrize("unread", [False, True])
+async def test_a_worker_that_is_killed_is_known_to_be_dead_however_its_link_ends(
+    unread, gates, start_worker, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(_door, "LOST_S", 600.0)
+    async with asyncio.timeout(40), gates() as gate, Executor(listen=TLS) as executor:
+        visit = gate.visit
+
+        @delayed
+        def job():
+            visit("job")
+            return 1
+
+        worker = start_worker(executor.address, name="first")
+        r_ = start((job @ Cores(1))())
+        await gate.arrival()
+        if unread:  # what it did not read makes an RST of its end
+            os.kill(worker.pid, signal.SIGSTOP)
+            waiting = [start((job @ Cores(1))()) for _ in range(5)]
+            await asyncio.sleep(0.05)
+            del waiting
+        begun = time.monotonic()
+        os.kill(worker.pid, signal.SIGKILL)
+        start_worker(executor.address, name="second")
+        (await gate.arrival()).release()
+        assert time.monotonic() - begun < 20  # and not LOST_S
+        gate.release_all()
+        assert await r_ == 1
+        assert info(r_).attempt == 2
+
+
+async def test_a_worker_that_was_given_up_comes_back_as_somebody_new(gates, start_worker, tmp_path, monkeypatch):
+    monkeypatch.setattr(_door, "HEARTBEAT_S", 0.1)
+    monkeypatch.setattr(_door, "SECOND_LOOK_S", 0.1)
+    async with asyncio.timeout(40), gates() as gate, Executor(listen=TLS) as executor:
+        visit = gate.visit
+
+        @delayed
+        def job():
+            visit("job")
+            return os.getppid()
+
+        worker = start_worker(executor.address)
+        r_ = start((job @ Cores(1))())
+        first = await gate.arrival()
+        os.kill(worker.pid, signal.SIGSTOP)
+        monkeypatch.setattr(_door, "LOST_S", 0.3)
+        while executor.workers():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        monkeypatch.setattr(_door, "LOST_S", 30.0)
+        os.kill(worker.pid, signal.SIGCONT)
+        second = await gate.arrival()
+        assert second.pid != first.pid
+        gate.release_all()
+        await r_
+        assert info(r_).attempt == 2
+        assert [found.pid for found in executor.workers()] == [worker.pid]
+
+
+async def test_a_silent_worker_is_suspected_before_it_is_lost_and_trusted_when_it_speaks(start_worker, monkeypatch):
+    monkeypatch.setattr(_door, "SUSPECT_S", 0.3)
+    monkeypatch.setattr(_door, "HEARTBEAT_S", 0.1)
+    async with asyncio.timeout(40), Executor(listen=TLS) as executor:
+        worker = start_worker(executor.address)
+        await executor.wait_for_workers(1)
+        events = executor.events()
+        os.kill(worker.pid, signal.SIGSTOP)
+        while (event := await anext(events)).kind != "worker_suspected":
+            pass
+        assert event.outcome == "silent for 0.3 s"
+        os.kill(worker.pid, signal.SIGCONT)
+        while (await anext(events)).kind != "worker_heard":
+            pass
+        assert len(executor.workers()) == 1
+
+
+async def test_a_worker_waits_for_a_head_that_is_not_there_yet(start_worker, private_state):
+    async with asyncio.timeout(30):
+        worker = start_worker(None, more=["--wait"])
+        assert "waiting for a head" in await asyncio.to_thread(worker.process.stderr.readline)
+        async with Executor(listen=TLS) as executor:
+            await executor.wait_for_workers(1)
+        code, said, _ = await worker.exit()
+        assert code == 0, said
+
+
+async def test_a_worker_that_waits_can_be_stopped(start_worker):
+    async with asyncio.timeout(30):
+        worker = start_worker(None, more=["--wait"])
+        await asyncio.to_thread(worker.process.stderr.readline)
+        os.kill(worker.pid, signal.SIGTERM)
+        code, said, _ = await worker.exit()
+        assert code == 0, said

@@ -1,0 +1,133 @@
+"""A TCP proxy on loopback that does to connections what networks do: delays, cuts, resets, black holes.
+
+It stands between workers and a head: `async with Weather(port) as weather:` and the workers dial `weather.port`. What
+it does is done to all connections that it carries, at once, and when the test says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+from typing import Self
+
+__all__ = ["Weather"]
+
+_AT_ONCE = struct.pack("ii", 1, 0)
+
+
+class Weather:
+    """Carries connections to a port of this machine.
+
+    Attributes:
+        port: where to dial.
+        made: how many connections were ever made.
+        delay_s: how long each piece is held before it goes on, from now on.
+        closed: whether who dials is turned away, by RST.
+    """
+
+    def __init__(self, to: int) -> None:
+        self._to = to
+        self._pairs: list[tuple[asyncio.StreamWriter, asyncio.StreamWriter]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._clear = asyncio.Event()
+        self._clear.set()
+        self._changed = asyncio.Condition()
+        self.made = 0
+        self.delay_s = 0.0
+        self.closed = False
+        self.port = 0
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._carry, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        self.reset()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    @property
+    def carried(self) -> int:
+        """How many connections there are now."""
+        return len(self._pairs)
+
+    async def until_made(self, count: int) -> None:
+        """Wait until so many connections have been made in all."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self.made >= count)
+
+    # --- what can befall connections ---------------------------------------------------------------------------------
+
+    def reset(self) -> None:
+        """RST to both ends of all: what was on the way is lost."""
+        self._end_all(by_reset=True)
+
+    def cut(self) -> None:
+        """The end of the stream to both ends of all, as of a process that has ended; what was on the way is lost."""
+        self._end_all(by_reset=False)
+
+    def swallow(self) -> None:
+        """A black hole: nothing comes through any more, and nobody is told."""
+        self._clear.clear()
+
+    def clear_up(self) -> None:
+        """What was swallowed comes through now."""
+        self._clear.set()
+
+    def _end_all(self, *, by_reset: bool) -> None:
+        pairs, self._pairs = self._pairs, []
+        for pair in pairs:
+            for writer in pair:
+                _end(writer, by_reset=by_reset)
+
+    # --- carrying ----------------------------------------------------------------------------------------------------
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        if self.closed:
+            _end(writer, by_reset=True)
+            return
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._to)
+        pair = (writer, far_writer)
+        self._pairs.append(pair)
+        self.made += 1
+        async with self._changed:
+            self._changed.notify_all()
+        try:
+            with contextlib.suppress(ConnectionError):
+                async with asyncio.TaskGroup() as ways:
+                    ways.create_task(self._one_way(reader, far_writer))
+                    ways.create_task(self._one_way(far_reader, writer))
+        except* ConnectionError:
+            pass
+        finally:
+            for end in pair:
+                end.close()
+            if pair in self._pairs:
+                self._pairs.remove(pair)
+
+    async def _one_way(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            if self.delay_s:
+                await asyncio.sleep(self.delay_s)
+            await self._clear.wait()
+            writer.write(data)
+            await writer.drain()
+        writer.close()
+
+
+def _end(writer: asyncio.StreamWriter, *, by_reset: bool) -> None:
+    if by_reset:
+        sock = writer.get_extra_info("socket")
+        with contextlib.suppress(OSError):
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+    writer.transport.abort()
