@@ -165,6 +165,9 @@ class DagRun:
 
     # --- what workers tell -------------------------------------------------------------------------------------------
 
+    def quarantined(self, peer: Peer, why: str) -> None:
+        """Its jobs stay where they are."""
+
     def suspected(self, peer: Peer, why: str) -> None:
         """Its jobs stay where they are."""
 

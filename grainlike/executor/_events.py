@@ -34,8 +34,9 @@ class Event:
     Attributes:
         number: 1, 2, 3, ... A reader that is 100 000 events behind loses the oldest, and sees a gap here.
         kind: `"worker_joined"`, `"worker_suspected"` (it gets no jobs for now, `outcome` says why), `"worker_heard"`
-            (it does again), `"worker_left"`, `"job_started"` or `"job_ended"`; each attempt of a job has both of
-            the latter, unless its worker is lost.
+            (it does again), `"worker_quarantined"` and `"worker_released"` (the same, for it has failed too often),
+            `"worker_left"`, `"job_started"` or `"job_ended"`; each attempt of a job has both of the latter, unless its
+            worker is lost.
         at: when, in seconds on this process's monotonic clock.
         worker: where.
         name: the function of the job; empty for workers.
@@ -46,7 +47,16 @@ class Event:
     """
 
     number: int
-    kind: Literal["worker_joined", "worker_suspected", "worker_heard", "worker_left", "job_started", "job_ended"]
+    kind: Literal[
+        "worker_joined",
+        "worker_suspected",
+        "worker_heard",
+        "worker_quarantined",
+        "worker_released",
+        "worker_left",
+        "job_started",
+        "job_ended",
+    ]
     at: float
     worker: str
     name: str = ""
@@ -98,6 +108,11 @@ class _Feed:
     def suspected(self, peer: Peer, why: str) -> None:
         """A worker gets no jobs for now, or does again."""
         kind: Literal["worker_suspected", "worker_heard"] = "worker_suspected" if why else "worker_heard"
+        self._add(Event(number=self._number(), kind=kind, at=time.monotonic(), worker=peer.name, outcome=why))
+
+    def quarantined(self, peer: Peer, why: str) -> None:
+        """A worker fails again and again, and gets nothing new for a while; or that is over."""
+        kind: Literal["worker_quarantined", "worker_released"] = "worker_quarantined" if why else "worker_released"
         self._add(Event(number=self._number(), kind=kind, at=time.monotonic(), worker=peer.name, outcome=why))
 
     def left(self, peer: Peer) -> None:

@@ -63,6 +63,8 @@ from grainlike.scheduler import (
     WorkerJoined,
     WorkerLeaving,
     WorkerLost,
+    WorkerQuarantined,
+    WorkerReleased,
     WorkerReported,
     WorkerSuspected,
 )
@@ -152,6 +154,7 @@ class Head:
         self._jobs: dict[int, Job] = {}
         self._last_job = 0
         self._last_peer = 0
+        self._told_late = False
         self._nested = NestedJobs(self._jobs, self._functions, self._next, self._tell)
 
     @property
@@ -382,6 +385,13 @@ class Head:
                 observer.suspected(peer, "")
             self._tell(WorkerHeard(peer.number))
 
+    def _quarantined(self, peer: Peer, why: str) -> None:
+        """A worker that fails again and again gets nothing new for a while; without `why`, that is over."""
+        if why:
+            logger.warning("worker %s gets no jobs for now: %s", peer.name, why)
+        for observer in self.observers:
+            observer.quarantined(peer, why)
+
     async def farewell(self) -> None:
         """Tell all workers that nothing more will come, and that there is nobody to dial to."""
         for peer in self.peers.values():
@@ -490,6 +500,11 @@ class Head:
                 self._started(action, skew)
             else:
                 self._act(action)
+        if self._mind.late and not self._told_late:
+            self._told_late = True
+            logger.warning(
+                "worker %s answered for attempts that count no more; that and more of it is dropped", peer.name
+            )
         if self._nested:
             self._nested.flush()
         if self.depot.open:
@@ -521,6 +536,10 @@ class Head:
                 self._post(action.worker, Retract(action.jobs, action.attempts))
             case JobsLost():
                 self._lost(action)
+            case WorkerQuarantined():
+                self._quarantined(self.peers[action.worker], action.why)
+            case WorkerReleased():
+                self._quarantined(self.peers[action.worker], "")
             case JobsBackedOff():
                 for number in action.jobs:
                     self._jobs[number].backs_off(action.seconds)

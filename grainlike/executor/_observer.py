@@ -22,6 +22,9 @@ class Observer(Protocol):
     def suspected(self, peer: Peer, why: str) -> None:
         """A worker gets no jobs for now, and why; an empty `why`: it does again."""
 
+    def quarantined(self, peer: Peer, why: str) -> None:
+        """A worker fails again and again and gets nothing new for a while, and why; an empty `why`: that is over."""
+
     def reported(self, peer: Peer, report: Report) -> None:
         """A worker tells of leases begun, attempts ended, and leases ended since its last report."""
 

@@ -64,6 +64,8 @@ from grainlike.scheduler._events import (
     WorkerJoined,
     WorkerLeaving,
     WorkerLost,
+    WorkerQuarantined,
+    WorkerReleased,
     WorkerReported,
     WorkerSuspected,
 )
@@ -135,6 +137,8 @@ __all__ = [
     "WorkerJoined",
     "WorkerLeaving",
     "WorkerLost",
+    "WorkerQuarantined",
+    "WorkerReleased",
     "WorkerReported",
     "WorkerSuspected",
     "backoff_s",

@@ -61,6 +61,8 @@ __all__ = [
     "WorkerJoined",
     "WorkerLeaving",
     "WorkerLost",
+    "WorkerQuarantined",
+    "WorkerReleased",
     "WorkerReported",
     "WorkerSuspected",
 ]
@@ -266,6 +268,19 @@ class JobsLost(msgspec.Struct, frozen=True, gc=False):
     losses: int
 
 
+class WorkerQuarantined(msgspec.Struct, frozen=True, gc=False):
+    """A worker gets no new jobs for a while, for it fails again and again; `why` in words."""
+
+    worker: int
+    why: str
+
+
+class WorkerReleased(msgspec.Struct, frozen=True, gc=False):
+    """A worker's quarantine is over."""
+
+    worker: int
+
+
 class JobsBackedOff(msgspec.Struct, frozen=True, gc=False):
     """Jobs have failed or were lost, and wait for so many seconds until they are tried again."""
 
@@ -319,6 +334,8 @@ HeadAction = (
     | JobsSettled
     | JobsLost
     | JobsBackedOff
+    | WorkerQuarantined
+    | WorkerReleased
     | JobsUnsatisfiable
     | JobsPending
     | JobsDeadlocked
@@ -347,6 +364,8 @@ class RunnerAnswered(msgspec.Struct, frozen=True, gc=False):
 class RunnerGone(msgspec.Struct, frozen=True, gc=False):
     """A runner's process is gone, with its children. `started` is the run-list position that it last claimed.
 
+    `unborn` says that it never did anything: it could not be started, or ended before it had begun a job.
+
     In a runner that many jobs share, `stepping` is the job whose step was on; 0 where none was, or nobody knows.
     """
 
@@ -354,6 +373,7 @@ class RunnerGone(msgspec.Struct, frozen=True, gc=False):
     how: str
     started: int
     stepping: int = 0
+    unborn: bool = False
 
 
 class BarrierHeld(msgspec.Struct, frozen=True, gc=False):

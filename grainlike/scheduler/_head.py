@@ -23,6 +23,7 @@ from grainlike.scheduler._backoff import Backoffs
 from grainlike.scheduler._books import Function, Hold, Job, LeaseBook, RequestClass, Shape, WorkerBook
 from grainlike.scheduler._deadlock import find_deadlock
 from grainlike.scheduler._events import (
+    MAX_LOSSES,
     CancelJobs,
     FunctionDefined,
     FunctionTimed,
@@ -46,6 +47,8 @@ from grainlike.scheduler._events import (
     WorkerJoined,
     WorkerLeaving,
     WorkerLost,
+    WorkerQuarantined,
+    WorkerReleased,
     WorkerReported,
     WorkerSuspected,
 )
@@ -54,6 +57,7 @@ from grainlike.scheduler._families import Families, stands_still
 from grainlike.scheduler._gangs import Gang
 from grainlike.scheduler._laws import check_common_books
 from grainlike.scheduler._planning import Planner
+from grainlike.scheduler._quarantine import Quarantine, Strike
 from grainlike.scheduler._states import JobState
 from grainlike.scheduler._statistics import TINY_S, RunTimes
 from grainlike.wire import Code, Completed, LeaseStart, LeaseWait, Wait
@@ -86,11 +90,14 @@ class HeadMind:
         self.closed = closed
         self._now = 0.0
         self._backoffs = Backoffs(seed)
+        self._quarantine = Quarantine()
         self.jobs: dict[int, Job] = {}
         self.workers: dict[int, WorkerBook] = {}
         self.classes: dict[int, RequestClass] = {}
         self.shapes: dict[int, Shape] = {}
         """What travels to workers by number."""
+        self.late = 0
+        """How many answers came for attempts that count no more, as from a worker that was given up."""
         self._functions: dict[int, Function] = {}
         self._class_ids: dict[tuple[int, Request, int, bool, int], RequestClass] = {}
         self._last_class = 0
@@ -132,10 +139,11 @@ class HeadMind:
             case WorkerJoined():
                 self.workers[event.worker] = WorkerBook(event.worker, event.name, event.offer, now, self._planner.log)
                 self._planner.members += 1
+                self._isolate(self.workers[event.worker], out)
             case WorkerLeaving():
                 self._leaving(event, out)
             case WorkerSuspected():
-                self._suspected(event.worker, broke=event.broke)
+                self._suspected(event, out)
             case WorkerHeard():
                 if event.worker in self.workers:
                     self.workers[event.worker].open_again("suspect")
@@ -146,6 +154,8 @@ class HeadMind:
         self._end_orphans(out)
         if self._backoffs:
             self._try_again(out)
+        if self._quarantine:
+            self._release(now, out)
         if self._gangs.assembling:
             self._hurry_gangs(now, out)
         self._planner.plan(now, out)
@@ -319,6 +329,7 @@ class HeadMind:
     def _reported(self, event: WorkerReported, now: float, out: list[HeadAction]) -> None:
         worker = self.workers.get(event.worker)
         if worker is None:
+            self.late += sum(len(completed.jobs) for completed in event.completed)
             return
         for start in event.started:
             self._lease_started(worker, start, now, out)
@@ -376,13 +387,16 @@ class HeadMind:
     def _completed(self, worker: WorkerBook, completed: Completed, out: list[HeadAction]) -> None:
         rows: list[int] = []
         back: list[Job] = []
+        let_go: set[tuple[int, int]] = set()
         if worker.holds:
+            let_go = worker.holds.keys() & zip(completed.jobs, completed.attempts, strict=True)
             self._holds_ended(worker, completed, out, back)
         walls: dict[Function, list[float]] = {}
         jobs, attempts, codes = completed.jobs, completed.attempts, completed.codes
         for row in range(len(jobs)):
             job = self._current(worker, jobs[row], attempts[row])
             if job is None:
+                self.late += attempts[row] > 0 and (jobs[row], attempts[row]) not in let_go
                 continue
             code = codes[row]
             shape = job.shape
@@ -391,6 +405,8 @@ class HeadMind:
             if code == Code.SUCCEEDED:
                 walls.setdefault(job.fn, []).append(completed.wall[row])
                 self._learn_group(job, completed.wall[row])
+                if self._quarantine:
+                    self._quarantine.succeeded(worker.name, self._now)
             if job.cancelled:
                 del self.jobs[job.job]
             elif gang is not None and gang.broken is not None and code != Code.SUCCEEDED:
@@ -428,6 +444,11 @@ class HeadMind:
             self._planner.members += 1
         if code in (Code.RETURNED, Code.UNFIT):
             back.append(job)
+            return True
+        if code == Code.UNSTARTED:
+            how = completed.details.get(job.job, "no process could be started")
+            self._strike(worker, "starts", out, f"a job could not be started there: {how}")
+            self._lost(job, worker, how, out, back, suspect=False, most=max(job.fn.losses, MAX_LOSSES - 1))
             return True
         if code == Code.CRASHED:
             how = completed.details.get(job.job, "its runner died")
@@ -588,11 +609,40 @@ class HeadMind:
             if self.closed:
                 self._fail_impossible(out)
 
-    def _suspected(self, number: int, *, broke: bool) -> None:
+    def _suspected(self, event: WorkerSuspected, out: list[HeadAction]) -> None:
         """It keeps what it has. What was sent ahead of free slots comes back if others have room (`_retract`)."""
-        worker = self.workers.get(number)
+        worker = self.workers.get(event.worker)
         if worker is not None:
-            worker.shut_for("suspect", "its link has broken" if broke else "it is silent")
+            worker.shut_for("suspect", "its link has broken" if event.broke else "it is silent")
+            if event.broke:
+                self._strike(worker, "links", out)
+
+    def _strike(self, worker: WorkerBook, kind: Strike, out: list[HeadAction], why: str = "") -> None:
+        """Something speaks against a worker, for which it may get nothing new for a while."""
+        if self._quarantine.strike(worker.name, kind, self._now, why):
+            self._isolate(worker, out)
+
+    def _isolate(self, worker: WorkerBook, out: list[HeadAction]) -> None:
+        why = self._quarantine.why(worker.name, self._now)
+        if why and not worker.gone:
+            worker.shut_for("quarantine", why)
+            out.append(WorkerQuarantined(worker.worker, why))
+
+    def _release(self, now: float, out: list[HeadAction]) -> None:
+        """Give those new jobs again whose quarantine is over."""
+        due: float | None = None
+        for worker in self.workers.values():
+            if "quarantine" not in worker.shut:
+                continue
+            until = self._quarantine.until(worker.name)
+            if now >= until:
+                worker.open_again("quarantine")
+                out.append(WorkerReleased(worker.worker))
+            elif due is None or until < due:
+                due = until
+        self._wake_at(due, out)
+        if due is None:
+            self._quarantine.forget_old(now)
 
     def _worker_lost(self, event: WorkerLost, out: list[HeadAction]) -> None:
         worker = self.workers.pop(event.worker, None)
@@ -603,6 +653,8 @@ class HeadMind:
         for lease in worker.leases.values():
             self._planner.shares.give(lease.client, lease.shape)
         back: list[Job] = []
+        if not worker.leaving and any(job.state is JobState.LEASED for job in worker.held.values()):
+            self._strike(worker, "losses", out)
         for job in list(worker.held.values()):
             leased = job.state is JobState.LEASED
             self._let_go(worker, job, out)
@@ -633,11 +685,14 @@ class HeadMind:
         back: list[Job],
         *,
         suspect: bool = True,
+        most: int | None = None,
     ) -> None:
         """A job was running when its runner or worker died. A suspect runs in a process of its own from now on."""
         job.losses += 1
         job.attempt += 1
-        if job.losses > job.fn.losses or job.committed:
+        if most is None:
+            most = job.fn.losses
+        if job.losses > most or job.committed:
             self._drop(job)
             out.append(JobsLost([job.job], worker.worker, reason, job.losses))
             return

@@ -358,7 +358,7 @@ class NodeMind:
                 back.append(job)
             else:
                 ended.append(job)
-                codes.append(Code.CRASHED if event.stepping in (0, job.job) else Code.STOPPED)
+                codes.append(_fate(event, job))
         lease.jobs.clear()
         self._keep(back)
         if ended:
@@ -499,3 +499,10 @@ class NodeMind:
         queued += [job for job in self._planned if not job.gone]
         leased = [job for lease in self._leases.values() for job in lease.jobs.values() if not job.gone]
         assert sorted(job.job for job in queued + leased) == sorted(self._jobs), "a job is in exactly one place"
+
+
+def _fate(event: RunnerGone, job: Job) -> Code:
+    """What became of a job whose runner is gone."""
+    if event.unborn:
+        return Code.UNSTARTED
+    return Code.CRASHED if event.stepping in (0, job.job) else Code.STOPPED

@@ -165,9 +165,9 @@ class Daemon:
         """See `Home`."""
         self.hear(RunnerAnswered(runner))
 
-    def runner_gone(self, runner: int, how: str, started: int) -> None:
+    def runner_gone(self, runner: int, how: str, started: int, *, unborn: bool = False) -> None:
         """See `Home`."""
-        self.hear(RunnerGone(runner, how, started))
+        self.hear(RunnerGone(runner, how, started, unborn=unborn))
 
     def thaw(self) -> None:
         """Hear what was missed."""

@@ -31,6 +31,8 @@ from grainlike.scheduler import (
     WorkerJoined,
     WorkerLeaving,
     WorkerLost,
+    WorkerQuarantined,
+    WorkerReleased,
     WorkerReported,
     WorkerSuspected,
 )
@@ -230,6 +232,10 @@ class Head:
                 self._post(action.worker, Cancel(action.jobs, action.attempts))
             case JobsLost():
                 self._each(action.jobs, lambda job: self.witness.lost(job, action.losses))
+            case WorkerQuarantined():
+                self.witness.quarantined(action.worker)
+            case WorkerReleased():
+                self.witness.released(action.worker)
             case JobsBackedOff():
                 for job in action.jobs:
                     self.witness.backed_off(job, action.seconds)

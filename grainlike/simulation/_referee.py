@@ -30,8 +30,9 @@ answers reach awaiters; and raises `AssertionError` when one of these promises i
 19. A worker that says that nothing is left has all its slots free.
 20. A job whose function says how long to wait between attempts is not assigned before that time is over. One
     that failed for good, or is forgiven no loss, is not tried again.
-21. A worker whose link is broken, or that is silent for long, gets nothing new; and what was on the way when a link
-    broke that is made anew comes once, in order. (That it costs no attempt is for the tests of such worlds.)
+21. A worker whose link is broken, or that is silent for long, or in quarantine, gets nothing new; and what was on the
+    way when a link broke that is made anew comes once, in order. (That it costs no attempt is for the tests of such
+    worlds.)
 
 How long jobs were passed over is measured by `Patience`; how long that may be is for each test to say.
 """
@@ -105,6 +106,7 @@ class Referee(Witness):
         self._rationing = Rationing()
         self._leaving: set[int] = set()
         self._suspects: set[int] = set()
+        self._quarantined: set[int] = set()
         self._given_up: set[int] = set()
         self._doomed: set[tuple[int, int]] = set()
         """The processes that were told to die and live."""
@@ -142,6 +144,15 @@ class Referee(Witness):
         """See `Witness`."""
         super().trusted(worker)
         self._suspects.discard(worker)
+
+    def quarantined(self, worker: int) -> None:
+        """See `Witness`."""
+        super().quarantined(worker)
+        self._quarantined.add(worker)
+
+    def released(self, worker: int) -> None:
+        """See `Witness`."""
+        self._quarantined.discard(worker)
 
     def leaving(self, worker: int) -> None:
         """See `Witness`."""
@@ -230,7 +241,8 @@ class Referee(Witness):
     def assembled(self, action: AssembleGang) -> None:
         """See `Witness`."""
         super().assembled(action)
-        assert self._suspects.isdisjoint(action.workers), f"job {action.job} was to be held by who is not heard"
+        shut = (self._suspects | self._quarantined).intersection(action.workers)
+        assert not shut, f"job {action.job} was to be held by {shut}, who are not heard, or in quarantine"
         self._gangs.asked(action, self.plans[action.job].request.nodes)
         self._order.leaves_queue(action.job)
         self._patience.assigned([action.job], action.workers, self.clock.now, self._order.front)
@@ -239,8 +251,8 @@ class Referee(Witness):
         """See `Witness`."""
         late = action.worker in self._leaving and not action.gang
         assert not late, f"worker {action.worker} got jobs after it said that it stops"
-        shut = action.worker in self._suspects and not action.gang
-        assert not shut, f"worker {action.worker} got jobs while its link was broken, or silent for long"
+        shut = action.worker in self._suspects | self._quarantined and not action.gang
+        assert not shut, f"worker {action.worker} got jobs while it was not heard, or in quarantine"
         for job, attempt in zip(action.jobs, action.attempts, strict=True):
             assert job not in self.outcome, f"job {job} was assigned after it was {self.outcome[job]}"
             early = self._again_at.pop(job, 0.0) - self.clock.now
@@ -455,6 +467,9 @@ class Referee(Witness):
         leads = first_of(self.plans[job].request).nodes == 1 or self._assigned_to.get((job, attempt)) == worker
         if code == Code.RETURNED and leads:  # others let go of what they held for a gang
             assert (job, attempt) not in self._truth, f"attempt {attempt} of job {job} had begun; it was returned"
+        elif code == Code.UNSTARTED:
+            assert (job, attempt) not in self._truth, f"attempt {attempt} of job {job} had begun; it was not started"
+            self._losses.setdefault(job, {}).setdefault(attempt, "start")
         elif code == Code.CRASHED:
             self._losses.setdefault(job, {}).setdefault(attempt, self._blame.get((job, attempt), "own"))
         elif code in (Code.FAILED, Code.TIMED_OUT):

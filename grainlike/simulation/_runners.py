@@ -8,6 +8,7 @@ may not heed.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import partial
 from typing import Protocol
 
 from grainlike.scheduler import ResumeJob, StartLease
@@ -54,7 +55,7 @@ class Home(Protocol):
     def runner_answered(self, runner: int) -> None:
         """A shared runner has heard of a cancellation: its loop turns."""
 
-    def runner_gone(self, runner: int, how: str, started: int) -> None:
+    def runner_gone(self, runner: int, how: str, started: int, *, unborn: bool = False) -> None:
         """The process was reaped."""
 
 
@@ -132,8 +133,9 @@ class Runner(ABC):
         """The process is gone. What it had written is still read; then the daemon sees the end."""
         if not self.alive:
             return
+        gone = partial(self.home.runner_gone, unborn=not self.up)
         self._vanish(killer)
-        self._outbox.send(self.home.runner_gone, self.runner, how, self.started)
+        self._outbox.send(gone, self.runner, how, self.started)
 
     def vanish(self) -> None:
         """It dies together with the daemon: nobody will hear of it."""

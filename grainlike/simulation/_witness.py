@@ -71,6 +71,13 @@ class Witness:
         """It has heard of it again."""
         self.seen["worker trusted"] += 1
 
+    def quarantined(self, worker: int) -> None:
+        """The head gives a worker nothing new for a while, for it failed too often."""
+        self.seen["quarantined"] += 1
+
+    def released(self, worker: int) -> None:
+        """And does so again."""
+
     def told_to_stop(self, worker: int) -> None:
         """A daemon was told to stop."""
         self.seen["worker told to stop"] += 1

@@ -76,6 +76,7 @@ class Code(IntEnum):
     CRASHED = 5  # its runner died while the job may have been running; `details` says how
     STOPPED = 6  # ended because its worker was told to stop; another attempt may be made, and nothing counts as lost
     OUT_OF_MEMORY = 7  # failed for want of memory; its parcel is the exception
+    UNSTARTED = 9  # never started: no process could be started for it; `details` says why
     UNFIT = 8  # never started, and never will here: the node cannot lay it out as it was asked for
 
 

@@ -94,7 +94,7 @@ def _bug(name: str, room: str, breaks: str, suite: str, *changes: tuple[str, str
     return Bug(name, room, breaks, suite, tuple(Change(*change) for change in changes))
 
 
-_TRANSCRIPT = "wire/_transcript.py"
+_TRANSCRIPT, _BACKOFF = "wire/_transcript.py", "scheduler/_backoff.py"
 
 BUGS: tuple[Bug, ...] = (
     # --- links that break --------------------------------------------------------------------------------------------
@@ -113,6 +113,21 @@ BUGS: tuple[Bug, ...] = (
         (_TRANSCRIPT, "if not first <= count <= self.sent_in_all:", "if count > self.sent_in_all:"),
         (_TRANSCRIPT, "len(self._kept) > MOST_COUNT", "len(self._kept) > 2"),
         (_TRANSCRIPT, "for _ in range(count - first):", "for _ in range(min(count - first, len(self._kept))):"),
+    ),
+    _bug(
+        "keep_no_quarantine",
+        HEAD,
+        "a worker that can start no process gets the next job at once",
+        "judge",
+        (_HEAD, 'worker.shut_for("quarantine", why)', "pass"),
+    ),
+    _bug(
+        "try_again_at_once",
+        HEAD,
+        "a job that was to wait before its next attempt does not",
+        "judge",
+        (_BACKOFF, "while self._heap and (self._heap[0][0] <= now or", "while self._heap and (now > 0.0 or"),
+        (_BACKOFF, "if job is not None and job.again_at <= now:", "if job is not None:"),
     ),
     _bug(
         "trust_the_silent",
@@ -167,7 +182,7 @@ BUGS: tuple[Bug, ...] = (
         HEAD,
         "a job is given up one loss too early",
         "judge",
-        (_HEAD, "if job.losses > job.fn.losses or", "if job.losses >= job.fn.losses or"),
+        (_HEAD, "if job.losses > most or", "if job.losses >= most or"),
     ),
     _bug(
         "never_isolate_a_suspect",

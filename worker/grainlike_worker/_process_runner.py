@@ -38,6 +38,7 @@ class ProcessRunner:
     ) -> None:
         self.defined: set[int] = set()
         self.farewell_s = 0.0
+        self.unborn = True
         self._tap = tap
         self._spawn = spawn
         self._named = named
@@ -115,10 +116,12 @@ class ProcessRunner:
         """Note what only a process that is there can tell."""
         if process.claims is not None:
             self._last_claim = process.claims.started
+            self.unborn = self.unborn and self._last_claim < 0
             self._tap.link = None  # a chain that is lost is its first link's
             self._tap.only(self._last_claim)
         if process.steps is not None:
             self._last_step = process.steps.stepping()[0]
+            self.unborn = self.unborn and not self._last_step
         process.output.drain(self._tap)
 
     def _introduce(self, process: RunnerProcess) -> None:
@@ -134,10 +137,14 @@ class ProcessRunner:
     async def _listen(self, process: RunnerProcess, ears: _Ears) -> str | None:
         """Until the link ends. Its process holds user code, which may write anything there: that is its end alone."""
         try:
-            await process.link.run(ears.hear)
+            await process.link.run(partial(self._hear, ears))
         except ProtocolError as error:
             return f"it said what no runner says: {error}"
         return None
+
+    def _hear(self, ears: _Ears, frames: list[Frame]) -> None:
+        self.unborn = False
+        ears.hear(frames)
 
     def _answered(self, completed: Completed) -> None:
         """Jobs of the run-list have ended; they are answered for in order."""

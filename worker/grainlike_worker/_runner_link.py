@@ -32,6 +32,9 @@ class RunnerBody(Protocol):
     defined: set[int]
     """The functions that it was told of."""
 
+    unborn: bool
+    """Whether it has never done anything: said a word, or begun a job."""
+
     farewell_s: float
     """How long it may take to leave the worker's context, when it is cancelled."""
 
@@ -100,6 +103,7 @@ class _LoopRunner:
     """The shared runner in the daemon's own loop. It cannot crash alone, so most of the protocol has nothing to do."""
 
     farewell_s = 0.0
+    unborn = False
 
     def __init__(self, tap: Tap) -> None:
         self.defined: set[int] = set()

@@ -1,0 +1,90 @@
+"""Workers that fail again and again get no new jobs for a while, and for longer each time.
+
+What counts against a worker: a link that broke, a loss of jobs, and a process that could not be started. The last is a
+reason at once, for it costs the next job an attempt; the others when there are `STRIKES` of them within `WINDOW_S`. A
+worker is known by its name: one that died and came back is the same machine. It is trusted fully again when nothing
+has happened for `WINDOW_S` after its quarantine, or, where it was for processes, when a job has succeeded there."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Literal
+
+__all__ = ["Quarantine", "Strike"]
+
+Strike = Literal["links", "losses", "starts"]
+
+WINDOW_S = 60.0
+STRIKES = 5
+
+FIRST_S: dict[Strike, float] = {"links": 10.0, "losses": 10.0, "starts": 1.0}
+"""How long the first quarantine is; each further one takes twice as long."""
+
+MOST_S = 600.0
+
+_WORDS: dict[Strike, str] = {
+    "links": f"its link has broken {STRIKES} times within {WINDOW_S:g} s",
+    "losses": f"it has lost jobs {STRIKES} times within {WINDOW_S:g} s",
+}
+
+
+class _Record:
+    __slots__ = ("kind", "level", "strikes", "until", "why")
+
+    def __init__(self) -> None:
+        self.strikes: dict[Strike, deque[float]] = {}
+        self.level = 0
+        self.until = 0.0
+        self.kind: Strike = "links"
+        self.why = ""
+
+
+class Quarantine:
+    """The records of all workers against which something was said, by name."""
+
+    def __init__(self) -> None:
+        self._records: dict[str, _Record] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._records)
+
+    def strike(self, name: str, kind: Strike, now: float, why: str = "") -> bool:
+        """Something happened to a worker; whether its quarantine begins now. `why`: in words, where a kind has none."""
+        record = self._records.setdefault(name, _Record())
+        if now < record.until:
+            return False
+        if record.level and now > record.until + WINDOW_S:
+            record.level = 0
+        strikes = record.strikes.setdefault(kind, deque(maxlen=STRIKES))
+        strikes.append(now)
+        often = len(strikes) == STRIKES and strikes[0] >= now - WINDOW_S
+        if not (often or kind == "starts"):
+            return False
+        seconds = min(MOST_S, FIRST_S[kind] * 2.0 ** min(record.level, 16))
+        strikes.clear()
+        record.level += 1
+        record.until, record.kind = now + seconds, kind
+        record.why = f"it is in quarantine for {seconds:g} s: {_WORDS.get(kind, why)}"
+        return True
+
+    def why(self, name: str, now: float) -> str:
+        """Why a worker is in quarantine; empty for one that is not."""
+        record = self._records.get(name)
+        return record.why if record is not None and now < record.until else ""
+
+    def until(self, name: str) -> float:
+        """When its last quarantine ends, or ended."""
+        return self._records[name].until
+
+    def succeeded(self, name: str, now: float) -> None:
+        """A job has succeeded there: processes can be started again."""
+        record = self._records.get(name)
+        if record is not None and record.kind == "starts" and now >= record.until:
+            del self._records[name]
+
+    def forget_old(self, now: float) -> None:
+        """Forget workers of which nothing has been heard for long."""
+        for name, record in list(self._records.items()):
+            last = max((strikes[-1] for strikes in record.strikes.values() if strikes), default=0.0)
+            if now > max(last, record.until) + WINDOW_S:
+                del self._records[name]
