@@ -182,7 +182,7 @@ class Site:
         self.steady = False
         patience = GRACE_S + FAREWELL_S
         if self._stage.dice.chance(0.2):
-            patience = self._stage.dice.between(0.0, GRACE_S)
+            patience = max(0.001, self._stage.dice.between(-GRACE_S, GRACE_S))  # often at once: it has just said so
         self._clock.after(patience, self._end, daemon)
         daemon.stop(self._end)
 
@@ -212,8 +212,7 @@ class Site:
         for channel in (daemon.up, self._stage.head.peers[daemon.worker].down):
             channel.cut()
             channel.hold()
-        noticed = min(seconds, self._stage.dice.between(0.0, 0.01))
-        self._clock.after(noticed, self._broken, daemon)
+        self._clock.after(min(seconds, 0.005), self._broken, daemon)
         self._clock.after(seconds, self._back, daemon)
 
     def _broken(self, daemon: Daemon) -> None:

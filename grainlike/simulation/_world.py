@@ -104,10 +104,12 @@ class World:
             (faults.partition, lambda site: site.partition(chance.between(0.0, _LONGEST_SILENCE_S))),
             (faults.stop, Site.stop),
             (faults.reset, Site.reset),
-            (faults.blink, lambda site: site.blink(chance.between(0.0, _LONGEST_BLINK_S))),
         ):
             if mean:
                 self._strike_later(chance, mean, strike)
+        if faults.blink:  # by dice of their own: what else breaks is as it was without them
+            dice = Dice(self.seed).fork("blinks")
+            self._strike_later(dice, faults.blink, lambda site: site.blink(dice.between(0.0, _LONGEST_BLINK_S)))
         if faults.head_crash:
             chance = Dice(self.seed).fork("head")
             self.clock.at(chance.between(0.0, 2.0 * faults.head_crash), self._crash_head, chance.chance(0.5))

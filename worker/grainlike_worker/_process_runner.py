@@ -179,13 +179,14 @@ class ProcessRunner:
     def _memory_error(self, fn: int, claims: Claims) -> Payload:
         messages = [message for message, _ in self._first]
         worker = next((message.instance for message in messages if isinstance(message, Setup)), "")
+        name = self._spec(fn).name
         asked, peak = claims.limit - claims.base, claims.taken - claims.base
         if claims.kernel:  # which lets nobody take more, so what it would have taken is not known
             told = (
-                f"{self._spec(fn).name} had asked for {_mb(asked)} of memory, and wanted more: worker {worker}'s kernel ended it"
+                f"{name} had asked for {_mb(asked)} of memory, and wanted more: worker {worker}'s kernel ended it"
             )
         else:
-            told = f"{self._spec(fn).name} took {_mb(peak)} of memory on worker {worker}, and had asked for {_mb(asked)}"
+            told = f"{name} took {_mb(peak)} of memory on worker {worker}, and had asked for {_mb(asked)}"
         return failure(JobMemoryError(told, asked, peak))
 
     def _spec(self, fn: int) -> FunctionSpec:
