@@ -121,8 +121,8 @@ class LastingLink(Link):
         at = 0
         if self._session is None and frames and isinstance(frames[0].message, Welcome):
             at = 1
+            self._welcomed(frames[0].message)  # first: what is said in answer is numbered already
             on_frames(frames[:1])
-            self._welcomed(frames[0].message)
         heard = frames[at:] if self._session is None else self._session.hear(frames[at:])
         if heard:
             on_frames(heard)

@@ -5,6 +5,7 @@ import os
 import signal
 import time
 
+import numpy as np
 import pytest
 from weather import Weather
 
@@ -56,6 +57,29 @@ async def test_broken_links_lose_nothing_and_do_nothing_twice(how, start_worker,
         assert len(executor.workers()) == 1
     marks = (tmp_path / "marks").read_text().split()
     assert sorted(map(int, marks)) == list(range(600))
+
+
+async def test_arrays_that_lie_in_shared_memory_come_through_too(start_worker, tmp_path):
+    """Their files stay until who is to map them has heard of them, over whichever link."""
+
+    @delayed
+    def doubled(array):
+        return array * 2
+
+    async with asyncio.timeout(40), Executor(listen=TLS) as executor, Weather(port(executor)) as weather:
+        start_worker(way_through(weather, executor, tmp_path))
+        await executor.wait_for_workers(1)
+        arrays = [np.full(100_000, number) for number in range(40)]
+        all_ = start(gather((doubled @ Cores(1))(array) for array in arrays))
+        for count in range(1, 4):
+            await weather.until_made(count)
+            while weather.carried == 0:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+            await asyncio.sleep(0.03)
+            weather.reset()
+        for number, array in enumerate(await all_):
+            assert array[0] == array[-1] == 2 * number
+        assert len(executor.workers()) == 1
 
 
 async def test_while_a_link_is_broken_its_worker_gets_nothing_new_and_keeps_what_it_has(gates, start_worker, tmp_path):
