@@ -364,7 +364,8 @@ class RunnerAnswered(msgspec.Struct, frozen=True, gc=False):
 class RunnerGone(msgspec.Struct, frozen=True, gc=False):
     """A runner's process is gone, with its children. `started` is the run-list position that it last claimed.
 
-    `unborn` says that it never did anything: it could not be started, or ended before it had begun a job.
+    `unborn` says that it never did anything, be it for a job's sake or the node's; `nobody` that there never was a
+    process.
 
     In a runner that many jobs share, `stepping` is the job whose step was on; 0 where none was, or nobody knows.
     """
@@ -374,6 +375,7 @@ class RunnerGone(msgspec.Struct, frozen=True, gc=False):
     started: int
     stepping: int = 0
     unborn: bool = False
+    nobody: bool = False
 
 
 class BarrierHeld(msgspec.Struct, frozen=True, gc=False):

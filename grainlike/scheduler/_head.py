@@ -448,8 +448,14 @@ class HeadMind:
         if code == Code.UNSTARTED:
             how = completed.details.get(job.job, "no process could be started")
             self._strike(worker, "starts", out, f"a job could not be started there: {how}")
-            self._lost(job, worker, how, out, back, suspect=False, most=max(job.fn.losses, MAX_LOSSES - 1))
+            if self.closed:  # nobody else will come who could
+                self._lost(job, worker, how, out, back, suspect=False, most=max(job.fn.losses, MAX_LOSSES - 1))
+            else:
+                job.attempt += 1
+                back.append(job)
             return True
+        if code == Code.CRASHED and completed.unborn:
+            self._strike(worker, "starts", out, "a process died there before it had begun anything")
         if code == Code.CRASHED:
             how = completed.details.get(job.job, "its runner died")
             self._lost(job, worker, how, out, back)

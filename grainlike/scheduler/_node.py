@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from collections import deque
 
+from msgspec.structs import replace
+
 from grainlike.resources import Allocation, Grant, Ledger, Topology, parse
 from grainlike.scheduler._events import (
     BarrierHeld,
@@ -363,7 +365,8 @@ class NodeMind:
         self._keep(back)
         if ended:
             details = {job.job: event.how for job in ended}
-            out.append(TellCompleted(without_payloads(lease.lease, ended, codes, now, details), forwarded=False))
+            told = without_payloads(lease.lease, ended, codes, now, details)
+            out.append(TellCompleted(replace(told, unborn=event.unborn) if event.unborn else told, forwarded=False))
             for job in ended:
                 self._forget(job)
 
@@ -503,6 +506,6 @@ class NodeMind:
 
 def _fate(event: RunnerGone, job: Job) -> Code:
     """What became of a job whose runner is gone."""
-    if event.unborn:
+    if event.nobody:
         return Code.UNSTARTED
     return Code.CRASHED if event.stepping in (0, job.job) else Code.STOPPED

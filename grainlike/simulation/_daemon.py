@@ -165,9 +165,9 @@ class Daemon:
         """See `Home`."""
         self.hear(RunnerAnswered(runner))
 
-    def runner_gone(self, runner: int, how: str, started: int, *, unborn: bool = False) -> None:
+    def runner_gone(self, runner: int, how: str, started: int, *, nobody: bool = False) -> None:
         """See `Home`."""
-        self.hear(RunnerGone(runner, how, started, unborn=unborn))
+        self.hear(RunnerGone(runner, how, started, unborn=nobody, nobody=nobody))
 
     def thaw(self) -> None:
         """Hear what was missed."""

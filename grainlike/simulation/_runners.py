@@ -55,7 +55,7 @@ class Home(Protocol):
     def runner_answered(self, runner: int) -> None:
         """A shared runner has heard of a cancellation: its loop turns."""
 
-    def runner_gone(self, runner: int, how: str, started: int, *, unborn: bool = False) -> None:
+    def runner_gone(self, runner: int, how: str, started: int, *, nobody: bool = False) -> None:
         """The process was reaped."""
 
 
@@ -133,7 +133,7 @@ class Runner(ABC):
         """The process is gone. What it had written is still read; then the daemon sees the end."""
         if not self.alive:
             return
-        gone = partial(self.home.runner_gone, unborn=not self.up)
+        gone = partial(self.home.runner_gone, nobody=not self.up)
         self._vanish(killer)
         self._outbox.send(gone, self.runner, how, self.started)
 

@@ -281,8 +281,9 @@ class Completed(_Message, frozen=True, tag=20):
     """How attempts ended, in columns. `lease` is 0 for jobs that were never part of one.
 
     `awaited` says that a coroutine of the batch suspended, which keeps its function out of run-lists. `details` maps a
-    job to words for its error (a signal's name, say). `receipt` comes with the first `Completed` of a lease. `final`
-    names the jobs that failed by an exception after which their function is not to be tried again."""
+    job to words for its error (a signal's name, say). `receipt` comes with the first `Completed` of a lease. `unborn`
+    says that its runner died before it had done anything. `final` names the jobs that failed by an exception after
+    which their function is not to be tried again."""
 
     lease: int
     jobs: list[int]
@@ -299,6 +300,7 @@ class Completed(_Message, frozen=True, tag=20):
     receipt: ReceiptSpec | None = None
     details: dict[int, str] = {}
     final: list[int] = []
+    unborn: bool = False
 
 
 class Report(_Message, frozen=True, tag=21):

@@ -442,7 +442,7 @@ class _Daemon:
         del self._runners[number]
         with self._outputs.dying(tap):
             stepping, _ = runner.stepping() or (0, 0.0)
-            self._tell(RunnerGone(number, how, runner.started(), stepping, runner.unborn))
+            self._tell(RunnerGone(number, how, runner.started(), stepping, runner.unborn, runner.nobody))
         self._flush()
 
     def _blocked(self, runner: int, message: Blocked) -> None:

@@ -38,7 +38,7 @@ class ProcessRunner:
     ) -> None:
         self.defined: set[int] = set()
         self.farewell_s = 0.0
-        self.unborn = True
+        self.unborn = self.nobody = True
         self._tap = tap
         self._spawn = spawn
         self._named = named
@@ -85,6 +85,7 @@ class ProcessRunner:
         except OSError as error:
             return f"no process could be started: {error}"
         self._process = process
+        self.nobody = False
         self._named(process.pid)
         try:
             self._introduce(process)

@@ -35,6 +35,9 @@ class RunnerBody(Protocol):
     unborn: bool
     """Whether it has never done anything: said a word, or begun a job."""
 
+    nobody: bool
+    """Whether there never was a process of it."""
+
     farewell_s: float
     """How long it may take to leave the worker's context, when it is cancelled."""
 
@@ -103,7 +106,7 @@ class _LoopRunner:
     """The shared runner in the daemon's own loop. It cannot crash alone, so most of the protocol has nothing to do."""
 
     farewell_s = 0.0
-    unborn = False
+    unborn = nobody = False
 
     def __init__(self, tap: Tap) -> None:
         self.defined: set[int] = set()

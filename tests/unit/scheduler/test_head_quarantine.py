@@ -21,11 +21,11 @@ from grainlike.scheduler import (
     WorkerSuspected,
 )
 from grainlike.scheduler._quarantine import MOST_S, STRIKES, WINDOW_S, Quarantine
-from grainlike.wire import Code, LeaseStart
+from grainlike.wire import Code, Completed, LeaseStart
 
 
-def cluster_of(workers: int = 1) -> Cluster:
-    cluster = Cluster(*[Cores(1)] * workers)
+def cluster_of(workers: int = 1, *, closed: bool = False) -> Cluster:
+    cluster = Cluster(*[Cores(1)] * workers, closed=closed)
     cluster.tell(FunctionDefined(1))
     return cluster
 
@@ -47,8 +47,10 @@ def blink(cluster: Cluster, worker: int = 1) -> None:
     cluster.tell(WorkerHeard(worker))
 
 
-def test_a_worker_that_cannot_start_processes_does_not_burn_a_jobs_attempts() -> None:
-    cluster = cluster_of()
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_worker_that_cannot_start_processes_does_not_burn_a_jobs_attempts(closed: bool) -> None:
+    """Where others may come, the job waits for them; where nobody can, it fails after the third time."""
+    cluster = cluster_of(closed=closed)
     job = cluster.submit(Cores(1), 1)
     fail_to_start(cluster, job)
     found = cluster.head.explain(job, cluster.now)
@@ -61,7 +63,8 @@ def test_a_worker_that_cannot_start_processes_does_not_burn_a_jobs_attempts() ->
     fail_to_start(cluster, job)
     assert wait(cluster) == 2.0
     fail_to_start(cluster, job)
-    assert [action.losses for action in cluster.told(JobsLost)] == [3]
+    assert [action.losses for action in cluster.told(JobsLost)] == ([3] if closed else [])
+    assert (job in cluster.head.jobs) is not closed
 
 
 def test_others_run_meanwhile_what_it_could_not_start() -> None:
@@ -157,3 +160,22 @@ def test_what_is_long_past_is_forgotten() -> None:
     assert quarantine
     quarantine.forget_old(WINDOW_S + 2.0)
     assert not quarantine
+
+
+def test_a_process_that_dies_before_it_began_anything_counts_against_the_worker_and_makes_its_job_a_suspect() -> None:
+    """It may be either's fault: the job runs alone from now on, and is given up after the third time."""
+    cluster = cluster_of()
+    job = cluster.submit(Cores(1), 1)
+    for number in range(1, 4):
+        _, _, worker, cls, attempt = cluster.take_running(job)
+        cluster.free_at_work[worker]["cores"] += 10**9
+        begun = LeaseStart(number, cls, "", [job], [attempt], cluster.now)
+        died = Completed(
+            number, [job], [attempt], [int(Code.CRASHED)], [0.0], [0.0], [0.0], [0], [b""], [], 0.0, unborn=True
+        )
+        cluster.tell(WorkerReported(worker, [begun], [died], [number]))
+        assert len(cluster.told(WorkerQuarantined)) == number
+        if number < 3:
+            assert cluster.head.jobs[job].cls.isolate
+            wait(cluster)
+    assert [action.losses for action in cluster.told(JobsLost)] == [3]
