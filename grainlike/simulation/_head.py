@@ -113,6 +113,7 @@ class Head:
         """SIGKILL. What it had sent is on its way; whoever waits for something that it accepted waits no more."""
         self.alive = False
         self.peers.clear()
+        self._suspects.clear()
         self.client.lose_head()
         self.witness.head_died()
 

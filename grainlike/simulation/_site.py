@@ -91,7 +91,7 @@ class Site:
             peer.down.cut()
             self._clock.after(self._silence() / self.plan.rate, *ending)
         else:
-            peer.down.send(*ending)
+            peer.down.say(*ending)
 
     # --- misfortunes -------------------------------------------------------------------------------------------------
 
@@ -224,7 +224,11 @@ class Site:
             self._lost(daemon, [])
             return
         self.steady = True
-        go_on(daemon.up, self._stage.head.peers[daemon.worker].down)
+        peer = self._stage.head.peers.get(daemon.worker)
+        if peer is None:  # the head has died, and nobody answers
+            daemon.lose_head(self._end, GRACE_S + FAREWELL_S)
+            return
+        go_on(daemon.up, peer.down)
         self._stage.head.heard(daemon.worker)
 
     def _end(self, daemon: Daemon) -> None:

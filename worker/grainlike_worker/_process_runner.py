@@ -183,9 +183,7 @@ class ProcessRunner:
         name = self._spec(fn).name
         asked, peak = claims.limit - claims.base, claims.taken - claims.base
         if claims.kernel:  # which lets nobody take more, so what it would have taken is not known
-            told = (
-                f"{name} had asked for {_mb(asked)} of memory, and wanted more: worker {worker}'s kernel ended it"
-            )
+            told = f"{name} had asked for {_mb(asked)} of memory, and wanted more: worker {worker}'s kernel ended it"
         else:
             told = f"{name} took {_mb(peak)} of memory on worker {worker}, and had asked for {_mb(asked)}"
         return failure(JobMemoryError(told, asked, peak))
