@@ -87,6 +87,8 @@ class Engine:
         self.jobs: Jobs
         self.calls: Calls
         self.cache: Cache | None = None
+        self.applied: Callable[[Node], None] | None = None
+        """Hears of each operator before it is applied, while its inputs are there."""
         self._owner = owner
         self._soon = soon
         self._fail_fast = fail_fast
@@ -200,6 +202,8 @@ class Engine:
         if node.function.options.cache is not None and self._look_up(node, context):
             return
         if node.place is Place.INLINE:
+            if self.applied is not None:
+                self.applied(node)
             try:
                 value = node.apply()
             except BaseException as error:  # noqa: BLE001 - an operator's own error is its awaiters', SystemExit too

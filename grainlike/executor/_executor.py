@@ -35,11 +35,13 @@ from grainlike.executor._local import LocalCalls
 from grainlike.executor._logs import LogLine
 from grainlike.executor._memo import Memo
 from grainlike.executor._observer import Observer
+from grainlike.executor._recorder import MOST, Recorder
 from grainlike.executor._resolving import Resolving
 from grainlike.executor._totals import Totals
 from grainlike.executor._workers import WorkerInfo
 from grainlike.graph import Delayed, Node, State, Stream, delayed, node_behind, start
 from grainlike.net import Alarm
+from grainlike.observe import trace
 from grainlike.resources import Allocation, Request
 from grainlike.scheduler import Explanation
 
@@ -77,6 +79,8 @@ class Executor(Resolving):
         on_failure: at the first failure of a graph, `"fail_fast"` cancels what only that graph still wants;
             `"continue"` lets it run to its end.
         echo: whether this program's own streams show what jobs of the embedded worker print. `logs` has it in any case.
+        record: keep when and where jobs ran, for `write_trace`: the last 100 000, or as many as it says. That takes
+            some 7 microseconds and 300 bytes for each.
 
     Leaving the block cancels what still runs, waits until it is gone, and leaves no process, socket, file or thread
     behind. An exception that leaves the block is the user's own. The executor may be closed in another task than it was
@@ -104,6 +108,7 @@ class Executor(Resolving):
         insecure: bool = False,
         on_failure: Literal["fail_fast", "continue"] = "fail_fast",
         echo: bool = True,
+        record: bool | int = False,
     ) -> None:
         if on_failure not in ("fail_fast", "continue"):
             raise ValueError(f"on_failure= is 'fail_fast' or 'continue', not {on_failure!r}")
@@ -113,6 +118,8 @@ class Executor(Resolving):
             raise ValueError("access= and insecure= say how workers dial in: they go with listen=")
         if access is not None and insecure:
             raise ValueError("access= brings certificates, and insecure= does without: leave one of them out")
+        if not isinstance(record, int) or record < 0:
+            raise ValueError(f"record= is True, or how many jobs are to be kept, not {record!r}")
         self.offer: Allocation | None = None
         """What the embedded worker offers, with ids; None without one."""
         if isinstance(local, NotGiven):
@@ -126,6 +133,8 @@ class Executor(Resolving):
         self._insecure = insecure
         self._fail_fast = on_failure == "fail_fast"
         self._echo = echo
+        self._most_recorded = MOST if record is True else record
+        self._recorder: Recorder | None = None
         self._state: Literal["new", "open", "closing", "closed"] = "new"
         self.opened_in: JobInfo | None = None
         """The job that opened it; jobs inherit the context of a task that may know of other executors."""
@@ -192,7 +201,15 @@ class Executor(Resolving):
         self._engine.jobs = self._head
         self._engine.calls = self._calls
         self._engine.cache = self._memo = Memo(self._engine, self.later)
+        if self._most_recorded:
+            self._record()
         self._task = spawn_detached(home, "grainlike executor", self._serve)
+
+    def _record(self) -> None:
+        self._recorder = recorder = Recorder(self._head, self._most_recorded)
+        self._head.observers.append(recorder)
+        self._head.counted = recorder.counted
+        self._engine.applied = recorder.applied
 
     async def _close(self) -> None:
         if self._state == "open":
@@ -471,6 +488,32 @@ class Executor(Resolving):
         """
         self._check_home("asked", open_only=False)
         return self._head.tally.totals()
+
+    def write_trace(self, path: str | PathLike[str]) -> None:
+        """Write what ran so far as a trace for ui.perfetto.dev and chrome://tracing. The executor must `record`.
+
+        There is a row for each core and each GPU of each worker, and a bar on it for each attempt of a job, with true
+        times; calls without resources have rows of their own. Arrows lead from jobs to those that were given their
+        values, counters show how many jobs waited and ran, and what memory was held. What still runs is drawn to this
+        moment. It may be called at any time, also after the executor has closed.
+
+        A job on several nodes is drawn on the first of them. Calls that `amap` puts together are one bar. Of jobs that
+        other programs submit, or other jobs, it is not known what they were given: they have no arrows. It keeps the
+        event loop for about a second for 100 000 jobs.
+
+        Raises:
+            RuntimeError: the executor was not told to record, or was never opened.
+            OSError: the file cannot be written.
+
+        Example::
+
+            async with Executor(local=Cores(4), record=True) as executor:
+                await main()
+                executor.write_trace("trace.json")
+        """
+        if self._recorder is None:
+            raise RuntimeError(f"{self!r} has recorded nothing: open it with Executor(..., record=True)")
+        Path(path).write_text(trace(self._recorder.stretches(), self._recorder.depths()), encoding="utf-8")
 
     def submit(self, request: Request, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Delayed[Any]:
         """Start `fn(*args, **kwargs)` on `request` without building a graph by hand; returns its placeholder.

@@ -145,6 +145,8 @@ class Head:
         self.peers: dict[int, Peer] = {}
         self.logs = Logs()
         self.observers: list[Observer] = []
+        self.counted: Callable[[int], None] | None = None
+        """Hears how many jobs have not ended, whenever that may have changed."""
         self.tally = Tally()
         self.depot = Depot()
         self._mind = HeadMind(closed=closed, seed=secrets.randbits(64))
@@ -481,6 +483,7 @@ class Head:
             logger.info("job %d, %s, no longer blocks the event loop on worker %s", job.job, name, peer.name)
 
     def _report(self, peer: Peer, report: Report, buffers: Sequence[Buffer]) -> None:
+        peer.skew = skew = time.monotonic() - report.sent_at
         for observer in self.observers:
             observer.reported(peer, report)
         parcels: dict[int, list[Parcel]] = {}
@@ -491,7 +494,6 @@ class Head:
             at += count
             if completed.receipt is not None:
                 peer.receipts[completed.lease] = completed.receipt
-        skew = time.monotonic() - report.sent_at
         event = WorkerReported(peer.number, report.started, report.completed, report.ended, report.waits)
         for action in self._mind.handle(event, time.monotonic()):
             if isinstance(action, JobsSettled):
@@ -511,6 +513,7 @@ class Head:
             _drop_stored(parcels.values())
         for lease in report.ended:
             peer.receipts.pop(lease, None)
+        self._count()
 
     # --- what the mind says ------------------------------------------------------------------------------------------
 
@@ -523,6 +526,11 @@ class Head:
             self._act(action)
         if self._nested:
             self._nested.flush()
+        self._count()
+
+    def _count(self) -> None:
+        if self.counted is not None:
+            self.counted(len(self._mind.jobs))
 
     def _act(self, action: HeadAction) -> None:
         match action:

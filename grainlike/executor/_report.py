@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from grainlike.executor._recorder import HERE
 from grainlike.executor._totals import Totals
 from grainlike.graph import Node, Status
-from grainlike.observe import Stretch, trace
+from grainlike.observe import Depth, Stretch, depths, trace
 from grainlike.resources import Allocation, Usage
 
 __all__ = ["DagReport", "Ended", "JobReport"]
-
-_HERE = "this process"
-"""Who runs calls without resources, in a trace."""
 
 _MOST_LINES = 10
 """How many failures the text names before it only counts the others."""
@@ -108,7 +106,6 @@ class DagReport(Totals, Mapping[str, JobReport]):
         status, error, node, needs, stopped = self._jobs[name]
         record = node.record
         began = None if record is None else record.began
-        ready = max([self._began, *(need.record.ended or 0.0 for need in needs if need.record is not None)])
         return JobReport(
             name=name,
             status=status,
@@ -117,7 +114,7 @@ class DagReport(Totals, Mapping[str, JobReport]):
             worker=None if record is None else record.worker,
             allocation=None if record is None else record.allocation,
             attempt=0 if record is None or began is None else record.attempt,
-            queued_s=None if began is None else max(0.0, began - ready),
+            queued_s=None if began is None else max(0.0, began - self._ready(needs)),
             run_s=_seconds(node, stopped),
             usage=None if record is None else record.usage,
         )
@@ -145,10 +142,13 @@ class DagReport(Totals, Mapping[str, JobReport]):
     def write_trace(self, path: str | PathLike[str]) -> None:
         """Write the run as a trace that ui.perfetto.dev and chrome://tracing open: a row for each core and each GPU.
 
+        Arrows lead from each job to those that needed it; counters show how many of the jobs that ran had what they
+        needed and waited, how many ran, and what memory was held for them.
+
         Raises:
             OSError: the file cannot be written.
         """
-        Path(path).write_text(trace(self._stretches()), encoding="utf-8")
+        Path(path).write_text(trace(self._stretches(), self._depths()), encoding="utf-8")
 
     def _stretches(self) -> Iterator[Stretch]:
         for name, job in self._jobs.items():
@@ -161,8 +161,26 @@ class DagReport(Totals, Mapping[str, JobReport]):
             details: dict[str, str | int | float] = {"status": job.status, "attempt": record.attempt}
             if slots is not None:
                 details["slots"] = str(slots)
-            worker = record.worker or _HERE
-            yield Stretch(name, worker, cores, record.began, record.began + seconds, details, gpus)
+            worker = record.worker or HERE
+            memory = slots.memory if slots is not None else 0
+            ended = record.began + seconds
+            yield Stretch(name, worker, cores, record.began, ended, details, gpus, job.node, job.needs, memory)
+
+    def _depths(self) -> Iterator[Depth]:
+        return depths(self._times())
+
+    def _times(self) -> Iterator[tuple[float, float, float]]:
+        """When each job that ran was ready, began and ended."""
+        for job in self._jobs.values():
+            record = job.node.record
+            seconds = _seconds(job.node, job.stopped)
+            if record is not None and record.began is not None and seconds is not None:
+                ready = min(record.began, self._ready(job.needs))
+                yield ready, record.began, record.began + seconds
+
+    def _ready(self, needs: Iterable[Node]) -> float:
+        """When all that a job needs was there."""
+        return max([self._began, *(need.record.ended or 0.0 for need in needs if need.record is not None)])
 
 
 def _seconds(node: Node, stopped: float | None) -> float | None:

@@ -54,6 +54,8 @@ class Peer:
         self.heard = now
         self.beats = 0
         self.leaving = False
+        self.skew = 0.0
+        """By how much our clock was ahead of its own when its last report came, with the time that this took."""
         self.receipts: dict[int, ReceiptSpec] = {}
         """What was enforced for each lease that has not ended."""
         self._functions: set[int] = set()

@@ -8,7 +8,8 @@ Never waits, asks a worker, or looks at a clock: it takes finished facts and ret
 """
 
 from grainlike.observe._span import Lane, Span, span_of
+from grainlike.observe._stretch import Depth, Stretch, depths
 from grainlike.observe._timeline import timeline
-from grainlike.observe._trace import Stretch, trace
+from grainlike.observe._trace import trace
 
-__all__ = ["Lane", "Span", "Stretch", "span_of", "timeline", "trace"]
+__all__ = ["Depth", "Lane", "Span", "Stretch", "depths", "span_of", "timeline", "trace"]

@@ -3,89 +3,108 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import chain, count
 
-__all__ = ["Stretch", "trace"]
+from grainlike.observe._stretch import Depth, Stretch
+from grainlike.observe._trace_rows import Bar, TraceRows
 
-_GPUS = 500_000
-"""Rows from this number on are for devices; no machine has as many cores."""
+__all__ = ["trace"]
 
-_LOOSE = 1_000_000
-"""Rows from this number on are for work that holds neither."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """A job as it ran. Times are seconds on any one clock; `details` are shown when it is clicked on."""
-
-    name: str
-    worker: str
-    cores: tuple[int, ...]
-    began: float
-    ended: float
-    details: Mapping[str, str | int | float] = field(default_factory=dict)
-    gpus: tuple[int, ...] = ()
+_QUEUE = 0
+"""The number of the process whose counters are about all workers."""
 
 
-def trace(stretches: Iterable[Stretch]) -> str:
+def trace(stretches: Iterable[Stretch], depths: Iterable[Depth] = ()) -> str:
     """Draw up a trace as Chrome's JSON: a process for each worker, a row for each core and each GPU.
 
-    A job on several of them has a bar on each. Jobs without any have rows of their own, as many as ran at once. The
-    first begin is zero.
+    A job on several of them has a bar on each. Jobs without any have rows of their own, as many as ran at once; and so
+    have those that shared a core, which another job had lent, or a device. What seems to overlap by less than a
+    millisecond begins when the one before it has ended: clocks agree no better than that.
+
+    An arrow leads from the end of a job to the begin of each that needed it. There is a counter of the memory that
+    was held on each worker, in bytes, and of the jobs that waited and ran, as `depths` tells. The first moment is zero.
 
     Example::
 
         Path("trace.json").write_text(trace(stretches))
     """
     drawn = sorted(stretches, key=lambda one: (one.began, one.ended))
-    since = drawn[0].began if drawn else 0.0
-    processes = {worker: number for number, worker in enumerate(dict.fromkeys(one.worker for one in drawn), 1)}
-    rows: dict[tuple[str, int], None] = {}
-    loose = _Loose()
-    bars: list[dict[str, object]] = []
+    counted = sorted(depths)
+    since = min([one.began for one in drawn[:1]] + [one.at for one in counted[:1]], default=0.0)
+    processes = {worker: number for number, worker in enumerate(dict.fromkeys(one.worker for one in drawn), _QUEUE + 1)}
+    rows = TraceRows()
+    bars: list[str] = []
+    first: list[tuple[Stretch, Bar]] = []
     for one in drawn:
-        for row in (*one.cores, *(_GPUS + gpu for gpu in one.gpus)) or (loose.row(one),):
-            rows[one.worker, row] = None
-            bars.append(
-                {
-                    "ph": "X",
-                    "name": one.name,
-                    "cat": "job",
-                    "pid": processes[one.worker],
-                    "tid": row,
-                    "ts": round((one.began - since) * 1e6, 3),
-                    "dur": round((one.ended - one.began) * 1e6, 3),
-                    "args": dict(one.details),
-                }
-            )
-    return json.dumps({"traceEvents": [*_titles(processes, rows), *bars], "displayTimeUnit": "ms"})
+        began, ended = _ns(one.began - since), _ns(one.ended - since)
+        # Of a bar without any length no viewer could show that an arrow begins there.
+        placed = list(rows.place(one, processes[one.worker], began, max(ended, began + 1)))
+        first.append((one, placed[0]))
+        name, details = _quoted(one.name), json.dumps(dict(one.details))
+        bars.extend(_bar(name, bar, details) for bar in placed)
+    titles = (json.dumps(title) for title in (*_titles(processes, queue=bool(counted)), *rows.titles()))
+    # Written out by hand: a trace may have some hundred thousand events, all alike.
+    events = ",\n".join(chain(titles, bars, _arrows(first), _memory(first), _depths(counted, since)))
+    return f'{{"displayTimeUnit": "ms", "traceEvents": [\n{events}\n]}}\n'
 
 
-class _Loose:
-    """Rows for jobs without cores: bars of one row must not overlap."""
-
-    def __init__(self) -> None:
-        self._ends: dict[str, list[float]] = {}
-
-    def row(self, one: Stretch) -> int:
-        ends = self._ends.setdefault(one.worker, [])
-        free = next((row for row, end in enumerate(ends) if end <= one.began), len(ends))
-        ends[free:] = [one.ended, *ends[free + 1 :]]
-        return _LOOSE + free
+def _bar(name: str, bar: Bar, details: str) -> str:
+    pid, tid, began, ended = bar
+    return (
+        f'{{"ph":"X","name":{name},"cat":"job","pid":{pid},"tid":{tid},"ts":{began / 1e3},'
+        f'"dur":{(ended - began) / 1e3},"args":{details}}}'
+    )
 
 
-def _titles(processes: Mapping[str, int], rows: Iterable[tuple[str, int]]) -> Iterator[dict[str, object]]:
-    for worker, pid in processes.items():
-        yield {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": worker}}
-    for worker, row in rows:
-        name = _row_name(row)
-        place = {"pid": processes[worker], "tid": row}
-        yield {"ph": "M", "name": "thread_name", **place, "args": {"name": name}}
-        yield {"ph": "M", "name": "thread_sort_index", **place, "args": {"sort_index": row}}
+def _arrows(placed: Sequence[tuple[Stretch, Bar]]) -> Iterator[str]:
+    """From the last nanosecond of the first bar of one job to the begin of the first bar of another."""
+    bars: dict[Hashable, Bar] = {one.key: bar for one, bar in placed if one.key is not None}
+    numbers = count(1)
+    for one, bar in placed:
+        for need in one.needs:
+            source = bars.get(need)
+            if source is None:  # it was not recorded, or no longer is
+                continue
+            leaves = min(source.ended - 1, bar.began)
+            if leaves < source.began:
+                continue
+            about = f'"name":"needs","cat":"needs","id":{next(numbers)}'
+            yield f'{{"ph":"s",{about},"pid":{source.pid},"tid":{source.tid},"ts":{leaves / 1e3}}}'
+            yield f'{{"ph":"f","bp":"e",{about},"pid":{bar.pid},"tid":{bar.tid},"ts":{bar.began / 1e3}}}'
 
 
-def _row_name(row: int) -> str:
-    if row < _GPUS:
-        return f"core {row}"
-    return f"GPU {row - _GPUS}" if row < _LOOSE else f"no cores {row - _LOOSE + 1}"
+def _memory(placed: Sequence[tuple[Stretch, Bar]]) -> Iterator[str]:
+    """The memory held on each worker, at each change."""
+    changes: dict[int, dict[int, int]] = {}
+    for one, bar in placed:
+        if one.memory:
+            of_worker = changes.setdefault(bar.pid, {})
+            of_worker[bar.began] = of_worker.get(bar.began, 0) + one.memory
+            of_worker[bar.ended] = of_worker.get(bar.ended, 0) - one.memory
+    for pid, of_worker in changes.items():
+        held = 0
+        for at, change in sorted(of_worker.items()):
+            held += change
+            yield f'{{"ph":"C","name":"memory held","pid":{pid},"ts":{at / 1e3},"args":{{"bytes":{held}}}}}'
+
+
+def _depths(counted: Iterable[Depth], since: float) -> Iterator[str]:
+    for at, waiting, running in counted:
+        figures = f'{{"running":{running},"waiting":{waiting}}}'
+        yield f'{{"ph":"C","name":"jobs","pid":{_QUEUE},"ts":{_ns(at - since) / 1e3},"args":{figures}}}'
+
+
+def _titles(processes: Mapping[str, int], *, queue: bool) -> Iterator[dict[str, object]]:
+    named = [("queue", _QUEUE)] if queue else []
+    for name, pid in [*named, *processes.items()]:
+        yield {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}}
+
+
+def _ns(seconds: float) -> int:
+    return round(seconds * 1e9)
+
+
+_quoted = lru_cache(maxsize=1024)(json.dumps)
+"""Names as JSON; most are drawn again and again."""
