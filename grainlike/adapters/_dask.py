@@ -1,0 +1,113 @@
+"""A scheduler function for Dask's graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from concurrent.futures import Future
+from contextlib import nullcontext
+from graphlib import TopologicalSorter
+from typing import Any
+
+from grainlike.adapters._calls import fulfil
+from grainlike.adapters._pool import GrainlikePool
+from grainlike.graph import Delayed, delayed, delayed_value
+from grainlike.resources import Cores, Request, as_request
+
+try:
+    from dask._task_spec import Alias, DataNode, GraphNode, convert_legacy_graph
+    from dask.core import flatten
+except ImportError as error:
+    raise ImportError("this adapter needs Dask, 2024.12 or newer: pip install 'grainlike[dask]'") from error
+
+__all__ = ["dask_get"]
+
+
+def dask_get(
+    dsk: Any,
+    keys: Any,
+    *,
+    request: Request | None = None,
+    pool: GrainlikePool | None = None,
+    num_workers: int | None = None,
+    **_: Any,
+) -> Any:
+    """Compute `keys` of a Dask graph, each task of which is a job; for `dask.compute(..., scheduler=dask_get)`.
+
+    Tasks start as soon as those that they need have ended and there are slots. All keyword arguments can be given
+    to `dask.compute` and to `.compute`; others that Dask passes on are not for this scheduler, and do nothing.
+
+    Args:
+        dsk: a graph, or an expression that has one, as Dask makes it: of `dask.delayed`, bags, arrays or data frames.
+        keys: a key, or keys in lists of lists.
+        request: what each task asks for; what the pool says, or `Cores(1)`.
+        pool: a `GrainlikePool` to run them in. Without one, it is opened for this call, over this process's own cores.
+        num_workers: how many cores such a pool has.
+
+    Returns:
+        Values in the places of their keys; lists of keys give tuples.
+
+    Raises:
+        Whatever a task raises, as its own type; the others are cancelled, or end unheard.
+        TypeError: `pool` is some other pool.
+        ValueError: tasks need each other in a circle.
+        KeyError: there is no such key.
+
+    Example::
+
+        total = dask.delayed(sum)([dask.delayed(square)(n) for n in range(10)])
+        total.compute(scheduler=dask_get)
+        dask.config.set(scheduler=dask_get)     # from now on
+    """
+    if pool is not None and not isinstance(pool, GrainlikePool):
+        raise TypeError(f"pool= takes a GrainlikePool, not {pool!r}")
+    asked = as_request(request) if request is not None else Cores(1) if pool is None else pool.request
+    wanted: list[Hashable] = list(dict.fromkeys(flatten([keys])))  # type: ignore[no-untyped-call]
+    options = {} if num_workers is None else {"local": Cores(num_workers)}
+    with GrainlikePool(asked, **options) if pool is None else nullcontext(pool) as runs:
+        graph = dict(dsk.__dask_graph__() if hasattr(dsk, "__dask_graph__") else dsk)
+        made = _placeholders(convert_legacy_graph(graph), wanted, asked)
+        futures = {key: runs.start(made[key]) for key in wanted}
+        values = _values(futures)
+    return _arranged(keys, values)
+
+
+def _placeholders(
+    tasks: Mapping[Hashable, GraphNode], wanted: Iterable[Hashable], request: Request
+) -> dict[Hashable, Delayed[Any]]:
+    """Placeholders for the tasks that are wanted, and all that they need."""
+    run = delayed(fulfil) @ request
+    made: dict[Hashable, Delayed[Any]] = {}
+    for key in TopologicalSorter(_needed(tasks, wanted)).static_order():
+        task = tasks[key]
+        needs = list(task.dependencies)
+        if isinstance(task, DataNode):
+            made[key] = delayed_value(task.value)
+        elif isinstance(task, Alias):
+            made[key] = made[needs[0]]
+        else:
+            made[key] = run(task, needs, *(made[need] for need in needs))
+    return made
+
+
+def _needed(tasks: Mapping[Hashable, GraphNode], wanted: Iterable[Hashable]) -> dict[Hashable, Iterable[Hashable]]:
+    """What each task needs, of those that are wanted and all behind them."""
+    found: dict[Hashable, Iterable[Hashable]] = {}
+    waiting = list(wanted)
+    while waiting:
+        key = waiting.pop()
+        if key not in found:
+            found[key] = tasks[key].dependencies
+            waiting.extend(found[key])
+    return found
+
+
+def _values(futures: Mapping[Hashable, Future[Any]]) -> dict[Hashable, Any]:
+    try:
+        return {key: future.result() for key, future in futures.items()}
+    finally:
+        for future in futures.values():
+            future.cancel()
+
+
+def _arranged(keys: Any, values: Mapping[Hashable, Any]) -> Any:
+    return tuple(_arranged(key, values) for key in keys) if isinstance(keys, list) else values[keys]

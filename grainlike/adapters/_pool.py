@@ -1,0 +1,143 @@
+"""`GrainlikePool`: the interface of `concurrent.futures`, with requests."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor as FuturesExecutor
+from concurrent.futures import Future
+from functools import partial
+from itertools import chain, islice
+from typing import Any, TypeVar
+
+from grainlike.adapters._calls import call_each
+from grainlike.adapters._thread import ExecutorThread
+from grainlike.graph import Delayed, delayed
+from grainlike.resources import Cores, Request, as_request
+
+__all__ = ["GrainlikePool"]
+
+T = TypeVar("T")
+
+
+class GrainlikePool(FuturesExecutor):
+    """A `concurrent.futures.Executor` whose calls run in slots: each gets what `request` says.
+
+    It is used from plain code and from any threads; its event loop runs in a thread of its own. What the standard
+    library documents of executors and futures holds here: `submit`, `map`, `shutdown`, `with`, `cancel` (of calls that
+    have not begun), `concurrent.futures.wait`, `as_completed`, callbacks, `loop.run_in_executor`. Plain functions run
+    in processes, as in a `ProcessPoolExecutor`. These are the differences:
+
+    - Lambdas, closures and functions of `__main__` can be submitted, and `async def` functions.
+    - A process that dies fails its own call, with `WorkerLostError`; the pool goes on.
+    - What cannot be pickled fails with `SerializationError`, a `TypeError`, in the future.
+    - Errors have a note that says which worker and slots they came from.
+    - A request that can never be given fails the call with `UnsatisfiableError`.
+
+    Args:
+        request: what each call asks for; `submit_as` takes another.
+        options: those of `grainlike.Executor`: `local=Node(4, "8Gi")`, `listen=` for workers that dial in, and so on.
+
+    It returns when the executor is open. A pool that is dropped ends when its last call has; a program that ends waits
+    for all calls, as it does with the standard library's.
+
+    Raises:
+        TypeError, ValueError, OSError: as `grainlike.Executor`.
+
+    Example::
+
+        with GrainlikePool(Cores(2), local=Cores(4)) as pool:
+            print(list(pool.map(fit, range(10))))
+    """
+
+    def __init__(self, request: Request | None = None, **options: Any) -> None:
+        self.request = Cores(1) if request is None else as_request(request)
+        """What each call asks for."""
+        self._thread = ExecutorThread(options)
+        weakref.finalize(self, self._thread.end).atexit = False  # then its thread waits for what was submitted
+
+    def __repr__(self) -> str:
+        return f"<GrainlikePool of {self.request} on {self._thread.executor!r}>"
+
+    @property
+    def address(self) -> str | None:
+        """What workers dial; None without `listen=`."""
+        return self._thread.executor.address
+
+    def slots(self, request: Request | None = None) -> int:
+        """How many calls the workers that are here can run at once, by their cores; at least 1.
+
+        `request` stands for what each of them asks for, if not what the pool says.
+
+        Raises:
+            RuntimeError: the pool was shut down.
+        """
+        asked = self.request if request is None else request
+        return max(1, sum(worker.resources.N // (asked.N or 1) for worker in self._thread.workers()))
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        """Have `fn(*args, **kwargs)` run, and return its future.
+
+        Raises:
+            RuntimeError: the pool was shut down.
+            TypeError: `fn` cannot be called, or is a generator function, whose values could not be sent.
+        """
+        return self.submit_as(self.request, fn, *args, **kwargs)
+
+    def submit_as(self, request: Request, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        """`submit` with a request of this call's own.
+
+        Example::
+
+            future = pool.submit_as(Cores(4) & Memory("2Gi"), fit, table)
+        """
+        placeholder: Delayed[T] = (delayed(fn) @ request)(*args, **kwargs)
+        return self.start(placeholder)
+
+    def start(self, placeholder: Delayed[T]) -> Future[T]:
+        """Start a graph that was written with delayed functions, and return a future of its value.
+
+        Example::
+
+            future = pool.start((add @ Cores(1))((load @ Cores(1))(1), (load @ Cores(1))(2)))
+        """
+        return self._thread.start(placeholder)
+
+    def map(
+        self, fn: Callable[..., T], *iterables: Iterable[Any], timeout: float | None = None, chunksize: int = 1
+    ) -> Iterator[T]:
+        """As the built-in `map`, at once and in slots; values come in order.
+
+        Args:
+            fn: what to call, with an item of each iterable.
+            iterables: read to their ends at once.
+            timeout: how many seconds after this call a value may be waited for.
+            chunksize: how many calls travel together, one after another in the same slots.
+
+        Raises:
+            ValueError: `chunksize` is less than 1.
+            TimeoutError: from the iterator, when a value comes too late.
+            Whatever a call raises, from the iterator, which ends with it.
+        """
+        if chunksize < 1:
+            raise ValueError("chunksize must be >= 1.")
+        if chunksize == 1:
+            return super().map(fn, *iterables, timeout=timeout)
+        pieces = super().map(partial(call_each, fn), _pieces(zip(*iterables, strict=False), chunksize), timeout=timeout)
+        return chain.from_iterable(pieces)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Take no more calls, and end with the last of those that were submitted.
+
+        Args:
+            wait: return when all calls have ended, and no thread and no process of the pool is left.
+            cancel_futures: cancel the calls that have not begun.
+        """
+        self._thread.end(cancel=cancel_futures)
+        if wait:
+            self._thread.join()
+
+
+def _pieces(rows: Iterator[tuple[Any, ...]], size: int) -> Iterator[list[tuple[Any, ...]]]:
+    while piece := list(islice(rows, size)):
+        yield piece

@@ -1,0 +1,84 @@
+"""Dask's graphs, each task in slots."""
+
+from __future__ import annotations
+
+from operator import add, mul
+
+import dask
+import pytest
+from dask.local import get_sync
+
+from grainlike import GVAR, Cores
+from grainlike.adapters import GrainlikePool, dask_get
+
+
+def square(x: int) -> int:
+    return x * x
+
+
+def cores(*_: object) -> int:
+    return len(GVAR.res.cores)
+
+
+def fail(x: int) -> None:
+    raise ValueError(f"broken on purpose: {x}")
+
+
+@pytest.fixture(scope="module")
+def pool():
+    with GrainlikePool(Cores(1), local=Cores([0, 1])) as pool:
+        yield pool
+
+
+@pytest.fixture(autouse=True)
+def no_leaks(pool: GrainlikePool) -> None:
+    """The pool stays from test to test; what it leaves is looked at where it is tested."""
+
+
+GRAPHS = {
+    "values and tasks": ({"x": 1, "y": (square, "x"), "z": (add, "y", 10)}, "z"),
+    "lists of keys": ({"x": 2, ("y", 0): (square, "x"), ("y", 1): (mul, "x", 5)}, [[("y", 0)], [("y", 1), "x"]]),
+    "an alias": ({"x": (square, 3), "y": "x", "z": (square, "y")}, ["y", "z"]),
+    "keys in lists inside a task": ({"x": (square, 3), "y": (sum, ["x", "x", 1])}, "y"),
+    "a task inside a task": ({"x": (add, (square, 2), (square, 3))}, "x"),
+    "the same key twice": ({"x": (square, 3)}, ["x", "x"]),
+    "a long chain": ({"0": 1, **{str(n): (add, str(n - 1), 7) for n in range(1, 200)}}, "199"),
+}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_a_plain_graph_gives_what_dask_gives(pool: GrainlikePool, name: str) -> None:
+    graph, keys = GRAPHS[name]
+    assert dask_get(graph, keys, pool=pool) == get_sync(graph, keys)
+
+
+def test_what_is_not_needed_is_not_run(pool: GrainlikePool) -> None:
+    assert dask_get({"x": (square, 3), "y": (fail, "x")}, "x", pool=pool) == 9
+
+
+def test_delayed_computes_in_slots(pool: GrainlikePool) -> None:
+    squares = [dask.delayed(square)(n) for n in range(10)]
+    total = dask.delayed(sum)(squares)
+    assert total.compute(scheduler=dask_get, pool=pool) == 285
+    wide = dask.delayed(cores)(total)
+    assert dask.compute(wide, squares[3], scheduler=dask_get, pool=pool, request=Cores(2)) == (2, 9)
+
+
+def test_it_can_be_the_scheduler_of_the_program() -> None:
+    with dask.config.set(scheduler=dask_get):
+        assert dask.delayed(cores)().compute(num_workers=1) == 1
+
+
+def test_an_error_is_the_tasks_own(pool: GrainlikePool) -> None:
+    with pytest.raises(ValueError, match="on purpose: 3"):
+        dask.delayed(square)(dask.delayed(fail)(3)).compute(scheduler=dask_get, pool=pool)
+
+
+def test_a_circle_is_refused(pool: GrainlikePool) -> None:
+    with pytest.raises(ValueError, match="cycle"):
+        dask_get({"x": (square, "y"), "y": (square, "x")}, "x", pool=pool)
+
+
+def test_another_pool_is_refused() -> None:
+    with pytest.raises(TypeError, match="GrainlikePool"):
+        dask_get({"x": 1}, "x", pool="processes")

@@ -1,0 +1,120 @@
+"""joblib's `Parallel`, and what is built on it, in slots."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+
+import joblib
+import numpy as np
+import pytest
+import threadpoolctl
+from joblib import Parallel
+from joblib import delayed as later
+from sklearn.datasets import make_classification
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+
+from grainlike import GVAR, Cores
+from grainlike.adapters import GrainlikePool, register_joblib
+
+register_joblib()
+
+
+def square(x: int) -> int:
+    return x * x
+
+
+def slots_and_widths(_: int) -> tuple[int, int, set[int]]:
+    """The cores of the call, those that its process may use, and the widths of its thread pools."""
+    np.ones((2, 2)) @ np.ones((2, 2))
+    widths = {pool["num_threads"] for pool in threadpoolctl.threadpool_info()}
+    return len(GVAR.res.cores), len(os.sched_getaffinity(0)), widths
+
+
+def inner(_: int) -> tuple[int, int, int]:
+    """How wide a `Parallel` inside a call is: as it is, asked for all there is, and asked for less."""
+    return tuple(
+        joblib.effective_n_jobs(n_jobs) if n_jobs else Parallel(n_jobs=None)._effective_n_jobs()
+        for n_jobs in (None, -1, 1)
+    )
+
+
+def fail(x: int) -> int:
+    raise ValueError(f"broken on purpose: {x}")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_leaks(watch_leaks: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
+    """Of the module as a whole: its tests share a pool."""
+    with watch_leaks():
+        yield
+
+
+@pytest.fixture(scope="module")
+def pool(no_leaks: None) -> Iterator[GrainlikePool]:
+    with GrainlikePool(Cores(1), local=Cores([0, 1])) as pool:
+        yield pool
+
+
+def test_parallel_opens_a_pool_of_its_own_and_ends_it() -> None:
+    threads = set(threading.enumerate())
+    with joblib.parallel_config("grainlike", local=Cores([0, 1])), Parallel(batch_size=3) as parallel:
+        assert [parallel(later(square)(x) for x in range(n)) for n in (0, 2, 20)] == [
+            [x * x for x in range(n)] for n in (0, 2, 20)
+        ]
+    assert set(threading.enumerate()) == threads
+
+
+def test_values_come_as_joblib_is_told(pool: GrainlikePool) -> None:
+    with joblib.parallel_config("grainlike", pool=pool):
+        assert Parallel()(later(square)(x) for x in range(200)) == [x * x for x in range(200)]
+        unordered = Parallel(return_as="generator_unordered")(later(square)(x) for x in range(10))
+        assert sorted(unordered) == [x * x for x in range(10)]
+
+
+def test_a_call_has_its_slots_and_so_have_its_thread_pools(pool: GrainlikePool) -> None:
+    for cores in (1, 2):
+        with joblib.parallel_config("grainlike", request=Cores(cores), pool=pool):
+            (found,) = Parallel()([later(slots_and_widths)(0)])
+        assert found[0] == found[1] == cores
+        assert found[2] <= {cores}
+
+
+def test_a_parallel_inside_a_call_is_as_wide_as_its_slots(pool: GrainlikePool) -> None:
+    for cores in (1, 2):
+        with joblib.parallel_config("grainlike", request=Cores(cores), pool=pool):
+            assert joblib.effective_n_jobs(-1) == 2 // cores
+            assert Parallel()([later(inner)(0)]) == [(cores, cores, 1)]
+
+
+def test_errors_are_the_calls_own_and_the_next_parallel_works(pool: GrainlikePool) -> None:
+    with joblib.parallel_config("grainlike", pool=pool):
+        with pytest.raises(ValueError, match="on purpose"):
+            Parallel()(later(fail)(x) for x in range(4))
+        assert Parallel()(later(square)(x) for x in range(4)) == [0, 1, 4, 9]
+
+
+def test_n_jobs_is_how_many_run_at_once(pool: GrainlikePool) -> None:
+    with joblib.parallel_config("grainlike", pool=pool):
+        assert [joblib.effective_n_jobs(n) for n in (1, 2, 5, -1, -2)] == [1, 2, 2, 2, 1]
+        with pytest.raises(ValueError, match="n_jobs == 0"):
+            joblib.effective_n_jobs(0)
+        assert Parallel(n_jobs=1)([later(os.getpid)()]) == [os.getpid()]
+        assert Parallel(n_jobs=2)([later(os.getpid)()]) != [os.getpid()]
+
+
+def test_options_are_for_pools_that_it_opens(pool: GrainlikePool) -> None:
+    with pytest.raises(TypeError, match="leave local out"):
+        joblib.parallel_config("grainlike", pool=pool, local=Cores(1))
+
+
+def test_a_grid_search_finds_what_it_finds_without(pool: GrainlikePool) -> None:
+    x, y = make_classification(n_samples=60, n_features=8, random_state=0)
+    search = GridSearchCV(LogisticRegression(), {"C": [0.01, 1.0]}, cv=3)
+    alone = search.fit(x, y).cv_results_["mean_test_score"]
+    with joblib.parallel_config("grainlike", pool=pool):
+        in_slots = search.fit(x, y).cv_results_["mean_test_score"]
+    assert in_slots == pytest.approx(alone)
