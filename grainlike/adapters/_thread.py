@@ -230,6 +230,12 @@ class ExecutorThread:
     def joined(self, peer: Peer) -> None:
         """See `Observer`."""
 
+    def suspected(self, peer: Peer, why: str) -> None:
+        """Its leases go on."""
+
+    def quarantined(self, peer: Peer, why: str) -> None:
+        """Its leases go on."""
+
     def left(self, peer: Peer) -> None:
         """See `Observer`."""
 

@@ -111,6 +111,12 @@ class Recorder:
         """A worker is here."""
         self._clocks[peer.number] = _Clock(peer.name)
 
+    def suspected(self, peer: Peer, why: str) -> None:
+        """Its leases go on."""
+
+    def quarantined(self, peer: Peer, why: str) -> None:
+        """Its leases go on."""
+
     def left(self, peer: Peer) -> None:
         """A worker is gone: so are the attempts that it ran."""
         clock = self._clocks.pop(peer.number)
