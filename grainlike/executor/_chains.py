@@ -15,7 +15,7 @@ from grainlike.graph import Node, Place, Retry
 from grainlike.payload import PREVIOUS, Payload, dump_arguments, load_value
 from grainlike.resources import Request
 
-__all__ = ["CHAIN_S", "Chained", "chain_behind", "outcomes_of"]
+__all__ = ["CHAIN_S", "Chained", "chain_behind", "follower_of", "outcomes_of"]
 
 CHAIN_S = 0.002
 """The most expected work in one chain."""
@@ -25,6 +25,8 @@ CHAIN_MOST = 256
 _ONCE = Retry(0)
 """What says nothing of further attempts."""
 
+_REMOTE = Place.REMOTE
+
 Chained = tuple[Node, int, bytes]
 """A call that goes along: its node, the number of its function, and the bytes of its arguments."""
 
@@ -33,12 +35,18 @@ Outcome = tuple[bool, bytes, tuple[bytes, ...], float, float, float]
 
 
 def chain_behind(
-    node: Node, pace: Callable[[int], float | None], number: Callable[[Node], int], fn: int
+    node: Node,
+    follower: Node | None,
+    pace: Callable[[int], float | None],
+    number: Callable[[Node], int],
+    fn: int,
 ) -> list[Chained]:
-    """The calls that may travel with `node`, which is ready to go: in order, each waiting for the one before alone."""
+    """The calls that may travel with `node`, which is ready to go: in order, each waiting for the one before alone.
+
+    `follower` is the first that may (`follower_of`), `fn` the number of the node's function.
+    """
     behind: list[Chained] = []
-    follower = _follower(node)
-    seconds = pace(fn) if follower is not None and _may_chain(node) else None
+    seconds = pace(fn) if _may_chain(node) else None
     work = 0.0
     while seconds is not None and follower is not None and len(behind) < CHAIN_MOST:
         work += seconds
@@ -48,7 +56,7 @@ def chain_behind(
         if link is None:
             break
         behind.append(link)
-        node, follower, seconds = follower, _follower(follower), pace(link[1])
+        node, follower, seconds = follower, follower_of(follower), pace(link[1])
     return behind
 
 
@@ -71,11 +79,11 @@ def _link(node: Node, follower: Node, number: Callable[[Node], int]) -> Chained 
     return None if payload.buffers else (follower, fn, bytes(payload.data))
 
 
-def _follower(node: Node) -> Node | None:
+def follower_of(node: Node) -> Node | None:
     """The one call with resources that waits for this node, and for nothing else; None where there are several."""
     found: Node | None = None
     for dependent in node.dependents or ():
-        if dependent.place is Place.REMOTE and not dependent.finished:
+        if dependent.place is _REMOTE and not dependent.finished:
             if found is not None:
                 return None
             found = dependent

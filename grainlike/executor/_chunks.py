@@ -93,9 +93,12 @@ class Chunks:
     def learn(self, node: Node | None, calls: int) -> None:
         """A job has ended, of so many calls (0 for a call on its own)."""
         job = node.record if node is not None else None
-        if self._executor is None or not isinstance(job, Job) or job.used is None:
+        if self._executor is None or not isinstance(job, Job):
             return
-        wall = job.used[0]
+        used = None if job.placement is None else job.placement.used
+        if used is None:
+            return
+        wall = used[0]
         if wall >= LONG_S:
             self._times = RunTimes(MEMORY)
             self._resize(1)

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import anyio
 
 from grainlike.errors import GraphError
-from grainlike.graph import Node, Place, State, pending_nodes
+from grainlike.graph import Node, Place, State, pending_nodes, unfinished_nodes
 
 __all__ = ["Cache", "Calls", "Engine", "Jobs", "Waiter"]
 
@@ -97,7 +97,8 @@ class Engine:
         self._remote: list[Node] = []
         self._contexts: dict[Node, Context] = {}
         """The contexts of calls without resources that wait for their inputs."""
-        self._live: set[Node] = set()
+        self._wanted: set[Node] = set()
+        """The roots: what has not finished is among these, or is needed by one of them."""
         self._pumping = False
         self._held = True
 
@@ -146,12 +147,12 @@ class Engine:
                 self._stop([node])
                 deps = node.deps
                 node.cancel(why)
-                self._close(node, deps)
+                self._close(node, deps, node.error)
         self.pump()
 
     def cancel_all(self) -> None:
         """Cancel whatever has not finished: nobody is left to run it."""
-        self.cancel(list(self._live), "was cancelled: its executor closed")
+        self.cancel(unfinished_nodes(self._wanted), "was cancelled: its executor closed")
 
     def release_hold(self) -> None:
         """The workers that must be here are: calls with resources may go out."""
@@ -244,21 +245,26 @@ class Engine:
                 self._bind(node, context)
         for node in roots:
             node.interest += 1
+            if not node.finished:
+                self._wanted.add(node)
 
     def _bind(self, node: Node, context: Context) -> None:
         node.owner = self._owner
         node.state = State.PENDING
-        self._live.add(node)
         missing = 0
         error: BaseException | None = None
+        alone = (node,)  # one tuple for all inputs that nobody else waits for, as those of a `gather`
         for dep in node.deps:
             if not dep.finished:
                 missing += 1
                 dep.interest += 1
-                if dep.dependents is None:
-                    dep.dependents = [node]
+                others = dep.dependents
+                if others is None:
+                    dep.dependents = alone
+                elif isinstance(others, list):
+                    others.append(node)
                 else:
-                    dep.dependents.append(node)
+                    dep.dependents = [*others, node]
             elif dep.error is not None:
                 error = dep.error
         node.missing = missing
@@ -303,17 +309,24 @@ class Engine:
         deps = node.deps
         if good:
             node.succeed(outcome)
+            self._close(node, deps, None)
         else:
             node.fail(outcome)
             self._stop([node])
-        self._close(node, deps)
+            self._close(node, deps, outcome)
 
-    def _close(self, node: Node, deps: Sequence[Node]) -> None:
-        """Tell awaiters and dependents of an outcome that is there."""
-        self._forget(node)
-        error = node.error
-        if error is not None and (self._fail_fast or node.state is State.CANCELLED):
-            self._lose_interest([dep for dep in deps if not dep.finished])
+    def _close(self, node: Node, deps: Sequence[Node], error: BaseException | None) -> None:
+        """Tell awaiters and dependents of an outcome that is there; `error` is the node's, if it has one."""
+        if self._contexts or self.cache is not None:
+            self._forget(node)
+        else:
+            self._wanted.discard(node)  # most nodes end here
+        if error is not None:
+            left = [dep for dep in deps if not dep.finished]
+            if self._fail_fast or node.state is State.CANCELLED:
+                self._lose_interest(left)
+            else:
+                self._wanted.update(left)  # they go on, though nobody is left that needs them
         dependents, node.dependents = node.dependents, None
         for dependent in dependents or ():
             if dependent.finished:
@@ -330,7 +343,7 @@ class Engine:
             waiter.set()
 
     def _forget(self, node: Node) -> None:
-        self._live.discard(node)
+        self._wanted.discard(node)
         self._contexts.pop(node, None)
         if self.cache is not None and node.function.options.cache is not None:
             self.cache.forget(node)

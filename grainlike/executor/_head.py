@@ -16,11 +16,11 @@ import anyio
 from msgspec.structs import replace
 
 from grainlike.errors import JobCancelledError, JobTimeoutError, ProtocolError, UnsatisfiableError, WorkerLostError
-from grainlike.executor._chains import chain_behind, outcomes_of
+from grainlike.executor._chains import chain_behind, follower_of, outcomes_of
 from grainlike.executor._depot import Depot, with_buffers
 from grainlike.executor._functions import Functions
 from grainlike.executor._inflow import take_items
-from grainlike.executor._job import Job
+from grainlike.executor._job import NO_PARCEL, Chain, Job, Placement
 from grainlike.executor._local import LocalCall
 from grainlike.executor._logs import EndedJob, LogLine, Logs, last_words, source_of
 from grainlike.executor._nested import Home, NestedJob, NestedJobs
@@ -28,7 +28,7 @@ from grainlike.executor._observer import Observer
 from grainlike.executor._slices import slices
 from grainlike.executor._tally import Tally
 from grainlike.executor._workers import Peer, WorkerInfo
-from grainlike.graph import Node, Place, State
+from grainlike.graph import Node, Options, Place, State
 from grainlike.net import Link
 from grainlike.payload import MARK, Payload, drop, dump_arguments, is_stored, load_error, load_value
 from grainlike.resources import EMPTY, Allocation, Missing, Request
@@ -108,8 +108,6 @@ _CODES = tuple(Code)
 FAREWELL_S = 1.0
 """How long a head that closes tries to say goodbye."""
 
-_TRAVELS_ALONG: Parcel = (b"", ())
-
 _STATES = {
     JobState.QUEUED: "queued",
     JobState.PLANNED: "assigned",
@@ -185,8 +183,9 @@ class Head:
         if not isinstance(job, Job):
             return Explanation(0, "opening" if node.place is Place.REMOTE else "local", 0, request)
         found = self._mind.explain(job.job, time.monotonic())
-        if found is not None and job.blocks_since is not None:
-            found = replace(found, blocked_s=time.monotonic() - job.blocks_since)
+        placement = job.placement
+        if found is not None and placement is not None and placement.blocks_since is not None:
+            found = replace(found, blocked_s=time.monotonic() - placement.blocks_since)
         return found if found is not None else Explanation(job.job, node.state.label, job.attempt, request)
 
     # --- about jobs by number ----------------------------------------------------------------------------------------
@@ -275,15 +274,19 @@ class Head:
     def submit(self, nodes: Iterable[Node]) -> None:
         """Make jobs of nodes whose arguments are there. What cannot travel fails at once, alone."""
         batches: dict[tuple[Request, int, bool], tuple[list[int], list[int]]] = {}
+        alike: tuple[Request | None, Options | None] = (None, None)
+        jobs: list[int] = []
+        fns: list[int] = []
         for node in nodes:
             job = self._make_job(node)
             if job is not None:
                 options = node.function.options
-                assert node.request is not None
-                key = (node.request, options.rank, options.isolate)
-                jobs, fns = batches.setdefault(key, ([], []))
+                if alike[0] is not node.request or alike[1] is not options:  # to hash a request for each job is dear
+                    assert node.request is not None
+                    alike = node.request, options
+                    jobs, fns = batches.setdefault((node.request, options.rank, options.isolate), ([], []))
                 jobs.append(job.job)
-                fns.append(job.sent_as)
+                fns.append(job.fn if job.chain is None else job.chain.fn)
         for (request, priority, isolate), (jobs, fns) in batches.items():
             self._tell(JobsSubmitted(request, jobs, fns, priority, isolate))
 
@@ -291,41 +294,45 @@ class Head:
         try:
             fn = self._functions.number(node.function)
             args, kwargs = node.arguments()
-            number = self._last_job + 1
-            payload = self.depot.keep(dump_arguments(args, kwargs, what=node.function.name), f"a{number}")
+            payload = dump_arguments(args, kwargs, what=node.function.name)
+            if payload.buffers:
+                payload = self.depot.keep(payload, f"a{self._last_job + 1}")
         except Exception as error:  # noqa: BLE001 - whatever the user's objects raise belongs to this job's awaiters
             self._outcomes.failed(node, error)
             self.tally.failed += 1
-            node.record = Job(0, 0, None, None)  # it was never a job, and is told from one that was never to be made
+            # It was never a job, and is told from one that was never to be made.
+            node.record = Job(0, 0, None, NO_PARCEL)
             return None
-        job = Job(self._next(), fn, node, (bytes(payload.data), payload.buffers))
-        self._jobs[job.job] = job
-        node.record = job
-        if node.dependents is not None and not payload.buffers and not is_stored(payload.data):
-            self._make_chain(job, node)
+        number = self._next()
+        job = self._jobs[number] = node.record = Job(number, fn, node, (bytes(payload.data), payload.buffers))
+        if node.dependents is not None:
+            follower = follower_of(node)
+            if follower is not None and not payload.buffers and not is_stored(payload.data):
+                self._make_chain(job, node, follower)
         return job
 
     def _next(self) -> int:
         self._last_job += 1
         return self._last_job
 
-    def _make_chain(self, first: Job, node: Node) -> None:
-        """Let a job take along the calls that wait for its value alone, if there are any that may."""
-        behind = chain_behind(node, self._mind.pace, lambda node: self._functions.number(node.function), first.fn)
-        if not behind or first.parcel is None:
+    def _make_chain(self, first: Job, node: Node, follower: Node) -> None:
+        """Let a job take along the calls that wait for its value alone, `follower` first, if they may."""
+        number = self._functions.number
+        behind = chain_behind(node, follower, self._mind.pace, lambda node: number(node.function), first.fn)
+        if not behind:
             return
-        first.links = []
+        followers: list[Job] = []
         functions = {first.fn: self._functions.shipment(first.fn)[1]}
-        links = [(first.fn, first.job, node.function.name, first.parcel[0])]
+        links = [(first.fn, first.job, node.function.name, first.data)]
         for follower, fn, data in behind:
-            job = Job(self._next(), fn, follower, _TRAVELS_ALONG)
+            job = Job(self._next(), fn, follower, NO_PARCEL)
             follower.record = job
-            first.links.append(job)
+            followers.append(job)
             functions[fn] = self._functions.shipment(fn)[1]
             links.append((fn, job.job, follower.function.name, data))
         payload = dump_arguments((functions, links), {}, what="a chain")
-        first.sent_as = self._functions.chain(is_async=node.function.is_async)
-        first.parcel = (bytes(payload.data), payload.buffers)
+        first.chain = Chain(self._functions.chain(is_async=node.function.is_async), followers)
+        first.data, first.buffers = bytes(payload.data), payload.buffers
 
     def cancel(self, nodes: Iterable[Node]) -> None:
         """Stop the jobs of nodes that nobody wants; their awaiters have had their answer."""
@@ -466,20 +473,21 @@ class Head:
             self.logs.hear(peer, output)
             return
         job = self._jobs.get(output.job)
-        if job is not None and job.attempt == output.attempt:
-            job.last_words = last_words(output)
+        if job is not None and job.placement is not None and job.placement.attempt == output.attempt:
+            job.placement.last_words = last_words(output)
 
     def _blocked(self, peer: Peer, message: Blocked) -> None:
         job = self._jobs.get(message.job)
-        if job is None or job.worker != peer.name:
+        placement = None if job is None else job.placement
+        if job is None or placement is None or placement.worker != peer.name:
             return
         name = job.node.function.name if job.node is not None else "a job"
         if message.seconds:
-            job.blocks_since = time.monotonic() - message.seconds
+            placement.blocks_since = time.monotonic() - message.seconds
             words = "job %d, %s, has blocked the event loop of the coroutines on worker %s for %g s:\n%s"
             logger.warning(words, job.job, name, peer.name, message.seconds, message.stack)
         else:
-            job.blocks_since = None
+            placement.blocks_since = None
             logger.info("job %d, %s, no longer blocks the event loop on worker %s", job.job, name, peer.name)
 
     def _report(self, peer: Peer, report: Report, buffers: Sequence[Buffer]) -> None:
@@ -563,7 +571,9 @@ class Head:
             case JobsOrphaned():
                 self._nested.forget(action.jobs)
             case JobsMoved():
-                self._jobs[action.job].slots = action.allocation
+                placement = self._jobs[action.job].placement
+                assert placement is not None
+                placement.slots = action.allocation
             case WakeAt():
                 self._alarm(action.at)
             case JobsStarted() | JobsSettled():
@@ -594,10 +604,10 @@ class Head:
         jobs = [self._jobs[number] for number in action.jobs]
         for job, attempt in zip(jobs, action.attempts, strict=True):
             job.assigned(peer.name, attempt)
-        for first, last in slices([job.parcel for job in jobs]):
-            parcels = [job.parcel for job in jobs[first:last] if job.parcel is not None]
-            data, counts, buffers = pack_parcels(self.depot.parcels_for(peer.hello, parcels))
+        parcels = [(job.data, job.buffers) for job in jobs]
+        for first, last in slices(parcels):
             part = slice(first, last)
+            data, counts, buffers = pack_parcels(self.depot.parcels_for(peer.hello, parcels[part]))
             peer.post(
                 Assign(
                     action.cls,
@@ -620,7 +630,8 @@ class Head:
         for row in action.rows:
             job = self._jobs.get(start.jobs[row])
             if job is not None:
-                job.slots, job.began = start.allocation, start.at + skew
+                assert job.placement is not None
+                job.placement.slots, job.placement.began = start.allocation, start.at + skew
                 if job.node is not None:
                     job.node.state = State.RUNNING
                 elif isinstance(job, NestedJob) and not job.attempt_of[1]:
@@ -643,16 +654,18 @@ class Head:
                 continue
             node = job.node
             wall = completed.wall[row]
-            job.used = (wall, completed.cpu[row], completed.rss[row])
-            job.receipt_spec = peer.receipts.get(completed.lease)
-            job.began = completed.begun[row] + skew
-            job.ended = job.began + wall
+            placement = job.placement
+            assert placement is not None
+            placement.used = (wall, completed.cpu[row], completed.rss[row])
+            placement.receipt = peer.receipts.get(completed.lease)
+            placement.began = began = completed.begun[row] + skew
+            placement.ended = began + wall
             code = _CODES[completed.codes[row]]
             if node is None:
                 self._relay(job, code, parcels[row])
                 continue
-            if job.links is not None and code is Code.SUCCEEDED:
-                self._settle_chain(job, job.links, parcels[row], skew)
+            if job.chain is not None and code is Code.SUCCEEDED:
+                self._settle_chain(job, placement, job.chain.links, parcels[row], skew)
                 continue
             job.close()
             self._outcome(job, node, code, parcels[row])
@@ -667,17 +680,22 @@ class Head:
         else:
             self._nested.failed(job, _ended_by(job, job.name, job.timeout, code))
 
-    def _settle_chain(self, first: Job, links: list[Job], parcel: Parcel, skew: float) -> None:
+    def _settle_chain(self, first: Job, whole: Placement, links: list[Job], parcel: Parcel, skew: float) -> None:
         """Give each link of a chain its own outcome; the engine sends anew what was not run."""
         walls: dict[int, list[float]] = {}
-        rss = first.used[2] if first.used is not None else 0
+        rss = whole.used[2] if whole.used is not None else 0
         outcomes = outcomes_of(Payload(parcel[0], tuple(parcel[1])))
         for job, (good, data, buffers, begun, wall, cpu) in zip([first, *links], outcomes, strict=False):
-            job.worker, job.attempt, job.slots = first.worker, job.attempt or 1, first.slots
-            job.receipt_spec = first.receipt_spec
-            job.used = (wall, cpu, rss)
-            job.began = begun + skew
-            job.ended = job.began + wall
+            job.placement = Placement(
+                whole.worker,
+                job.attempt or 1,
+                () if job.placement is None else job.placement.earlier,
+                slots=whole.slots,
+                began=begun + skew,
+                ended=begun + skew + wall,
+                used=(wall, cpu, rss),
+                receipt=whole.receipt,
+            )
             walls.setdefault(job.fn, []).append(wall)
             node = job.node
             for observer in self.observers:

@@ -20,13 +20,14 @@ def take_items(peer: Peer, job: Job | None, message: Items, buffers: Sequence[Bu
     node = job.node if job is not None else None
     if job is None or not isinstance(node, StreamNode):
         return False
-    if (job.worker, job.attempt) != (peer.name, message.attempt):
+    placement = job.placement
+    if placement is None or (placement.worker, placement.attempt) != (peer.name, message.attempt):
         return False
     inlet = inlet_of(node)
     first = not inlet.begun
     if first:
-        job.streamed = True
-        inlet.begin(partial(_credit, peer, job.job, job.attempt))
+        placement.streamed = True
+        inlet.begin(partial(_credit, peer, job.job, placement.attempt))
     for data, outband in unpack_parcels(message.data, message.counts, buffers):
         payload = Payload(data, tuple(outband))
         inlet.put(payload, payload.nbytes)

@@ -4,123 +4,163 @@ from __future__ import annotations
 
 import time
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
-from grainlike.graph import State
+import msgspec
+
+from grainlike.graph import Node, State
 from grainlike.payload import MARK, drop
 from grainlike.resources import Allocation, Receipt, Usage, parse_allocation
+from grainlike.wire import Parcel, ReceiptSpec
 
-if TYPE_CHECKING:
-    from grainlike.graph import Node
-    from grainlike.wire import Parcel, ReceiptSpec
+__all__ = ["NO_PARCEL", "Chain", "Job", "Placement", "allocation_of"]
 
-__all__ = ["Job", "allocation_of"]
+NO_PARCEL: Parcel = (b"", ())
+"""What travels with a job of which nothing does."""
 
 allocation_of = lru_cache(maxsize=1024)(parse_allocation)
 """Slots as a worker writes them, made readable; most are written again and again."""
+
+
+class Placement(msgspec.Struct, eq=False, gc=False):
+    """What is known of a job since it was given to a worker: a queued one has none, for many jobs may queue.
+
+    It refers to nothing that could refer to it, so the collector does not look at it.
+    """
+
+    worker: str | None
+    attempt: int
+    earlier: tuple[tuple[str, int], ...] = ()
+    """Workers that it was sent to before, with the attempt."""
+    slots: str | None = None
+    began: float | None = None
+    ended: float | None = None
+    used: tuple[float, float, int] | None = None
+    """Seconds of wall and CPU time, and bytes of memory at the most."""
+    receipt: ReceiptSpec | None = None
+    last_words: str | None = None
+    """What it wrote last before its process died, as a note."""
+    blocks_since: float | None = None
+    """Since when it has blocked the event loop that it shares with others."""
+    streamed: bool = False
+    """Whether it has given items."""
+    again_at: float | None = None
+    """When its next attempt may begin, while it waits for that."""
+
+
+class Chain(NamedTuple):
+    """How a call travels that takes others along: by the number of the function that runs them all, with its links."""
+
+    fn: int
+    links: list[Job]
 
 
 class Job:
     """One call on its way through the cluster. Implements the graph's `Record`.
 
     Times are on this process's monotonic clock. What the worker said is kept as it came and made readable when
-    somebody asks: most jobs are never asked about.
+    somebody asks: most jobs are never asked about. `data` and `buffers` are what travels, until the job is closed.
     """
 
-    __slots__ = (
-        "again_at",
-        "attempt",
-        "began",
-        "blocks_since",
-        "earlier",
-        "ended",
-        "fn",
-        "job",
-        "last_words",
-        "links",
-        "node",
-        "parcel",
-        "receipt_spec",
-        "sent_as",
-        "slots",
-        "streamed",
-        "used",
-        "worker",
-    )
+    __slots__ = ("buffers", "chain", "data", "fn", "job", "node", "placement")
 
-    def __init__(self, job: int, fn: int, node: Node | None, parcel: Parcel | None) -> None:
+    def __init__(self, job: int, fn: int, node: Node | None, parcel: Parcel) -> None:
         self.job = job
         self.fn = fn
         self.node = node
-        self.parcel = parcel
-        self.worker: str | None = None
-        self.earlier: tuple[tuple[str, int], ...] = ()
-        """Workers that it was sent to before, with the attempt."""
-        self.last_words: str | None = None
-        """What it wrote last before its process died, as a note."""
-        self.blocks_since: float | None = None
-        """Since when it has blocked the event loop that it shares with others."""
-        self.attempt = 0
-        self.slots: str | None = None
-        self.began: float | None = None
-        self.ended: float | None = None
-        self.again_at: float | None = None
-        """When its next attempt may begin, while it waits for that."""
-        self.streamed = False
-        self.receipt_spec: ReceiptSpec | None = None
-        self.used: tuple[float, float, int] | None = None
-        self.sent_as = fn
-        """The number of the function that travels: its own, or that which runs a chain."""
-        self.links: list[Job] | None = None
-        """The calls that travel with this one, as links of a chain that begins with it."""
+        self.data, self.buffers = parcel
+        self.chain: Chain | None = None
+        self.placement: Placement | None = None
 
-    def assigned(self, worker: str, attempt: int) -> None:
+    def assigned(self, worker: str, attempt: int) -> Placement:
         """It goes to a worker; whatever an earlier attempt was given is no longer so."""
-        if self.worker is not None:
-            self.earlier = tuple(self.places())
-            self.last_words = self.blocks_since = None
-        self.worker, self.attempt = worker, attempt
-        self.slots = self.began = self.ended = self.again_at = None
+        earlier = () if self.placement is None else tuple(self.places())
+        placement = self.placement = Placement(worker, attempt, earlier)
         if self.node is not None:
             self.node.state = State.PENDING
+        return placement
 
     def backs_off(self, seconds: float) -> None:
         """Its attempt is over, and the next one may begin in so many seconds."""
-        self.slots = self.began = self.ended = self.blocks_since = None
-        self.again_at = time.monotonic() + seconds
-        if self.node is not None:
-            self.node.state = State.PENDING
+        placement = self.placement
+        if placement is not None:
+            placement.slots = placement.began = placement.ended = placement.blocks_since = None
+            placement.again_at = time.monotonic() + seconds
 
     def begin(self, worker: str, attempt: int, slots: str) -> None:
         """Somebody else, who assigned it, says that it runs."""
-        self.assigned(worker, attempt)
-        self.slots, self.began = slots, time.monotonic()
+        placement = self.assigned(worker, attempt)
+        placement.slots, placement.began = slots, time.monotonic()
         if self.node is not None:
             self.node.state = State.RUNNING
 
     def places(self) -> list[tuple[str, int]]:
         """The workers that it was sent to, in order, with the first attempt for which it was."""
-        places = dict(self.earlier)
-        if self.worker is not None:
-            places.setdefault(self.worker, self.attempt)
+        placement = self.placement
+        if placement is None:
+            return []
+        places = dict(placement.earlier)
+        if placement.worker is not None:
+            places.setdefault(placement.worker, placement.attempt)
         return list(places.items())
 
     def close(self) -> None:
         """Let go of what only a live job needs."""
-        if self.parcel is not None and self.parcel[0][:1] == MARK[:1]:
-            drop(self.parcel[0])
+        if self.data[:1] == MARK[:1]:
+            drop(self.data)
         self.node = None
-        self.parcel = None
+        self.data, self.buffers = NO_PARCEL
+
+    @property
+    def worker(self) -> str | None:
+        """The worker that has it, or had it last."""
+        return None if self.placement is None else self.placement.worker
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first attempt, 0 before it."""
+        return 0 if self.placement is None else self.placement.attempt
+
+    @property
+    def slots(self) -> str | None:
+        """What it was given, as its worker writes it."""
+        return None if self.placement is None else self.placement.slots
+
+    @property
+    def began(self) -> float | None:
+        """When it started."""
+        return None if self.placement is None else self.placement.began
+
+    @property
+    def ended(self) -> float | None:
+        """When it ended."""
+        return None if self.placement is None else self.placement.ended
+
+    @property
+    def last_words(self) -> str | None:
+        """What it wrote last before its process died, as a note."""
+        return None if self.placement is None else self.placement.last_words
+
+    @property
+    def streamed(self) -> bool:
+        """Whether it has given items."""
+        return self.placement is not None and self.placement.streamed
+
+    @property
+    def again_at(self) -> float | None:
+        """When its next attempt may begin, while it waits for that."""
+        return None if self.placement is None else self.placement.again_at
 
     @property
     def allocation(self) -> Allocation | None:
         """What the job was given, with ids."""
-        return None if self.slots is None else allocation_of(self.slots)
+        slots = self.slots
+        return None if slots is None else allocation_of(slots)
 
     @property
     def receipt(self) -> Receipt | None:
         """What was enforced, read back in the job's process."""
-        spec = self.receipt_spec
+        spec = None if self.placement is None else self.placement.receipt
         if spec is None:
             return None
         return Receipt(tuple(spec.affinity), dict(spec.threads), tuple(spec.devices), spec.memory_tier)
@@ -128,9 +168,10 @@ class Job:
     @property
     def usage(self) -> Usage | None:
         """What was used."""
-        if self.used is None:
+        used = None if self.placement is None else self.placement.used
+        if used is None:
             return None
-        wall, cpu, rss = self.used
+        wall, cpu, rss = used
         return Usage(wall, cpu, rss, cpu / wall if wall > 0 else 0.0)
 
     @property
@@ -140,9 +181,10 @@ class Job:
 
     def elapsed_s(self) -> float | None:
         """Seconds that the job has run, or ran."""
-        if self.began is None:
+        placement = self.placement
+        if placement is None or placement.began is None:
             return None
-        return (time.monotonic() if self.ended is None else self.ended) - self.began
+        return (time.monotonic() if placement.ended is None else placement.ended) - placement.began
 
     def why_pending(self) -> str | None:
         """One sentence on what a pending job waits for."""

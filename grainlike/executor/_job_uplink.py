@@ -15,7 +15,7 @@ import anyio
 
 from grainlike.context import JobInfo, JobView
 from grainlike.executor._head import Outcomes as Listener
-from grainlike.executor._job import Job
+from grainlike.executor._job import NO_PARCEL, Job
 from grainlike.executor._submission import pack_calls, settle_calls, submissions
 from grainlike.graph import Node, Place
 from grainlike.net import Uplink
@@ -85,7 +85,7 @@ class JobUplink:
 
     def _number(self, node: Node) -> int:
         self._last_child += 1
-        node.record = Job(self._last_child, 0, node, (b"", ()))
+        node.record = Job(self._last_child, 0, node, NO_PARCEL)
         self._nodes[self._last_child] = node
         return self._last_child
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol, Self, cast
 
 import anyio
 
-from grainlike.executor._job import Job
+from grainlike.executor._job import NO_PARCEL, Job, Placement
 from grainlike.executor._workers import Peer
 from grainlike.wire import Follow, Output, OutputStream
 
@@ -73,8 +73,8 @@ class EndedJob:
     waiters: list[Any] | None = None
 
     def __init__(self, number: int, peers: Collection[Peer]) -> None:
-        self.record = Job(number, 0, None, None)
-        self.record.earlier = tuple((peer.name, 0) for peer in peers)
+        self.record = Job(number, 0, None, NO_PARCEL)
+        self.record.placement = Placement(None, 0, tuple((peer.name, 0) for peer in peers))
 
 
 def source_of(job: Job) -> Source:
@@ -116,7 +116,7 @@ class Logs:
         """These jobs have been sent to a worker."""
         for listener in self._listeners.values():
             for first in jobs:
-                for job in (first, *(first.links or ())):
+                for job in (first, *(first.chain.links if first.chain is not None else ())):
                     if source_of(job) is listener.node:
                         listener.ask(job, peer)
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from grainlike.errors import GrainlikeError
 from grainlike.executor._functions import Functions
-from grainlike.executor._job import Job
+from grainlike.executor._job import Job, Placement
 from grainlike.executor._slices import slices
 from grainlike.payload import dump_error
 from grainlike.resources import EMPTY, parse
@@ -178,24 +178,28 @@ class NestedJobs:
                 del self._children[job.attempt_of]
 
 
+_NOWHERE = Placement(None, 0)
+
+
 def _outcomes(
     parent: int, attempt: int, rows: Sequence[tuple[NestedJob, bool, Parcel]]
 ) -> tuple[Outcomes, Sequence[Buffer]]:
     data, counts, buffers = pack_parcels([parcel for _, _, parcel in rows])
     jobs = [job for job, _, _ in rows]
-    used = [job.used or (0.0, 0.0, 0) for job in jobs]
+    placements = [job.placement or _NOWHERE for job in jobs]
+    used = [placement.used or (0.0, 0.0, 0) for placement in placements]
     message = Outcomes(
         parent,
         attempt,
         [job.child for job in jobs],
         [good for _, good, _ in rows],
-        [job.worker or "" for job in jobs],
-        [job.slots or "" for job in jobs],
-        [job.attempt for job in jobs],
+        [placement.worker or "" for placement in placements],
+        [placement.slots or "" for placement in placements],
+        [placement.attempt for placement in placements],
         [wall for wall, _, _ in used],
         [cpu for _, cpu, _ in used],
         [rss for _, _, rss in used],
-        [job.receipt_spec for job in jobs],
+        [placement.receipt for placement in placements],
         data,
         counts,
     )

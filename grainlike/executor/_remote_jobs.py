@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from grainlike.errors import JobCancelledError, JobTimeoutError
 from grainlike.executor._head import Outcomes as Listener
-from grainlike.executor._job import Job
+from grainlike.executor._job import NO_PARCEL, Job
 from grainlike.executor._submission import pack_calls, settle_calls, submissions
 from grainlike.executor._tally import Tally
 from grainlike.graph import Node, State
@@ -45,7 +45,7 @@ class RemoteJobs:
 
     def _number(self, node: Node) -> int:
         self._last_child += 1
-        node.record = Job(0, 0, node, (b"", ()))
+        node.record = Job(0, 0, node, NO_PARCEL)
         self._nodes[self._last_child] = node
         self._children[node] = self._last_child
         return self._last_child

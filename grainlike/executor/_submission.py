@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from grainlike.errors import UnsatisfiableError
 from grainlike.executor._head import Outcomes as Listener
-from grainlike.executor._job import Job
+from grainlike.executor._job import Job, Placement
 from grainlike.executor._retry_spec import retry_spec
 from grainlike.executor._slices import slices
 from grainlike.graph import Node, StreamNode
@@ -104,12 +104,16 @@ def _settle(node: Node, message: Outcomes, row: int, payload: Payload, listener:
     job = node.record
     assert isinstance(job, Job)
     if message.attempts[row]:
-        job.worker, job.attempt = message.workers[row], message.attempts[row]
-        job.slots = message.slots[row] or None
-        job.used = (message.wall[row], message.cpu[row], message.rss[row])
-        job.receipt_spec = message.receipts[row]
-        job.ended = time.monotonic()
-        job.began = job.ended - message.wall[row]
+        ended = time.monotonic()
+        job.placement = Placement(
+            message.workers[row],
+            message.attempts[row],
+            slots=message.slots[row] or None,
+            began=ended - message.wall[row],
+            ended=ended,
+            used=(message.wall[row], message.cpu[row], message.rss[row]),
+            receipt=message.receipts[row],
+        )
     job.close()
     try:
         if message.good[row]:

@@ -104,7 +104,7 @@ def graph(placeholder: Delayed[object] | Stream[object]) -> Graph:
 
         print(graph(r_).mermaid())
     """
-    order = ordered([node_behind(placeholder)], lambda node: node.deps)
+    order = ordered([node_behind(placeholder)])
     number = {node: position for position, node in enumerate(order)}
     edges = tuple((number[dep], number[node]) for node in order for dep in node.deps)
     return Graph(tuple(map(_described, order)), edges)

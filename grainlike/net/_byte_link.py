@@ -10,10 +10,7 @@ from grainlike.net._link import Link, OnFrames
 from grainlike.net._tls import TlsSession
 from grainlike.wire import AUTHENTICATED, Buffer, FrameDecoder, Message, encode_frame
 
-__all__ = ["READ_SIZE", "ByteLink"]
-
-READ_SIZE = 256 * 1024
-"""The most bytes in one read."""
+__all__ = ["ByteLink"]
 
 
 class ByteLink(Link):

@@ -8,13 +8,16 @@ from typing import cast
 
 import anyio
 
-from grainlike.net._byte_link import READ_SIZE, ByteLink
+from grainlike.net._byte_link import ByteLink
 from grainlike.net._link import OnFrames
+from grainlike.net._scratch import Scratch
 from grainlike.net._tls import TlsSession
 from grainlike.net._writes import writes
 from grainlike.wire import Buffer
 
 __all__ = ["ProtocolLink"]
+
+_incoming = Scratch()
 
 
 class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
@@ -24,7 +27,6 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
         super().__init__(peer, tls)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._incoming = memoryview(bytearray(READ_SIZE))
         self._early = b""
         self._on_frames: OnFrames | None = None
         self._sending: Iterator[Buffer] | None = None
@@ -69,10 +71,10 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
         transport.set_write_buffer_limits(high=0)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the transport's signature
-        return self._incoming
+        return _incoming.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        received = self._incoming[:nbytes]
+        received = _incoming.buffer[:nbytes]
         if self._on_frames is not None:
             self._receive(received, self._on_frames)
             return

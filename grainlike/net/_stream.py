@@ -8,8 +8,9 @@ from typing import cast
 import anyio
 from anyio.abc import ByteStream
 
-from grainlike.net._byte_link import READ_SIZE, ByteLink
+from grainlike.net._byte_link import ByteLink
 from grainlike.net._link import OnFrames
+from grainlike.net._scratch import READ_SIZE
 from grainlike.net._tls import TlsSession
 from grainlike.net._writes import writes
 from grainlike.wire import Buffer

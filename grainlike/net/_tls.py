@@ -20,13 +20,15 @@ import anyio
 
 from grainlike.errors import AuthenticationError, ProtocolError
 from grainlike.net._certificates import ROLES, Credentials, Role, name_of
+from grainlike.net._scratch import READ_SIZE, Scratch
 from grainlike.wire import Buffer
 
 __all__ = ["Tls", "TlsSession", "client_tls", "server_tls", "shake_hands"]
 
 ALPN = "grainlike/1"
 
-_READ_SIZE = 256 * 1024
+_plain = Scratch()
+
 _HANDSHAKE_READ = 16 * 1024
 """The most bytes in one read of a handshake, whose messages are small."""
 
@@ -113,7 +115,6 @@ class TlsSession:
         self._outgoing = ssl.MemoryBIO()
         name = None if tls.is_server else name_of("head", tls.cluster)
         self._ssl = tls.context.wrap_bio(self._incoming, self._outgoing, tls.is_server, name)
-        self._plain = memoryview(bytearray(_READ_SIZE))
         self.role: Role | None = None
         """Who the peer is by its certificate, once the handshake is done."""
         self.ended = False
@@ -154,17 +155,18 @@ class TlsSession:
         while True:
             filled = self._read()
             if filled:
-                yield self._plain[:filled]
-            if filled < len(self._plain):
+                yield _plain.buffer[:filled]
+            if filled < READ_SIZE:
                 return
 
     def _read(self) -> int:
-        """Fill `_plain` as far as records have come."""
+        """Fill the scratch as far as records have come."""
         filled = 0
+        plain = _plain.buffer
         try:
-            while filled < len(self._plain):
+            while filled < READ_SIZE:
                 # With a buffer to read into it returns a count, whatever its stub says.
-                count = cast("int", self._ssl.read(len(self._plain) - filled, self._plain[filled:]))
+                count = cast("int", self._ssl.read(READ_SIZE - filled, plain[filled:]))
                 if not count:
                     self.ended = True
                     break

@@ -7,7 +7,7 @@ from typing import Any
 from grainlike.errors import SerializationError
 from grainlike.payload._explain import describe_error, refusal
 from grainlike.payload._payload import INLINE_LIMIT, Buffer, Payload
-from grainlike.payload._store import is_stored, mapped
+from grainlike.payload._store import MARK, is_stored, mapped
 
 __all__ = [
     "HOSTILE",
@@ -27,6 +27,9 @@ unreachable: list[bytes] = []
 
 _MOST_BUFFERS = 4096
 """How many buffers of one payload travel apart; a frame holds a limited number, of all its payloads together."""
+
+_MARKED = MARK[:1]
+"""No pickle begins so: that tells most payloads from those in shared memory without a call."""
 
 _dumps = pickle.dumps
 _loads = pickle.loads
@@ -109,7 +112,9 @@ def _dump_by_value(obj: object, buffers: list[Buffer], keep: Callable[[pickle.Pi
 
 
 def _load(payload: Payload, what: str) -> Any:
-    data, buffers = mapped(payload.data) if is_stored(payload.data) else payload
+    data, buffers = payload
+    if data[:1] == _MARKED and is_stored(data):
+        data, buffers = mapped(data)
     try:
         return _loads(data, buffers=map(_writable, buffers)) if buffers else _loads(data)
     except KeyboardInterrupt:

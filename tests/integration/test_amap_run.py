@@ -356,7 +356,7 @@ async def test_other_ways_to_leave(anyio_backend: Any, how: str) -> None:
                     await values.aclose()
             if how != "closed executor":
                 await until(lambda: source.closed)
-                await until(lambda: not executor._engine._live)
+                await until(lambda: not executor._engine._wanted)
         if how == "closed executor":
             with pytest.raises(JobCancelledError):
                 await anext(values)
@@ -478,10 +478,11 @@ async def test_the_size_follows_what_calls_take(executor: Executor) -> None:
     def learned(*walls: float, calls: int = 1) -> int:
         chunks = Chunks(square @ Cores(1), 1024)
         chunks.begin(executor)
-        job = object.__new__(_chunks.Job)
+        job = _chunks.Job(1, 1, None, (b"", ()))
         node: Any = type("Node", (), {"record": job})
+        placement = job.assigned("n1", 1)
         for wall in walls:
-            job.used = (wall, 0.0, 0)
+            placement.used = (wall, 0.0, 0)
             chunks.learn(node, calls)
         return chunks.size
 
@@ -526,4 +527,4 @@ async def test_a_hundred_thousand_items_need_no_more_memory_than_a_thousand(exec
     assert await through(95_000) == sum(x * x for x in range(95_000))
     assert held() - before < 20_000
     assert psutil.Process().memory_info().rss - rss < 20_000_000
-    assert not executor._engine._live
+    assert not executor._engine._wanted

@@ -54,7 +54,7 @@ def counted() -> Iterator[Count]:
 @pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("function", "python", "c"),
-    [pytest.param(plain, 71, 76, id="plain"), pytest.param(coroutine, 107, 114, id="async")],
+    [pytest.param(plain, 57, 69, id="plain"), pytest.param(coroutine, 92, 107, id="async")],
 )
 async def test_a_job_that_does_nothing_costs_the_caller_this_many_calls(function, python, c) -> None:
     async with Executor(local=Cores(2)):

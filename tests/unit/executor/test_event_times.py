@@ -15,7 +15,7 @@ class Listened:
     """What events are asked of: it knows one job."""
 
     def __init__(self) -> None:
-        self.job = Job(7, 1, node_of((delayed(print) @ Cores(1))()), None)
+        self.job = Job(7, 1, node_of((delayed(print) @ Cores(1))()), (b"", ()))
 
     def observe(self, observer) -> None:
         self.observer = observer

@@ -10,9 +10,9 @@ def test_info_tells_the_times_and_a_new_attempt_has_none_yet() -> None:
     node = node_of(r_)
     job = Job(1, 1, node, (b"", ()))
     node.record = job
-    job.assigned("n1", 1)
+    placement = job.assigned("n1", 1)
     assert (info(r_).began, info(r_).ended) == (None, None)
-    job.began, job.ended = 3.0, 4.5
+    placement.began, placement.ended = 3.0, 4.5
     assert (info(r_).began, info(r_).ended) == (3.0, 4.5)
     assert job.elapsed_s() == 1.5
     job.assigned("n2", 2)

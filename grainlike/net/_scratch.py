@@ -1,0 +1,17 @@
+"""Memory to read into, one piece for all links of a thread: a thousand workers shall not cost a thousand of them."""
+
+from __future__ import annotations
+
+import threading
+
+__all__ = ["READ_SIZE", "Scratch"]
+
+READ_SIZE = 256 * 1024
+"""The most bytes in one read."""
+
+
+class Scratch(threading.local):
+    """`buffer` holds what was read last until it has been taken apart, which is done before this thread reads again."""
+
+    def __init__(self) -> None:
+        self.buffer = memoryview(bytearray(READ_SIZE))

@@ -1,0 +1,101 @@
+"""What the head keeps of a job that waits, and of a worker, in bytes: counted, and the same on every machine.
+
+A bound here is what was counted when it was written and a tenth more, as for calls in `test_cost_per_job`.
+"""
+
+import gc
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from grainlike.executor._engine import Engine
+from grainlike.executor._head import Head
+from grainlike.graph import Node, delayed, gather, node_of
+from grainlike.net import ProtocolLink, make_credentials, memory_pair, server_tls
+from grainlike.resources import Cores, parse_allocation
+from grainlike.wire import Hello
+
+JOBS = 2_500
+WORKERS = 500
+
+
+def plain(x: int) -> int:
+    return x
+
+
+class Grown:
+    """By how many bytes memory has grown."""
+
+    bytes = 0
+
+
+@contextmanager
+def growth() -> Iterator[Grown]:
+    gc.collect()
+    grown = Grown()
+    before, _ = tracemalloc.get_traced_memory()
+    yield grown
+    gc.collect()
+    grown.bytes = tracemalloc.get_traced_memory()[0] - before
+
+
+@pytest.fixture(autouse=True)
+def traced() -> Iterator[None]:
+    tracemalloc.start()
+    yield
+    tracemalloc.stop()
+
+
+class Bench:
+    """An engine and a head to which no worker has come, so that every job waits. No event loop: turns are called."""
+
+    def __init__(self) -> None:
+        self._turns: list[Callable[[], None]] = []
+        self.engine = Engine(None, self._turns.append, fail_fast=True)
+        self.head = Head(self.engine, closed=False, alarm=lambda at: None)
+        self.engine.jobs = self.head
+        self.engine.release_hold()
+
+    def start(self, node: Node) -> None:
+        self.engine.start([node])
+        while self._turns:
+            self._turns.pop()()
+
+
+def test_a_job_that_waits_takes_this_many_bytes() -> None:
+    bench = Bench()
+    job = delayed(plain) @ Cores(1)
+    bench.start(node_of(job(0)))
+    items = list(range(1000, 1000 + JOBS))  # what is passed is the user's
+    with growth() as placeholders:
+        made = [job(item) for item in items]
+    with growth() as queued:
+        everything = gather(made)
+        bench.start(node_of(everything))
+    assert bench.head.unended == JOBS + 1
+    assert placeholders.bytes / JOBS <= 273
+    assert queued.bytes / JOBS <= 480
+
+
+def test_a_worker_takes_this_many_bytes() -> None:
+    bench = Bench()
+    links = [memory_pair()[0] for _ in range(WORKERS)]
+    with growth() as workers:
+        for number, link in enumerate(links):
+            name = f"n{number}"
+            offer = f"cores={list(range(16))}"
+            hello = Hello("worker", 1, 1, "3.11", {}, name, "0" * 16, number, offer, [])
+            bench.head.join(hello, parse_allocation(offer), name, link)
+    assert len(bench.head.workers()) == WORKERS
+    assert workers.bytes / WORKERS <= 3_100
+
+
+@pytest.mark.asyncio
+async def test_a_connection_takes_this_many_bytes() -> None:
+    server = server_tls("c", make_credentials("c")["head"])
+    made = [ProtocolLink("a peer", server.session())]  # with what is there once for all of them
+    with growth() as links:
+        made += [ProtocolLink("a peer", server.session()) for _ in range(100)]
+    assert links.bytes / 100 <= 2_200
