@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 from grainlike.executor._finding import AnyExecutor
 from grainlike.executor._job import Job
 from grainlike.graph import DelayedFn, Function, Node, Options, Place, Retry, node_of
-from grainlike.payload import Payload, dump_arguments, load_error, load_value
+from grainlike.payload import Payload, dump_arguments, dump_plain_arguments, load_error, load_values
 from grainlike.resources import EMPTY, Request
 from grainlike.scheduler import RunTimes
 
@@ -22,6 +22,9 @@ __all__ = ["Chunks", "unpacked"]
 
 WORK_S = 0.001
 """The work that one job shall have."""
+
+TRIP_S = 0.0003
+"""What a job costs that does nothing, from here to its runner and back."""
 
 TINY_S = 0.0005
 """A call that may take longer than this (mean and two standard deviations) goes alone."""
@@ -70,6 +73,9 @@ class Chunks:
         """The arguments of a call that goes with others; None for one that goes alone."""
         if self.size == 1:
             return None
+        if type(item) in _PLAIN and not self._first:
+            data = dump_plain_arguments((item,))
+            return data if len(data) <= SMALL else None
         try:
             args, kwargs = self._arguments(item)
             payload = dump_arguments(args, kwargs, what=self._fn.function.name)
@@ -109,11 +115,14 @@ class Chunks:
             self._resize(self._best(self._executor) if times.upper <= TINY_S else 1)
 
     def _best(self, executor: AnyExecutor) -> int:
-        """Enough calls for a millisecond, but two jobs for each place where one could run."""
+        """Enough calls for a millisecond, but two jobs for each place where one could run, if they are worth a trip."""
         assert self._fn.request is not None
         cores = sum(len(worker.resources.cores) for worker in executor.workers())
         places = max(1, cores // max(1, self._fn.request.N))
-        return max(1, min(int(WORK_S / max(self._times.mean, 1e-9)), self._most // (2 * places)))
+        mean = max(self._times.mean, 1e-9)
+        # Of work that takes less than a trip does, more places have no profit: two jobs, so that one is under way.
+        trips = min(2 * places, max(2, int(self._most * mean / TRIP_S)))
+        return max(1, min(int(WORK_S / mean), self._most // trips))
 
     def _resize(self, size: int) -> None:
         self.size = size
@@ -134,8 +143,7 @@ def unpacked(node: Node, values: deque[Any]) -> BaseException | None:
     """Put the values of several calls out in order; the error of the call after them, if one failed."""
     parcels, failure = node.value
     try:
-        for data, buffers in parcels:
-            values.append(load_value(Payload(data, tuple(buffers)), what=f"the value of {node.function.name}"))
+        load_values(parcels, values.append, f"the value of {node.function.name}")
     except Exception as error:  # noqa: BLE001 - whatever unpickling raises is this call's error
         return error
     if failure is None:

@@ -303,7 +303,8 @@ class Engine:
     def _finish(self, node: Node, *, good: bool, outcome: Any) -> None:
         if node.finished:
             return
-        if good and self.cache is not None and self.cache.wants_to_keep(node):
+        kept = node.function.options.cache is not None  # asked for here, as for most nodes it is not
+        if good and kept and self.cache is not None and self.cache.wants_to_keep(node):
             self.cache.keep(node, outcome)
             return
         deps = node.deps
@@ -317,7 +318,7 @@ class Engine:
 
     def _close(self, node: Node, deps: Sequence[Node], error: BaseException | None) -> None:
         """Tell awaiters and dependents of an outcome that is there; `error` is the node's, if it has one."""
-        if self._contexts or self.cache is not None:
+        if self._contexts or node.function.options.cache is not None:
             self._forget(node)
         else:
             self._wanted.discard(node)  # most nodes end here

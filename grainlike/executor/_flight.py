@@ -89,7 +89,7 @@ class Flight:
         """The next value. That makes room for another item."""
         self._taken -= 1
         value = self.values.popleft()
-        if self._room.awaited:
+        if self._feeder is not None:
             self._room.set()
         elif self._most - self._taken >= self._chunks.batch:
             self._read()

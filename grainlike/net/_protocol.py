@@ -12,6 +12,7 @@ from grainlike.net._byte_link import ByteLink
 from grainlike.net._link import OnFrames
 from grainlike.net._scratch import Scratch
 from grainlike.net._tls import TlsSession
+from grainlike.net._turn import turn
 from grainlike.net._writes import writes
 from grainlike.wire import Buffer
 
@@ -42,7 +43,8 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
         self._pieces += pieces
         if not self._flushing:
             self._flushing = True
-            self._loop.call_soon(self._flush)
+            if not turn.takes(self):
+                self._loop.call_soon(self.flush)
 
     async def run(self, on_frames: OnFrames) -> None:
         self._begin()
@@ -84,10 +86,11 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _receive(self, data: Buffer, on_frames: OnFrames) -> None:
-        super()._receive(data, on_frames)
-        # An answer leaves in the turn that asked for it: a trip through the selector would double the latency.
-        if self._flushing:
-            self._write()
+        turn.begin()
+        try:
+            super()._receive(data, on_frames)
+        finally:
+            turn.end()
 
     def eof_received(self) -> None:
         self._hung_up()
@@ -105,7 +108,8 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Write what was posted in this turn."""
         self._flushing = False
         self._write()
 

@@ -22,7 +22,14 @@ from grainlike.payload._functions import FunctionBlob, Serializer, dump_function
 from grainlike.payload._identity import identity_of
 from grainlike.payload._payload import Buffer, Payload
 from grainlike.payload._store import MARK, Store, drop, is_stored, know, mapped, memory_id
-from grainlike.payload._values import dump_arguments, dump_value, load_arguments, load_value
+from grainlike.payload._values import (
+    dump_arguments,
+    dump_plain_arguments,
+    dump_value,
+    load_arguments,
+    load_value,
+    load_values,
+)
 from grainlike.payload._versions import serializer_versions
 
 __all__ = [
@@ -38,6 +45,7 @@ __all__ = [
     "dump_arguments",
     "dump_error",
     "dump_function",
+    "dump_plain_arguments",
     "dump_value",
     "identity_of",
     "is_stored",
@@ -47,6 +55,7 @@ __all__ = [
     "load_error",
     "load_function",
     "load_value",
+    "load_values",
     "mapped",
     "memory_id",
     "name_function",

@@ -1,7 +1,7 @@
 """Arguments and values: pickle protocol 5 first, cloudpickle where that would not do."""
 
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from grainlike.errors import SerializationError
@@ -12,9 +12,11 @@ from grainlike.payload._store import MARK, is_stored, mapped
 __all__ = [
     "HOSTILE",
     "dump_arguments",
+    "dump_plain_arguments",
     "dump_value",
     "load_arguments",
     "load_value",
+    "load_values",
     "names_reachable",
     "unreachable",
 ]
@@ -51,6 +53,15 @@ def dump_arguments(args: tuple[object, ...], kwargs: Mapping[str, object], *, wh
         raise _refused_argument(args, kwargs, what, error) from error
 
 
+def dump_plain_arguments(args: tuple[object, ...]) -> bytes:
+    """The stream of `dump_arguments`, for numbers, text and bytes alone: nothing of them needs a second thought.
+
+    >>> load_arguments(Payload(dump_plain_arguments((1, "a"))))
+    ((1, 'a'), {})
+    """
+    return _dumps((args, {}), 5)
+
+
 def load_arguments(payload: Payload) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """What `dump_arguments` was given. `SerializationError` where it cannot be rebuilt here."""
     arguments: tuple[tuple[Any, ...], dict[str, Any]] = _load(payload, "the arguments")
@@ -73,6 +84,26 @@ def dump_value(value: object, *, what: str = "the value") -> Payload:
 def load_value(payload: Payload, *, what: str = "the value") -> Any:
     """What `dump_value` was given. `SerializationError`, naming `what`, where it cannot be rebuilt here."""
     return _load(payload, what)
+
+
+def load_values(payloads: Iterable[tuple[Buffer, Sequence[Buffer]]], put: Callable[[Any], object], what: str) -> None:
+    """Hand to `put` what `dump_value` was given, one after another; `SerializationError` as for `load_value`.
+
+    >>> load_values([dump_value(1), dump_value([2])], print, "a value")
+    1
+    [2]
+    """
+    for data, buffers in payloads:
+        if buffers or data[:1] == _MARKED:
+            put(_load(Payload(data, tuple(buffers)), what))
+            continue
+        try:
+            value = _loads(data)
+        except KeyboardInterrupt:
+            raise  # this is for the program
+        except BaseException as error:
+            raise SerializationError(f"{what} cannot be rebuilt here: {describe_error(error)}") from error
+        put(value)
 
 
 def names_reachable(stream: bytes) -> bool:

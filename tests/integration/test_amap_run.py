@@ -475,8 +475,8 @@ async def test_who_may_share(fn: Any, shares: bool, anyio_backend: Any) -> None:
 
 @on_one_loop
 async def test_the_size_follows_what_calls_take(executor: Executor) -> None:
-    def learned(*walls: float, calls: int = 1) -> int:
-        chunks = Chunks(square @ Cores(1), 1024)
+    def learned(*walls: float, calls: int = 1, most: int = 1024) -> int:
+        chunks = Chunks(square @ Cores(1), most)
         chunks.begin(executor)
         job = _chunks.Job(1, 1, None, (b"", ()))
         node: Any = type("Node", (), {"record": job})
@@ -488,7 +488,9 @@ async def test_the_size_follows_what_calls_take(executor: Executor) -> None:
 
     assert learned(*[20e-6] * 16) == 50
     assert learned(*[20e-6] * 15) == 1
-    assert learned(*[1e-6] * 16) == 256  # two jobs for each of two cores
+    assert learned(*[2e-6] * 16) == 256  # two jobs for each of two cores
+    assert learned(*[2e-6] * 16, most=64) == 32  # all of it is less than a trip: two jobs
+    assert learned(*[20e-6] * 16, most=64) == 16
     assert learned(*[2e-3] * 16) == 1
     assert learned(*[20e-6] * 12, *[1.5e-3] * 4) == 1
     assert learned(*[20e-6] * 16, 0.011) == 1

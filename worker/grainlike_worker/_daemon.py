@@ -22,7 +22,7 @@ from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
 from grainlike.errors import GrainlikeError, HeadLostError, ProtocolError
-from grainlike.net import Alarm, LastingLink, Link, process_id
+from grainlike.net import Alarm, Delay, LastingLink, Link, process_id
 from grainlike.payload import memory_id, serializer_versions
 from grainlike.resources import Allocation
 from grainlike.scheduler import (
@@ -75,6 +75,7 @@ from grainlike.wire import (
     Hold,
     Items,
     Leaving,
+    Message,
     Nested,
     Outcomes,
     Output,
@@ -111,6 +112,9 @@ BARRIER_S = 0.002
 
 LOST_S = 30.0
 """A head that has been silent for this long is lost."""
+
+LATE_S = 0.005
+"""How long the head may be left unaware that jobs have begun."""
 
 FAREWELL_S = 1.0
 """How long a worker that stops tries to get its last words out."""
@@ -173,6 +177,7 @@ class _Daemon:
         self._welcome: Welcome | None = None
         self._heard = time.monotonic()
         self._tasks: TaskGroup
+        self._late: Delay
         self._runners: dict[int, RunnerBody] = {}
         self._functions: dict[int, tuple[FunctionSpec, Buffer]] = {}
         self._parcels: dict[int, Parcel] = {}
@@ -182,8 +187,8 @@ class _Daemon:
         self._host_files = HostFiles()
         self._alarm = Alarm(self._ring)
         self._report = ReportDraft()
-        self._relay = Relay(link.post)
-        self._outputs = Outputs(link.post, self._parcels, echo=echo)
+        self._relay = Relay(self._say)
+        self._outputs = Outputs(self._say, self._parcels, echo=echo)
         self._idle = anyio.Event()
 
     async def run(self, stop: anyio.Event | None = None) -> None:
@@ -198,6 +203,7 @@ class _Daemon:
         error: GrainlikeError | None = None
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
+            self._late = Delay(self._flush, LATE_S, tasks)
             tasks.start_soon(self._alarm.run)
             tasks.start_soon(self._beat)
             if stop is not None:
@@ -217,7 +223,7 @@ class _Daemon:
         await stop.wait()
         if self._welcome is not None:
             self._idle = anyio.Event()
-            self._link.post(Leaving("it was told to stop"))
+            self._say(Leaving("it was told to stop"))
             self._tell(NodeStopped())
             self._flush()
             # The mind kills what does not end within its grace time; this only bounds what nobody foresaw.
@@ -236,7 +242,7 @@ class _Daemon:
                 self._greet(frame)
             else:
                 self._obey(frame)
-        self._flush()
+        self._flush_in_time()
 
     def _greet(self, frame: Frame) -> None:
         self._handshake.receive(frame.message)
@@ -305,16 +311,16 @@ class _Daemon:
                             tap.told(message.job, message.attempt, OutputStream(stream), data)
                     case Nested():
                         self._nests[message.parent] = runner
-                        self._link.post(message, buffers)
+                        self._say(message, buffers)
                     case Withdraw():
-                        self._link.post(message)
+                        self._say(message)
                     case Awaits(job=job, attempt=attempt, heard=heard):
                         self._tell(JobAwaits(runner, job, attempt, heard))
                     case GoesOn(job=job, attempt=attempt, heard=heard):
                         self._tell(JobGoesOn(runner, job, attempt, heard))
                     case _:
                         raise ProtocolError(f"{type(message).__name__} is nothing that a runner says")
-            self._flush()
+            self._flush_in_time()
 
         return hear
 
@@ -335,15 +341,20 @@ class _Daemon:
         match action:
             case StartLease():
                 self._start(action)
-            case TellStarted() | TellHeld():
+            case TellStarted():
                 self._report.started.append(action.start)
+            case TellHeld():
+                self._report.started.append(action.start)
+                self._report.urgent = True
             case TellCompleted():
                 self._completed(action, buffers)
             case TellEnded():
                 self._report.ended.append(action.lease)
+                self._report.urgent = True
                 self._host_files.remove(action.lease)
             case TellWaits():
                 self._report.waits.append(action.wait)
+                self._report.urgent = True
             case ResumeJob():
                 self._runners[action.runner].post(Resumed(action.job, action.attempt, action.allocation))
             case SpawnRunner():
@@ -412,6 +423,18 @@ class _Daemon:
         if self._report.full:
             self._flush()
 
+    def _say(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
+        """Tell the head something by itself, after all that came before it."""
+        self._flush()
+        self._link.post(message, buffers)
+
+    def _flush_in_time(self) -> None:
+        """Tell the head everything; that jobs have begun may wait a moment, for the ends of quick ones to go along."""
+        if self._report.urgent:
+            self._flush()
+        elif self._report:
+            self._late.set()
+
     def _flush(self) -> None:
         """Tell the head everything at once."""
         if self._report:
@@ -452,7 +475,7 @@ class _Daemon:
             logger.warning(words, message.job, runner, message.seconds, message.stack)
         else:
             logger.info("job %d no longer blocks the event loop of runner %d", message.job, runner)
-        self._link.post(message)
+        self._say(message)
 
     async def _hold_barrier(self, action: RaiseBarrier) -> None:
         await anyio.sleep(BARRIER_S)

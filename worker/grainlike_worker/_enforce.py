@@ -23,11 +23,12 @@ class Enforcer:
     to. An allocation without a single real core leaves the process on all that it was born with.
     """
 
-    __slots__ = ("_devices", "_mask", "_own", "_pools", "_shown")
+    __slots__ = ("_data", "_devices", "_mask", "_own", "_pools", "_shown")
 
     def __init__(self, devices: Devices | None = None) -> None:
         self._devices = devices if devices is not None else Devices()
         self._shown: str | None = None
+        self._data: dict[bytes, bytes] = vars(os.environ)["_data"]
         # A mask that the worker was given is in the order that it was given with.
         os.environ.setdefault(ORDER, "PCI_BUS_ID")
         self._own = _affinity()
@@ -37,10 +38,12 @@ class Enforcer:
     def enforce(self, allocation: Allocation) -> None:
         """Take effect now; what the last allocation or a job left behind is gone."""
         self._pin(self._own.intersection(allocation.cores) or self._own)
-        for name, width in thread_widths(allocation).items():
-            _export(name, width)
         self._shown = self._devices.shown(allocation.gpus)
-        _export(VISIBLE, self._shown)
+        exports = {**thread_widths(allocation), VISIBLE: self._shown}
+        for name, value in exports.items():
+            # The bytes behind the mapping, which would decode and encode each of them, for every lease.
+            if self._data.get(name.encode()) != value.encode():
+                os.environ[name] = value
         self._pools.limit(max(1, len(allocation.cores)))
 
     def is_unfit_for(self, allocation: Allocation) -> bool:
@@ -63,11 +66,6 @@ def read_receipt(threads: dict[str, int], devices: Devices | None = None, memory
     """What the system says of this process now, and `threads`, the widths of its native pools."""
     shown = [] if devices is None else devices.ids(os.environ.get(VISIBLE, ""))
     return ReceiptSpec(os.getpid(), sorted(_affinity()), threads, shown, memory_tier)
-
-
-def _export(name: str, value: str) -> None:
-    if os.environ.get(name) != value:
-        os.environ[name] = value
 
 
 def _unpinned() -> frozenset[int]:

@@ -419,6 +419,17 @@ def test_cancel_all_leaves_nothing_unfinished() -> None:
     assert all(isinstance(node.error, JobCancelledError) for node in nodes)
 
 
+def test_cancel_all_reaches_what_goes_on_though_it_is_needed_no_more() -> None:
+    bench = Bench(fail_fast=False)
+    failing_, going_on_ = job(), job()
+    r_ = job(failing_, going_on_)
+    bench.start(r_)
+    bench.fail(failing_, ValueError())
+    assert [state(x_) for x_ in (r_, going_on_)] == [State.FAILED, State.PENDING]
+    bench.engine.cancel_all()
+    assert state(going_on_) is State.CANCELLED
+
+
 # --- owners -----------------------------------------------------------------------------------------------------------
 
 
