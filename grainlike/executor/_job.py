@@ -86,6 +86,8 @@ class Job:
         if placement is not None:
             placement.slots = placement.began = placement.ended = placement.blocks_since = None
             placement.again_at = time.monotonic() + seconds
+        if self.node is not None:
+            self.node.state = State.PENDING
 
     def begin(self, worker: str, attempt: int, slots: str) -> None:
         """Somebody else, who assigned it, says that it runs."""
