@@ -3,6 +3,7 @@
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 VENV := .venv
+ENGINES := .venv-engines
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 ARGS ?=
@@ -12,10 +13,10 @@ STEPS ?= 200
 KERNEL ?= /
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-kernel bugs check lint format bench clean
+.PHONY: help demo test test-engines test-long test-kernel bugs check lint format bench clean
 
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.demo  ## run the demonstration (ARGS="--help" for its options)
 	$(BIN)/grainlike demo $(ARGS)
@@ -23,6 +24,9 @@ demo: $(VENV)/.demo  ## run the demonstration (ARGS="--help" for its options)
 # Two at a time: those that start workers one after another, and beside them all others.
 test: check  ## check, then run the tests (ARGS="-k net" for some of them)
 	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+
+test-engines: $(ENGINES)/.engines  ## run the tests of Dask, Ray and Celery (with a Redis server of their own)
+	GRAINLIKE_TEST_ENGINES="plain dask dask-scheduler ray celery" $(ENGINES)/bin/python -m pytest tests/engines $(ARGS)
 
 test-long: bugs  ## what takes hours: SEEDS=100000 worlds, EXAMPLES=20000 of STEPS=200 of both minds, every seeded bug
 	GRAINLIKE_TEST_SEEDS=$(SEEDS) GRAINLIKE_TEST_REPLAYS=10 $(BIN)/python -m pytest tests/simulation
@@ -53,7 +57,7 @@ bench: $(VENV)/.dev  ## run the benchmarks (ARGS are theirs)
 	$(BIN)/python -m benchmarks $(ARGS)
 
 clean:  ## remove what these targets made
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(ENGINES) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A system Python without ensurepip cannot put pip into a new environment; its own pip can, from outside.
@@ -63,6 +67,15 @@ $(VENV)/.pip:
 	@$(PYTHON) -m venv --clear $(VENV) >/dev/null 2>&1 || { $(PYTHON) -m venv --clear --without-pip $(VENV) \
 		&& $(PYTHON) -m pip --python $(BIN)/python install --quiet --disable-pip-version-check pip; }
 	@$(PIP) --upgrade 'pip>=25.1'
+	@touch $@
+
+# Celery is tried with a real broker, which is no Python package.
+$(ENGINES)/.engines: $(VENV)/.pip pyproject.toml
+	@command -v redis-server >/dev/null || { test "$$(id -u)" = 0 && { apt-get install -y -q redis-server || { apt-get update -q && apt-get install -y -q redis-server; }; } >/dev/null; } \
+		|| { echo "redis-server is needed to test Celery: apt-get install redis-server" >&2; exit 2; }
+	@$(BIN)/python -m venv --clear --without-pip $(ENGINES)
+	@$(BIN)/python -m pip --python $(ENGINES)/bin/python install --quiet --disable-pip-version-check \
+		--editable '.[dask,ray,celery,demo]' --group engines
 	@touch $@
 
 $(VENV)/.demo: $(VENV)/.pip pyproject.toml

@@ -56,10 +56,12 @@ from grainlike.resources import (
 )
 
 if TYPE_CHECKING:
+    from grainlike.backends import CeleryBackend, DaskBackend, ProcessBackend, RayBackend, ThreadBackend
     from grainlike.executor import Callbacks, Dag, Executor, ResourcePool, amap, as_completed, connect, dry_run, run
     from grainlike.graph import (
         Delayed,
         DelayedFn,
+        Partition,
         Retry,
         cancel,
         delayed,
@@ -77,8 +79,10 @@ __all__ = [
     "Allocation",
     "AuthenticationError",
     "Callbacks",
+    "CeleryBackend",
     "Cores",
     "Dag",
+    "DaskBackend",
     "Delayed",
     "DelayedFn",
     "Executor",
@@ -93,8 +97,11 @@ __all__ = [
     "Memory",
     "Node",
     "Nodes",
+    "Partition",
+    "ProcessBackend",
     "ProtocolError",
     "Rate",
+    "RayBackend",
     "RemoteError",
     "Request",
     "Resource",
@@ -103,6 +110,7 @@ __all__ = [
     "ResourceSpecError",
     "Retry",
     "SerializationError",
+    "ThreadBackend",
     "Token",
     "UnsatisfiableError",
     "VersionMismatchError",
@@ -126,18 +134,25 @@ __all__ = [
     "start",
 ]
 
+_BACKENDS = "grainlike.backends"
 _GRAPH = "grainlike.graph"
 _EXECUTOR = "grainlike.executor"
 _LAUNCH = "grainlike.launch"
 
 _LAZY = {
     "Callbacks": _EXECUTOR,
+    "CeleryBackend": _BACKENDS,
     "Dag": _EXECUTOR,
+    "DaskBackend": _BACKENDS,
     "Delayed": _GRAPH,
     "DelayedFn": _GRAPH,
     "Executor": _EXECUTOR,
+    "Partition": _GRAPH,
     "ResourcePool": _EXECUTOR,
+    "ProcessBackend": _BACKENDS,
+    "RayBackend": _BACKENDS,
     "Retry": _GRAPH,
+    "ThreadBackend": _BACKENDS,
     "amap": _EXECUTOR,
     "as_completed": _EXECUTOR,
     "cancel": _GRAPH,

@@ -22,7 +22,8 @@ from grainlike.graph import Delayed, Node, node_behind
 
 if TYPE_CHECKING:
     from grainlike.executor._job import Job
-    from grainlike.executor._workers import Peer, WorkerInfo
+    from grainlike.executor._observer import Worker
+    from grainlike.executor._workers import WorkerInfo
     from grainlike.wire import Report
 
 __all__ = ["ExecutorThread"]
@@ -227,19 +228,19 @@ class ExecutorThread:
 
     # --- what its executor tells: see `Observer` ---------------------------------------------------------------------
 
-    def joined(self, peer: Peer) -> None:
+    def joined(self, peer: Worker) -> None:
         """See `Observer`."""
 
-    def suspected(self, peer: Peer, why: str) -> None:
+    def suspected(self, peer: Worker, why: str) -> None:
         """Its leases go on."""
 
-    def quarantined(self, peer: Peer, why: str) -> None:
+    def quarantined(self, peer: Worker, why: str) -> None:
         """Its leases go on."""
 
-    def left(self, peer: Peer) -> None:
+    def left(self, peer: Worker) -> None:
         """See `Observer`."""
 
-    def reported(self, peer: Peer, report: Report) -> None:  # noqa: ARG002 - it does not matter who runs it
+    def reported(self, peer: Worker, report: Report) -> None:  # noqa: ARG002 - it does not matter who runs it
         """Calls began: they are running from now on."""
         for start in report.started:
             for number, attempt in zip(start.jobs, start.attempts, strict=True):

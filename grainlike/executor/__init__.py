@@ -5,7 +5,8 @@ Answers: how a placeholder becomes a job and its result a value (`_engine`), how
 here), how items of streams come and are read (`_inlet`, `_reading`), what jobs print (`_logs`), how a source of any
 length is mapped in bounded memory (`_flight`), when all of it lives and dies (`_executor`), which executor an `await`
 means (`_finding`), and what it is inside a job (`_in_job`, whose calls reach `_nested` at the head). How a graph whose
-jobs have names is run, watched and reported on (`_dag`). And, for programs that want only admission control, who may
+jobs have names is run, watched and reported on (`_dag`), in parts too (`_parted_run`). How jobs go to an engine of
+another kind (`_backend_jobs`). And, for programs that want only admission control, who may
 have how much of what now (`_pool`). What would run where and when, without running it, is asked of the same minds in
 virtual time (`_dry_run`).
 
@@ -15,6 +16,7 @@ worker is the same worker as anywhere, joined by a link in memory; `_embedded` i
 
 from grainlike.executor._amap import amap
 from grainlike.executor._as_completed import as_completed
+from grainlike.executor._backend import Backend
 from grainlike.executor._callbacks import Callbacks
 from grainlike.executor._connect import connect
 from grainlike.executor._dag import Dag
@@ -31,6 +33,7 @@ from grainlike.executor._workers import WorkerInfo
 from grainlike.graph import register
 
 __all__ = [
+    "Backend",
     "Callbacks",
     "Dag",
     "DagReport",

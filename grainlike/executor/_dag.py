@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from os import PathLike
 from pathlib import Path
 from typing import Literal
@@ -11,8 +12,10 @@ from grainlike.executor._callbacks import Callbacks
 from grainlike.executor._dag_run import DagRun
 from grainlike.executor._executor import Executor
 from grainlike.executor._finding import find
+from grainlike.executor._parted_run import PartedRun
 from grainlike.executor._report import DagReport
-from grainlike.graph import NamedGraph, NamedJob
+from grainlike.graph import NamedGraph, NamedJob, Partition
+from grainlike.resources import Request
 
 __all__ = ["Dag"]
 
@@ -40,6 +43,7 @@ class Dag(NamedGraph):
         on_failure: Literal["fail_fast", "continue"] = "fail_fast",
         timeout: float | None = None,
         callbacks: Callbacks | None = None,
+        partition: Partition | None = None,
         trace: str | PathLike[str] | None = None,
     ) -> DagReport:
         """Run all jobs in the executor that an `await` here means, and tell how each ended.
@@ -57,6 +61,12 @@ class Dag(NamedGraph):
                 those that have not started; `"continue"` skips only those that need it.
             timeout: seconds after which those that run are ended, as timed out, and the others are skipped.
             callbacks: functions that are called as jobs go on.
+            partition: cut the graph into parts, each of which is sent as one job that asks for the element-wise maximum
+                of what its jobs ask for. They give the same values; sending them costs less. Jobs of a part start
+                together, and their outcomes are heard of together, when the part has ended; so fail-fast ends a part
+                at its first failure, and the others when that is heard of. What a part holds that cannot travel fails
+                the part. Calls without resources, jobs with a timeout, and jobs whose requests say more than amounts
+                and tokens run by themselves beside the parts.
             trace: a file to write to at the end, for ui.perfetto.dev and chrome://tracing: which job ran when on which
                 core or GPU of which worker.
 
@@ -64,6 +74,7 @@ class Dag(NamedGraph):
             UnsatisfiableError: no worker could ever give what some job asks for, and none can join; nothing was
                 started.
             ValueError: `on_failure` or `timeout` is none.
+            TypeError: `partition` is none.
             GraphError: one of the jobs was started by another executor, and has not finished.
             FileNotFoundError: there is no folder for the trace; nothing was started.
             RuntimeError: there is no executor here, or this is a job on a worker.
@@ -79,13 +90,18 @@ class Dag(NamedGraph):
             raise ValueError(f"timeout= is a positive number of seconds, not {timeout!r}")
         if trace is not None:
             _check_folder(trace)
+        if partition is not None and not isinstance(partition, Partition):
+            raise TypeError(f"partition= takes a Partition, as Partition(k=4), not {partition!r}")
         executor = find()
         if not isinstance(executor, Executor):
             raise RuntimeError("a named graph runs in the program, which hears of all its jobs, and not inside a job")
         await executor.ready()
         jobs = self._prioritise()
         _refuse_impossible(executor, jobs)
-        run = DagRun(executor, self._jobs, fail_fast=on_failure == "fail_fast", callbacks=callbacks)
+        kind = DagRun if partition is None else PartedRun
+        run = kind(executor, self._jobs, fail_fast=on_failure == "fail_fast", callbacks=callbacks)
+        if partition is not None and isinstance(run, PartedRun):
+            _refuse_impossible_parts(executor, run.cut(jobs, partition))
         report = await run.run(jobs, timeout)
         if trace is not None:
             report.write_trace(trace)
@@ -99,9 +115,19 @@ def _check_folder(trace: str | PathLike[str]) -> None:
         raise FileNotFoundError(f"trace={str(trace)!r}: there is no folder {folder}")
 
 
-def _refuse_impossible(executor: Executor, jobs: list[NamedJob]) -> None:
-    first = {job.node.request: job for job in jobs if job.node.request is not None}
-    for request, job in first.items():
+def _refuse_impossible_parts(executor: Executor, requests: Iterable[Request]) -> None:
+    for request in dict.fromkeys(requests):
         refusal = executor.refusal(request)
+        if refusal is not None:
+            raise UnsatisfiableError(
+                f"a part that asks for {request}, the most of each that its jobs ask for: {refusal}"
+            )
+
+
+def _refuse_impossible(executor: Executor, jobs: list[NamedJob]) -> None:
+    asking = [job for job in reversed(jobs) if job.node.request is not None]
+    first = {(job.node.request, job.node.function.options): job for job in asking}
+    for job in reversed(first.values()):
+        refusal = executor.refusal_of(job.node)
         if refusal is not None:
             raise UnsatisfiableError(f"{job.name}: {refusal}")

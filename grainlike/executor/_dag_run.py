@@ -24,7 +24,7 @@ from grainlike.graph import NamedJob, Node, State, Status
 from grainlike.resources import Allocation
 
 if TYPE_CHECKING:
-    from grainlike.executor._workers import Peer
+    from grainlike.executor._observer import Worker
     from grainlike.wire import Report
 
 __all__ = ["DagRun"]
@@ -76,13 +76,15 @@ class DagRun:
             self._executor.unobserve(self)
         ended = time.monotonic()
         in_order = {name: self._ended[name] for name in self._graph}
-        return DagReport.of(in_order, began=began, ended=ended, peaks=self._slots.peaks())
+        return DagReport.of(in_order, self._executor.backend_name, began=began, ended=ended, peaks=self._slots.peaks())
 
     def _begin(self) -> None:
-        nodes = list(self._open)
-        for node in nodes:
+        for node in self._open:
             self._executor.watch(node, _End(self, node))
-        self._executor.start(nodes)
+        self._start_all()
+
+    def _start_all(self) -> None:
+        self._executor.start(list(self._open))
 
     async def _wait(self, timeout: float | None) -> None:
         with anyio.move_on_after(timeout):
@@ -165,23 +167,23 @@ class DagRun:
 
     # --- what workers tell -------------------------------------------------------------------------------------------
 
-    def quarantined(self, peer: Peer, why: str) -> None:
+    def quarantined(self, peer: Worker, why: str) -> None:
         """Its jobs stay where they are."""
 
-    def suspected(self, peer: Peer, why: str) -> None:
+    def suspected(self, peer: Worker, why: str) -> None:
         """Its jobs stay where they are."""
 
-    def joined(self, peer: Peer) -> None:
+    def joined(self, peer: Worker) -> None:
         """A worker is here."""
         self._slots.offer(peer.number, peer.offer)
 
-    def left(self, peer: Peer) -> None:
+    def left(self, peer: Worker) -> None:
         """A worker is gone, and with it all its leases."""
         self._slots.offer(peer.number, None)
         for lease in [lease for lease in self._holding if lease[0] == peer.number]:
             self._lease_ended(lease)
 
-    def reported(self, peer: Peer, report: Report) -> None:
+    def reported(self, peer: Worker, report: Report) -> None:
         """Leases began and ended."""
         ended = frozenset(report.ended)
         for start in report.started:
@@ -200,10 +202,14 @@ class DagRun:
         found = []
         for number, attempt in zip(numbers, attempts, strict=True):
             live = self._executor.live_job(number, attempt)
-            job = self._open.get(live.node) if live is not None and live.node is not None else None
-            if job is not None:
-                found.append(job)
+            if live is not None and live.node is not None:
+                found.extend(self._carried(live.node))
         return found
+
+    def _carried(self, node: Node) -> list[NamedJob]:
+        """The jobs of the run that run when this node does, and have not ended."""
+        job = self._open.get(node)
+        return [] if job is None else [job]
 
     def _acquired(self, job: NamedJob, lease: Lease, allocation: Allocation) -> None:
         node = job.node

@@ -109,6 +109,17 @@ class Engine:
         self._want(nodes)
         self.pump()
 
+    def adopt(self, nodes: Sequence[Node]) -> None:
+        """Bind lazy nodes, dependencies first, that somebody else runs: their outcomes come as those of jobs do."""
+        for node in nodes:
+            node.owner = self._owner
+            node.state = State.PENDING
+            node.interest += 1
+            for dep in node.deps:
+                if not dep.finished:
+                    dep.interest += 1
+            self._wanted.add(node)
+
     async def wait(self, node: Node) -> Any:
         """Begin, wait, and return the value or raise the error. Cancelled, the last awaiter takes the work with it."""
         self._want([node])

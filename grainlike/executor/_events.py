@@ -16,7 +16,7 @@ from grainlike.wire import Code
 
 if TYPE_CHECKING:
     from grainlike.executor._executor import Executor
-    from grainlike.executor._workers import Peer
+    from grainlike.executor._observer import Worker
     from grainlike.graph import Node
     from grainlike.resources import Allocation
     from grainlike.wire import Completed, LeaseStart, Report
@@ -100,27 +100,27 @@ class _Feed:
             await self._arrived.wait()
         return self._events.popleft()
 
-    def joined(self, peer: Peer) -> None:
+    def joined(self, peer: Worker) -> None:
         """A worker is here."""
         at = time.monotonic()
         self._add(Event(number=self._number(), kind="worker_joined", at=at, worker=peer.name, allocation=peer.offer))
 
-    def suspected(self, peer: Peer, why: str) -> None:
+    def suspected(self, peer: Worker, why: str) -> None:
         """A worker gets no jobs for now, or does again."""
         kind: Literal["worker_suspected", "worker_heard"] = "worker_suspected" if why else "worker_heard"
         self._add(Event(number=self._number(), kind=kind, at=time.monotonic(), worker=peer.name, outcome=why))
 
-    def quarantined(self, peer: Peer, why: str) -> None:
+    def quarantined(self, peer: Worker, why: str) -> None:
         """A worker fails again and again, and gets nothing new for a while; or that is over."""
         kind: Literal["worker_quarantined", "worker_released"] = "worker_quarantined" if why else "worker_released"
         self._add(Event(number=self._number(), kind=kind, at=time.monotonic(), worker=peer.name, outcome=why))
 
-    def left(self, peer: Peer) -> None:
+    def left(self, peer: Worker) -> None:
         """A worker is gone."""
         at = time.monotonic()
         self._add(Event(number=self._number(), kind="worker_left", at=at, worker=peer.name, allocation=peer.offer))
 
-    def reported(self, peer: Peer, report: Report) -> None:
+    def reported(self, peer: Worker, report: Report) -> None:
         """Attempts started and ended."""
         skew = time.monotonic() - report.sent_at
         for start in report.started:
@@ -144,7 +144,7 @@ class _Feed:
         if began is not None and job.ended is not None:
             self._end(began, job.ended, Code.SUCCEEDED if good else Code.FAILED)
 
-    def _started(self, peer: Peer, start: LeaseStart, skew: float) -> None:
+    def _started(self, peer: Worker, start: LeaseStart, skew: float) -> None:
         allocation = allocation_of(start.allocation)
         for number, attempt in zip(start.jobs, start.attempts, strict=True):
             job = self._job(number, attempt)

@@ -19,6 +19,8 @@ from msgspec.structs import replace
 
 from grainlike.context import GVAR, JobInfo
 from grainlike.errors import GrainlikeError, GraphError
+from grainlike.executor._backend import Backend, Manner
+from grainlike.executor._backend_jobs import BackendJobs
 from grainlike.executor._door import Door
 from grainlike.executor._embedded import embed, offer_for
 from grainlike.executor._engine import Engine
@@ -76,6 +78,11 @@ class Executor(Resolving):
             cluster. The files beside it are told the address, and stay.
         insecure: listen without TLS, on this machine's loopback alone. Everybody who can log in to this machine can
             then run code as you.
+        backend: run jobs on an engine of another kind: `DaskBackend(...)`, `RayBackend()`, `CeleryBackend(...)`,
+            `ThreadBackend(4)`, `ProcessBackend(4)`, or anything with `name`, `submit(fn, *args, **kwargs)`,
+            `result(future, timeout=None)` and `shutdown(wait=True)`, sync or async. Requests are passed on to it; what
+            it can not honour is refused by name. Jobs there can not submit jobs. It is shut down at the end. Then there
+            is no embedded worker, and nothing to listen for.
         on_failure: at the first failure of a graph, `"fail_fast"` cancels what only that graph still wants;
             `"continue"` lets it run to its end.
         echo: whether this program's own streams show what jobs of the embedded worker print. `logs` has it in any case.
@@ -88,7 +95,8 @@ class Executor(Resolving):
 
     Raises:
         ResourceSpecError: `local` is no offer.
-        ValueError: `listen` is no address, or `access` no access file of a head.
+        ValueError: `listen` is no address, or `access` no access file of a head; or `backend` does not stand alone.
+        TypeError: `backend` is none.
         OSError: the address is in use.
         PermissionError: TCP beyond loopback with `insecure`, a Unix socket in a directory that others may enter, or an
             access file that others could have read or written.
@@ -106,6 +114,7 @@ class Executor(Resolving):
         listen: str | None = None,
         access: str | PathLike[str] | None = None,
         insecure: bool = False,
+        backend: Backend | None = None,
         on_failure: Literal["fail_fast", "continue"] = "fail_fast",
         echo: bool = True,
         record: bool | int = False,
@@ -120,11 +129,15 @@ class Executor(Resolving):
             raise ValueError("access= brings certificates, and insecure= does without: leave one of them out")
         if not isinstance(record, int) or record < 0:
             raise ValueError(f"record= is True, or how many jobs are to be kept, not {record!r}")
+
+        if backend is not None and (listen is not None or not (local is None or isinstance(local, NotGiven))):
+            raise ValueError("backend= runs the jobs elsewhere: leave out local= and listen=")
+        self._manner = None if backend is None else Manner(backend)
         self.offer: Allocation | None = None
         """What the embedded worker offers, with ids; None without one."""
         if isinstance(local, NotGiven):
             local = None
-            if listen is None:
+            if listen is None and backend is None:
                 self.offer = offer_for(None)
         if local is not None:
             self.offer = offer_for(local)
@@ -199,6 +212,11 @@ class Executor(Resolving):
         self._calls = LocalCalls(self._engine, current, self, home)
         self._calls.observers = self._head.observers
         self._engine.jobs = self._head
+        self._foreign: BackendJobs | None = None
+        if self._manner is not None:
+            self._foreign = BackendJobs(self._manner, self._engine, self._head.tally, self._head.observers)
+            self._foreign.changed = self._settled
+            self._engine.jobs = self._foreign
         self._engine.calls = self._calls
         self._engine.cache = self._memo = Memo(self._engine, self.later)
         if self._most_recorded:
@@ -262,6 +280,8 @@ class Executor(Resolving):
                 try:
                     if self.offer is not None:
                         await self._embed(tasks, door, self.offer)
+                    if self._foreign is not None:
+                        await self._foreign.open(tasks, self.home)
                     self._engine.release_hold()
                     self._opened.set()
                     await self._stop.wait()
@@ -269,6 +289,8 @@ class Executor(Resolving):
                     with anyio.CancelScope(shield=True):
                         guests.leave_all()
                         await self._quieten()
+                        if self._foreign is not None:
+                            await self._foreign.close()
                     if entrance is not None:
                         entrance.withdraw()
                     with anyio.CancelScope(shield=True):
@@ -286,9 +308,12 @@ class Executor(Resolving):
         self._state = "closing"  # also when it was the loop that ended us, so that each outcome is looked at below
         self._engine.cancel_all()
         with anyio.move_on_after(QUIET_S):
-            await self._until(lambda: self._head.quiet)
-        if not self._head.quiet:
+            await self._until(self._is_quiet)
+        if not self._is_quiet():
             logger.warning("some jobs did not end within %g s of being cancelled; their workers are left", QUIET_S)
+
+    def _is_quiet(self) -> bool:
+        return self._head.quiet and (self._foreign is None or self._foreign.quiet)
 
     # --- what happens ------------------------------------------------------------------------------------------------
 
@@ -345,6 +370,8 @@ class Executor(Resolving):
         """Let `observer` hear of all that happens to jobs from now on, and of the workers that are here."""
         for peer in self._head.peers.values():
             observer.joined(peer)
+        if self._foreign is not None:
+            self._foreign.introduce(observer)
         self._head.observers.append(observer)
 
     def unobserve(self, observer: Observer) -> None:
@@ -363,10 +390,25 @@ class Executor(Resolving):
 
     def refusal(self, request: Request) -> str | None:
         """Why no call that asks for this would ever run here; None if one may."""
-        return self._head.refusal(request) if self._engine.jobs is self._head else None
+        if self._foreign is not None:
+            return self._foreign.refusal(request)
+        return self._head.refusal(request)
+
+    def refusal_of(self, node: Node) -> str | None:
+        """Why the call of `node` would never run here; None if it may."""
+        if node.request is None:
+            return None
+        return self.refusal(node.request) if self._foreign is None else self._foreign.refusal_of(node)
+
+    @property
+    def backend_name(self) -> str:
+        """What runs the jobs, for reports."""
+        return "grainlike" if self._manner is None else self._manner.name
 
     def live_job(self, number: int, attempt: int) -> Job | None:
         """What is known of a job while it lives and this is its attempt."""
+        if self._foreign is not None:
+            return self._foreign.live_job(number, attempt)
         return self._head.job(number, attempt)
 
     def assembles(self, number: int) -> bool:
@@ -407,10 +449,14 @@ class Executor(Resolving):
     async def wait_for_workers(self, n: int = 1) -> None:
         """Wait until `n` workers are here, counting the embedded one. Bound it with `anyio.fail_after`.
 
+        With `backend=` the workers are the engine's, which takes jobs from the beginning: then it returns at once.
+
         Raises:
             RuntimeError: it is closed, or was before they had come.
         """
         self._check_home("awaited")
+        if self._foreign is not None:
+            return
         await self._until(lambda: len(self._head.peers) >= n or self._state != "open")
         if len(self._head.peers) < n:
             raise RuntimeError(f"{self!r} is not open any more, and {n} workers were waited for")
@@ -448,7 +494,8 @@ class Executor(Resolving):
 
         Raises:
             GraphError: nobody has started the placeholder yet, or another executor has.
-            RuntimeError: the executor is not open, or lives in another event loop.
+            RuntimeError: the executor is not open, or lives in another event loop; or it has `backend=`, whose own logs
+                have what its jobs print.
 
         Example::
 
@@ -462,6 +509,8 @@ class Executor(Resolving):
             raise GraphError(f"{node.function.name} belongs to another executor ({node.owner}): ask that one")
         if node.state is State.LAZY:
             raise GraphError(f"{node.function.name} has not been started: `start` it first")
+        if self._foreign is not None:
+            raise RuntimeError(f"what jobs on {self.backend_name!r} print is in its own logs")
         return self._head.logs.lines(node, self._head.peers.values())
 
     def events(self) -> AsyncIterator[Event]:

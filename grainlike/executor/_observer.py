@@ -6,32 +6,42 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from grainlike.executor._job import Job
-    from grainlike.executor._workers import Peer
     from grainlike.graph import Node
+    from grainlike.resources import Allocation
     from grainlike.wire import Report
 
-__all__ = ["Observer"]
+__all__ = ["Observer", "Worker"]
+
+
+class Worker(Protocol):
+    """Who runs jobs: a worker of ours, or an engine of another kind."""
+
+    number: int
+    name: str
+    offer: Allocation
+    skew: float
+    """How far its clock is behind that of this process, in seconds, as its last report showed."""
 
 
 class Observer(Protocol):
     """Hears of everything in the order in which it came, before anything follows from it; so it only takes note."""
 
-    def joined(self, peer: Peer) -> None:
+    def joined(self, peer: Worker) -> None:
         """A worker is here."""
 
-    def suspected(self, peer: Peer, why: str) -> None:
+    def suspected(self, peer: Worker, why: str) -> None:
         """A worker gets no jobs for now, and why; an empty `why`: it does again."""
 
-    def quarantined(self, peer: Peer, why: str) -> None:
+    def quarantined(self, peer: Worker, why: str) -> None:
         """A worker fails again and again and gets nothing new for a while, and why; an empty `why`: that is over."""
 
-    def reported(self, peer: Peer, report: Report) -> None:
+    def reported(self, peer: Worker, report: Report) -> None:
         """A worker tells of leases begun, attempts ended, and leases ended since its last report."""
 
     def linked(self, job: Job, *, good: bool) -> None:
         """One call of a chain has run, whether or not it gave a value. Only the first of a chain is in reports."""
 
-    def left(self, peer: Peer) -> None:
+    def left(self, peer: Worker) -> None:
         """A worker is gone, and with it all its leases."""
 
     def called(self, node: Node) -> None:

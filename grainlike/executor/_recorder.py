@@ -17,8 +17,8 @@ from grainlike.wire import Code
 if TYPE_CHECKING:
     from grainlike.executor._head import Head
     from grainlike.executor._job import Job
+    from grainlike.executor._observer import Worker
     from grainlike.executor._occupancy import Lease
-    from grainlike.executor._workers import Peer
     from grainlike.graph import Node
     from grainlike.wire import Completed, LeaseStart, Report
 
@@ -103,21 +103,21 @@ class Recorder:
         self._open: dict[Lease, _Lease] = {}
         self._clocks: dict[int, _Clock] = {}
         self._depths: deque[Depth] = deque(maxlen=most)
-        self._reporting: Peer | None = None
+        self._reporting: Worker | None = None
 
     # --- what is told ------------------------------------------------------------------------------------------------
 
-    def joined(self, peer: Peer) -> None:
+    def joined(self, peer: Worker) -> None:
         """A worker is here."""
         self._clocks[peer.number] = _Clock(peer.name)
 
-    def suspected(self, peer: Peer, why: str) -> None:
+    def suspected(self, peer: Worker, why: str) -> None:
         """Its leases go on."""
 
-    def quarantined(self, peer: Peer, why: str) -> None:
+    def quarantined(self, peer: Worker, why: str) -> None:
         """Its leases go on."""
 
-    def left(self, peer: Peer) -> None:
+    def left(self, peer: Worker) -> None:
         """A worker is gone: so are the attempts that it ran."""
         clock = self._clocks.pop(peer.number)
         at = time.monotonic() - clock.skew
@@ -126,7 +126,7 @@ class Recorder:
             if begun is not None:
                 self._end(clock, begun, at, "lost")
 
-    def reported(self, peer: Peer, report: Report) -> None:
+    def reported(self, peer: Worker, report: Report) -> None:
         """Attempts started and ended."""
         self._reporting = peer
         clock = self._clocks[peer.number]
@@ -173,7 +173,7 @@ class Recorder:
 
     # --- what it makes of that ---------------------------------------------------------------------------------------
 
-    def _started(self, peer: Peer, start: LeaseStart) -> None:
+    def _started(self, peer: Worker, start: LeaseStart) -> None:
         begun = {}
         for key in zip(start.jobs, start.attempts, strict=True):
             told = self._about(*key)

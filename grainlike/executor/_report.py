@@ -68,7 +68,7 @@ class DagReport(Totals, Mapping[str, JobReport]):
     `print(report)` says the main things.
 
     Attributes:
-        backend: what ran them: `"grainlike"`, its own workers.
+        backend: what ran them: `"grainlike"`, its own workers, or the name of the executor's `backend=`.
         peak_utilization: for each resource of the workers, the largest part that jobs of the run held at one moment,
             from 0 to 1.
 
@@ -84,7 +84,7 @@ class DagReport(Totals, Mapping[str, JobReport]):
     _jobs: dict[str, Ended]
 
     @classmethod
-    def of(cls, jobs: dict[str, Ended], *, began: float, ended: float, peaks: dict[str, float]) -> Self:
+    def of(cls, jobs: dict[str, Ended], backend: str, *, began: float, ended: float, peaks: dict[str, float]) -> Self:
         """The report of jobs that have all ended; times are on this process's monotonic clock."""
         counts = Counter(job.status for job in jobs.values())
         return cls(
@@ -95,7 +95,7 @@ class DagReport(Totals, Mapping[str, JobReport]):
             cancelled=counts["cancelled"],
             total_seconds=ended - began,
             run_seconds=sum(_seconds(job.node, job.stopped) or 0.0 for job in jobs.values()),
-            backend="grainlike",
+            backend=backend,
             peak_utilization=peaks,
             _began=began,
             _jobs=jobs,

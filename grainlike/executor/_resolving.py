@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +46,19 @@ class Resolving(ABC):
         """Start the nodes and what they need, without waiting."""
         self._check_home("started")
         self._engine.start(nodes)
+
+    def adopt(self, nodes: Sequence[Node]) -> None:
+        """Take lazy nodes for started, without running them: whoever adopts them tells their outcomes to `settle`."""
+        self._check_home("started")
+        self._engine.adopt(nodes)
+
+    def settle(self, good: Mapping[Node, object], bad: Mapping[Node, BaseException]) -> None:
+        """The values of some adopted nodes, and the errors of others."""
+        for node, value in good.items():
+            self._engine.succeeded(node, value)
+        for node, error in bad.items():
+            self._engine.failed(node, error)
+        self._engine.pump()
 
     def cancel(self, node: Node) -> None:
         """End the work of a node."""

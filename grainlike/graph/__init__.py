@@ -14,9 +14,11 @@ from grainlike.graph._delayed_fn import DelayedFn, StreamFn, delayed
 from grainlike.graph._function import Function, Options
 from grainlike.graph._gather import delayed_value, gather, later
 from grainlike.graph._named import NamedGraph, NamedJob, Status
-from grainlike.graph._node import Node
+from grainlike.graph._node import Node, Template
+from grainlike.graph._partition import Partition
 from grainlike.graph._pending import pending_nodes, unfinished_nodes
 from grainlike.graph._picture import Graph, GraphNode, graph
+from grainlike.graph._pieces import Hole, Piece, Step, pieces_of, steps_of
 from grainlike.graph._questions import Info, cancel, info, start
 from grainlike.graph._record import Record
 from grainlike.graph._resolver import Resolver, current_resolver, register
@@ -30,20 +32,25 @@ __all__ = [
     "Function",
     "Graph",
     "GraphNode",
+    "Hole",
     "Info",
     "NamedGraph",
     "NamedJob",
     "Node",
     "Options",
+    "Partition",
+    "Piece",
     "Place",
     "Record",
     "Resolver",
     "Retry",
     "State",
     "Status",
+    "Step",
     "Stream",
     "StreamFn",
     "StreamNode",
+    "Template",
     "cancel",
     "current_resolver",
     "delayed",
@@ -55,7 +62,9 @@ __all__ = [
     "node_behind",
     "node_of",
     "pending_nodes",
+    "pieces_of",
     "register",
     "start",
+    "steps_of",
     "unfinished_nodes",
 ]

@@ -46,6 +46,11 @@ class NamedJob:
     cost: float | None
     status: Status | None = None
 
+    @property
+    def weight(self) -> float:
+        """What it is taken to cost."""
+        return _COST if self.cost is None else self.cost
+
 
 class _UnknownNameError(GraphError, KeyError):
     """A name that no job has; a `KeyError` too, as of any mapping."""
@@ -303,7 +308,7 @@ class NamedGraph(Mapping[str, Delayed[Any]]):
         behind = dict.fromkeys(self._jobs, 0.0)
         ranks: dict[str, float] = {}
         for job in reversed(self._jobs.values()):
-            rank = ranks[job.name] = behind[job.name] + (_COST if job.cost is None else job.cost)
+            rank = ranks[job.name] = behind[job.name] + job.weight
             for need in job.needs:
                 behind[need] = max(behind[need], rank)
         return ranks

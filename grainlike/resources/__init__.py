@@ -17,6 +17,7 @@ from grainlike.resources._request import EMPTY, Request
 from grainlike.resources._terms import Pack
 from grainlike.resources._terms_words import Limit, Nodes, Rate, Token, WallTime
 from grainlike.resources._topology import NumaNode, Topology
+from grainlike.resources._widest import shareable, widest
 from grainlike.resources._widths import thread_widths
 from grainlike.resources._words import Cores, GPUs, Memory, Node, Resource
 
@@ -56,5 +57,7 @@ __all__ = [
     "parse_allocation",
     "plain",
     "quantity",
+    "shareable",
     "thread_widths",
+    "widest",
 ]

@@ -13,17 +13,19 @@ import grainlike
 ROOT = Path(grainlike.__file__).parents[1]
 
 GRAPH_ROOM = """
-Delayed = DelayedFn = Retry = delayed = gather = delayed_value = later = info = start = cancel = object()
+Delayed = DelayedFn = Partition = Retry = delayed = gather = delayed_value = later = info = start = cancel = object()
 def graph(r_):
     return ("graph of", r_)
 """
 EXECUTOR_ROOM = "Callbacks = Dag = Executor = ResourcePool = run = dry_run = as_completed = amap = connect = object()"
 
+BACKENDS_ROOM = "CeleryBackend = DaskBackend = ProcessBackend = RayBackend = ThreadBackend = object()"
+
 
 @pytest.fixture
 def check(tmp_path):
     """Run code in a fresh interpreter whose late rooms are the stand-ins above."""
-    for room, code in (("graph", GRAPH_ROOM), ("executor", EXECUTOR_ROOM)):
+    for room, code in (("graph", GRAPH_ROOM), ("executor", EXECUTOR_ROOM), ("backends", BACKENDS_ROOM)):
         (tmp_path / room).mkdir()
         (tmp_path / room / "__init__.py").write_text(code)
 

@@ -1,0 +1,159 @@
+"""The workers of a Celery app."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from grainlike.backends._extra import extra
+from grainlike.backends._life import Life
+from grainlike.calls import Call, run_call
+from grainlike.resources import Request
+
+__all__ = ["CeleryBackend"]
+
+_ENDED = ("SUCCESS", "FAILURE", "REVOKED")
+
+LOOK_S = 0.02
+"""How often it is looked which tasks have ended."""
+
+
+class CeleryBackend(Life):
+    """Runs jobs as tasks of a Celery app (`pip install 'grainlike[celery]'`), which needs a result backend.
+
+    Its workers must know one task more: `celery -A proj worker --include grainlike.backends.celery_task`. What they are
+    sent is code: whoever can write to the broker can run code on them.
+
+    Celery counts processes, so a job is `Cores(1)`, in the given queue; `Token("gpu")` goes to the queue `gpu`, if
+    `queues` names it. All else is refused by name. A job that is cancelled is killed with its process, on workers with
+    processes; so is one past its `timeout=`, on any.
+
+    Args:
+        app: a Celery app, or the URL of a broker that keeps results too, as `"redis://host:6379/0"`.
+        queue: where jobs go.
+        queues: further queues, for tokens of these names.
+
+    Raises:
+        ModuleNotFoundError: Celery is not installed.
+
+    Raises, when the executor opens:
+        OSError: there is no broker.
+
+    Example::
+
+        async with Executor(backend=CeleryBackend("redis://localhost:6379/0", queue="batch")):
+            report = await dag.run()
+    """
+
+    name = "celery"
+    honours = frozenset({"cores", "token"})
+
+    def __init__(self, app: Any, *, queue: str = "celery", queues: Iterable[str] = ()) -> None:
+        celery = extra("celery", "CeleryBackend", "celery")
+        self._task = extra("grainlike.backends.celery_task", "CeleryBackend", "celery")
+        self._app = celery.Celery("grainlike", broker=app, backend=app) if isinstance(app, str) else app
+        self._close_app = isinstance(app, str)
+        self._queue = queue
+        self._queues = frozenset(queues)
+        self._watched: dict[str, Callable[[], None]] = {}
+        self._changed = threading.Condition()
+        self._looker: threading.Thread | None = None
+        self._over = False
+
+    def open(self) -> None:
+        """See that there is a broker.
+
+        Raises:
+            OSError: there is none.
+        """
+        try:
+            with self._app.connection_for_write() as connection:
+                connection.ensure_connection(max_retries=1)
+        except extra("kombu.exceptions", "CeleryBackend", "celery").OperationalError as error:
+            raise ConnectionError(f"there is no broker for Celery: {error}") from error
+
+    def refusal(self, request: Request) -> str | None:
+        """Why no worker could run what asks for this; None if one could."""
+        if request.N > 1:
+            return f"cores in {request}: one of Celery's processes is one core"
+        if len(request.tokens) > 1:
+            return f"token in {request}: a task goes to one queue"
+        unknown = [token for token in request.tokens if token not in self._queues]
+        return f"token in {request}: queues= has no {unknown[0]!r}" if unknown else None
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Send a call to the queue."""
+        return self._send(self._queue, fn, args, kwargs)
+
+    def submit_for(self, request: Request, fn: Callable[..., Any], /, *args: Any) -> Any:
+        """Send a call to the queue that is asked for."""
+        return self._send(request.tokens[0] if request.tokens else self._queue, fn, args, {})
+
+    def _send(self, queue: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        """The number of the task alone: Celery's own object for a result may be used in one thread only."""
+        if fn is not run_call or kwargs or not isinstance(args[0], Call):
+            raise TypeError("Celery's workers know one task, which performs packed calls")
+        sent = self._app.send_task(self._task.NAME, [self._task.packed(args[0])], queue=queue)
+        return str(sent.id)
+
+    # --- results -----------------------------------------------------------------------------------------------------
+
+    def on_done(self, future: str, call: Callable[[], None]) -> None:
+        """Call when there is a result."""
+        with self._changed:
+            self._watched[future] = call
+            if self._looker is None:
+                self._looker = threading.Thread(target=self._look, name="grainlike celery", daemon=True)
+                self._looker.start()
+            self._changed.notify()
+
+    def _look(self) -> None:
+        """Ask for the states of tasks, one thread for all."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._watched or self._over)
+                if self._over:
+                    return
+                watched = dict(self._watched)
+            for task, call in watched.items():
+                if self._has_ended(task):
+                    self._watched.pop(task, None)
+                    call()
+            with self._changed:
+                self._changed.wait_for(lambda: self._over, LOOK_S)
+
+    def _has_ended(self, task: str) -> bool:
+        try:
+            return self._app.backend.get_task_meta(task)["status"] in _ENDED
+        except Exception:  # noqa: BLE001 - whatever a broker's client raises; `result` will raise it again, and be heard
+            return True
+
+    def result(self, future: str, timeout: float | None = None) -> Any:
+        """The result, or the exception, raised; TimeoutError when it is not there in so many seconds."""
+        until = None if timeout is None else time.monotonic() + timeout
+        while (meta := self._app.backend.get_task_meta(future))["status"] not in _ENDED:
+            if until is not None and time.monotonic() >= until:
+                raise TimeoutError(f"task {future} has not ended within {timeout:g} s")
+            time.sleep(LOOK_S)
+        self._app.backend.forget(future)
+        if meta["status"] == "SUCCESS":
+            return self._task.unpacked(meta["result"])
+        error = meta["result"]
+        raise error if isinstance(error, Exception) else RuntimeError(f"task {future} was {meta['status'].lower()}")
+
+    def cancel(self, future: str) -> None:
+        """End it, with its process if it runs."""
+        self._app.control.revoke(future, terminate=True, signal="SIGKILL")
+
+    def shutdown(self, wait: bool = True) -> None:
+        """Stop looking for results. The app's workers go on, for they are not ours."""
+        with self._changed:
+            self._over = True
+            self._changed.notify_all()
+        if wait and self._looker is not None:
+            self._looker.join()
+            self._looker = None
+        if self._close_app:
+            self._app.close()

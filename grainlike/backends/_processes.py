@@ -1,0 +1,112 @@
+"""Processes of this machine."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from grainlike.backends._life import Life
+from grainlike.calls import Answer, Call, Child, ChildLostError, run_call
+from grainlike.errors import WorkerLostError
+from grainlike.resources import Cores, Request
+
+__all__ = ["ProcessBackend"]
+
+
+class ProcessBackend(Life):
+    """Runs jobs in processes of this machine, kept for the next; nothing else of grainlike's takes part.
+
+    It honours `cores`, counted and not pinned: jobs hold at most `processes` of them at a time. A job that is
+    cancelled, or past its `timeout=`, is killed with its process, and the next one gets a new process. One whose
+    process dies fails with `WorkerLostError`, alone.
+
+    Args:
+        processes: how many, and how many cores there are. They are started when they are needed.
+
+    Example::
+
+        async with Executor(backend=ProcessBackend(4)):
+            report = await dag.run()
+    """
+
+    name = "processes"
+    honours = frozenset({"cores"})
+
+    def __init__(self, processes: int) -> None:
+        self.offer: Request = Cores(processes)
+        self._pool = ThreadPoolExecutor(processes, thread_name_prefix="grainlike process")
+        self._lock = threading.Lock()
+        self._idle: list[Child] = []
+        self._busy: dict[Future[Any], Child] = {}
+        self._over = False
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Have a call performed in a process."""
+        (call,) = args
+        assert fn is run_call
+        assert not kwargs
+        future: Future[Any] = Future()
+        self._pool.submit(self._serve, future, call)
+        return future
+
+    def _serve(self, future: Future[Any], call: Call) -> None:
+        if not future.set_running_or_notify_cancel():
+            return
+        try:
+            future.set_result(self._ask(future, call))
+        except ChildLostError as error:
+            future.set_exception(WorkerLostError(f"{call.name}: {error}"))
+        except BaseException as error:  # noqa: BLE001 - a thread has nobody to raise it to
+            future.set_exception(error)
+
+    def _ask(self, future: Future[Any], call: Call) -> Answer:
+        with self._lock:
+            if self._over:
+                raise ChildLostError("its backend was shut down")
+            child = self._idle.pop() if self._idle else Child()
+            self._busy[future] = child
+        lost = True
+        try:
+            answer = child.ask(call._replace(timeout=None), call.timeout)
+            lost = False
+        except TimeoutError:
+            return Answer(False, b"", (), f"pid {child.pid}", call.timeout or 0.0, 0.0, 0, timed_out=True)
+        finally:
+            with self._lock:
+                del self._busy[future]
+                if not lost and not self._over:
+                    self._idle.append(child)
+                    child = None  # type: ignore[assignment]
+            if child is not None:
+                child.close()
+        return answer
+
+    def on_done(self, future: Future[Any], call: Callable[[], None]) -> None:
+        """Call when there is a result."""
+        future.add_done_callback(lambda _: call())
+
+    def result(self, future: Future[Any], timeout: float | None = None) -> Any:
+        """The result, or the exception, raised; TimeoutError when it is not there in so many seconds."""
+        return future.result(timeout)
+
+    def cancel(self, future: Future[Any]) -> None:
+        """End the call, with its process."""
+        future.cancel()
+        with self._lock:
+            child = self._busy.get(future)
+            if child is not None:
+                child.kill()
+
+    def shutdown(self, wait: bool = True) -> None:
+        """End the processes, with what runs in them."""
+        with self._lock:
+            self._over = True
+            children = [*self._busy.values()]
+            idle, self._idle = self._idle, []
+        for child in children:
+            child.kill()
+        for child in idle:
+            child.close()
+        self._pool.shutdown(wait=wait, cancel_futures=True)

@@ -1,0 +1,127 @@
+"""A Ray cluster."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from grainlike.backends._extra import extra
+from grainlike.backends._life import Life
+from grainlike.backends._recent import Offers, Recent
+from grainlike.resources import Request
+
+__all__ = ["RayBackend"]
+
+_OWN = {"cores": "CPU", "gpus": "GPU", "memory": "memory"}
+"""What Ray calls it; it has options of its own for these."""
+
+
+class RayBackend(Life):
+    """Runs jobs as tasks of a Ray cluster (`pip install 'grainlike[ray]'`).
+
+    `cores`, `gpus` and `memory` become `num_cpus`, `num_gpus` and `memory`, and other names Ray's custom resources;
+    what no node of the cluster has enough of is refused by name. Ray counts them, and shows devices by
+    `CUDA_VISIBLE_DEVICES`. A job that is cancelled is killed with its process; so is one past its `timeout=`.
+
+    A Ray session that is there already is used and left as it is. Otherwise one is started, with what `init` says, and
+    ended by `shutdown`.
+
+    Args:
+        address: of a cluster, as `"auto"` or `"ray://host:10001"`; None for a session of this machine's.
+        init: arguments of `ray.init`, as `num_cpus=4`, `resources={"foo": 2}`.
+
+    Raises:
+        ModuleNotFoundError: Ray is not installed.
+
+    Raises, when the executor opens:
+        ConnectionError: there is no cluster at the address.
+
+    Example::
+
+        async with Executor(backend=RayBackend(num_cpus=4)):
+            report = await dag.run()
+    """
+
+    name = "ray"
+
+    def __init__(self, address: str | None = None, **init: Any) -> None:
+        self._ray = extra("ray", "RayBackend", "ray")
+        self._address = address
+        self._init = init
+        self._ours = False
+        self._remote: dict[Callable[..., Any], Any] = {}
+        self._lock = threading.Lock()
+        self._offers = Recent(self._ask)
+
+    def open(self) -> None:
+        """Use the session that is there, or start one."""
+        if self._ray.is_initialized():
+            return
+        settings: dict[str, Any] = {"log_to_driver": False, "logging_level": "warning"}
+        if self._address is None:
+            settings |= {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+        self._ray.init(self._address, **settings | self._init)
+        self._ours = True
+
+    def _ask(self) -> Offers:
+        return [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+
+    @property
+    def honours(self) -> frozenset[str]:
+        """The names that some node has, in our words."""
+        theirs = {name for offer in self._offers() for name in offer if not name.startswith(("node:", "object_store"))}
+        ours = {name for name, their in _OWN.items() if their in theirs}
+        return frozenset(ours | (theirs - set(_OWN.values())))
+
+    def refusal(self, request: Request) -> str | None:
+        """Why no node that is here could ever run what asks for this; None if one could."""
+        asked = {_OWN.get(name, name): float(request[name]) for name in request}
+        offers = self._offers()
+        if any(all(offer.get(name, 0.0) >= amount for name, amount in asked.items()) for offer in offers):
+            return None
+        short = [
+            name
+            for name in request
+            if not any(offer.get(_OWN.get(name, name), 0.0) >= float(request[name]) for offer in offers)
+        ]
+        return f"{', '.join(short) or str(request)} in {request}: no node has so much"
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Have `fn(*args, **kwargs)` called as a task of one core."""
+        return self._task(fn).remote(*args, **kwargs)
+
+    def submit_for(self, request: Request, fn: Callable[..., Any], /, *args: Any) -> Any:
+        """Have `fn(*args)` called with what is asked for."""
+        options: dict[str, Any] = {"num_cpus": request.N}
+        if "gpus" in request:
+            options["num_gpus"] = float(request["gpus"])
+        if "memory" in request:
+            options["memory"] = int(request["memory"])
+        custom = {name: float(request[name]) for name in request if name not in _OWN}
+        return self._task(fn).options(**options, resources=custom or None).remote(*args)
+
+    def _task(self, fn: Callable[..., Any]) -> Any:
+        with self._lock:
+            if fn not in self._remote:
+                self._remote[fn] = self._ray.remote(max_retries=0)(fn)
+            return self._remote[fn]
+
+    def on_done(self, future: Any, call: Callable[[], None]) -> None:
+        """Call when there is a result."""
+        future.future().add_done_callback(lambda _: call())
+
+    def result(self, future: Any, timeout: float | None = None) -> Any:
+        """The result, or the exception, raised; TimeoutError when it is not there in so many seconds."""
+        return self._ray.get(future, timeout=timeout)
+
+    def cancel(self, future: Any) -> None:
+        """End it, with its process."""
+        self._ray.cancel(future, force=True)
+
+    def shutdown(self, wait: bool = True) -> None:  # noqa: ARG002 - Ray's own waits
+        """End the session, if it was started here."""
+        with self._lock:
+            if self._ours:
+                self._ours = False
+                self._ray.shutdown()

@@ -1,0 +1,57 @@
+"""Threads of this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from grainlike.backends._life import Life
+from grainlike.resources import Cores, Request
+
+__all__ = ["ThreadBackend"]
+
+
+class ThreadBackend(Life):
+    """Runs jobs in threads of this process: for work that waits, or that lets go of Python's lock.
+
+    It honours `cores`, counted and not pinned: jobs hold at most `threads` of them at a time. Arguments and values are
+    the objects themselves, not copies. A thread cannot be ended: `timeout=` is refused, the slots of a cancelled job
+    are free when it returns, and closing waits for that.
+
+    Args:
+        threads: how many, and how many cores there are.
+
+    Example::
+
+        async with Executor(backend=ThreadBackend(8)):
+            report = await dag.run()
+    """
+
+    name = "threads"
+    honours = frozenset({"cores"})
+    in_process = True
+
+    def __init__(self, threads: int) -> None:
+        self.offer: Request = Cores(threads)
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="grainlike")
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Have `fn(*args, **kwargs)` called in a thread."""
+        return self._pool.submit(fn, *args, **kwargs)
+
+    def on_done(self, future: Future[Any], call: Callable[[], None]) -> None:
+        """Call when there is a result."""
+        future.add_done_callback(lambda _: call())
+
+    def result(self, future: Future[Any], timeout: float | None = None) -> Any:
+        """The result, or the exception, raised; TimeoutError when it is not there in so many seconds."""
+        return future.result(timeout)
+
+    def cancel(self, future: Future[Any]) -> None:
+        """Never mind, if it has not begun."""
+        future.cancel()
+
+    def shutdown(self, wait: bool = True) -> None:
+        """End the threads, when they have returned."""
+        self._pool.shutdown(wait=wait, cancel_futures=True)

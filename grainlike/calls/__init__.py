@@ -1,0 +1,25 @@
+"""What runs where the work is done, for calls that do not travel alone, or not to a worker of ours.
+
+It answers how the calls of a part are made one after another (`_part`); how one call is performed in a thread or
+process of another engine's (`_call`), and how it is ended there (`_child`). It is imported by jobs: it knows no
+executor, and is light.
+"""
+
+from grainlike.calls._call import Answer, Call, Deed, import_paths, perform, run_call
+from grainlike.calls._child import Child, ChildLostError
+from grainlike.calls._part import PartPlan, Told, run_part, run_part_async
+
+__all__ = [
+    "Answer",
+    "Call",
+    "Child",
+    "ChildLostError",
+    "Deed",
+    "PartPlan",
+    "Told",
+    "import_paths",
+    "perform",
+    "run_call",
+    "run_part",
+    "run_part_async",
+]

@@ -1,0 +1,126 @@
+"""One call as an engine of another kind carries it: packed, performed wherever the engine has put it, and told of."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import resource
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextvars import copy_context
+from typing import Any, NamedTuple
+
+from grainlike.context import JobInfo, enter_job
+from grainlike.payload import Payload, dump_error, dump_value, load_arguments, load_function
+from grainlike.resources import Allocation, parse_allocation
+
+__all__ = ["Answer", "Call", "Deed", "import_paths", "perform", "run_call", "where"]
+
+
+class Call(NamedTuple):
+    """What travels: a packed function, its packed arguments, and what the call shall see of itself.
+
+    `timeout` is in seconds; the call then runs in a process of its own, which is killed when they are over. `paths` are
+    where the program imports from: looked in last, so that modules beside a script are found where they lie there too.
+    """
+
+    function: bytes
+    data: bytes
+    buffers: tuple[bytes, ...]
+    number: int
+    name: str
+    attempt: int
+    worker: str
+    slots: str
+    timeout: float | None
+    paths: tuple[str, ...] = ()
+
+
+class Answer(NamedTuple):
+    """What comes back: a packed value or exception, who performed the call, and what that took.
+
+    Seconds, seconds and bytes. `timed_out` says that the call was ended, and then there is neither value nor error.
+    """
+
+    good: bool
+    data: bytes
+    buffers: tuple[bytes, ...]
+    worker: str
+    wall: float
+    cpu: float
+    rss: int
+    timed_out: bool = False
+
+
+class Deed(NamedTuple):
+    """What a call came to, in this process."""
+
+    good: bool
+    value: Any
+    wall: float
+    cpu: float
+
+
+def run_call(call: Call) -> Answer:
+    """Perform a call here, in this thread, or, if it has a timeout, in a process that can be ended."""
+    if call.timeout is not None:
+        from grainlike.calls._child import answer_in_time
+
+        return answer_in_time(call, call.timeout)
+    sys.path.extend(path for path in call.paths if path not in sys.path)
+    try:
+        function = load_function(call.function)
+        args, kwargs = load_arguments(Payload(call.data, call.buffers))
+    except Exception as error:  # noqa: BLE001 - the call's own: its awaiters raise it
+        return _answer(Deed(False, error, 0.0, 0.0), call)
+    job = JobInfo(call.number, call.name, call.attempt, None)
+    return _answer(perform(lambda: function(*args, **kwargs), job, call.worker or where(), call.slots), call)
+
+
+def perform(do: Callable[[], Any], job: JobInfo, worker: str, slots: str, *, whole_process: bool = False) -> Deed:
+    """Make a call in a context in which it sees its slots; of a coroutine function, in an event loop of its own."""
+    allocation: Allocation = parse_allocation(slots)
+
+    def inside() -> Deed:
+        enter_job(allocation, worker, job, whole_process=whole_process)
+        wall, cpu = time.monotonic(), time.thread_time()
+        try:
+            value = do()
+            if inspect.iscoroutine(value):
+                value = asyncio.run(value)
+            good = True
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the call's own: its awaiters raise it
+            value, good = error, False
+        return Deed(good, value, time.monotonic() - wall, time.thread_time() - cpu)
+
+    return copy_context().run(inside)
+
+
+def _answer(deed: Deed, call: Call) -> Answer:
+    good, packed = deed.good, None
+    if good:
+        try:
+            packed = dump_value(deed.value, what=f"the value of {call.name}")
+        except Exception as error:  # noqa: BLE001 - what cannot travel back is the call's own error
+            good, packed = False, dump_error(error)
+    else:
+        packed = dump_error(deed.value)
+    buffers = tuple(bytes(buffer) for buffer in packed.buffers)
+    rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return Answer(good, bytes(packed.data), buffers, call.worker or where(), deed.wall, deed.cpu, rss)
+
+
+def where() -> str:
+    """This process, and the thread if it is not the main one, as a name."""
+    thread = threading.current_thread()
+    tail = "" if thread is threading.main_thread() else f" {thread.name}"
+    return f"{socket.gethostname()}:{os.getpid()}{tail}"
+
+
+def import_paths() -> tuple[str, ...]:
+    """Where this process imports from."""
+    return tuple(path or os.getcwd() for path in sys.path)  # noqa: PTH109 - "" is where a REPL is

@@ -1,0 +1,144 @@
+"""A process for calls that must be ended when their time is over or nobody wants them any more.
+
+It is started by the name of this room, talks over one end of a socket pair, and performs one call after another. It is
+a session of its own, so that it is killed with what its calls have started; and it kills itself and them when whoever
+started it is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from typing import Any
+
+from grainlike.calls._call import Answer, Call, import_paths, run_call, where
+from grainlike.payload import Payload, dump_value, load_value
+
+__all__ = ["Child", "ChildLostError", "answer_in_time", "serve"]
+
+_LENGTH = struct.Struct("!Q")
+
+
+class ChildLostError(Exception):
+    """The process ended before it had answered; the text says how."""
+
+
+class Child:
+    """One such process. `ask` from one thread at a time, `kill` from any."""
+
+    def __init__(self) -> None:
+        self._ready = False
+        self._ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and room
+                [sys.executable, "-m", "grainlike.calls", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(import_paths())},
+            )
+
+    @property
+    def pid(self) -> int:
+        """Its number at the system."""
+        return self._process.pid
+
+    def ask(self, call: Call, timeout: float | None = None) -> Answer:
+        """Have a call performed.
+
+        Raises:
+            TimeoutError: there was no answer within `timeout` seconds, in which its start is not counted; the process
+                goes on until it is killed.
+            ChildLostError: it ended before it had answered.
+        """
+        try:
+            if not self._ready:
+                self._ours.settimeout(None)
+                self._ready = bool(_receive(self._ours))
+            self._ours.settimeout(timeout)
+            _send(self._ours, call)
+            answer: Answer = _receive(self._ours)
+        except TimeoutError:
+            raise
+        except (OSError, EOFError):
+            code = self.kill()
+            how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+            raise ChildLostError(f"its process (pid {self.pid}) ended {how}") from None
+        return answer
+
+    def kill(self) -> int:
+        """End it and what its calls have started, and wait until it is gone; its exit code."""
+        code = self._process.poll()
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self._process.wait()
+        with suppress(OSError):
+            self._ours.shutdown(socket.SHUT_RDWR)  # whoever asks hears of it
+        return self._process.returncode if code is None else code
+
+    def close(self) -> None:
+        """End it, and let go of its socket; nobody asks any more."""
+        self.kill()
+        self._ours.close()
+
+
+def answer_in_time(call: Call, timeout: float) -> Answer:
+    """Have a call performed by a child of its own, within so many seconds."""
+    child = Child()
+    try:
+        return child.ask(call._replace(timeout=None, worker=call.worker or where()), timeout)
+    except TimeoutError:
+        return Answer(False, b"", (), call.worker or where(), timeout, 0.0, 0, timed_out=True)
+    finally:
+        child.close()
+
+
+# --- in the child ----------------------------------------------------------------------------------------------------
+
+
+def serve(descriptor: int) -> None:
+    """Perform calls until whoever asks is gone."""
+    link = socket.socket(fileno=descriptor)
+    link.set_inheritable(False)
+    threading.Thread(target=_end_with, args=(link,), daemon=True, name="grainlike lifeline").start()
+    with suppress(OSError, EOFError):
+        _send(link, True)
+        while True:
+            _send(link, run_call(_receive(link)))
+
+
+def _end_with(link: socket.socket) -> None:
+    """Wait until the other end is closed, in the middle of a call too; then end all that is left."""
+    poll = select.poll()
+    poll.register(link, select.POLLRDHUP | select.POLLHUP)
+    poll.poll()
+    os.killpg(0, signal.SIGKILL)
+
+
+def _send(link: socket.socket, what: object) -> None:
+    data = dump_value(what).data  # calls and answers hold bytes, which stay in the stream
+    link.sendall(_LENGTH.pack(len(data)))
+    link.sendall(data)
+
+
+def _receive(link: socket.socket) -> Any:
+    (length,) = _LENGTH.unpack(_exactly(link, _LENGTH.size))
+    return load_value(Payload(_exactly(link, length)))
+
+
+def _exactly(link: socket.socket, length: int) -> bytearray:
+    data = bytearray(length)
+    view = memoryview(data)
+    while view:
+        read = link.recv_into(view)
+        if not read:
+            raise EOFError
+        view = view[read:]
+    return data
