@@ -11,6 +11,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
     return (request.param, {"use_uvloop": False} if request.param == "asyncio" else {})
 
 
+@pytest.hookimpl(tryfirst=True)  # before the groups are read
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Integration tests watch what is left on the machine, and take all its cores: never two of them at a time."""
     for item in items:
