@@ -21,9 +21,17 @@ help:  ## show this list
 demo: $(VENV)/.demo  ## run the demonstration (ARGS="--help" for its options)
 	$(BIN)/grainlike demo $(ARGS)
 
-# Two at a time: those that start workers one after another, and beside them all others.
+# What starts workers is tested one test at a time, for it watches what is left on the machine; all else runs beside it.
 test: check  ## check, then run the tests (ARGS="-k net" for some of them)
-	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+ifeq ($(strip $(ARGS)),)
+	@trap 'kill $$others 2>/dev/null' INT TERM; \
+	$(BIN)/python -m pytest --ignore tests/integration >$(VENV)/others.log 2>&1 & others=$$!; \
+	$(BIN)/python -m pytest tests/integration; ours=$$?; \
+	echo "the other tests, which ran meanwhile:"; wait $$others; theirs=$$?; cat $(VENV)/others.log; \
+	exit $$((ours + theirs))
+else
+	$(BIN)/python -m pytest $(ARGS)
+endif
 
 test-engines: $(ENGINES)/.engines  ## run the tests of Dask, Ray and Celery (with a Redis server of their own)
 	GRAINLIKE_TEST_ENGINES="plain dask dask-scheduler ray celery" $(ENGINES)/bin/python -m pytest tests/engines $(ARGS)
