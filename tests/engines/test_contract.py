@@ -41,7 +41,6 @@ from grainlike.errors import JobTimeoutError, SerializationError, WorkerLostErro
 
 pytestmark = [
     pytest.mark.anyio,
-    pytest.mark.xdist_group("integration"),  # they start processes, as those do
     pytest.mark.filterwarnings("default"),  # engines have warnings of their own
 ]
 
