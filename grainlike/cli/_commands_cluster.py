@@ -1,0 +1,317 @@
+"""Commands that run a cluster: heads, workers, access files, and commands as jobs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from grainlike.cli._root import Head, Insecure, Json, LogLevel, access_app, app, exit_with, head_app, worker_app
+
+_WORKER_EXAMPLES = """[bold]Examples[/bold]
+
+grainlike worker start
+grainlike worker start --head tcp://127.0.0.1:4711 --name n1
+grainlike worker start --resources "cores=16 memory=64Gi gpus=2"
+grainlike worker start --resources "cores=[6,7] licence=1"
+
+[bold]Exit codes[/bold]
+
+0 the head closed, or the worker was told to stop
+2 wrong usage
+3 no head there, or it refused
+"""
+
+_ACCESS_EXAMPLES = """[bold]Examples[/bold]
+
+grainlike access generate
+grainlike access generate --directory ~/shared/cluster --address tcp://login1:7777
+
+[bold]Exit codes[/bold]
+
+0 success
+2 wrong usage, or files are there already
+"""
+
+_DOCTOR_EXAMPLES = """[bold]Examples[/bold]
+
+grainlike doctor
+grainlike doctor --head ~/cluster.json
+
+[bold]Exit codes[/bold]
+
+0 nothing is bad
+1 something is; it says what to do
+2 wrong usage
+"""
+
+_HEAD_EXAMPLES = """[bold]Examples[/bold]
+
+grainlike head start
+grainlike head start --listen tcp://0.0.0.0:7777 --detach
+grainlike head start --access ~/cluster/head.json
+grainlike head start --run-once
+
+[bold]Exit codes[/bold]
+
+0 it was told to stop, or was done
+2 wrong usage
+3 it cannot listen there
+"""
+
+_STOP_EXAMPLES = """[bold]Examples[/bold]
+
+grainlike head stop
+grainlike head stop --head tcp://login1:7777
+
+[bold]Exit codes[/bold]
+
+0 it has stopped
+1 it is part of a program, and ends with that
+2 wrong usage
+3 no head there, or it refused
+"""
+
+_ASK_CODES = """[bold]Exit codes[/bold]
+
+0 success
+1 there is no such job
+2 wrong usage
+3 no head there, or it refused
+"""
+
+_STATUS_EXAMPLES = f"""[bold]Examples[/bold]
+
+grainlike head status
+grainlike head status --head ~/cluster/client.json --json
+
+{_ASK_CODES}"""
+
+_SUBMIT_EXAMPLES = """[bold]Examples[/bold]
+
+[dim]# on a worker of the head that runs here[/dim]
+grainlike submit -r "gpus=1 cores=4" -- python train.py --seed 1
+
+[dim]# many at once: a line of the file is a command, or "-r TEXT -- COMMAND"[/dim]
+grainlike submit -r "cores=1" --file commands.txt
+
+[dim]# without a head: on slots of this machine, until all have run[/dim]
+grainlike submit --run-once --resources "gpu0=1 gpu1=1" -r "gpu0=1" --file commands.txt
+
+[bold]Exit codes[/bold]
+
+0 all commands ended with exit code 0
+1 a command failed
+2 wrong usage
+3 no head there, or it refused
+"""
+
+
+@worker_app.command("start", epilog=_WORKER_EXAMPLES)
+def _worker_start(
+    head: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS_OR_ACCESS_FILE", help="Whom to serve. By default the head that runs here."),
+    ] = None,
+    resources: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="What to offer. By default the cores that this process may run on."),
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="What the worker is called. By default the host's name.")] = None,
+    context: Annotated[
+        str | None,
+        typer.Option(metavar="MODULE:FACTORY", help="A context manager around each process that runs jobs."),
+    ] = None,
+    echo_output: Annotated[bool, typer.Option("--echo-output", help="Also show here what jobs print.")] = False,
+    log_level: Annotated[LogLevel, typer.Option(help="How much to tell on standard error.")] = LogLevel.INFO,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Serve a head that has no TLS, on this machine's loopback alone.")
+    ] = False,
+    wait: Annotated[
+        bool,
+        typer.Option("--wait", help="Wait for a head that does not listen yet, or has no access file yet."),
+    ] = False,
+) -> None:
+    """Run a worker in the foreground until its head closes, or SIGTERM or Ctrl-C.
+
+    Cores that this machine does not have are logical: they are given out and shown, but never pinned.
+    """
+    from grainlike.cli._worker import start_worker
+
+    exit_with(
+        lambda: start_worker(
+            head=head,
+            resources=resources,
+            name=name,
+            log_level=log_level.value,
+            context=context,
+            echo_output=echo_output,
+            insecure=insecure,
+            wait=wait,
+        )
+    )
+
+
+@access_app.command("generate", epilog=_ACCESS_EXAMPLES)
+def _access_generate(
+    directory: Annotated[
+        Path | None,
+        typer.Option(metavar="D", file_okay=False, help="Where to write. By default beside those of running heads."),
+    ] = None,
+    address: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Where workers will find the head; may be given again. By default it is written once a head listens.",
+            show_default=False,
+        ),
+    ] = None,
+    cluster: Annotated[str | None, typer.Option(metavar="NAME", help="What the cluster is called.")] = None,
+    days: Annotated[float, typer.Option(min=0.01, max=36_500, help="How long the certificates hold.")] = 1095,
+) -> None:
+    """Make the access files of a new cluster: head.json, worker.json and client.json.
+
+    Each is a key to its role: whoever has the file may be that. Copy worker.json to where workers run, with mode 600.
+    """
+    from grainlike.cli._access import generate
+
+    def generated() -> int:
+        try:
+            return generate(directory, address or [], cluster, days)
+        except (ValueError, OSError) as error:
+            raise typer.BadParameter(str(error)) from error
+
+    exit_with(generated)
+
+
+@head_app.command("start", epilog=_HEAD_EXAMPLES)
+def _head_start(
+    listen: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Where to listen. By default on all interfaces, at any free port.")
+    ] = "tcp://0.0.0.0:0",
+    access: Annotated[
+        Path | None,
+        typer.Option(metavar="HEAD_JSON", dir_okay=False, help="Be the head of a cluster that has files."),
+    ] = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Go on in the background, once it listens.")] = False,
+    run_once: Annotated[
+        bool,
+        typer.Option("--run-once", help="End, with its workers, when the last program that had jobs has left."),
+    ] = False,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Listen without TLS, on this machine's loopback alone.")
+    ] = False,
+    log_level: Annotated[LogLevel, typer.Option(help="How much to tell on standard error.")] = LogLevel.INFO,
+    ready: Annotated[int | None, typer.Option(hidden=True)] = None,
+) -> None:
+    """Run a head: programs connect to it, workers serve it. It stops at SIGTERM, Ctrl-C or `grainlike head stop`.
+
+    What workers and clients need to be let in is written to access files that only you can read.
+    """
+    from grainlike.cli._head import start_detached, start_head
+
+    def started() -> int:
+        try:
+            if detach:
+                files = [] if access is None else ["--access", str(access.expanduser().absolute())]
+                flags = ["--insecure"] * insecure + ["--run-once"] * run_once
+                return start_detached(["--listen", listen, "--log-level", log_level.value, *files, *flags])
+            return start_head(
+                listen, access, insecure=insecure, log_level=log_level.value, run_once=run_once, ready=ready
+            )
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from error
+
+    exit_with(started)
+
+
+@head_app.command("stop", epilog=_STOP_EXAMPLES)
+def _head_stop(head: Head = None, insecure: Insecure = False) -> None:
+    """End a head that was started with `grainlike head start`. Jobs that still run are cancelled."""
+    from grainlike.cli._ask import asking
+    from grainlike.cli._head import stop_head
+
+    exit_with(lambda: asking(head, insecure, stop_head))
+
+
+@head_app.command("status", epilog=_STATUS_EXAMPLES)
+def _head_status(head: Head = None, as_json: Json = False, insecure: Insecure = False) -> None:
+    """Say who the head is, and how many workers, clients and jobs it has."""
+    from grainlike.cli._ask import asking, show_head
+
+    exit_with(lambda: asking(head, insecure, lambda caller: show_head(caller, as_json=as_json)))
+
+
+@app.command("submit", epilog=_SUBMIT_EXAMPLES, rich_help_panel="Run a cluster")
+def _submit(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="-- COMMAND...", help="The program, with arguments.", show_default=False),
+    ] = None,
+    request: Annotated[
+        list[str] | None,
+        typer.Option("-r", "--request", metavar="TEXT", help="What each command asks for; several are put together."),
+    ] = None,
+    file: Annotated[
+        typer.FileText | None, typer.Option(metavar="FILE", help="Commands, one a line; - for standard input.")
+    ] = None,
+    run_once: Annotated[
+        bool, typer.Option("--run-once", help="Without a head: run on slots of this machine, then end.")
+    ] = False,
+    resources: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="With --run-once: the slots. By default the cores of this process."),
+    ] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME[=VALUE]", help="A variable for the commands, from here if it has no value."),
+    ] = None,
+    lenient: Annotated[
+        bool, typer.Option("--lenient", help="Leave out parts of a request that have no value, with a warning.")
+    ] = False,
+    head: Head = None,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print only what became of each; their output goes to standard error."),
+    ] = False,
+    insecure: Insecure = False,
+) -> None:
+    """Run commands as jobs on exact slots, show what they print, and wait for them.
+
+    They run in this folder, which their worker must have too. Ctrl-C ends what has not ended.
+    """
+    from grainlike.cli._submit import UsageError, submit
+
+    def submitted() -> int:
+        try:
+            return submit(
+                command or [],
+                requests=request or [],
+                file=file,
+                offer=resources,
+                run_once=run_once,
+                head=head,
+                insecure=insecure,
+                env=env or [],
+                lenient=lenient,
+                as_json=as_json,
+            )
+        except UsageError as error:
+            raise typer.BadParameter(str(error)) from error
+
+    exit_with(submitted)
+
+
+@app.command("doctor", epilog=_DOCTOR_EXAMPLES, rich_help_panel="Run a cluster")
+def _doctor(
+    head: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS_OR_ACCESS_FILE", help="Whom to try. By default the head that runs here."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
+) -> None:
+    """Look for what would keep a worker and its head apart: versions, access files, clocks, ports, and limits."""
+    from grainlike.cli._doctor import doctor
+
+    exit_with(lambda: doctor(head, as_json=as_json))

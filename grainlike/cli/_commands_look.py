@@ -1,0 +1,143 @@
+"""Commands that look at what runs, and at what is kept."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from grainlike.cli._root import Head, Insecure, JobNumber, Json, app, cache_app, exit_with
+
+_ASK_CODES = """[bold]Exit codes[/bold]
+
+0 success
+1 there is no such job
+2 wrong usage
+3 no head there, or it refused
+"""
+
+_LS_EXAMPLES = f"""[bold]Examples[/bold]
+
+grainlike ls
+grainlike ls --head tcp://login1:7777 --json
+
+{_ASK_CODES}"""
+
+_JOBS_EXAMPLES = f"""[bold]Examples[/bold]
+
+grainlike jobs
+grainlike jobs --most 1000 --json
+
+{_ASK_CODES}"""
+
+_EXPLAIN_EXAMPLES = f"""[bold]Examples[/bold]
+
+grainlike explain 17
+grainlike explain 17 --json
+
+{_ASK_CODES}"""
+
+_CANCEL_EXAMPLES = f"""[bold]Examples[/bold]
+
+grainlike cancel 17
+
+{_ASK_CODES}"""
+
+_LOGS_EXAMPLES = f"""[bold]Examples[/bold]
+
+grainlike logs 17
+grainlike logs -f 17
+grainlike logs --json 17 | jq -r .line
+
+{_ASK_CODES}"""
+
+_CACHE_EXAMPLES = """[bold]Examples[/bold]
+
+grainlike cache ls
+grainlike cache rm fit --version v1
+grainlike cache rm --all --older 30
+
+[bold]Exit codes[/bold]
+
+0 success
+1 there was nothing to remove
+2 wrong usage
+3 the directory cannot be read, or others can write to it
+"""
+
+
+@app.command("ls", epilog=_LS_EXAMPLES, rich_help_panel="Look at a cluster")
+def _ls(head: Head = None, as_json: Json = False, insecure: Insecure = False) -> None:
+    """List the workers of a head."""
+    from grainlike.cli._ask import asking, list_workers
+
+    exit_with(lambda: asking(head, insecure, lambda caller: list_workers(caller, as_json=as_json)))
+
+
+@app.command("jobs", epilog=_JOBS_EXAMPLES, rich_help_panel="Look at a cluster")
+def _jobs(
+    head: Head = None,
+    most: Annotated[int, typer.Option(min=1, max=10_000, help="How many to show, the oldest first.")] = 100,
+    as_json: Json = False,
+    insecure: Insecure = False,
+) -> None:
+    """List the jobs of a head that have not ended."""
+    from grainlike.cli._ask import asking, list_jobs
+
+    exit_with(lambda: asking(head, insecure, lambda caller: list_jobs(caller, most=most, as_json=as_json)))
+
+
+@app.command("explain", epilog=_EXPLAIN_EXAMPLES, rich_help_panel="Look at a cluster")
+def _explain(job: JobNumber, head: Head = None, as_json: Json = False, insecure: Insecure = False) -> None:
+    """Say where a job stands and what it waits for."""
+    from grainlike.cli._ask import asking, explain_job
+
+    exit_with(lambda: asking(head, insecure, lambda caller: explain_job(caller, job, as_json=as_json)))
+
+
+@app.command("cancel", epilog=_CANCEL_EXAMPLES, rich_help_panel="Look at a cluster")
+def _cancel(job: JobNumber, head: Head = None, insecure: Insecure = False) -> None:
+    """Cancel a job: whoever awaits it hears that it was."""
+    from grainlike.cli._ask import asking, cancel_job
+
+    exit_with(lambda: asking(head, insecure, lambda caller: cancel_job(caller, job)))
+
+
+@app.command("logs", epilog=_LOGS_EXAMPLES, rich_help_panel="Look at a cluster")
+def _logs(
+    job: JobNumber,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")] = False,
+    head: Head = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print each line as JSON.")] = False,
+    insecure: Insecure = False,
+) -> None:
+    """Show what a job has printed. Its workers keep that for a while after it has ended."""
+    from grainlike.cli._ask import asking, show_logs
+
+    exit_with(lambda: asking(head, insecure, lambda caller: show_logs(caller, job, follow=follow, as_json=as_json)))
+
+
+@cache_app.command("ls", epilog=_CACHE_EXAMPLES)
+def _cache_ls(as_json: Json = False) -> None:
+    """List results of functions with `cache=`: how many of which version."""
+    from grainlike.cli._cache import list_results
+
+    exit_with(lambda: list_results(as_json=as_json))
+
+
+@cache_app.command("rm", epilog=_CACHE_EXAMPLES)
+def _cache_rm(
+    functions: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="FUNCTION...", help="As listed, or the name alone.", show_default=False),
+    ] = None,
+    version: Annotated[str | None, typer.Option(metavar="TEXT", help="Of this version alone.")] = None,
+    older: Annotated[float | None, typer.Option(min=0, metavar="DAYS", help="Kept longer ago than this alone.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Of all functions.")] = False,
+) -> None:
+    """Remove results. What was removed runs again."""
+    from grainlike.cli._cache import remove_results
+
+    if bool(functions) == everything:
+        raise typer.BadParameter("name functions, or say --all")
+    exit_with(lambda: remove_results(functions or [], version=version, older_days=older, everything=everything))

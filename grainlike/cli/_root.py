@@ -1,0 +1,103 @@
+"""The program and what its commands share; `_commands_*` add the commands."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Annotated, NoReturn
+
+import typer
+
+from grainlike import __version__
+from grainlike.cli._exits import INTERRUPTED
+
+__all__ = [
+    "Head",
+    "Insecure",
+    "JobNumber",
+    "Json",
+    "LogLevel",
+    "access_app",
+    "app",
+    "cache_app",
+    "exit_with",
+    "head_app",
+    "worker_app",
+]
+
+_EXAMPLES = """[bold]Examples[/bold]
+
+[dim]# see it work, on the cores of this machine[/dim]
+grainlike demo
+
+[dim]# serve the head that runs here with all cores that this process may use[/dim]
+grainlike worker start
+
+"grainlike COMMAND --help" shows more.
+"""
+
+_SETTINGS = {"help_option_names": ["-h", "--help"]}
+
+app = typer.Typer(
+    name="grainlike",
+    help="Async-native delayed objects on exact, enforced resources.",
+    epilog=_EXAMPLES,
+    rich_markup_mode="rich",
+    no_args_is_help=True,
+    add_completion=False,
+    context_settings=_SETTINGS,
+    pretty_exceptions_enable=False,
+)
+worker_app = typer.Typer(help="Serve this machine's slots to a head.", no_args_is_help=True, context_settings=_SETTINGS)
+app.add_typer(worker_app, name="worker", rich_help_panel="Run a cluster")
+access_app = typer.Typer(help="Who may join a cluster.", no_args_is_help=True, context_settings=_SETTINGS)
+app.add_typer(access_app, name="access", rich_help_panel="Run a cluster")
+head_app = typer.Typer(help="The process that owns a queue.", no_args_is_help=True, context_settings=_SETTINGS)
+app.add_typer(head_app, name="head", rich_help_panel="Run a cluster")
+cache_app = typer.Typer(help="Results that are kept on disk.", no_args_is_help=True, context_settings=_SETTINGS)
+app.add_typer(cache_app, name="cache", rich_help_panel="Look at a cluster")
+
+Head = Annotated[
+    str | None,
+    typer.Option("--head", metavar="ADDRESS_OR_ACCESS_FILE", help="Whom to ask. By default the head that runs here."),
+]
+Insecure = Annotated[
+    bool, typer.Option("--insecure", help="Ask a head that has no TLS, on this machine's loopback alone.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
+JobNumber = Annotated[int, typer.Argument(min=1, metavar="JOB", help="The job's number, as `grainlike jobs` shows it.")]
+
+
+class LogLevel(StrEnum):
+    """How much a worker tells."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+def exit_with(run: Callable[[], int]) -> NoReturn:
+    """End with the exit code of a command, or of Ctrl-C."""
+    try:
+        code = run()
+    except KeyboardInterrupt:
+        print("grainlike: interrupted", file=sys.stderr)  # noqa: T201 - a command line speaks
+        code = INTERRUPTED
+    raise typer.Exit(code)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"grainlike {__version__}")  # noqa: T201
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Async-native delayed objects on exact, enforced resources."""
