@@ -26,7 +26,6 @@ from grainlike.net._address import Address, TcpAddress, UnixAddress, parse_addre
 from grainlike.net._alarm import Alarm
 from grainlike.net._byte_link import ByteLink
 from grainlike.net._certificates import VALID_DAYS, Credentials, Role, holds_from_to, make_credentials
-from grainlike.net._delay import Delay
 from grainlike.net._dial import adopt, connect
 from grainlike.net._head_lock import hold_lock
 from grainlike.net._lasting import LastingLink, Redial, waits
@@ -49,7 +48,6 @@ __all__ = [
     "Alarm",
     "ByteLink",
     "Credentials",
-    "Delay",
     "Handler",
     "LastingLink",
     "Link",

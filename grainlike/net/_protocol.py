@@ -12,7 +12,6 @@ from grainlike.net._byte_link import ByteLink
 from grainlike.net._link import OnFrames
 from grainlike.net._scratch import Scratch
 from grainlike.net._tls import TlsSession
-from grainlike.net._turn import turn
 from grainlike.net._writes import writes
 from grainlike.wire import Buffer
 
@@ -43,8 +42,7 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
         self._pieces += pieces
         if not self._flushing:
             self._flushing = True
-            if not turn.takes(self):
-                self._loop.call_soon(self.flush)
+            self._loop.call_soon(self._flush)
 
     async def run(self, on_frames: OnFrames) -> None:
         self._begin()
@@ -86,11 +84,11 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _receive(self, data: Buffer, on_frames: OnFrames) -> None:
-        turn.begin()
-        try:
-            super()._receive(data, on_frames)
-        finally:
-            turn.end()
+        super()._receive(data, on_frames)
+        # An answer leaves in the turn that asked for it: a trip through the selector would double the latency. So a
+        # daemon's head hears that a job begins before its runner does, and nobody hears of the job before the head.
+        if self._flushing:
+            self._write()
 
     def eof_received(self) -> None:
         self._hung_up()
@@ -108,8 +106,7 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
-    def flush(self) -> None:
-        """Write what was posted in this turn."""
+    def _flush(self) -> None:
         self._flushing = False
         self._write()
 

@@ -22,7 +22,7 @@ from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
 from grainlike.errors import GrainlikeError, HeadLostError, ProtocolError
-from grainlike.net import Alarm, Delay, LastingLink, Link, process_id
+from grainlike.net import Alarm, LastingLink, Link, process_id
 from grainlike.payload import memory_id, serializer_versions
 from grainlike.resources import Allocation
 from grainlike.scheduler import (
@@ -113,9 +113,6 @@ BARRIER_S = 0.002
 LOST_S = 30.0
 """A head that has been silent for this long is lost."""
 
-LATE_S = 0.005
-"""How long the head may be left unaware that jobs have begun."""
-
 FAREWELL_S = 1.0
 """How long a worker that stops tries to get its last words out."""
 
@@ -177,7 +174,6 @@ class _Daemon:
         self._welcome: Welcome | None = None
         self._heard = time.monotonic()
         self._tasks: TaskGroup
-        self._late: Delay
         self._runners: dict[int, RunnerBody] = {}
         self._functions: dict[int, tuple[FunctionSpec, Buffer]] = {}
         self._parcels: dict[int, Parcel] = {}
@@ -203,7 +199,6 @@ class _Daemon:
         error: GrainlikeError | None = None
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
-            self._late = Delay(self._flush, LATE_S, tasks)
             tasks.start_soon(self._alarm.run)
             tasks.start_soon(self._beat)
             if stop is not None:
@@ -242,7 +237,7 @@ class _Daemon:
                 self._greet(frame)
             else:
                 self._obey(frame)
-        self._flush_in_time()
+        self._flush()
 
     def _greet(self, frame: Frame) -> None:
         self._handshake.receive(frame.message)
@@ -320,7 +315,7 @@ class _Daemon:
                         self._tell(JobGoesOn(runner, job, attempt, heard))
                     case _:
                         raise ProtocolError(f"{type(message).__name__} is nothing that a runner says")
-            self._flush_in_time()
+            self._flush()
 
         return hear
 
@@ -341,20 +336,15 @@ class _Daemon:
         match action:
             case StartLease():
                 self._start(action)
-            case TellStarted():
+            case TellStarted() | TellHeld():
                 self._report.started.append(action.start)
-            case TellHeld():
-                self._report.started.append(action.start)
-                self._report.urgent = True
             case TellCompleted():
                 self._completed(action, buffers)
             case TellEnded():
                 self._report.ended.append(action.lease)
-                self._report.urgent = True
                 self._host_files.remove(action.lease)
             case TellWaits():
                 self._report.waits.append(action.wait)
-                self._report.urgent = True
             case ResumeJob():
                 self._runners[action.runner].post(Resumed(action.job, action.attempt, action.allocation))
             case SpawnRunner():
@@ -427,13 +417,6 @@ class _Daemon:
         """Tell the head something by itself, after all that came before it."""
         self._flush()
         self._link.post(message, buffers)
-
-    def _flush_in_time(self) -> None:
-        """Tell the head everything; that jobs have begun may wait a moment, for the ends of quick ones to go along."""
-        if self._report.urgent:
-            self._flush()
-        elif self._report:
-            self._late.set()
 
     def _flush(self) -> None:
         """Tell the head everything at once."""

@@ -10,9 +10,9 @@ __all__ = ["ReportDraft"]
 
 
 class ReportDraft:
-    """A `Report` that is not sent yet. False while there is nothing to tell. `urgent`: somebody waits for it."""
+    """A `Report` that is not sent yet. False while there is nothing to tell."""
 
-    __slots__ = ("_completed", "_size", "buffers", "ended", "started", "urgent", "waits")
+    __slots__ = ("_completed", "_size", "buffers", "ended", "started", "waits")
 
     def __init__(self) -> None:
         self.started: list[LeaseStart] = []
@@ -21,7 +21,6 @@ class ReportDraft:
         self.buffers: list[Buffer] = []
         self._completed: list[Completed] = []
         self._size = 0
-        self.urgent = False
 
     def __bool__(self) -> bool:
         return bool(self.started or self._completed or self.ended or self.waits)
@@ -29,7 +28,6 @@ class ReportDraft:
     def add_completed(self, completed: Completed, buffers: Sequence[Buffer]) -> None:
         """Attempts ended; `buffers` are those of their payloads."""
         self._completed.append(completed)
-        self.urgent = True
         self.buffers.extend(buffers)
         self._size += sum(map(len, completed.data)) + BUFFER_COUNTS * len(buffers)
 
