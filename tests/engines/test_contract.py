@@ -132,7 +132,7 @@ async def test_values_of_functions_and_coroutines_come_back(engine, table):
     table.note("functions and coroutines give their values", engine.name)
 
 
-async def test_lambdas_and_closures_work(engine, table):
+async def test_x3_lambdas_and_closures_work(engine, table):
     base = 20
     async with Executor(backend=engine.make()) as executor:
         assert await executor.submit(Cores(1), lambda x: x + base, 1) == 21

@@ -68,11 +68,7 @@ def test_k7_k9_commands_are_staged_many_at_a_time_and_run_under_the_same_rules(t
 def test_k9_output_and_exit_code_are_kept_for_programs_too(tmp_path):
     done = submit(
         *("--run-once", "-r", "cores=1", "--env", "NEW=1", "--env", "OLD", "--json", "--"),
-        *(
-            sys.executable,
-            "-c",
-            "import os; print(os.getcwd(), os.environ['NEW'], os.environ['OLD'], flush=True); os._exit(7)",
-        ),
+        *("sh", "-c", 'echo "$PWD $NEW $OLD"; exit 7'),
         cwd=tmp_path,
         env={"OLD": "2"},
     )

@@ -51,9 +51,8 @@ async def _move(stage: Stage, cores: int, *, isolate: bool) -> set[int]:
     await stage.wait_for("stays", "ends")
     await stage.cue("ends")
     await stage.wait_for("stays", "moved")
-    await eventually(
-        lambda: info(moves_).allocation.cores == filled
-    )  # the job may be quicker to say so than its worker
+    # The job may be quicker to say so than its worker.
+    await eventually(lambda: info(moves_).allocation.cores == filled)
     await stage.cue("moved")
     before, after, in_a_task, affinity = await moves_
     assert set(before).isdisjoint(after)
