@@ -88,7 +88,7 @@ class Memo:
             try:
                 search.key = _key_of(node.function, args, kwargs)
                 found = None if search.key is None else _find(Results(results_directory()), search)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the awaiter is who has to know
+            except BaseException as error:  # noqa: BLE001 - the user's objects may raise anything, and somebody waits
                 self._later(partial(self._fail, node, error))
             else:
                 self._later(go_on if found is None else partial(self._recall, node, *found))
@@ -110,7 +110,7 @@ class Memo:
         def write() -> None:
             try:
                 Results(results_directory()).put(key, value)
-            except Exception as error:  # noqa: BLE001 - the value is there all the same
+            except BaseException as error:  # noqa: BLE001 - the value is there all the same, and somebody waits
                 logger.warning("the result of %s is not kept: %s", node.function.name, error)
             self._later(partial(self._succeed, node, value))
 
@@ -148,7 +148,7 @@ class Memo:
         self._outcomes.succeeded(node, value)
         self._outcomes.pump()
 
-    def _fail(self, node: Node, error: Exception) -> None:
+    def _fail(self, node: Node, error: BaseException) -> None:
         self._outcomes.failed(node, error)
         self._outcomes.pump()
 

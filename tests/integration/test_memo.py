@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import anyio
 import anyio.to_thread
 import pytest
 
@@ -138,6 +139,33 @@ async def test_arguments_that_cannot_be_told_apart_are_an_error_and_nothing_runs
             await (double @ Cores(1))(log, object())
         with pytest.raises(TypeError, match="missing"):  # as without cache=
             await double_async(log)
+    assert runs(log) == []
+
+
+class Leaves:
+    """Ends whoever asks what it is."""
+
+    def __grainlike_identity__(self):
+        raise SystemExit("while it was asked what it is")
+
+
+class Unkeepable:
+    def __reduce__(self):
+        raise SystemExit("while it was kept")
+
+
+@delayed(cache="v1")
+def unkeepable():
+    return Unkeepable()
+
+
+async def test_objects_that_would_end_their_process_are_told_of_and_leave_nobody_waiting(log, caplog):
+    with anyio.fail_after(20):
+        async with Executor(local=Cores(1)):
+            with pytest.raises(SystemExit, match="asked what it is"):
+                await double(log, Leaves())
+            assert isinstance(await unkeepable(), Unkeepable)
+    assert "the result of unkeepable is not kept" in caplog.text
     assert runs(log) == []
 
 
