@@ -60,8 +60,8 @@ def submit(
     try:
         warnings: list[str] = []
         commands = _commands(words, " ".join(requests) or None, file, lenient=lenient, warn=warnings)
-        local = None if offer is None else parse(offer)
-        executor = Executor(local=local or NOT_GIVEN, on_failure="continue", echo=False) if run_once else None
+        local = NOT_GIVEN if offer is None else parse(offer)
+        executor = Executor(local=local, on_failure="continue", echo=False) if run_once else None
         variables = _variables(env)
     except ValueError as error:
         raise UsageError(str(error)) from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import sys
 import tempfile
@@ -136,12 +135,6 @@ class Results:
         with suppress(OSError):
             path.parent.rmdir()
             path.parent.parent.rmdir()
-
-    def clear(self) -> None:
-        """Remove all."""
-        self._check()
-        with suppress(FileNotFoundError):
-            shutil.rmtree(self.directory)
 
     def _path(self, key: Key) -> Path:
         return self.directory / _folder(key.function) / _folder(key.version) / key.identity.hex()
