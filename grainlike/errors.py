@@ -13,6 +13,7 @@ Each derives from `GrainlikeError` and from the built-in that a caller would alr
     ├── JobCancelledError(CancelledError)         a job that was cancelled is asked for its value
     ├── WorkerLostError(RuntimeError)             a job's worker or runner died too many times
     ├── HeadLostError(ConnectionError)            the head is gone
+    ├── JournalError(OSError)                     the head's journal is damaged, in use, or cannot be written
     ├── VersionMismatchError(RuntimeError)        the two ends cannot speak to each other
     ├── AuthenticationError(PermissionError)      the other end is not who it must be
     ├── ProtocolError(RuntimeError)               the other end sent what the protocol does not allow
@@ -32,6 +33,7 @@ __all__ = [
     "JobCancelledError",
     "JobMemoryError",
     "JobTimeoutError",
+    "JournalError",
     "ProtocolError",
     "RemoteError",
     "ResourceError",
@@ -98,6 +100,20 @@ class WorkerLostError(GrainlikeError, RuntimeError):
 
 class HeadLostError(GrainlikeError, ConnectionError):
     """The head is gone, or cannot be reached."""
+
+
+class JournalError(GrainlikeError, OSError):
+    """A journal is damaged, is written by another head, is open to other users, or the disk refuses it.
+
+    Attributes:
+        path: the file, or directory, that it is about.
+        offset: where in the file the damage begins, in bytes; None where it is about no place.
+    """
+
+    def __init__(self, message: str = "", path: str = "", offset: int | None = None) -> None:
+        super().__init__(message)
+        self.path = path
+        self.offset = offset
 
 
 class VersionMismatchError(GrainlikeError, RuntimeError):

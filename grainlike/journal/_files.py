@@ -1,0 +1,137 @@
+"""The names in a journal's directory, and who may read and write them: one user, and one head at a time."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from grainlike.errors import JournalError
+from grainlike.journal._disk import Disk
+from grainlike.journal._reader import Read
+
+__all__ = [
+    "check_private_directory",
+    "free_damaged_name",
+    "image_path",
+    "is_unfinished",
+    "lock_directory",
+    "numbered",
+    "reading",
+    "refused",
+    "segment_path",
+    "unfinished_path",
+]
+
+_LOCK = "lock"
+_NAME = re.compile(r"(\d{16})\.(log|image)")
+_UNFINISHED = ".new"
+
+
+def segment_path(directory: Path, number: int) -> Path:
+    """The file of a segment."""
+    return directory / f"{number:016}.log"
+
+
+def image_path(directory: Path, number: int) -> Path:
+    """The file of an image of the state at the beginning of a segment."""
+    return directory / f"{number:016}.image"
+
+
+def unfinished_path(path: Path) -> Path:
+    """What a file is called until all of it is on the disk."""
+    return path.with_name(path.name + _UNFINISHED)
+
+
+def is_unfinished(name: str) -> bool:
+    """Whether a name is one of these."""
+    return name.endswith(_UNFINISHED) and _NAME.match(name) is not None
+
+
+def numbered(names: list[str], kind: str) -> list[int]:
+    """The numbers of all segments ("log") or images ("image"), in order."""
+    found = [_NAME.fullmatch(name) for name in names]
+    return sorted(int(one[1]) for one in found if one and one[2] == kind)
+
+
+def free_damaged_name(path: Path, names: list[str]) -> Path:
+    """A name for a file that is set aside, which nothing has yet."""
+    tries = (f"{path.name}.damaged{count or ''}" for count in range(len(names) + 1))
+    return path.with_name(next(name for name in tries if name not in names))
+
+
+def refused(what: str, path: Path, error: OSError) -> JournalError:
+    """The error that says which file the system refused, and why."""
+    return JournalError(f"cannot {what} {path}: {error.strerror or error}", str(path))
+
+
+def check_private_directory(disk: Disk, path: Path) -> None:
+    """Raise `JournalError`, with the command that mends it, unless a directory is ours and closed to everybody else."""
+    status = disk.status(path)
+    if not stat.S_ISDIR(status.st_mode):
+        raise JournalError(f"{path} is not a directory; a journal is one", str(path))
+    _check_owner(path, status)
+    if status.st_mode & stat.S_ISVTX:  # such as /tmp: closing it would lock everybody out
+        raise JournalError(f"{path} is for all users; choose a directory of your own in it", str(path))
+    if stat.S_IMODE(status.st_mode) & 0o077:
+        raise JournalError(f"{path} is open to other users; close it with: chmod 700 {path}", str(path))
+
+
+def _check_private_file(path: Path, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise JournalError(f"{path} is not a regular file; a file of a journal must be one", str(path))
+    _check_owner(path, status)
+    if stat.S_IMODE(status.st_mode) & 0o077:
+        raise JournalError(f"{path} is open to other users; close it with: chmod 600 {path}", str(path))
+
+
+def _check_owner(path: Path, status: os.stat_result) -> None:
+    if status.st_uid != os.geteuid():
+        raise JournalError(f"{path} belongs to user id {status.st_uid}, not to us ({os.geteuid()})", str(path))
+
+
+@contextmanager
+def reading(disk: Disk, path: Path) -> Iterator[tuple[Read, int]]:
+    """How to read a file, and its size, for as long as the block runs. Refuses a file that others may write or read."""
+    try:
+        file = disk.open_to_read(path)
+    except OSError as error:
+        raise refused("read", path, error) from error
+    try:
+        status = disk.file_status(file)
+        _check_private_file(path, status)
+        yield lambda offset, size: disk.read(file, offset, size), status.st_size
+    except JournalError:
+        raise
+    except OSError as error:
+        raise refused("read", path, error) from error
+    finally:
+        disk.close(file)
+
+
+def lock_directory(disk: Disk, directory: Path) -> int:
+    """Take the lock of a journal; return the file that holds it. Raises `JournalError` if another process has it.
+
+    The system frees it with the last process that inherited it by a fork, however that ended.
+    """
+    path = directory / _LOCK
+    try:
+        file = disk.open_lock(path)
+    except OSError as error:
+        raise refused("lock", path, error) from error
+    try:
+        disk.lock(file)
+        disk.truncate(file, 0)
+        disk.write(file, [f"{os.getpid()} on {socket.gethostname()}".encode()])
+    except BlockingIOError:
+        holder = disk.read(file, 0, 300).decode(errors="replace")
+        disk.close(file)
+        raise JournalError(f"another head, process {holder}, writes this journal: {directory}", str(path)) from None
+    except OSError as error:
+        disk.close(file)
+        raise refused("lock", path, error) from error
+    return file

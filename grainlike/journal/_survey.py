@@ -1,0 +1,209 @@
+"""What lies in a journal's directory, read and changed in nothing: which files are sound, and where the first is not.
+
+The *tail* is all that lies behind the last valid record. What is not valid there was being written when the machine or
+the process stopped: it is torn. Anything else that is not valid is damage.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from grainlike.journal._disk import Disk
+from grainlike.journal._files import image_path, numbered, reading, segment_path
+from grainlike.journal._format import HEADER_SIZE, Header, Kind
+from grainlike.journal._reader import Read, RecordReader, is_zero, valid_record_behind
+
+__all__ = ["Damage", "FileReport", "Survey", "survey"]
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """The first thing that is wrong: in which file, from which byte, and in words."""
+
+    path: Path
+    offset: int
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileReport:
+    """One file: `end` of its `size` bytes are sound, and hold `records`.
+
+    Attributes:
+        header: None if it cannot be read.
+        torn: the bytes behind `end` hold nothing valid, so they may be what was being written.
+        problem: what is wrong with the file, in words; empty for one that is sound, or torn.
+    """
+
+    path: Path
+    number: int
+    size: int
+    end: int = 0
+    records: int = 0
+    header: Header | None = None
+    torn: bool = False
+    problem: str = ""
+
+    @property
+    def sound(self) -> bool:
+        """Whether all of it is valid."""
+        return not self.problem and not self.torn
+
+    @property
+    def after(self) -> int:
+        """How many records there were in all segments up to its end."""
+        return self.header.first + self.records if self.header else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """A journal as it was found.
+
+    Attributes:
+        image: the newest sound image.
+        segments: what is to be read behind it, in order. The last may have an end that is not sound.
+        empty: segments in the tail that hold no record.
+        behind: files that are damaged or lie behind the damage: they do not count.
+        old: files that the image has made needless.
+        damage: the first thing that is wrong with what counts.
+        reports: every segment and image, in the order of their names.
+    """
+
+    image: FileReport | None
+    segments: tuple[FileReport, ...]
+    empty: tuple[FileReport, ...]
+    behind: tuple[FileReport, ...]
+    old: tuple[FileReport, ...]
+    damage: Damage | None
+    reports: tuple[FileReport, ...]
+
+    @property
+    def records(self) -> int:
+        """How many records there are to be read."""
+        return sum(segment.records for segment in self.segments)
+
+
+def survey(disk: Disk, directory: Path) -> Survey:
+    """Read all files of a journal. Raises `JournalError` for what cannot be read, or is not private."""
+    names = disk.names(directory)
+    images = [_examine(disk, image_path(directory, number), Kind.IMAGE) for number in numbered(names, "image")]
+    segments = [_examine(disk, segment_path(directory, number), Kind.SEGMENT) for number in numbered(names, "log")]
+    image = next((one for one in reversed(images) if one.sound), None)
+    base = image.number if image else 0
+    chain = _Chain(directory, image)
+    for segment in segments:
+        if segment.number >= base:
+            chain.add(segment)
+    chain.finish()
+    newer = [one for one in images if one.number > base]
+    return Survey(
+        image,
+        tuple(chain.segments),
+        tuple(chain.empty),
+        behind=(*newer, *chain.behind),
+        old=tuple(one for one in (*images, *segments) if one.number < base),
+        damage=Damage(newer[-1].path, newer[-1].end, newer[-1].problem) if newer else chain.damage,
+        reports=tuple(sorted((*images, *segments), key=lambda one: one.path)),
+    )
+
+
+class _Chain:
+    """Segments that follow one upon the other, from an image or from nothing, until something is wrong."""
+
+    def __init__(self, directory: Path, image: FileReport | None) -> None:
+        self._directory, self._image = directory, image
+        self._next = image.number if image else 1
+        self._torn: FileReport | None = None
+        self.segments: list[FileReport] = []
+        self.empty: list[FileReport] = []
+        self.behind: list[FileReport] = []
+        self.damage: Damage | None = None
+
+    def add(self, segment: FileReport) -> None:
+        """Take the segment with the next higher number that there is."""
+        if self.damage:
+            self.behind.append(segment)
+        elif self._torn:
+            self._add_to_tail(segment, self._torn)
+        elif segment.number != self._next:
+            self._break(segment, self._path_of_next(), 0, f"it is missing, and {segment.path.name} is there")
+        elif misfit := self._misfit(segment):
+            self._break(segment, segment.path, 0, misfit)
+        else:
+            self._follow(segment)
+
+    def finish(self) -> None:
+        """All segments have been added."""
+        if self._image and self._next == self._image.number and not self.damage:
+            self.damage = Damage(self._path_of_next(), 0, f"it is missing, and {self._image.path.name} is there")
+
+    def _follow(self, segment: FileReport) -> None:
+        self._next += 1
+        if segment.torn:
+            self._torn = segment
+        if segment.header:
+            self.segments.append(segment)
+        else:
+            (self.empty if segment.torn else self.behind).append(segment)
+        if segment.problem:
+            self.damage = Damage(segment.path, segment.end, segment.problem)
+
+    def _add_to_tail(self, segment: FileReport, torn: FileReport) -> None:
+        if not segment.records and not segment.problem:
+            self.empty.append(segment)
+            return
+        self.damage = Damage(torn.path, torn.end, f"it is torn there, and there are records in {segment.path.name}")
+        self.behind += [*self.empty, segment]
+        self.empty.clear()
+
+    def _break(self, segment: FileReport, path: Path, offset: int, problem: str) -> None:
+        self.behind.append(segment)
+        self.damage = Damage(path, offset, problem)
+
+    def _misfit(self, segment: FileReport) -> str:
+        """Why a segment cannot follow upon what is there."""
+        header, before = segment.header, self.segments[-1] if self.segments else self._image
+        if header is None:
+            return ""
+        if before and before.header and header.journal != before.header.journal:
+            return f"it is a segment of another journal than {before.path.name}"
+        if header.first != (expected := self._records_before()):
+            return f"it begins behind {header.first} records, and there are {expected} before it"
+        return ""
+
+    def _records_before(self) -> int:
+        if self.segments:
+            return self.segments[-1].after
+        return self._image.header.first if self._image and self._image.header else 0
+
+    def _path_of_next(self) -> Path:
+        return segment_path(self._directory, self._next)
+
+
+def _examine(disk: Disk, path: Path, kind: Kind) -> FileReport:
+    with reading(disk, path) as (read, size):
+        report = FileReport(path, int(path.name.partition(".")[0]), size)
+        try:
+            header = Header.decode(read(0, HEADER_SIZE))
+        except ValueError as error:
+            blank = kind is Kind.SEGMENT and (size <= HEADER_SIZE or is_zero(read, size))
+            return replace(report, torn=True) if blank else replace(report, problem=str(error))
+        if (header.kind, header.number) != (kind, report.number):
+            return replace(report, problem=f"it is {header.kind.name.lower()} {header.number}, by its header")
+        return _examine_records(replace(report, header=header), header, read)
+
+
+def _examine_records(report: FileReport, header: Header, read: Read) -> FileReport:
+    reader = RecordReader(read, report.size, header)
+    count = sum(1 for _ in reader)
+    report = replace(report, end=reader.offset, records=count)
+    if header.kind is Kind.IMAGE:
+        whole = reader.ended and reader.offset == report.size
+        return report if whole else replace(report, problem="it is not whole, or damaged there")
+    if reader.offset == report.size:
+        return report
+    found = valid_record_behind(read, report.size, header, reader.offset + 1, report.after)
+    if found is None:
+        return replace(report, torn=True)
+    return replace(report, problem=f"a record is damaged, and a valid one begins at byte {found}")
