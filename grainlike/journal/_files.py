@@ -121,17 +121,22 @@ def lock_directory(disk: Disk, directory: Path) -> int:
     path = directory / _LOCK
     try:
         file = disk.open_lock(path)
+        try:
+            _take(disk, file, directory)
+        except BaseException:
+            disk.close(file)
+            raise
     except OSError as error:
-        raise refused("lock", path, error) from error
+        raise error if isinstance(error, JournalError) else refused("lock", path, error) from error
+    return file
+
+
+def _take(disk: Disk, file: int, directory: Path) -> None:
     try:
         disk.lock(file)
-        disk.truncate(file, 0)
-        disk.write(file, [f"{os.getpid()} on {socket.gethostname()}".encode()])
     except BlockingIOError:
-        holder = disk.read(file, 0, 300).decode(errors="replace")
-        disk.close(file)
-        raise JournalError(f"another head, process {holder}, writes this journal: {directory}", str(path)) from None
-    except OSError as error:
-        disk.close(file)
-        raise refused("lock", path, error) from error
-    return file
+        holder = disk.read(file, 0, 300).decode(errors="replace").partition("\n")[0]
+        raise JournalError(
+            f"another head, process {holder}, writes this journal: {directory}", str(directory)
+        ) from None
+    disk.write(file, [f"{os.getpid()} on {socket.gethostname()}\n".encode()])

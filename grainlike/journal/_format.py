@@ -21,7 +21,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-__all__ = ["HEADER_SIZE", "HEAD_SIZE", "MARK", "Buffer", "Header", "Kind", "RecordHead", "encode_record"]
+__all__ = [
+    "HEADER_SIZE",
+    "HEAD_SIZE",
+    "MARK",
+    "Buffer",
+    "Header",
+    "Kind",
+    "OtherVersionError",
+    "RecordHead",
+    "encode_record",
+]
 
 Buffer = bytes | bytearray | memoryview
 
@@ -37,6 +47,10 @@ _SUM = struct.Struct("<I")
 
 HEADER_SIZE = _HEADER.size + _SUM.size
 HEAD_SIZE = _HEAD.size + _SUM.size
+
+
+class OtherVersionError(ValueError):
+    """A file is whole, but of a version of the format that this program does not know."""
 
 
 class Kind(IntEnum):
@@ -81,7 +95,7 @@ class Header:
         if magic != _MAGIC or _SUM.pack(zlib.crc32(data[: _HEADER.size])) != data[_HEADER.size : HEADER_SIZE]:
             raise ValueError("its header is damaged, or it is no file of a journal")
         if version != _VERSION:
-            raise ValueError(f"it has version {version} of the format; this grainlike reads version {_VERSION}")
+            raise OtherVersionError(f"it has version {version} of the format; this grainlike reads version {_VERSION}")
         return cls(Kind(kind), number, first, journal)
 
 

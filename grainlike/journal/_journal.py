@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple, NoReturn
 
 import anyio
 import anyio.to_thread
@@ -35,6 +36,15 @@ _REST_PER_SYNC = 10
 def rest_after(took_s: float) -> float:
     """How long to rest, in seconds, after a sync that took so long: it takes a tenth of the time, or rests 50 ms."""
     return min(_REST_PER_SYNC * took_s, _INTERVAL_S)
+
+
+class _Group(NamedTuple):
+    """What one sync is about: the records up to `position`, in these files."""
+
+    position: int
+    retired: tuple[SegmentWriter, ...]
+    last: SegmentWriter
+    has_new_name: bool
 
 
 class Journal:
@@ -124,7 +134,7 @@ class Journal:
             JournalError: the disk refuses, now or since an earlier call. Nothing of the record is kept.
         """
         if self.failure:
-            raise JournalError(str(self.failure), self.failure.path) from self.failure
+            self._raise_failure()
         pieces = [record] if isinstance(record, (bytes, bytearray, memoryview)) else record
         views = [piece if type(piece) is bytes else memoryview(piece).cast("B") for piece in pieces]
         try:
@@ -207,11 +217,37 @@ class Journal:
         while True:
             if self._is_due():
                 begun = anyio.current_time()
-                await self._sync(limiter)
+                await self._sync_in_thread(limiter)
                 await anyio.sleep(rest_after(anyio.current_time() - begun))
             else:
                 self._wake = anyio.Event()
                 await self._wake.wait()
+
+    async def _sync_in_thread(self, limiter: anyio.CapacityLimiter) -> None:
+        group = self._begin_group()
+        try:
+            await anyio.to_thread.run_sync(self._sync_group, group, limiter=limiter)
+        except OSError as error:
+            self._doubt(error)
+        else:
+            self._settle(group)
+
+    def sync(self) -> None:
+        """Sync what is appended, here and now; not while `run` runs.
+
+        Raises:
+            JournalError: the sync failed, now or before. `failure` is set.
+        """
+        if self._is_due():
+            group = self._begin_group()
+            try:
+                self._sync_group(group)
+            except OSError as error:
+                self._doubt(error)
+            else:
+                self._settle(group)
+        if self._doubted:
+            self._raise_failure()
 
     def _is_due(self) -> bool:
         return not self._doubted and (self._covered < self.position or self._has_new_name or bool(self._retired))
@@ -221,23 +257,20 @@ class Journal:
             self._wake.set()
             self._wake = None
 
-    async def _sync(self, limiter: anyio.CapacityLimiter) -> None:
-        position, retired = self.position, tuple(self._retired)
-        files, names = [one.file for one in (*retired, self._segment)], self._has_new_name
+    def _begin_group(self) -> _Group:
+        group = _Group(self.position, tuple(self._retired), self._segment, self._has_new_name)
         self._has_new_name = False
-        try:
-            await anyio.to_thread.run_sync(self._sync_files, files, names, limiter=limiter)
-        except OSError as error:
-            self._doubt(error)
-        else:
-            self._let_go(retired)
-            self._confirm(position)
+        return group
 
-    def _sync_files(self, files: Sequence[int], names: bool) -> None:
-        for file in files:
-            self._disk.sync(file)
-        if names:
+    def _sync_group(self, group: _Group) -> None:
+        for segment in (*group.retired, group.last):
+            self._disk.sync(segment.file)
+        if group.has_new_name:
             self._disk.sync_directory(self.directory)
+
+    def _settle(self, group: _Group) -> None:
+        self._let_go(group.retired)
+        self._confirm(group.position)
 
     def _doubt(self, error: OSError) -> None:
         self.failure = refused("sync", self._segment.path, error)
@@ -245,6 +278,10 @@ class Journal:
         self._let_go(tuple(self._retired))
         if self.on_failure:
             self.on_failure(self.failure)
+
+    def _raise_failure(self) -> NoReturn:
+        assert self.failure
+        raise JournalError(str(self.failure), self.failure.path) from self.failure
 
     def _let_go(self, segments: Sequence[SegmentWriter]) -> None:
         self._retired = [one for one in self._retired if one not in segments]
@@ -268,11 +305,8 @@ class Journal:
         if self._closed:
             return
         try:
-            if self._is_due():
-                self._sync_files([one.file for one in (*self._retired, self._segment)], names=self._has_new_name)
-                self._confirm(self.position)
-        except OSError as error:
-            raise refused("sync", self._segment.path, error) from error
+            if not self._doubted:
+                self.sync()
         finally:
             self._closed = True
             self.failure = JournalError(f"the journal is closed: {self.directory}", str(self.directory))

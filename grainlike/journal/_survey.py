@@ -6,12 +6,14 @@ the process stopped: it is torn. Anything else that is not valid is damage.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from grainlike.errors import JournalError
 from grainlike.journal._disk import Disk
 from grainlike.journal._files import image_path, numbered, reading, segment_path
-from grainlike.journal._format import HEADER_SIZE, Header, Kind
+from grainlike.journal._format import HEADER_SIZE, Header, Kind, OtherVersionError
 from grainlike.journal._reader import Read, RecordReader, is_zero, valid_record_behind
 
 __all__ = ["Damage", "FileReport", "Survey", "survey"]
@@ -91,11 +93,7 @@ def survey(disk: Disk, directory: Path) -> Survey:
     segments = [_examine(disk, segment_path(directory, number), Kind.SEGMENT) for number in numbered(names, "log")]
     image = next((one for one in reversed(images) if one.sound), None)
     base = image.number if image else 0
-    chain = _Chain(directory, image)
-    for segment in segments:
-        if segment.number >= base:
-            chain.add(segment)
-    chain.finish()
+    chain = _Chain(directory, image, [one for one in segments if one.number >= base])
     newer = [one for one in images if one.number > base]
     return Survey(
         image,
@@ -111,66 +109,57 @@ def survey(disk: Disk, directory: Path) -> Survey:
 class _Chain:
     """Segments that follow one upon the other, from an image or from nothing, until something is wrong."""
 
-    def __init__(self, directory: Path, image: FileReport | None) -> None:
+    def __init__(self, directory: Path, image: FileReport | None, found: Sequence[FileReport]) -> None:
         self._directory, self._image = directory, image
         self._next = image.number if image else 1
-        self._torn: FileReport | None = None
+        self._tail_begins = 1 + max((one.number for one in found if one.records or one.problem), default=0)
         self.segments: list[FileReport] = []
         self.empty: list[FileReport] = []
         self.behind: list[FileReport] = []
         self.damage: Damage | None = None
+        for segment in found:
+            self._add(segment)
+        if image and not found:
+            self._break(self._path_of_next(), 0, f"it is missing, and {image.path.name} is there")
 
-    def add(self, segment: FileReport) -> None:
-        """Take the segment with the next higher number that there is."""
+    def _add(self, segment: FileReport) -> None:
+        if not self.damage and segment.number != self._next:
+            self._break(self._path_of_next(), 0, f"it is missing, and {segment.path.name} is there")
+        elif not self.damage and self._is_foreign(segment):
+            self._break(segment.path, 0, "it is a segment of another journal")
+        self._next += 1
         if self.damage:
             self.behind.append(segment)
-        elif self._torn:
-            self._add_to_tail(segment, self._torn)
-        elif segment.number != self._next:
-            self._break(segment, self._path_of_next(), 0, f"it is missing, and {segment.path.name} is there")
-        elif misfit := self._misfit(segment):
-            self._break(segment, segment.path, 0, misfit)
+        elif segment.number >= self._tail_begins:
+            self._add_to_tail(segment)
         else:
-            self._follow(segment)
+            self._add_before_tail(segment)
 
-    def finish(self) -> None:
-        """All segments have been added."""
-        if self._image and self._next == self._image.number and not self.damage:
-            self.damage = Damage(self._path_of_next(), 0, f"it is missing, and {self._image.path.name} is there")
-
-    def _follow(self, segment: FileReport) -> None:
-        self._next += 1
-        if segment.torn:
-            self._torn = segment
-        if segment.header:
-            self.segments.append(segment)
-        else:
-            (self.empty if segment.torn else self.behind).append(segment)
-        if segment.problem:
-            self.damage = Damage(segment.path, segment.end, segment.problem)
-
-    def _add_to_tail(self, segment: FileReport, torn: FileReport) -> None:
-        if not segment.records and not segment.problem:
+    def _add_to_tail(self, segment: FileReport) -> None:
+        """Take a segment without records: one to go on in if it fits, else one that was begun in vain."""
+        torn = bool(self.segments) and self.segments[-1].torn
+        if torn or self.empty or not segment.header or segment.header.first != self._records_before():
             self.empty.append(segment)
-            return
-        self.damage = Damage(torn.path, torn.end, f"it is torn there, and there are records in {segment.path.name}")
-        self.behind += [*self.empty, segment]
-        self.empty.clear()
+        else:
+            self.segments.append(segment)
 
-    def _break(self, segment: FileReport, path: Path, offset: int, problem: str) -> None:
-        self.behind.append(segment)
+    def _add_before_tail(self, segment: FileReport) -> None:
+        header, expected = segment.header, self._records_before()
+        if header and header.first != expected:
+            self._break(segment.path, 0, f"it begins behind {header.first} records, and there are {expected} before it")
+        elif segment.problem:
+            self._break(segment.path, segment.end, segment.problem)
+        elif segment.torn and segment.number < self._tail_begins - 1:
+            self._break(segment.path, segment.end, "it is torn there, and there are records in later segments")
+        misfit = header is None or header.first != expected
+        (self.behind if misfit else self.segments).append(segment)
+
+    def _break(self, path: Path, offset: int, problem: str) -> None:
         self.damage = Damage(path, offset, problem)
 
-    def _misfit(self, segment: FileReport) -> str:
-        """Why a segment cannot follow upon what is there."""
-        header, before = segment.header, self.segments[-1] if self.segments else self._image
-        if header is None:
-            return ""
-        if before and before.header and header.journal != before.header.journal:
-            return f"it is a segment of another journal than {before.path.name}"
-        if header.first != (expected := self._records_before()):
-            return f"it begins behind {header.first} records, and there are {expected} before it"
-        return ""
+    def _is_foreign(self, segment: FileReport) -> bool:
+        before = self.segments[0] if self.segments else self._image
+        return bool(before and before.header and segment.header and segment.header.journal != before.header.journal)
 
     def _records_before(self) -> int:
         if self.segments:
@@ -186,6 +175,8 @@ def _examine(disk: Disk, path: Path, kind: Kind) -> FileReport:
         report = FileReport(path, int(path.name.partition(".")[0]), size)
         try:
             header = Header.decode(read(0, HEADER_SIZE))
+        except OtherVersionError as error:
+            raise JournalError(f"{path} cannot be read: {error}", str(path), 0) from None
         except ValueError as error:
             blank = kind is Kind.SEGMENT and (size <= HEADER_SIZE or is_zero(read, size))
             return replace(report, torn=True) if blank else replace(report, problem=str(error))

@@ -12,5 +12,6 @@ unsatisfiable: type[errors.ResourceError] = errors.UnsatisfiableError
 timeout: type[TimeoutError] = errors.JobTimeoutError
 memory: type[MemoryError] = errors.JobMemoryError
 cancelled: type[CancelledError] = errors.JobCancelledError
+journal: type[OSError] = errors.JournalError
 head: type[ConnectionError] = errors.HeadLostError
 authentication: type[PermissionError] = errors.AuthenticationError
