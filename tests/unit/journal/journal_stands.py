@@ -39,9 +39,10 @@ class FaultyDisk(QuickDisk):
 
     def write(self, file, pieces):
         if self.part and len(self.calls) == self.at - 1:
-            self.at += 1  # what is written in part is the first call, and the error comes with the second
+            part, self.part = self.part, 0
+            self.at += 1  # what is written in part is one call, and the error comes with the next
             self.calls.append("part")
-            return super().write(file, [b"".join(pieces)[: self.part]])
+            return super().write(file, [b"".join(pieces)[:part]])
         self._note("write")
         return super().write(file, pieces)
 

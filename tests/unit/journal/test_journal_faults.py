@@ -1,0 +1,238 @@
+"""A disk that refuses: each call of a life fails in turn. What was accepted stays, and what is said is clear."""
+
+import errno
+import os
+import resource
+import shutil
+
+import pytest
+from journal_stands import FaultyDisk, QuickDisk, fill, recover
+
+from grainlike import JournalError
+from grainlike.journal import Journal, commit_image
+from grainlike.journal._format import HEAD_SIZE, HEADER_SIZE
+
+STEPS = ["open", "a", "b", "sync", "begin", "c", "image", "d", "sync", "begin", "e", "close"]
+
+
+class Life:
+    """A journal that goes through the steps, whatever fails, and what it has accepted and acknowledged meanwhile."""
+
+    def __init__(self, directory, disk):
+        self.directory, self.disk = directory, disk
+        self.accepted, self.acknowledged, self.errors = [], 0, []
+        self.journal = None
+        self.begun, self.state = 1, []
+
+    def go(self):
+        for step in STEPS:
+            try:
+                self.take(step)
+            except JournalError as error:
+                self.errors.append((step, error))
+        return self
+
+    def take(self, step):
+        if step == "open":
+            self.journal, _ = Journal.open(self.directory, disk=self.disk)
+            self.journal.on_synced = self.acknowledge
+        elif self.journal is None:
+            return
+        elif len(step) == 1:
+            self.journal.append([step.encode(), step.encode() * 20])
+            self.accepted.append(step.encode() * 21)
+        elif step == "begin":
+            self.journal.begin_segment()
+            self.begun, self.state = self.journal.segment, list(self.accepted)
+        elif step == "image":
+            commit_image(self.directory, self.begun, self.state, disk=self.disk)
+            self.journal.forget_before(self.begun)
+        else:
+            {"sync": self.journal.sync, "close": self.journal.close}[step]()
+
+    def acknowledge(self, position):
+        assert self.acknowledged < position <= len(self.accepted)
+        self.acknowledged = position
+
+
+def held(directory):
+    image, records, found = recover(directory)
+    assert found.cut == 0
+    return [*(image or ()), *records]
+
+
+def lives(tmp_path, error, **options):
+    """A life for each call, that fails there."""
+    for at in range(1, 1000):
+        directory = tmp_path / "journal"
+        disk = FaultyDisk(at, error, **options)
+        yield at, Life(directory, disk).go()
+        if not disk.failed:
+            return
+        shutil.rmtree(directory)
+
+
+@pytest.mark.parametrize(
+    ("error", "options"), [(errno.EIO, {}), (errno.ENOSPC, {}), (errno.ENOSPC, {"part": 7}), (errno.EIO, {"part": 40})]
+)
+def test_whatever_call_fails_what_was_accepted_stays(tmp_path, error, options):
+    failed = set()
+    for at, life in lives(tmp_path, error, **options):
+        life.journal and life.journal.close()
+        failed.add(life.disk.failed)
+        assert held(tmp_path / "journal") == life.accepted, at
+        for step, told in life.errors:
+            assert os.strerror(error) in str(told), (at, step, told)
+            assert str(tmp_path) in str(told), (at, step, told)
+        if life.disk.failed in ("create", "write", "sync", "rename", "sync_directory"):
+            assert life.errors, at
+        if life.journal and not life.errors:
+            assert life.acknowledged == len(life.accepted) == 5, at
+    assert failed >= {None, "create", "write", "sync", "sync_directory", "rename", "remove", "names", "read"}
+
+
+def test_after_a_refused_write_nothing_is_appended_until_a_segment_begins(tmp_path):
+    disk = FaultyDisk()
+    journal, _ = Journal.open(tmp_path, disk=disk)
+    journal.append(b"1")
+    disk.at, disk.error, disk.part = len(disk.calls) + 1, errno.ENOSPC, 30
+    with pytest.raises(JournalError, match=r"cannot write .*1\.log: No space left on device"):
+        journal.append(b"2" * 100)
+    assert "No space left" in str(journal.failure)
+    with pytest.raises(JournalError, match="No space left on device"):
+        journal.append(b"3")
+    journal.sync()
+    assert (journal.synced, journal.position) == (1, 1)
+    assert journal.begin_segment() == 2
+    assert journal.failure is None
+    assert journal.append(b"4") == 2
+    journal.close()
+    assert held(tmp_path) == [b"1", b"4"]
+
+
+def test_a_part_that_cannot_be_cut_off_keeps_a_segment_from_beginning(tmp_path):
+    disk = FaultyDisk()
+    journal, _ = Journal.open(tmp_path, disk=disk)
+    journal.append(b"1")
+    disk.truncate = lambda file, size: (_ for _ in ()).throw(OSError(errno.EIO, "Input/output error"))
+    disk.at, disk.error, disk.part = len(disk.calls) + 1, errno.ENOSPC, 30
+    with pytest.raises(JournalError, match="No space left on device"):
+        journal.append(b"2" * 100)
+    with pytest.raises(JournalError, match="Input/output error"):
+        journal.begin_segment()
+    assert "No space left" in str(journal.failure)
+    del disk.truncate
+    journal.begin_segment()
+    journal.append(b"3")
+    journal.close()
+    assert held(tmp_path) == [b"1", b"3"]
+
+
+def fail_next_sync(journal, disk):
+    disk.sync = lambda file: (_ for _ in ()).throw(OSError(errno.EIO, "Input/output error"))
+    with pytest.raises(JournalError, match=r"cannot sync .*\.log: Input/output error"):
+        journal.sync()
+    del disk.sync
+
+
+def test_a_failed_sync_is_not_tried_again_and_only_an_image_ends_the_doubt(tmp_path):
+    disk, told = FaultyDisk(), []
+    journal, _ = Journal.open(tmp_path, disk=disk)
+    journal.on_synced, journal.on_failure = told.append, lambda error: told.append(str(error))
+    journal.append(b"1")
+    journal.sync()
+    journal.append(b"2")
+    fail_next_sync(journal, disk)
+    assert told == [1, str(journal.failure)]
+    syncs = disk.calls.count("sync")
+    with pytest.raises(JournalError, match="Input/output error"):
+        journal.sync()
+    with pytest.raises(JournalError, match="Input/output error"):
+        journal.append(b"3")
+    assert disk.calls.count("sync") == syncs
+    segment = journal.begin_segment()
+    journal.append(b"3")
+    journal.sync()
+    assert (journal.synced, told[2:]) == (1, [])  # nobody knows whether the second is on the disk
+    commit_image(tmp_path, segment, [b"1", b"2"], disk=disk)
+    journal.forget_before(segment)
+    assert (journal.synced, told[2:]) == (3, [3])
+    journal.close()
+    assert held(tmp_path) == [b"1", b"2", b"3"]
+
+
+def test_an_image_from_before_a_failed_sync_does_not_end_the_doubt(tmp_path):
+    disk = FaultyDisk()
+    journal, _ = Journal.open(tmp_path, disk=disk)
+    early = journal.begin_segment()
+    journal.append(b"1")
+    fail_next_sync(journal, disk)
+    journal.begin_segment()
+    commit_image(tmp_path, early, [], disk=disk)
+    journal.forget_before(early)
+    journal.append(b"2")
+    journal.sync()
+    assert journal.synced == 0
+    journal.close()
+
+
+def test_closing_a_doubted_journal_syncs_nothing(tmp_path):
+    disk = FaultyDisk()
+    journal, _ = Journal.open(tmp_path, disk=disk)
+    journal.append(b"1")
+    fail_next_sync(journal, disk)
+    syncs = disk.calls.count("sync")
+    journal.close()
+    assert disk.calls.count("sync") == syncs
+    assert held(tmp_path) == [b"1"]
+
+
+def test_an_image_is_not_forgotten_before_it_is_there(tmp_path):
+    journal, _ = Journal.open(tmp_path, disk=QuickDisk())
+    journal.append(b"1")
+    segment = journal.begin_segment()
+    with pytest.raises(JournalError, match=r"0000000000000002\.image: No such file"):
+        journal.forget_before(segment)
+    journal.close()
+    assert held(tmp_path) == [b"1"]
+
+
+def append_forever(journal):
+    while True:
+        journal.append([b"x" * 100, b"y" * 200])
+
+
+def test_a_full_disk_is_told_and_left_as_it_was(tmp_path):
+    """With a limit that the system itself keeps: it takes a part of the write, and then refuses."""
+    journal, _ = Journal.open(tmp_path, disk=QuickDisk())
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        with pytest.raises(JournalError, match=r"cannot write .*: File too large"):
+            append_forever(journal)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert journal.position == (4096 - HEADER_SIZE) // (HEAD_SIZE + 300)
+    assert (tmp_path / "0000000000000001.log").stat().st_size == HEADER_SIZE + journal.position * (HEAD_SIZE + 300)
+    accepted = journal.position
+    journal.begin_segment()
+    journal.append(b"more")
+    journal.close()
+    assert held(tmp_path) == [b"x" * 100 + b"y" * 200] * accepted + [b"more"]
+
+
+def test_a_record_of_more_pieces_than_a_call_takes_is_written(tmp_path):
+    journal, _ = Journal.open(tmp_path, disk=QuickDisk())
+    journal.append([b"%d," % number for number in range(3000)])
+    journal.close()
+    assert held(tmp_path) == [b"".join(b"%d," % number for number in range(3000))]
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path):
+    (path,) = fill(tmp_path, [b"one", b"two"])
+    journal, found = Journal.open(tmp_path, disk=QuickDisk())
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"two", b"six"))
+    with pytest.raises(JournalError, match="has changed, at byte"):
+        list(found.records)
+    journal.close()
