@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from grainlike.cli._root import Head, Insecure, JobNumber, Json, app, cache_app, exit_with
+from grainlike.cli._root import Head, Insecure, JobNumber, Json, app, cache_app, exit_with, journal_app
 
 _ASK_CODES = """[bold]Exit codes[/bold]
 
@@ -63,6 +64,19 @@ grainlike cache rm --all --older 30
 1 there was nothing to remove
 2 wrong usage
 3 the directory cannot be read, or others can write to it
+"""
+
+_JOURNAL_EXAMPLES = """[bold]Examples[/bold]
+
+grainlike journal check ~/journal
+grainlike journal check --json ~/journal | jq .damage
+
+[bold]Exit codes[/bold]
+
+0 it is sound; the end may be torn, as a crash leaves it
+1 it is damaged: no head starts with it
+2 wrong usage
+3 it cannot be read, or others can read or write it
 """
 
 
@@ -141,3 +155,17 @@ def _cache_rm(
     if bool(functions) == everything:
         raise typer.BadParameter("name functions, or say --all")
     exit_with(lambda: remove_results(functions or [], version=version, older_days=older, everything=everything))
+
+
+@journal_app.command("check", epilog=_JOURNAL_EXAMPLES)
+def _journal_check(
+    directory: Annotated[
+        Path,
+        typer.Argument(exists=True, file_okay=False, help="The journal's.", show_default="the present one"),
+    ] = Path(),
+    as_json: Json = False,
+) -> None:
+    """Read all of a journal, and say what is in it and whether that is whole. Nothing is changed."""
+    from grainlike.cli._journal import check_journal
+
+    exit_with(lambda: check_journal(directory, as_json=as_json))

@@ -23,6 +23,7 @@ __all__ = [
     "cache_app",
     "exit_with",
     "head_app",
+    "journal_app",
     "worker_app",
 ]
 
@@ -57,6 +58,8 @@ head_app = typer.Typer(help="The process that owns a queue.", no_args_is_help=Tr
 app.add_typer(head_app, name="head", rich_help_panel="Run a cluster")
 cache_app = typer.Typer(help="Results that are kept on disk.", no_args_is_help=True, context_settings=_SETTINGS)
 app.add_typer(cache_app, name="cache", rich_help_panel="Look at a cluster")
+journal_app = typer.Typer(help="What a head keeps on disk.", no_args_is_help=True, context_settings=_SETTINGS)
+app.add_typer(journal_app, name="journal", rich_help_panel="Look at a cluster")
 
 Head = Annotated[
     str | None,

@@ -57,6 +57,7 @@ class Journal:
         position: how many records have been appended, over all segments and all processes that wrote it.
         synced: how many of them are on the disk for certain.
         failure: why nothing is appended any more; None while all is well. `begin_segment` ends it.
+        image_size: the bytes of the image that `open` found, or `forget_before` was told of; 0 if there was none.
         on_synced: called in the event loop, by `run` and `forget_before`, with `synced` when it has grown.
         on_failure: called in the event loop, by `run`, with `failure` when a sync has failed.
 
@@ -75,6 +76,7 @@ class Journal:
         self._disk, self.directory, self._lock, self._segment = disk, directory, lock, segment
         self.position = self.synced = self._covered = position
         self.failure: JournalError | None = None
+        self.image_size = 0
         self.on_synced: Callable[[int], None] | None = None
         self.on_failure: Callable[[JournalError], None] | None = None
         self._firsts = {segment.header.number: segment.header.first}
@@ -106,13 +108,15 @@ class Journal:
             check_private_directory(disk, directory)
             lock = lock_directory(disk, directory)
             try:
-                found, segment = recover(disk, directory, survey(disk, directory), salvage=salvage)
+                found, segment = recover(disk, directory, survey(directory, disk=disk), salvage=salvage)
             except BaseException:
                 disk.close(lock)
                 raise
         except OSError as error:
             raise error if isinstance(error, JournalError) else refused("open", directory, error) from error
-        return cls(disk, directory, lock, segment, found.position), found
+        journal = cls(disk, directory, lock, segment, found.position)
+        journal.image_size = found.image.size if found.image else 0
+        return journal, found
 
     @property
     def segment(self) -> int:
@@ -192,7 +196,7 @@ class Journal:
         """
         image = image_path(self.directory, segment)
         try:
-            self._disk.status(image)
+            self.image_size = self._disk.status(image).st_size
             names = self._disk.names(self.directory)
             for path_of, kind in ((segment_path, "log"), (image_path, "image")):
                 for number in numbered(names, kind):

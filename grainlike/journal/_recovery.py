@@ -33,6 +33,11 @@ class Records:
     def __init__(self, disk: Disk, files: tuple[FileReport, ...]) -> None:
         self._disk, self._files = disk, files
 
+    @property
+    def size(self) -> int:
+        """The bytes of the files up to the last of them."""
+        return sum(file.end for file in self._files)
+
     def __len__(self) -> int:
         return sum(file.records for file in self._files)
 
@@ -76,7 +81,7 @@ class Recovered:
 def recover(disk: Disk, directory: Path, found: Survey, *, salvage: bool) -> tuple[Recovered, SegmentWriter]:
     """Mend what a crash leaves, and return what is there and the segment to go on in. Raises `JournalError`."""
     if found.damage and not salvage:
-        raise _damaged(found)
+        raise JournalError(found.refusal(), str(found.damage.path), found.damage.offset)
     aside = _set_aside(disk, directory, found) if found.damage else ()
     _remove_needless(disk, directory, found)
     writer = _writer(disk, directory, found)
@@ -100,19 +105,6 @@ def _with_cut(recovered: Recovered, found: Survey) -> Recovered:
         if file.torn and file.size > file.end:
             return replace(recovered, cut=file.size - file.end, cut_path=file.path, cut_offset=file.end)
     return recovered
-
-
-def _damaged(found: Survey) -> JournalError:
-    assert found.damage
-    path, offset = found.damage.path, found.damage.offset
-    kept = f"the {found.records} records before it" if found.records else "no record"
-    image = f"the image of segment {found.image.number} and " if found.image else ""
-    return JournalError(
-        f"{path} is damaged at byte {offset}: {found.damage.problem}. Nothing was changed; "
-        f"with --salvage {image}{kept} are kept, and the rest is set aside",
-        str(path),
-        offset,
-    )
 
 
 def _set_aside(disk: Disk, directory: Path, found: Survey) -> tuple[Path, ...]:

@@ -12,11 +12,13 @@ from pathlib import Path
 
 from grainlike.errors import JournalError
 from grainlike.journal._disk import Disk
-from grainlike.journal._files import image_path, numbered, reading, segment_path
+from grainlike.journal._files import check_private_directory, image_path, numbered, reading, refused, segment_path
 from grainlike.journal._format import HEADER_SIZE, Header, Kind, OtherVersionError
 from grainlike.journal._reader import Read, RecordReader, is_zero, valid_record_behind
 
 __all__ = ["Damage", "FileReport", "Survey", "survey"]
+
+_DISK = Disk()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +87,34 @@ class Survey:
         """How many records there are to be read."""
         return sum(segment.records for segment in self.segments)
 
+    def refusal(self) -> str:
+        """What is said of the damage, and of what salvage would keep."""
+        assert self.damage
+        image = f"the image of segment {self.image.number} and " if self.image else ""
+        records = f"the {self.records} records before it" if self.records else "no record"
+        return (
+            f"{self.damage.path} is damaged at byte {self.damage.offset}: {self.damage.problem}. "
+            f"Nothing was changed; with --salvage {image}{records} are kept, and the rest is set aside"
+        )
 
-def survey(disk: Disk, directory: Path) -> Survey:
-    """Read all files of a journal. Raises `JournalError` for what cannot be read, or is not private."""
-    names = disk.names(directory)
+
+def survey(directory: Path, *, disk: Disk = _DISK) -> Survey:
+    """Read all files of a journal. A head may write it meanwhile; then its end looks torn at times.
+
+    Raises:
+        JournalError: a file, or the directory, cannot be read, or others may read it; or the format is another
+        version's.
+
+    Example::
+
+        found = survey(directory)
+        print(found.refusal() if found.damage else f"{found.records} records")
+    """
+    try:
+        check_private_directory(disk, directory)
+        names = disk.names(directory)
+    except OSError as error:
+        raise error if isinstance(error, JournalError) else refused("read", directory, error) from error
     images = [_examine(disk, image_path(directory, number), Kind.IMAGE) for number in numbered(names, "image")]
     segments = [_examine(disk, segment_path(directory, number), Kind.SEGMENT) for number in numbered(names, "log")]
     image = next((one for one in reversed(images) if one.sound), None)

@@ -12,7 +12,7 @@ import pytest
 from journal_stands import QuickDisk, fill, recover
 
 from grainlike import JournalError
-from grainlike.journal import Disk, survey
+from grainlike.journal import survey
 from grainlike.journal._format import HEAD_SIZE, HEADER_SIZE
 
 LONG = "GRAINLIKE_TEST_SEEDS" in os.environ
@@ -216,7 +216,7 @@ def test_a_torn_end_before_segments_without_records_is_cut(tmp_path):
     _, records, found = recover(tmp_path)
     assert records == [b"1"]
     assert (found.cut, found.cut_path, found.cut_offset) == (HEAD_SIZE, path, ends_of([b"1"])[-1])
-    assert [one.path.name for one in survey(Disk(), tmp_path).reports] == [FIRST]
+    assert [one.path.name for one in survey(tmp_path).reports] == [FIRST]
 
 
 def test_a_segment_that_was_begun_in_vain_is_dropped(tmp_path):
