@@ -36,8 +36,9 @@ endif
 test-engines: $(ENGINES)/.engines  ## run the tests of Dask, Ray and Celery (with a Redis server of their own)
 	GRAINLIKE_TEST_ENGINES="plain dask dask-scheduler ray celery" $(ENGINES)/bin/python -m pytest tests/engines $(ARGS)
 
-test-long: bugs  ## what takes hours: SEEDS=100000 worlds, EXAMPLES=20000 of STEPS=200 of both minds, every seeded bug
+test-long: bugs  ## what takes hours: SEEDS=100000 worlds and broken journals, EXAMPLES=20000 of STEPS=200 of both minds, every seeded bug
 	GRAINLIKE_TEST_SEEDS=$(SEEDS) GRAINLIKE_TEST_REPLAYS=10 $(BIN)/python -m pytest tests/simulation
+	GRAINLIKE_TEST_SEEDS=$(SEEDS) $(BIN)/python -m pytest tests/unit/journal
 	GRAINLIKE_TEST_EXAMPLES=$(EXAMPLES) GRAINLIKE_TEST_STEPS=$(STEPS) $(BIN)/python -m pytest tests/machines
 
 test-kernel: $(VENV)/.dev  ## memory limits that a kernel keeps, in an emulated machine; KERNEL= is an unpacked kernel package

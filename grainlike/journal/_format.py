@@ -20,6 +20,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 __all__ = [
     "HEADER_SIZE",
@@ -99,15 +100,13 @@ class Header:
         return cls(Kind(kind), number, first, journal)
 
 
-@dataclass(frozen=True, slots=True)
-class RecordHead:
-    """What stands before a payload."""
+class RecordHead(NamedTuple):
+    """What stands before a payload; one that `ends` is the end of an image, and has none."""
 
     sequence: int
     length: int
     checksum: int
     ends: bool
-    """Whether this is the end of an image: nothing follows it."""
 
     @classmethod
     def decode(cls, data: Buffer, seed: int) -> RecordHead | None:
