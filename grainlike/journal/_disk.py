@@ -24,13 +24,11 @@ class Disk:
         """What lies in a directory."""
         return sorted(os.listdir(directory))  # noqa: PTH208 - names alone, as this class is about calls
 
-    def make_directory(self, path: Path) -> bool:
-        """Make a directory that only its owner may enter; False if there was one."""
-        if path.is_dir():
-            return False
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.sync_directory(path.parent)
-        return True
+    def make_directory(self, path: Path) -> None:
+        """Make a directory, and those on the way to it, that only their owner may enter, unless it is there."""
+        for missing in reversed([one for one in (path, *path.parents) if not one.exists()]):
+            missing.mkdir(mode=0o700, exist_ok=True)
+            self.sync_directory(missing.parent)
 
     def status(self, path: Path) -> os.stat_result:
         """Owner and mode of what a path leads to."""

@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 _LOCK = "lock"
-_NAME = re.compile(r"(\d{16})\.(log|image)")
+_NAME = re.compile(r"([0-9]{16})\.(log|image)")
 _UNFINISHED = ".new"
 
 

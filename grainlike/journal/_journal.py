@@ -262,9 +262,7 @@ class Journal:
             self._wake = None
 
     def _begin_group(self) -> _Group:
-        group = _Group(self.position, tuple(self._retired), self._segment, self._has_new_name)
-        self._has_new_name = False
-        return group
+        return _Group(self.position, tuple(self._retired), self._segment, self._has_new_name)
 
     def _sync_group(self, group: _Group) -> None:
         for segment in (*group.retired, group.last):
@@ -273,6 +271,8 @@ class Journal:
             self._disk.sync_directory(self.directory)
 
     def _settle(self, group: _Group) -> None:
+        if group.last is self._segment:
+            self._has_new_name = False
         self._let_go(group.retired)
         self._confirm(group.position)
 

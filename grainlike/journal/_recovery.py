@@ -85,10 +85,16 @@ def recover(disk: Disk, directory: Path, found: Survey, *, salvage: bool) -> tup
     aside = _set_aside(disk, directory, found) if found.damage else ()
     _remove_needless(disk, directory, found)
     writer = _writer(disk, directory, found)
-    for segment in found.segments[:-1]:
-        _sync(disk, segment.path)
-    disk.sync(writer.file)
-    disk.sync_directory(directory)
+    try:
+        if found.segments and not found.segments[-1].sound:
+            writer.cut()
+        for segment in found.segments[:-1]:
+            _sync(disk, segment.path)
+        disk.sync(writer.file)
+        disk.sync_directory(directory)
+    except BaseException:
+        disk.close(writer.file)
+        raise
     recovered = Recovered(
         Records(disk, (found.image,)) if found.image else None,
         Records(disk, found.segments),
@@ -151,10 +157,7 @@ def _writer(disk: Disk, directory: Path, found: Survey) -> SegmentWriter:
     if found.segments:
         last = found.segments[-1]
         assert last.header
-        writer = SegmentWriter(disk, last.path, disk.open_to_append(last.path), last.header, last.end)
-        if last.end != last.size:
-            writer.cut()
-        return writer
+        return SegmentWriter(disk, last.path, disk.open_to_append(last.path), last.header, last.end)
     header = Header(Kind.SEGMENT, 1, 0, os.urandom(_ID_SIZE))
     if found.image and found.image.header:
         header = Header(Kind.SEGMENT, found.image.number, found.image.header.first, found.image.header.journal)

@@ -127,7 +127,7 @@ class PowerDisk(Disk):
         return sorted(path.name for path in self.now)
 
     def make_directory(self, path):
-        return False
+        pass
 
     def status(self, path):
         if path.suffix and path not in self.now:

@@ -4,6 +4,7 @@ import errno
 import os
 import resource
 import shutil
+from pathlib import Path
 
 import pytest
 from journal_stands import FaultyDisk, QuickDisk, fill, recover
@@ -61,6 +62,10 @@ def held(directory):
     return [*(image or ()), *records]
 
 
+def open_files():
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
 def lives(tmp_path, error, **options):
     """A life for each call, that fails there."""
     for at in range(1, 1000):
@@ -76,9 +81,11 @@ def lives(tmp_path, error, **options):
     ("error", "options"), [(errno.EIO, {}), (errno.ENOSPC, {}), (errno.ENOSPC, {"part": 7}), (errno.EIO, {"part": 40})]
 )
 def test_whatever_call_fails_what_was_accepted_stays(tmp_path, error, options):
-    failed = set()
+    failed, files = set(), open_files()
     for at, life in lives(tmp_path, error, **options):
-        life.journal and life.journal.close()
+        if life.journal:
+            life.journal.close()
+        assert open_files() == files, at
         failed.add(life.disk.failed)
         assert held(tmp_path / "journal") == life.accepted, at
         for step, told in life.errors:
@@ -219,6 +226,35 @@ def test_a_full_disk_is_told_and_left_as_it_was(tmp_path):
     journal.append(b"more")
     journal.close()
     assert held(tmp_path) == [b"x" * 100 + b"y" * 200] * accepted + [b"more"]
+
+
+class SlowlyWritingDisk(QuickDisk):
+    """Takes some bytes in a call, and in the end no more."""
+
+    def __init__(self, at_once, limit=1_000_000):
+        self.at_once, self.left = at_once, limit
+
+    def write(self, file, pieces):
+        data = b"".join(pieces)[: min(self.at_once, self.left)]
+        self.left -= len(data)
+        return super().write(file, [data])
+
+
+def test_a_record_that_is_taken_in_parts_is_whole(tmp_path):
+    journal, _ = Journal.open(tmp_path, disk=SlowlyWritingDisk(7))
+    journal.append([b"one", b"two" * 5])
+    journal.append(b"three")
+    journal.close()
+    assert held(tmp_path) == [b"one" + b"two" * 5, b"three"]
+
+
+def test_a_disk_that_takes_nothing_without_a_word_is_refused(tmp_path):
+    journal, _ = Journal.open(tmp_path, disk=SlowlyWritingDisk(7, limit=200))
+    journal.append(b"1")
+    with pytest.raises(JournalError, match="Input/output error"):
+        journal.append(b"2" * 200)
+    journal.close()
+    assert held(tmp_path) == [b"1"]
 
 
 def test_a_record_of_more_pieces_than_a_call_takes_is_written(tmp_path):

@@ -20,6 +20,7 @@ class SlowDisk(QuickDisk):
     """A disk whose syncs end when they are let, one by one."""
 
     def __init__(self):
+        self.directories = 0
         self.begun, self.may_end = threading.Semaphore(0), threading.Semaphore(0)
         self.synced, self.error = [], None
 
@@ -29,6 +30,9 @@ class SlowDisk(QuickDisk):
         if self.error:
             raise self.error
         self.synced.append(file)
+
+    def sync_directory(self, path):
+        self.directories += 1
 
     async def until_begun(self):
         await anyio.to_thread.run_sync(self.begun.acquire)
@@ -153,6 +157,22 @@ async def test_cancelled_it_waits_for_the_sync_under_way(opened):
         tasks.cancel_scope.cancel()
         disk.may_end.release()
     assert len(disk.synced) == 1
+
+
+async def test_cancelled_before_it_begins_a_sync_leaves_all_for_the_next(opened):
+    journal, disk = opened
+    journal.append(b"1")
+    journal.begin_segment()
+    disk.may_end.release(100)
+    before = disk.directories
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await journal.run()
+    assert (journal.synced, disk.synced, disk.directories) == (0, [], before)
+    journal.sync()
+    assert (journal.synced, len(disk.synced), disk.directories) == (1, 2, before + 1)
+    journal.sync()
+    assert (len(disk.synced), disk.directories) == (2, before + 1)
 
 
 def test_a_sync_takes_a_tenth_of_the_time_or_comes_after_50_ms():
