@@ -60,6 +60,33 @@ for _name in FaultyDisk.FAILING:
         setattr(FaultyDisk, _name, _counted(_name))
 
 
+class KilledError(BaseException):
+    """The process is killed: nobody can catch that."""
+
+
+class KillingDisk(QuickDisk):
+    """Notes its calls that change something, and lets the process be killed just before the `at`-th."""
+
+    CHANGING = ("create", "write", "truncate", "sync", "sync_directory", "rename", "remove")
+
+    def __init__(self, at=0):
+        self.at, self.calls = at, []
+
+
+def _killing(name):
+    def call(self, *args):
+        if len(self.calls) + 1 == self.at:
+            raise KilledError
+        self.calls.append(name)
+        return getattr(QuickDisk, name)(self, *args)
+
+    return call
+
+
+for _name in KillingDisk.CHANGING:
+    setattr(KillingDisk, _name, _killing(_name))
+
+
 class PowerCutError(BaseException):
     """The machine has no power: nobody can catch that."""
 
