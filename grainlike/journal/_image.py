@@ -46,10 +46,12 @@ def commit_image(directory: Path, segment: int, chunks: Iterable[Buffer], *, dis
         _write_image(disk, fresh, replace(_header_of(disk, segment_path(directory, segment)), kind=Kind.IMAGE), chunks)
         disk.rename(fresh, path)
         disk.sync_directory(directory)
-    except OSError as error:
+    except BaseException as error:
         with suppress(OSError):
             disk.remove(fresh)
-        raise error if isinstance(error, JournalError) else refused("write", path, error) from error
+        if isinstance(error, OSError) and not isinstance(error, JournalError):
+            raise refused("write", path, error) from error
+        raise
 
 
 def _header_of(disk: Disk, path: Path) -> Header:

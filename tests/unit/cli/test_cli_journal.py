@@ -106,6 +106,13 @@ def test_wrong_usage(tmp_path, capsys):
     assert (code, "does not exist" in err) == (2, True)
 
 
+def test_help_has_examples_and_exit_codes(capsys):
+    assert main(["journal", "check", "--help"]) == 0
+    out = capsys.readouterr().out
+    assert "grainlike journal check --json" in out
+    assert "1 it is damaged: no head starts with it" in out
+
+
 def test_what_is_open_to_others_is_refused(directory, capsys):
     directory.chmod(0o755)
     code, out, err = check(capsys, directory)

@@ -102,6 +102,17 @@ def test_an_image_needs_its_segment(tmp_path):
     assert [path.name for path in tmp_path.glob("*.image*")] == []
 
 
+def test_an_image_whose_drawing_fails_leaves_nothing(tmp_path):
+    def chunks():
+        yield b"half"
+        raise ZeroDivisionError
+
+    fill(tmp_path, [b"1"])
+    with pytest.raises(ZeroDivisionError):
+        commit_image(tmp_path, 1, chunks(), disk=QuickDisk())
+    assert [path.name for path in tmp_path.glob("*.image*")] == []
+
+
 @pytest.mark.parametrize("record", [b"abc", bytearray(b"abc"), memoryview(b"xabcx")[1:4], [b"a", bytearray(b"bc")]])
 def test_any_buffer_is_a_record_and_so_are_pieces(tmp_path, record):
     fill(tmp_path, [record])
