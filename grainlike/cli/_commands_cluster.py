@@ -132,6 +132,10 @@ def _worker_start(
         bool,
         typer.Option("--wait", help="Wait for a head that does not listen yet, or has no access file yet."),
     ] = False,
+    patience: Annotated[
+        float,
+        typer.Option(min=0, metavar="SECONDS", help="How long a head that keeps a journal may be away."),
+    ] = 300.0,
 ) -> None:
     """Run a worker in the foreground until its head closes, or SIGTERM or Ctrl-C.
 
@@ -149,6 +153,7 @@ def _worker_start(
             echo_output=echo_output,
             insecure=insecure,
             wait=wait,
+            patience=patience,
         )
     )
 

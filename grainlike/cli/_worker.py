@@ -18,6 +18,7 @@ def start_worker(
     echo_output: bool,
     insecure: bool,
     wait: bool,
+    patience: float,
 ) -> int:
     """Serve until the head closes or a signal comes; the exit code is the worker's own."""
     room: Any = import_module("grainlike_worker.__main__")
@@ -30,5 +31,6 @@ def start_worker(
         echo_output=echo_output,
         insecure=insecure,
         wait=wait,
+        patience=patience,
     )
     return code

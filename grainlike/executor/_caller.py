@@ -6,7 +6,6 @@ import os
 import secrets
 import socket
 import time
-from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,9 +15,10 @@ import anyio
 from msgspec.structs import replace
 
 from grainlike.errors import AuthenticationError, GrainlikeError, HeadLostError, ProtocolError
+from grainlike.executor._asked import Asked, Followed
 from grainlike.executor._door import HEARTBEAT_S, LOST_S, software
 from grainlike.executor._logs import LogLine
-from grainlike.net import Access, Link, dial, find_access
+from grainlike.net import Access, LastingLink, Link, dial, find_access, process_id
 from grainlike.wire import (
     PROTOCOL,
     Answer,
@@ -27,6 +27,7 @@ from grainlike.wire import (
     Dialer,
     EnoughLogs,
     Frame,
+    Goodbye,
     Hello,
     LogsAre,
     Question,
@@ -37,6 +38,11 @@ from grainlike.wire import (
 __all__ = ["Caller", "UnableError", "call", "find_client_access"]
 
 A = TypeVar("A", bound=Answer)
+
+LEAVE_S = 5.0
+"""How long a client that leaves waits for the head to have heard of it."""
+
+_GOODBYE = Goodbye("it has left")
 
 
 class UnableError(GrainlikeError):
@@ -55,18 +61,24 @@ def find_client_access(head: str | Path | None) -> Access:
 
 
 class Caller:
-    """A client on `link`. Frames that answer no question go to `others`, the questions' answers to who asked."""
+    """A client on `link`. Frames that answer no question go to `others`, the questions' answers to who asked.
+
+    On a `LastingLink` it goes on after that has broken, and asks again what was not answered.
+    """
 
     def __init__(self, link: Link, others: Callable[[Frame], object] | None = None) -> None:
         self._link = link
         self._others = others
-        self._handshake = Dialer(_hello())
+        self._handshake = Dialer(_hello(lasting=isinstance(link, LastingLink)))
         self._heard = time.monotonic()
         self._last_ask = 0
-        self._asked: dict[int, _Asked] = {}
+        self._asked: dict[int, Asked] = {}
         self._greeted = anyio.Event()
         self._ended = anyio.Event()
         self._failure: GrainlikeError | None = None
+        self._leaving = False
+        if isinstance(link, LastingLink):
+            link.returned = self._ask_again
 
     @property
     def welcome(self) -> Welcome | None:
@@ -78,6 +90,11 @@ class Caller:
         """What carries it."""
         return self._link
 
+    @property
+    def lost(self) -> HeadLostError:
+        """That there is no head any more, and why."""
+        return HeadLostError(f"the head at {self._link.peer} is gone: {self._failure or self._link.reason}")
+
     async def run(self) -> None:
         """Serve the link until it ends. Whoever still waits for an answer then hears why there is none."""
         self._link.post(self._handshake.hello)
@@ -88,7 +105,7 @@ class Caller:
                 tasks.cancel_scope.cancel()
         finally:
             if self._failure is None:
-                self._failure = HeadLostError(f"the head at {self._link.peer} is gone: {self._link.reason}")
+                self._failure = self.lost
             self._greeted.set()
             self._ended.set()
             for asked in self._asked.values():
@@ -112,6 +129,18 @@ class Caller:
             assert self._failure is not None
             raise self._failure
         return self.welcome
+
+    async def leave(self) -> None:
+        """End in good order: wait until the head has heard all that was said, for at most `LEAVE_S`.
+
+        Where nothing outlives the link, closing it is all that there is to say.
+        """
+        if self.welcome is not None and self.welcome.received >= 0:
+            self._leaving = True
+            self._link.post(_GOODBYE)
+            with anyio.move_on_after(LEAVE_S):
+                await self.gone()
+        self._link.close()
 
     async def gone(self) -> None:
         """Wait until the connection has ended."""
@@ -137,7 +166,7 @@ class Caller:
 
         Raises as `ask` does.
         """
-        number, asked = self._post(AskLogs(0, job, follow))
+        number, asked = self._post(AskLogs(0, job, follow), Followed)
         try:
             while True:
                 told = self._checked(await asked.next(), LogsAre)
@@ -149,13 +178,24 @@ class Caller:
             del self._asked[number]
             self._link.post(EnoughLogs(number))
 
-    def _post(self, question: Question) -> tuple[int, _Asked]:
+    def _post(self, question: Question, kind: type[Asked] = Asked) -> tuple[int, Asked]:
         if self._failure is not None:
             raise self._failure
         self._last_ask += 1
-        asked = self._asked[self._last_ask] = _Asked()
-        self._link.post(replace(question, ask=self._last_ask))
+        question = replace(question, ask=self._last_ask)
+        asked = self._asked[self._last_ask] = kind(question)
+        self._link.post(question)
         return self._last_ask, asked
+
+    def _ask_again(self) -> None:
+        """The link was made anew: what it took along is said again."""
+        self._heard = time.monotonic()
+        for asked in self._asked.values():
+            question = asked.again()
+            if question is not None:
+                self._link.post(question)
+        if self._leaving:
+            self._link.post(_GOODBYE)
 
     def _checked(self, told: Answer | None, answer: type[A]) -> A:
         if isinstance(told, Unable):
@@ -183,38 +223,12 @@ class Caller:
     async def _watch(self) -> None:
         """A head that says nothing at all for so long is lost. Our own loop may have been blocked: look twice."""
         doubt = False
-        while not (doubt and time.monotonic() - self._heard >= LOST_S):
-            doubt = time.monotonic() - self._heard >= LOST_S
+        while True:
+            silent = time.monotonic() - self._heard >= LOST_S
+            if silent and doubt:
+                self._link.give_up(f"silent for {LOST_S:g} s")
+            doubt = silent
             await anyio.sleep(HEARTBEAT_S)
-        self._link.close(f"silent for {LOST_S:g} s")
-
-
-class _Asked:
-    """One question that waits."""
-
-    __slots__ = ("_answers", "_arrived", "_over")
-
-    def __init__(self) -> None:
-        self._answers: deque[Answer] = deque()
-        self._arrived = anyio.Event()
-        self._over = False
-
-    def take(self, answer: Answer) -> None:
-        """An answer has come."""
-        self._answers.append(answer)
-        self._arrived.set()
-
-    def end(self) -> None:
-        """No more will come."""
-        self._over = True
-        self._arrived.set()
-
-    async def next(self) -> Answer | None:
-        """The next answer; None when the link has ended without one."""
-        while not self._answers and not self._over:
-            self._arrived = anyio.Event()
-            await self._arrived.wait()
-        return self._answers.popleft() if self._answers else None
 
 
 @asynccontextmanager
@@ -245,7 +259,7 @@ async def call(head: str | Path | None = None, *, insecure: bool = False) -> Asy
         raise failure
 
 
-def _hello() -> Hello:
+def _hello(*, lasting: bool = False) -> Hello:
     own = software()
     return Hello(
         "client",
@@ -258,4 +272,6 @@ def _hello() -> Hello:
         os.getpid(),
         "",
         [],
+        process=process_id(),
+        received=0 if lasting else -1,
     )

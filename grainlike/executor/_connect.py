@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from os import PathLike, fspath
 from typing import Any, Literal, cast
 
@@ -11,8 +10,9 @@ import anyio
 import anyio.lowlevel
 from msgspec.structs import replace
 
-from grainlike.errors import GrainlikeError, GraphError, HeadLostError
+from grainlike.errors import GraphError
 from grainlike.executor._caller import Caller, UnableError, find_client_access
+from grainlike.executor._door import LOST_S
 from grainlike.executor._events import Event
 from grainlike.executor._executor import Executor, import_paths
 from grainlike.executor._job import Job
@@ -20,15 +20,12 @@ from grainlike.executor._logs import LogLine
 from grainlike.executor._remote_jobs import RemoteJobs
 from grainlike.executor._workers import WorkerInfo
 from grainlike.graph import Delayed, Node, State, Stream, node_behind
-from grainlike.net import dial
+from grainlike.net import RETURN_S, LastingLink, Way
 from grainlike.resources import EMPTY, Request, parse, parse_allocation
 from grainlike.scheduler import Explanation
 from grainlike.wire import AskHead, AskJob, AskWorkers, Frame, HeadIs, ImportsFrom, JobIs, WorkersAre
 
 __all__ = ["ConnectedExecutor", "connect"]
-
-LEAVE_S = 5.0
-"""How long a client that closes waits for the head to have heard that its jobs are not wanted."""
 
 
 def connect(
@@ -36,6 +33,7 @@ def connect(
     *,
     insecure: bool = False,
     on_failure: Literal["fail_fast", "continue"] = "fail_fast",
+    patience: float = RETURN_S,
 ) -> ConnectedExecutor:
     """Connect to a running head: `async with connect() as ex` is an `Executor` whose jobs run on that head's workers.
 
@@ -47,6 +45,7 @@ def connect(
             head of this user, found by its access file.
         insecure: the head listens without TLS, on this machine's loopback.
         on_failure: as `Executor`'s.
+        patience: for how many seconds a head that keeps a journal may be away: one that was killed and is started anew.
 
     All of `Executor` is there, with these differences: streams with resources and `events()` need the program that is
     the head. Leaving the block cancels what still runs, and does not wait until workers have ended it; so does
@@ -58,7 +57,9 @@ def connect(
         VersionMismatchError: its Python, serializers or protocol do not go with ours.
         ValueError: `address` is none, or not an access file.
 
-    When the head is lost later, what waits for it fails with `HeadLostError`, and so does all that is submitted then.
+    A connection that breaks is made anew, for 30 s: meanwhile jobs go on, what is submitted waits, and nothing is lost
+    or done twice. When the head is lost, what waits for it fails with `HeadLostError`, and so does all that is
+    submitted then.
 
     Example::
 
@@ -66,18 +67,25 @@ def connect(
             await ex.wait_for_workers(1)
             print(await (square @ Cores(1))(3))
     """
-    return ConnectedExecutor(None if address is None else fspath(address), insecure=insecure, on_failure=on_failure)
+    head = None if address is None else fspath(address)
+    return ConnectedExecutor(head, insecure=insecure, on_failure=on_failure, patience=patience)
 
 
 class ConnectedExecutor(Executor):
     """What `connect` returns."""
 
     def __init__(
-        self, head: str | None, *, insecure: bool = False, on_failure: Literal["fail_fast", "continue"] = "fail_fast"
+        self,
+        head: str | None,
+        *,
+        insecure: bool = False,
+        on_failure: Literal["fail_fast", "continue"] = "fail_fast",
+        patience: float = RETURN_S,
     ) -> None:
         super().__init__(local=None, on_failure=on_failure)
         self._wanted = head
         self._plain = insecure
+        self._patience = patience
         self._caller: Caller | None = None
         self._workers: list[WorkerInfo] = []
         self._lost: Exception | None = None
@@ -89,8 +97,9 @@ class ConnectedExecutor(Executor):
 
     async def _live(self) -> None:
         await anyio.lowlevel.checkpoint()
-        access = find_client_access(self._wanted)
-        self._caller = caller = Caller(await dial(access, insecure=self._plain), self._hear)
+        way = Way(lambda: find_client_access(self._wanted), insecure=self._plain)
+        link = LastingLink(await way.first(), way.again, LOST_S, self._patience)
+        self._caller = caller = Caller(link, self._hear)
         self._address = caller.link.peer
         self._jobs = RemoteJobs(caller.link, self._engine, self._engine.pump, self._head.tally)
         self._engine.jobs = self._jobs
@@ -111,8 +120,7 @@ class ConnectedExecutor(Executor):
 
     async def _run_caller(self, caller: Caller) -> None:
         await caller.run()
-        error = HeadLostError(f"the head at {caller.link.peer} is gone: {caller.link.reason}")
-        self._lost = error
+        self._lost = error = caller.lost
         self._workers = []
         self._jobs.lose(error)
         self._change()
@@ -121,10 +129,7 @@ class ConnectedExecutor(Executor):
         """Cancel everything, and see that the head has heard of it."""
         self._state = "closing"
         self._engine.cancel_all()
-        with anyio.move_on_after(LEAVE_S):
-            with suppress(GrainlikeError):  # it is gone, or has refused us, and that was told
-                await caller.ask(AskHead(0), HeadIs)
-        caller.link.close()
+        await caller.leave()
 
     def _hear(self, frame: Frame) -> None:
         if isinstance(frame.message, WorkersAre):

@@ -29,13 +29,13 @@ _ROLES = frozenset({"worker", "client"})
 HANDSHAKE_S = 10.0
 HEARTBEAT_S = 5.0
 LOST_S = 30.0
-"""A worker that has been silent for this long is lost."""
+"""A worker, or a client, that has been silent for this long is lost."""
 
 SUSPECT_S = 15.0
 """One that has been silent for this long gets no more jobs for now."""
 
 ENDED_S = 2.5
-"""How long a worker of another machine has to dial anew after its link was closed in good order: a process that dies
+"""How long one of another machine has to dial anew after its link was closed in good order: a process that dies
 leaves its link like that.
 """
 
@@ -53,6 +53,7 @@ class Door:
     """Lets workers in to `head`, and clients to `guests`. `paths` are the imports that jobs may need.
 
     `settled` is called after each batch of frames, when outcomes may have come; `joined` when a worker came or left.
+    `returns` says whether this head outlives its process.
     """
 
     head: Head
@@ -61,6 +62,7 @@ class Door:
     paths: list[str]
     settled: Callable[[], None]
     joined: Callable[[], None]
+    returns: bool = False
 
     async def admit(self, link: Link) -> None:
         """Own one link until it ends: handshake, then reports; a lost worker's jobs go elsewhere."""
@@ -100,7 +102,7 @@ class _Visit:
         while self._known is None and at < len(frames) and not self._refused:
             self._greet(frames[at])
             at += 1
-        if self._peer is not None and not self._is_current:
+        if self._known is not None and not self._is_current:
             return  # what it says here, it says again on its new link
         if self._peer is not None:
             self._door.head.hear(self._peer, frames[at:])
@@ -116,12 +118,12 @@ class _Visit:
     def _greet(self, frame: Frame) -> None:
         try:
             hello = self._handshake.receive(frame.message)
-            if hello.role == "client":
-                self._welcome(hello.name)
-                self._guest = self._door.guests.join(hello, self._link, self._tasks)
-                return
             if hello.resumes:
                 self._take_back(hello)
+                return
+            if hello.role == "client":
+                self._welcome(hello.name, received=min(0, hello.received))
+                self._guest = self._door.guests.join(hello, self._link, self._tasks)
                 return
             offer = parse_allocation(hello.offer)  # before the welcome: after that nothing is a refusal any more
             name = self._door.head.free_name(hello.name)
@@ -135,23 +137,36 @@ class _Visit:
             self._answered.set()
 
     def _take_back(self, hello: Hello) -> None:
-        """A worker has dialled anew: it goes on where its last link broke, if it was not given up."""
-        head = self._door.head
-        peer = head.incarnation(hello.incarnation)
-        if peer is None or peer.session is None:
-            raise HeadLostError(f"worker {hello.name!r} was given up meanwhile; it may join as somebody new")
-        self._welcome(peer.name, received=peer.session.received)
-        if not peer.go_on(self._link, hello.received):
-            head.leave(peer, "too much was on the way when its link broke")
-            raise HeadLostError(f"too much was on the way to worker {peer.name}; it may join as somebody new")
-        self._peer = peer
-        head.heard(peer)
-        logger.info("worker %s is there again, from %s", peer.name, self._link.peer)
+        """One has dialled anew: it goes on where its last link broke, if it was not given up."""
+        head, guests = self._door.head, self._door.guests
+        known = head.incarnation if hello.role == "worker" else guests.incarnation
+        party = known(hello.incarnation)
+        if party is None or party.session is None:
+            raise HeadLostError(f"{hello.role} {hello.name!r} was given up meanwhile; it may join as somebody new")
+        self._welcome(party.name, received=party.session.received)
+        if not party.go_on(self._link, hello.received):
+            self._leave(party, "too much was on the way when its link broke")
+            raise HeadLostError(f"too much was on the way to {hello.role} {party.name}; it may join as somebody new")
+        if isinstance(party, Peer):
+            self._peer = party
+            head.heard(party)
+        else:
+            self._guest = party
+            guests.came_back(party, self._tasks)
+        logger.info("%s %s is there again, from %s", hello.role, party.name, self._link.peer)
+
+    def _leave(self, party: Peer | Guest, reason: str) -> None:
+        if isinstance(party, Peer):
+            self._door.head.leave(party, reason)
+        else:
+            self._door.guests.leave(party)
 
     def _welcome(self, name: str, store: str = "", received: int = -1) -> None:
         self._link.trust()
         self._answered.set()
-        self._link.post(Welcome(self._door.cluster, HEARTBEAT_S, self._door.paths, name, store, process_id(), received))
+        door = self._door
+        process = process_id()
+        self._link.post(Welcome(door.cluster, HEARTBEAT_S, door.paths, name, store, process, received, door.returns))
 
     async def watch(self) -> None:
         """End the link of a stranger who says nothing, of one who was refused, and of somebody who fell silent."""
@@ -177,43 +192,48 @@ class _Visit:
         self._link.close(f"silent for {LOST_S:g} s")
 
     def _beat(self, beat: Beat) -> None:
-        if self._peer is None:
-            self._link.post(beat)
-        elif self._is_current:
-            self._peer.post(beat)
+        if self._known is not None and self._is_current:
+            self._known.post(beat)
 
     @property
     def _is_current(self) -> bool:
-        """Whether this is the link over which the worker speaks: not if it has dialled anew."""
-        return self._peer is not None and self._peer.link is self._link
+        """Whether this is the link over which it speaks: not if it has dialled anew."""
+        return self._known is not None and self._known.link is self._link
 
     async def wait_for_return(self) -> None:
-        """Keep the place of a worker whose link has broken, until it has dialled anew, is dead, or too late."""
-        peer = self._peer
-        if peer is None or peer.session is None or peer.leaving or self._given_up or not self._is_current:
+        """Keep the place of one whose link has broken, until it has dialled anew, is dead, or too late."""
+        party = self._known
+        if party is None or party.session is None or party.over or self._given_up or not self._is_current:
             return
-        if peer.session.over is not None:
+        if isinstance(party, Guest):
+            party.hush()
+        elif party.leaving:
             return
-        head, reason = self._door.head, self._link.reason or "the connection was lost"
-        if not is_gone(peer.hello.process):
-            logger.warning("the link to worker %s has broken: %s", peer.name, reason)
-            head.suspect(peer, f"its link has broken: {reason}", broke=True)
-            self._door.settled()
-        patience = self._patience(peer)
-        with anyio.move_on_after(patience):
+        if not is_gone(party.hello.process):
+            self._doubt(party, self._link.reason or "the connection was lost")
+        with anyio.move_on_after(self._patience(party)):
             for pause in _looks():
-                if is_gone(peer.hello.process):
+                if is_gone(party.hello.process):
                     break
                 with anyio.move_on_after(pause):
-                    await peer.taken_over.wait()
+                    await party.taken_over.wait()
                     break
 
-    def _patience(self, peer: Peer) -> float:
-        """How long a worker may take to dial anew. One whose process cannot be seen from here, and whose link ended in
+    def _doubt(self, party: Peer | Guest, reason: str) -> None:
+        """A link has broken, and nobody knows yet what has become of its far end."""
+        if isinstance(party, Guest):
+            logger.info("the link to client %s has broken: %s", party.name, reason)
+            return
+        logger.warning("the link to worker %s has broken: %s", party.name, reason)
+        self._door.head.suspect(party, f"its link has broken: {reason}", broke=True)
+        self._door.settled()
+
+    def _patience(self, party: Peer | Guest) -> float:
+        """How long one may take to dial anew. One whose process cannot be seen from here, and whose link ended in
         order, as that of a dead process does, has less.
         """
         ended = (self._link.reason or "").startswith("closed by the peer")
-        elsewhere = not peer.hello.process.startswith(f"{process_id().partition('/')[0]}/")
+        elsewhere = not party.hello.process.startswith(f"{process_id().partition('/')[0]}/")
         return ENDED_S if ended and elsewhere else max(0.0, LOST_S - self._silent_s)
 
     @property
@@ -223,7 +243,7 @@ class _Visit:
 
     def tell_of_end(self) -> None:
         """Log an end that nobody here wanted. A stranger may come and go; one who was refused was told of already."""
-        if self._peer is not None and not self._is_current:
+        if self._known is not None and not self._is_current:
             return
         if self._peer is not None:
             level = logging.INFO if self._peer.leaving else logging.WARNING
@@ -235,15 +255,12 @@ class _Visit:
 
     def end(self) -> None:
         """The link is gone."""
-        if self._peer is not None and not self._is_current:
+        if self._known is None or not self._is_current:
             return
+        self._leave(self._known, self._link.reason or "the connection was lost")
         if self._peer is not None:
-            self._door.head.leave(self._peer, self._link.reason or "the connection was lost")
             self._door.joined()
-            self._door.settled()
-        elif self._guest is not None:
-            self._door.guests.leave(self._guest)
-            self._door.settled()
+        self._door.settled()
 
 
 def _looks() -> Iterator[float]:

@@ -295,6 +295,7 @@ class Executor(Resolving):
                         entrance.withdraw()
                     with anyio.CancelScope(shield=True):
                         await self._head.farewell()
+                        await guests.farewell()
                     tasks.cancel_scope.cancel()
 
     async def _embed(self, tasks: TaskGroup, door: Door, offer: Allocation) -> None:

@@ -18,8 +18,9 @@ import anyio
 from anyio.abc import TaskGroup
 
 from grainlike._version import __version__
-from grainlike.executor._head import Head
+from grainlike.executor._head import FAREWELL_S, Head
 from grainlike.executor._logs import LogLine
+from grainlike.executor._party import Party
 from grainlike.executor._workers import WorkerInfo
 from grainlike.net import Link
 from grainlike.scheduler import Explanation
@@ -33,10 +34,10 @@ from grainlike.wire import (
     AskStop,
     AskWorkers,
     Beat,
-    Buffer,
     Done,
     EnoughLogs,
     Frame,
+    Goodbye,
     HeadIs,
     Hello,
     ImportsFrom,
@@ -63,14 +64,11 @@ __all__ = ["Guest", "Guests"]
 logger = logging.getLogger("grainlike")
 
 
-class Guest:
+class Guest(Party):
     """A connected client."""
 
     def __init__(self, number: int, hello: Hello, link: Link, tasks: TaskGroup) -> None:
-        self.number = number
-        self.name = hello.name
-        self.link = link
-        self.heard = time.monotonic()
+        super().__init__(number, hello.name, link, hello, time.monotonic())
         self.tasks = tasks
         """Of its visit: they end with it."""
         self.listening: dict[int, anyio.CancelScope] = {}
@@ -78,24 +76,27 @@ class Guest:
         self.paths: tuple[str, ...] = ()
         """Where its program imports from."""
 
-    def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
-        """Send it a message; a lost link swallows it."""
-        self.link.post(message, buffers)
+    def hush(self) -> None:
+        """Answer no question about logs any more: they went with their link, and are asked anew on the next."""
+        listening, self.listening = self.listening, {}
+        for scope in listening.values():
+            scope.cancel()
 
     async def tell(self, ask: int, lines: AsyncGenerator[LogLine, None]) -> None:
         """Answer a question about logs, as fast as the client reads."""
+        link, listening = self.link, self.listening
         with anyio.CancelScope() as scope:
-            self.listening[ask] = scope
+            listening[ask] = scope
             async with aclosing(lines):
                 size = 0
                 async for line in lines:
-                    self.link.post(LogsAre(ask, [str(line)], [line.attempt], [line.stream], False))
+                    link.post(LogsAre(ask, [str(line)], [line.attempt], [line.stream], False))
                     size += len(line)
                     if size > _UNREAD:
                         size = 0
-                        await self.link.drain()
-            self.link.post(LogsAre(ask, [], [], [], True))
-        del self.listening[ask]
+                        await link.drain()
+            link.post(LogsAre(ask, [], [], [], True))
+        del listening[ask]
 
 
 class Guests:
@@ -127,9 +128,22 @@ class Guests:
         self.here[guest.number] = guest
         return guest
 
+    def incarnation(self, incarnation: str) -> Guest | None:
+        """The client that introduced itself so, if it has not been given up."""
+        return next((guest for guest in self.here.values() if guest.hello.incarnation == incarnation), None)
+
+    def came_back(self, guest: Guest, tasks: TaskGroup) -> None:
+        """A client goes on over another link; what is done for it runs in `tasks` from now on."""
+        guest.hush()
+        guest.tasks = tasks
+        guest.heard = time.monotonic()
+        if guest.paths:
+            guest.post(self._workers(0))
+
     def leave(self, guest: Guest) -> None:
-        """A client is gone, and with it what it wanted."""
-        self.here.pop(guest.number, None)
+        """A client is gone, and with it what it wanted. The second time does nothing."""
+        if self.here.pop(guest.number, None) is None:
+            return
         self._head.withdraw_all(guest)
         if not self.here:
             self._alone()
@@ -138,6 +152,16 @@ class Guests:
         """The head ends: so does what clients wanted."""
         for guest in self.here.values():
             self._head.withdraw_all(guest)
+
+    async def farewell(self) -> None:
+        """Tell all clients that nothing more will come, and that there is nobody to dial to."""
+        guests = list(self.here.values())
+        for guest in guests:
+            if guest.session is not None:
+                guest.post(Goodbye("it has closed"))
+        with anyio.move_on_after(FAREWELL_S):
+            for guest in guests:
+                await guest.link.drain()
 
     def workers_changed(self) -> None:
         """Tell everybody who uses workers, and not just asks, which are here now."""
@@ -148,10 +172,10 @@ class Guests:
     def hear(self, guest: Guest, frames: Sequence[Frame]) -> None:
         """Take what one read of a client's link brought."""
         guest.heard = time.monotonic()
-        for message, buffers in frames:
+        for message, buffers in frames if guest.session is None else guest.session.hear(frames):
             match message:
                 case AskHead() | AskWorkers() | AskJobs() | AskJob() | AskCancel() | AskStop():
-                    guest.link.post(self._answer(message))
+                    guest.post(self._answer(message))
                 case AskLogs():
                     self._tell_logs(guest, message)
                 case EnoughLogs():
@@ -167,6 +191,9 @@ class Guests:
                     pass
                 case _:
                     logger.warning("client %s sent %s, which clients do not send", guest.name, type(message).__name__)
+        if guest.over:
+            guest.post(Goodbye("it has left"))  # so that it knows that all it said was heard
+            self.leave(guest)
 
     def _tell_logs(self, guest: Guest, question: AskLogs) -> None:
         lines = self._head.logs_of(question.job, follow=question.follow)

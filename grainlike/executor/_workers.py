@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import anyio
-
-from grainlike.net import ByteLink, Link, Session
+from grainlike.executor._party import Party
+from grainlike.net import Link
 from grainlike.resources import Allocation
-from grainlike.wire import Buffer, ClassSpec, Define, FunctionSpec, Hello, Message, ReceiptSpec
+from grainlike.wire import ClassSpec, Define, FunctionSpec, Hello, ReceiptSpec
 
 __all__ = ["Peer", "WorkerInfo"]
 
@@ -36,22 +35,14 @@ class WorkerInfo:
     shut: str = ""
 
 
-class Peer:
+class Peer(Party):
     """A connected worker."""
 
     def __init__(self, number: int, name: str, link: Link, hello: Hello, offer: Allocation, now: float) -> None:
-        self.number = number
-        self.name = name
-        self.link = link
-        self.hello = hello
+        super().__init__(number, name, link, hello, now)
         self.offer = offer
-        self.session = Session(link) if isinstance(link, ByteLink) and hello.received >= 0 else None
-        """What outlives its link; None where a link that breaks is the end."""
-        self.taken_over = anyio.Event()
-        """Set, and made anew, when it has dialled anew."""
         self.suspect = ""
         """Why it gets no jobs for now, while it is silent or its link has broken."""
-        self.heard = now
         self.beats = 0
         self.leaving = False
         self.skew = 0.0
@@ -69,23 +60,6 @@ class Peer:
             self._functions.update(spec.fn for spec, _ in fresh)
             self._classes.add(cls.cls)
             self.post(Define([spec for spec, _ in fresh], classes), [data for _, data in fresh])
-
-    def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
-        """Send a message; what a broken link swallows goes with the next one, or the worker is lost."""
-        if self.session is None:
-            self.link.post(message, buffers)
-        else:
-            self.session.post(message, buffers)
-
-    def go_on(self, link: Link, received: int) -> bool:
-        """Go on over another link, after a `Welcome`; False if too much was on the way."""
-        if self.session is None or not isinstance(link, ByteLink) or not self.session.go_on(link, received):
-            return False
-        self.link, old = link, self.link
-        old.close("it has dialled anew")
-        self.taken_over.set()
-        self.taken_over = anyio.Event()
-        return True
 
     def info(self, now: float, running: int, shut: str) -> WorkerInfo:
         """What `ex.workers()` tells of it."""

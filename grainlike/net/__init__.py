@@ -28,7 +28,7 @@ from grainlike.net._byte_link import ByteLink
 from grainlike.net._certificates import VALID_DAYS, Credentials, Role, holds_from_to, make_credentials
 from grainlike.net._dial import adopt, connect
 from grainlike.net._head_lock import hold_lock
-from grainlike.net._lasting import LastingLink, Redial, waits
+from grainlike.net._lasting import RETURN_S, LastingLink, Redial, waits
 from grainlike.net._link import Link, OnFrames
 from grainlike.net._listener import Handler, Listener, listen
 from grainlike.net._loop import on_asyncio
@@ -40,8 +40,10 @@ from grainlike.net._session import Session
 from grainlike.net._stream import StreamLink
 from grainlike.net._tls import Tls, TlsSession, client_tls, server_tls, shake_hands
 from grainlike.net._uplink import Nesting, Uplink
+from grainlike.net._way import Way
 
 __all__ = [
+    "RETURN_S",
     "VALID_DAYS",
     "Access",
     "Address",
@@ -64,6 +66,7 @@ __all__ = [
     "TlsSession",
     "UnixAddress",
     "Uplink",
+    "Way",
     "accesses_for",
     "addresses_of",
     "adopt",

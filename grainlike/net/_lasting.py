@@ -1,4 +1,4 @@
-"""A worker's link to its head that is made anew when it breaks, without anybody above noticing but by the delay."""
+"""A link to a head that is made anew when it breaks, without anybody above noticing but by the delay."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from grainlike.net._process import is_gone
 from grainlike.net._session import Session
 from grainlike.wire import Buffer, Dialer, Frame, Hello, Message, Welcome
 
-__all__ = ["LastingLink", "Redial", "waits"]
+__all__ = ["RETURN_S", "LastingLink", "Redial", "waits"]
 
 logger = logging.getLogger("grainlike.net")
 
@@ -32,24 +32,31 @@ LONGEST_WAIT_S = 2.0
 GREETING_S = 10.0
 """How long a head may take to answer one that dials anew."""
 
+RETURN_S = 300.0
+"""How long a head that outlives its process may be away."""
+
 
 class LastingLink(Link):
-    """See the module. `first` is connected; `redial` makes the next ones, until `patience_s` after the last word.
+    """See the module. `first` is connected; `redial` makes the next ones, until `patience_s` after the last word, or,
+    of a head that says that it returns, `return_s`.
 
     What is posted before the welcome belongs to `first` alone; if that breaks there is nothing to go on with. `reason`
-    says why it ended: the head said goodbye, was found dead, or did not answer for that long.
+    says why it ended: the head said goodbye, was found dead, or did not answer for that long. What is of the link
+    alone, as questions are, goes with it: `returned` is called when there is another.
 
     Raises, from `run`:
         HeadLostError: the head has given us up meanwhile; whoever dials again is somebody new to it.
         AuthenticationError, VersionMismatchError: it is another head now, which refuses us.
     """
 
-    def __init__(self, first: ByteLink, redial: Redial, patience_s: float) -> None:
+    def __init__(self, first: ByteLink, redial: Redial, patience_s: float, return_s: float = RETURN_S) -> None:
         super().__init__(first.peer)
         self.host, self.role, self.trusted = first.host, first.role, first.trusted
         self._link = first
         self._redial = redial
         self._patience_s = patience_s
+        self._return_s = return_s
+        self.returned: Callable[[], object] | None = None
         self._heard = time.monotonic()
         self._hello: Hello | None = None
         self._welcome: Welcome | None = None
@@ -139,10 +146,12 @@ class LastingLink(Link):
             assert dialer.welcome is not None
             if not (isinstance(link, ByteLink) and self._session.go_on(link, dialer.welcome.received)):
                 raise HeadLostError(f"the head at {self.peer} cannot go on with us: too much was on the way")
-            self._link, frames = link, frames[1:]
+            self._link, self._welcome, frames = link, dialer.welcome, frames[1:]
             self._waits = waits()
             patience.deadline = math.inf
             logger.warning("the link to %s is there again", self.peer)
+            if self.returned is not None:
+                self.returned()
         self._hear(frames, on_frames)
 
     def _welcomed(self, welcome: Welcome) -> None:
@@ -154,11 +163,18 @@ class LastingLink(Link):
         """Why there is no point in dialling again, if so."""
         if self._session is None or self._welcome is None:
             return self._link.reason or "closed"
-        if is_gone(self._welcome.process):
+        returns = self._welcome.returns
+        if not returns and is_gone(self._welcome.process):
             return f"the head is dead: {self._link.reason}"
-        if time.monotonic() - self._heard >= self._patience_s:
-            return f"the head was not to be reached for {self._patience_s:g} s: {self._link.reason}"
+        patience_s = self._return_s if returns else self._patience_s
+        if time.monotonic() - self._heard >= patience_s:
+            return f"the head was not to be reached for {patience_s:g} s: {self._link.reason}"
         return None
+
+    def give_up(self, reason: str) -> None:
+        if not self._link.closed and time.monotonic() - self._heard >= self._patience_s:  # or it was made anew
+            logger.warning("giving up the link to %s: %s", self.peer, reason)
+            self._link.close(reason)
 
     def _has_unsent(self) -> bool:
         return self._link._has_unsent()

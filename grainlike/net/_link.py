@@ -76,6 +76,10 @@ class Link(ABC):
         """End the link now; the second time does nothing. What has not left is dropped: `drain` first to keep it."""
         self._end(reason)
 
+    def give_up(self, reason: str) -> None:
+        """The far end has been silent for too long: end the link. One that can be made anew is made anew."""
+        self.close(reason)
+
     def trust(self) -> None:
         """Allow frames of any kind: the peer has proved who it is. Until then only a handshake fits through."""
         self.trusted = True

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import get_args
 
 from grainlike.errors import ProtocolError
 from grainlike.net._byte_link import ByteLink
-from grainlike.wire import Ack, Beat, Buffer, Frame, Goodbye, Message, Transcript, encode_frame
+from grainlike.wire import Ack, Answer, Beat, Buffer, Frame, Goodbye, Message, Question, Transcript, encode_frame
 
 __all__ = ["Session"]
 
-_OF_THE_LINK = (Beat, Ack, Goodbye)
-"""What is said of a link and its ends: it is not numbered, and never sent again."""
+_OF_THE_LINK = frozenset({Beat, Ack, Goodbye, *get_args(Question), *get_args(Answer)})
+"""What is said of a link and its ends, and what is only asked: it is not numbered, and never sent again."""
 
 
 class Session:
-    """One end of a conversation between a head and one incarnation of a worker, from the welcome on.
+    """One end of a conversation between a head and one incarnation of a worker or a client, from the welcome on.
 
     `post` at any time: what is posted while there is no link waits for the next one. `hear` what each link brings.
 
@@ -35,10 +36,10 @@ class Session:
 
     def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
         """Send a message, now or on the next link. The buffers must not change until it has been acknowledged."""
-        if isinstance(message, _OF_THE_LINK):
+        if type(message) in _OF_THE_LINK:
             if isinstance(message, Beat) and self._transcript.untold:
                 self._link.post(Ack(self._transcript.acknowledge()))
-            self._link.post(message)
+            self._link.post(message, buffers)
             return
         pieces = encode_frame(message, buffers)
         self._transcript.sent(pieces, sum(memoryview(piece).nbytes for piece in pieces))
@@ -58,7 +59,7 @@ class Session:
             elif isinstance(message, Goodbye):
                 self.over = message.reason
             else:
-                if not isinstance(message, Beat):
+                if type(message) not in _OF_THE_LINK:
                     transcript.came(_size(frame))
                 heard.append(frame)
         if transcript.owes:

@@ -123,12 +123,12 @@ class Hello(_Message, frozen=True, tag=1, forbid_unknown_fields=False):
 
 
 class Welcome(_Message, frozen=True, tag=4):
-    """The worker is connected from here on.
+    """The worker, or client, is connected from here on.
 
     `paths` are the client's import paths, for its runners. `name` is what the worker is called from now on: another may
     have come with the name that it wished for. `store` is the directory of the head's shared memory, for those who can
-    map it. `process` is the head's, and `received` how many messages have come from a worker that goes on; -1 where a
-    link that breaks is the end.
+    map it. `process` is the head's, and `received` how many messages have come from one that goes on; -1 where a link
+    that breaks is the end. `returns`: when this process has died, another may go on with all that it knew.
     """
 
     cluster: str
@@ -138,6 +138,7 @@ class Welcome(_Message, frozen=True, tag=4):
     store: str = ""
     process: str = ""
     received: int = -1
+    returns: bool = False
 
 
 class Refused(_Message, frozen=True, tag=5):

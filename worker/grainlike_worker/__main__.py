@@ -18,12 +18,12 @@ import anyio
 from anyio.abc import TaskStatus
 
 from grainlike.errors import GrainlikeError, HeadLostError, ResourceSpecError
-from grainlike.net import LastingLink, Link
+from grainlike.net import RETURN_S, LastingLink, Link, Way
 from grainlike.resources import Allocation, parse
 from grainlike_worker._context_check import why_not
 from grainlike_worker._daemon import LOST_S, serve_daemon
 from grainlike_worker._probe import logical_in, offer_of_daemon
-from grainlike_worker._way import Way
+from grainlike_worker._way import to_head, wait_for_head
 
 __all__ = ["main", "serve"]
 
@@ -48,6 +48,7 @@ def serve(
     echo_output: bool = False,
     insecure: bool = False,
     wait: bool = False,
+    patience: float = RETURN_S,
 ) -> int:
     """Run a worker with the options of the command line; return the exit code, having said why it is not 0."""
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(name)s %(levelname)s %(message)s")
@@ -61,15 +62,16 @@ def serve(
         print(f"grainlike worker: --context: {refusal}", file=sys.stderr)  # noqa: T201
         return USAGE
     try:
-        work = partial(_serve, insecure=insecure, wait=wait, echo=echo_output, context=context or "")
-        return anyio.run(work, head, offer, name or socket.gethostname(), backend_options=_uvloop())
+        way = to_head(head, insecure=insecure)
+        work = partial(_serve, wait=wait, patience=patience, echo=echo_output, context=context or "")
+        return anyio.run(work, way, offer, name or socket.gethostname(), backend_options=_uvloop())
     except (GrainlikeError, OSError, ValueError) as error:
         print(f"grainlike worker: {error}", file=sys.stderr)  # noqa: T201
         return NO_HEAD
 
 
 async def _serve(
-    head: str | None, offer: Allocation, name: str, *, insecure: bool, wait: bool, echo: bool, context: str
+    way: Way, offer: Allocation, name: str, *, wait: bool, patience: float, echo: bool, context: str
 ) -> int:
     logical = logical_in(offer)
     if logical:
@@ -80,7 +82,7 @@ async def _serve(
     async with anyio.create_task_group() as tasks:
         await tasks.start(_stop_at_signal, stop.set, tasks.cancel_scope.cancel)
         try:
-            await _serve_heads(Way(head, insecure=insecure), work, offer, name, stop, wait=wait)
+            await _serve_heads(way, work, offer, name, stop, wait=wait, patience=patience)
         except (GrainlikeError, OSError, ValueError) as error:  # kept out of the group, which would wrap it
             failure = error
         tasks.cancel_scope.cancel()
@@ -90,15 +92,22 @@ async def _serve(
 
 
 async def _serve_heads(
-    way: Way, work: Callable[[Link], Awaitable[None]], offer: Allocation, name: str, stop: anyio.Event, *, wait: bool
+    way: Way,
+    work: Callable[[Link], Awaitable[None]],
+    offer: Allocation,
+    name: str,
+    stop: anyio.Event,
+    *,
+    wait: bool,
+    patience: float,
 ) -> None:
     """Serve as one incarnation after another, each of which ends when its head gives it up; until the head closes."""
-    while (link := await way.first(stop if wait else None)) is not None:
+    while (link := await (wait_for_head(way, stop) if wait else way.first())) is not None:
         if link.role is None and link.peer.startswith("tcp:"):
             words = "INSECURE: the link to %s has no TLS; whoever listens there runs code as this user"
             logger.warning(words, link.peer)
         logger.info("worker %s offers %s to the head at %s", name, offer, link.peer)
-        lasting = LastingLink(link, way.again, LOST_S)
+        lasting = LastingLink(link, way.again, LOST_S, patience)
         try:
             await work(lasting)
         except HeadLostError as error:
@@ -129,6 +138,16 @@ def _uvloop() -> dict[str, Any]:
     return {"use_uvloop": True}
 
 
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not seconds >= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
+    return seconds
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="grainlike-worker", description="Serve this machine's slots to a head.")
     parser.add_argument(
@@ -153,6 +172,13 @@ def _parser() -> argparse.ArgumentParser:
         "--wait",
         action="store_true",
         help="wait for a head that does not listen yet, or has no access file yet",
+    )
+    parser.add_argument(
+        "--patience",
+        type=_seconds,
+        default=RETURN_S,
+        metavar="SECONDS",
+        help="how long to wait for a head that keeps a journal when it is away (default: %(default)g)",
     )
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     return parser

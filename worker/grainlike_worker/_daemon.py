@@ -480,15 +480,16 @@ class _Daemon:
         """Show the head that we live, whatever jobs do; give it up when it does not."""
         number = 0
         doubt = False
-        while not (doubt and time.monotonic() - self._heard >= LOST_S):
+        while True:
             # This loop may have been blocked (the embedded worker's is the user's): a silence needs a second look.
-            doubt = time.monotonic() - self._heard >= LOST_S
+            silent = time.monotonic() - self._heard >= LOST_S
+            if silent and doubt:
+                self._link.give_up(f"the head was silent for {LOST_S:g} s")
+            doubt = silent
             if self._welcome is not None:
                 number += 1
                 self._link.post(Beat(number))
             await anyio.sleep(self._welcome.heartbeat_s if self._welcome is not None else 1.0)
-        logger.warning("the head has been silent for %g s; giving it up", LOST_S)
-        self._link.close(f"the head was silent for {LOST_S:g} s")
 
 
 def _devices(offer: Allocation) -> Devices:

@@ -7,29 +7,14 @@ import time
 
 import numpy as np
 import pytest
-from weather import Weather
+from weather import Weather, port, way_through
 
 from grainlike import Cores, Executor, delayed, gather, info, start
 from grainlike.executor import _door
-from grainlike.net import TcpAddress, find_access, write_access
 
 pytestmark = pytest.mark.asyncio
 
 TLS = "tcp://127.0.0.1:0"
-
-
-def way_through(weather, executor, tmp_path):
-    """An access file by which a worker dials the proxy."""
-    from dataclasses import replace
-
-    access = find_access(executor.address)
-    path = tmp_path / "through" / "worker.json"
-    write_access(replace(access, addresses=(TcpAddress("127.0.0.1", weather.port),)), path)
-    return path
-
-
-def port(executor):
-    return int(executor.address.rpartition(":")[2])
 
 
 @delayed

@@ -1,7 +1,8 @@
 """A TCP proxy on loopback that does to connections what networks do: delays, cuts, resets, black holes.
 
-It stands between workers and a head: `async with Weather(port) as weather:` and the workers dial `weather.port`. What
-it does is done to all connections that it carries, at once, and when the test says so.
+It stands between a head and those who dial it: `async with Weather(port) as weather:` and they dial `weather.port`, as
+`way_through` writes it into an access file. What it does is done to all connections that it carries, at once, and when
+the test says so.
 """
 
 from __future__ import annotations
@@ -10,9 +11,31 @@ import asyncio
 import contextlib
 import socket
 import struct
-from typing import Self
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
 
-__all__ = ["Weather"]
+from grainlike.net import TcpAddress, find_access, write_access
+
+if TYPE_CHECKING:
+    from grainlike import Executor
+    from grainlike.net import Role
+
+__all__ = ["Weather", "port", "way_through"]
+
+
+def port(executor: Executor) -> int:
+    """Where a head listens."""
+    return int(str(executor.address).rpartition(":")[2])
+
+
+def way_through(weather: Weather, executor: Executor, folder: Path, role: Role = "worker") -> Path:
+    """An access file by which a worker, or a client, dials the proxy."""
+    access = find_access(executor.address, role)
+    path = folder / "through" / f"{role}.json"
+    write_access(replace(access, addresses=(TcpAddress("127.0.0.1", weather.port),)), path)
+    return path
+
 
 _AT_ONCE = struct.pack("ii", 1, 0)
 

@@ -80,7 +80,7 @@ def test_wrong_usage_is_explained(arguments: list[str], said: str, capsys: pytes
 
 def test_worker_start_hands_its_options_on_and_returns_the_workers_exit_code(served: list[dict[str, object]]) -> None:
     line = ["worker", "start", "--head", "tcp://h:1", "--resources", "cores=2", "--name", "n1"]
-    line += ["--log-level", "error", "--insecure", "--context", "module:factory", "--echo-output"]
+    line += ["--log-level", "error", "--insecure", "--context", "module:factory", "--echo-output", "--patience", "7"]
     assert main(line) == 3
     assert main(["worker", "start"]) == 3
     assert served == [
@@ -93,6 +93,7 @@ def test_worker_start_hands_its_options_on_and_returns_the_workers_exit_code(ser
             "echo_output": True,
             "insecure": True,
             "wait": False,
+            "patience": 7.0,
         },
         {
             "head": None,
@@ -103,6 +104,7 @@ def test_worker_start_hands_its_options_on_and_returns_the_workers_exit_code(ser
             "echo_output": False,
             "insecure": False,
             "wait": False,
+            "patience": 300.0,
         },
     ]
 

@@ -1,0 +1,90 @@
+"""Questions of a client that wait for answers, and are asked again where a link took them along."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+
+import anyio
+from msgspec.structs import replace
+
+from grainlike.wire import Answer, LogsAre, Question
+
+__all__ = ["Asked", "Followed"]
+
+KEPT = 1024 * 1024
+"""How much of a job's output a worker keeps from its beginning on: what comes after may differ when told again."""
+
+
+class Asked:
+    """One question that waits."""
+
+    __slots__ = ("_answers", "_arrived", "_over", "question")
+
+    def __init__(self, question: Question) -> None:
+        self.question = question
+        self._answers: deque[Answer] = deque()
+        self._arrived = anyio.Event()
+        self._over = False
+
+    def again(self) -> Question | None:
+        """What is to be asked over another link; None where the answer has come."""
+        return None if self._answers else self.question
+
+    def take(self, answer: Answer) -> None:
+        """An answer has come."""
+        self._answers.append(answer)
+        self._arrived.set()
+
+    def end(self) -> None:
+        """No more will come."""
+        self._over = True
+        self._arrived.set()
+
+    async def next(self) -> Answer | None:
+        """The next answer; None when the conversation has ended without one."""
+        while not self._answers and not self._over:
+            self._arrived = anyio.Event()
+            await self._arrived.wait()
+        return self._answers.popleft() if self._answers else None
+
+
+class Followed(Asked):
+    """A question about logs: asked again it is answered from the beginning, and what was told is left out."""
+
+    __slots__ = ("_ended", "_size", "_skip", "_told")
+
+    def __init__(self, question: Question) -> None:
+        super().__init__(question)
+        self._told: Counter[tuple[int, str]] = Counter()
+        """How many lines have come, of each attempt and stream."""
+        self._skip: Counter[tuple[int, str]] = Counter()
+        self._size = 0
+        self._ended = False
+
+    def again(self) -> Question | None:
+        if self._ended:
+            return None
+        self._skip = self._told.copy()
+        if self._size > KEPT:
+            self._skip.clear()
+            words = "[the link to the head broke: what is kept of its output follows anew]"
+            super().take(LogsAre(0, [words], [max(self._told)[0]], ["note"], False))
+        return self.question
+
+    def take(self, answer: Answer) -> None:
+        if isinstance(answer, LogsAre):
+            self._ended = answer.end
+            told = zip(answer.lines, answer.attempts, answer.streams, strict=True)
+            fresh = [row for row in told if self._is_new(*row)]
+            lines, attempts, streams = map(list, zip(*fresh, strict=True)) if fresh else ([], [], [])
+            answer = replace(answer, lines=lines, attempts=attempts, streams=streams)
+        super().take(answer)
+
+    def _is_new(self, line: str, attempt: int, stream: str) -> bool:
+        key = (attempt, stream)
+        if self._skip[key] > 0:
+            self._skip[key] -= 1
+            return False
+        self._told[key] += 1
+        self._size += len(line) + 1
+        return True

@@ -1,0 +1,58 @@
+"""The way to a head, be it for the first time or anew, for workers and for clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from grainlike.errors import HeadLostError
+from grainlike.net._access import Access, read_access, state_directory
+from grainlike.net._byte_link import ByteLink
+from grainlike.net._reach import dial
+
+__all__ = ["Way"]
+
+
+class Way:
+    """`find` says where the head is: it raises as `find_access` does, and more where the file is not for us.
+
+    Example::
+
+        way = Way(lambda: find_access(address, "client"), insecure=False)
+        link = LastingLink(await way.first(), way.again, 30.0)
+    """
+
+    def __init__(self, find: Callable[[], Access], *, insecure: bool) -> None:
+        self._find = find
+        self._insecure = insecure
+        self._access: Access | None = None
+
+    async def first(self) -> ByteLink:
+        """A link to the head.
+
+        Raises:
+            HeadLostError, ConnectionError: there is no access file, or nobody answers.
+            AuthenticationError, ValueError: what the access file says can not be believed; it is not ours.
+        """
+        self._access = self._find()
+        return await self._dial(self._access)
+
+    async def again(self) -> ByteLink:
+        """A link to the same head, which may listen elsewhere by now. Raises `OSError`."""
+        assert self._access is not None
+        self._access = self._found_again(self._access)
+        return await self._dial(self._access)
+
+    def _found_again(self, last: Access) -> Access:
+        """The newest access to the head: by the words that led there, by its cluster, or the one that there was."""
+        for find in (self._find, lambda: read_access(state_directory() / last.cluster / f"{last.role}.json")):
+            with suppress(HeadLostError):
+                access = find()
+                if access.cluster == last.cluster:
+                    return access
+        return last
+
+    async def _dial(self, access: Access) -> ByteLink:
+        link = await dial(access, insecure=self._insecure)
+        assert isinstance(link, ByteLink)
+        return link

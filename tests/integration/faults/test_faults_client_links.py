@@ -1,0 +1,187 @@
+"""Links that break between a client and its head: the client goes on, nothing is lost, and nothing is done twice."""
+
+import asyncio
+import os
+
+import pytest
+from weather import Weather, port, way_through
+
+from grainlike import Cores, Executor, HeadLostError, connect, delayed, gather, info, start
+from grainlike.executor import _door
+from grainlike.executor._caller import call
+from grainlike.wire import AskHead, HeadIs
+
+pytestmark = pytest.mark.asyncio
+
+TLS = "tcp://127.0.0.1:0"
+
+
+@delayed
+async def marked(path, number):
+    """Leave a mark for each time that it runs."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.write(fd, f"{number}\n".encode())
+    os.close(fd)
+    return number
+
+
+@delayed
+def stand(visit, name):
+    print("here", name, flush=True)
+    visit(name)
+    print("gone", name, flush=True)
+    return name
+
+
+async def until(condition):
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 - nobody tells of it
+            await asyncio.sleep(0.005)
+
+
+@pytest.fixture
+def through(tmp_path):
+    """A client of an executor, by way of the weather: `through(weather, executor)`."""
+    return lambda weather, executor: connect(way_through(weather, executor, tmp_path, "client"))
+
+
+@pytest.mark.parametrize("how", ["reset", "cut"])
+async def test_broken_links_of_a_client_lose_nothing_and_do_nothing_twice(how, through, tmp_path):
+    async with (
+        asyncio.timeout(40),
+        Executor(listen=TLS, local=Cores(2)) as head,
+        Weather(port(head)) as weather,
+        through(weather, head) as client,
+    ):
+        marks = tmp_path / "marks"
+        waves = []
+        for count in range(1, 6):
+            await weather.until_made(count)
+            await until(lambda: weather.carried == 1)
+            numbers = range(100 * count, 100 * count + 100)
+            waves.append(start(gather((marked @ Cores(1))(marks, number) for number in numbers)))
+            await asyncio.sleep(0.002 * count)  # so that it breaks in the middle of something
+            getattr(weather, how)()
+        await weather.until_made(6)
+        assert [number for wave in waves for number in await wave] == list(range(100, 600))
+        assert sorted(map(int, marks.read_text().split())) == list(range(100, 600))
+        assert (client.report().succeeded, head.report().succeeded) == (500, 500)
+
+
+async def test_delays_and_short_black_holes_break_nothing(through):
+    async with (
+        asyncio.timeout(20),
+        Executor(listen=TLS, local=Cores(2)) as head,
+        Weather(port(head)) as weather,
+        through(weather, head) as client,
+    ):
+        weather.delay_s = 0.05
+        assert await (delayed(abs) @ Cores(1))(-1) == 1
+        weather.swallow()
+        lost_ = start((delayed(abs) @ Cores(1))(-2))
+        asked = asyncio.create_task(client.explain(lost_))
+        await asyncio.sleep(0.1)
+        assert not asked.done()
+        weather.clear_up()
+        assert await lost_ == 2
+        await asked
+        assert weather.made == 1
+
+
+async def test_a_question_that_went_with_the_link_is_asked_again(gates, through):
+    async with (
+        asyncio.timeout(20),
+        gates() as gate,
+        Executor(listen=TLS, local=Cores(1)) as head,
+        Weather(port(head)) as weather,
+        through(weather, head) as client,
+    ):
+        runs_ = start((stand @ Cores(1))(gate.visit, "one"))
+        await gate.arrival()
+        weather.swallow()
+        waits_ = start((stand @ Cores(1))(gate.visit, "two"))
+        asked = [asyncio.create_task(client.explain(r_)) for r_ in (runs_, waits_)]
+        await asyncio.sleep(0.01)  # until they have left
+        weather.reset()
+        weather.clear_up()
+        found = [await one for one in asked]
+        assert [one.state for one in found] == ["leased", "queued"]
+        gate.release_all()
+        await gather(runs_, waits_)
+
+
+async def test_what_ends_while_the_client_is_away_is_told_when_it_is_back(gates, through):
+    async with (
+        asyncio.timeout(20),
+        gates() as gate,
+        Executor(listen=TLS, local=Cores(1)) as head,
+        Weather(port(head)) as weather,
+        through(weather, head) as client,
+    ):
+        first_, second_ = (start((stand @ Cores(1))(gate.visit, name)) for name in ("first", "second"))
+        visitor = await gate.arrival()
+        lines = client.logs(first_)
+        assert await anext(lines) == "here first"
+        weather.closed = True
+        weather.reset()
+        visitor.release()
+        await gate.arrival()  # of the second: the first has ended
+        async with call(head.address) as caller:
+            assert (await caller.ask(AskHead(0), HeadIs)).clients == 2  # its place is kept
+        third_ = start((stand @ Cores(1))(gate.visit, "third"))
+        weather.closed = False
+        assert await first_ == "first"
+        assert info(first_).attempt == 1
+        assert [line async for line in lines] == ["gone first"]
+        gate.release_all()
+        assert await gather(second_, third_) == ["second", "third"]
+        assert gate.visits == 3
+
+
+async def test_a_client_that_stays_away_is_given_up_and_hears_so(gates, through, monkeypatch):
+    async with (
+        asyncio.timeout(20),
+        gates() as gate,
+        Executor(listen=TLS, local=Cores(1)) as head,
+        Weather(port(head)) as weather,
+        through(weather, head) as client,
+    ):
+        runs_ = start((stand @ Cores(1))(gate.visit, "one"))
+        await gate.arrival()
+        monkeypatch.setattr(_door, "LOST_S", 0.1)
+        weather.closed = True
+        weather.reset()
+        await until(lambda: head._head.unended == 0)
+        weather.closed = False
+        with pytest.raises(HeadLostError, match="was given up meanwhile"):
+            await runs_
+        with pytest.raises(HeadLostError, match="was given up meanwhile"):
+            await client.wait_for_workers(2)
+
+
+async def test_who_leaves_over_a_broken_link_is_heard(gates, through):
+    async with (
+        asyncio.timeout(20),
+        gates() as gate,
+        Executor(listen=TLS, local=Cores(1)) as head,
+        Weather(port(head)) as weather,
+    ):
+        async with through(weather, head) as client:
+            runs_ = client.submit(Cores(1), stand, gate.visit, "one")
+            await gate.arrival()
+            weather.reset()
+        await until(lambda: head._head.unended == 0)
+        async with call(head.address) as caller:
+            assert (await caller.ask(AskHead(0), HeadIs)).clients == 1
+        del runs_
+
+
+async def test_a_head_that_closes_is_not_waited_for(gates, through):
+    async with asyncio.timeout(20), gates() as gate:
+        head = await Executor(listen=TLS, local=Cores(1)).__aenter__()
+        async with Weather(port(head)) as weather, through(weather, head) as client:
+            runs_ = client.submit(Cores(1), stand, gate.visit, "one")
+            await gate.arrival()
+            await head.__aexit__(None, None, None)
+            with pytest.raises(HeadLostError, match="said goodbye: it has closed"):
+                await runs_
