@@ -205,9 +205,7 @@ class _Visit:
         party = self._known
         if party is None or party.session is None or party.over or self._given_up or not self._is_current:
             return
-        if isinstance(party, Guest):
-            party.hush()
-        elif party.leaving:
+        if isinstance(party, Peer) and party.leaving:
             return
         if not is_gone(party.hello.process):
             self._doubt(party, self._link.reason or "the connection was lost")

@@ -141,9 +141,8 @@ class Guests:
             guest.post(self._workers(0))
 
     def leave(self, guest: Guest) -> None:
-        """A client is gone, and with it what it wanted. The second time does nothing."""
-        if self.here.pop(guest.number, None) is None:
-            return
+        """A client is gone, and with it what it wanted."""
+        self.here.pop(guest.number, None)
         self._head.withdraw_all(guest)
         if not self.here:
             self._alone()
@@ -192,8 +191,7 @@ class Guests:
                 case _:
                     logger.warning("client %s sent %s, which clients do not send", guest.name, type(message).__name__)
         if guest.over:
-            guest.post(Goodbye("it has left"))  # so that it knows that all it said was heard
-            self.leave(guest)
+            guest.post(Goodbye("it has left"))  # so that it knows that all it said was heard, and hangs up
 
     def _tell_logs(self, guest: Guest, question: AskLogs) -> None:
         lines = self._head.logs_of(question.job, follow=question.follow)

@@ -7,7 +7,7 @@ import pytest
 from weather import Weather, port, way_through
 
 from grainlike import Cores, Executor, HeadLostError, connect, delayed, gather, info, start
-from grainlike.executor import _door
+from grainlike.executor import _caller, _door, _guests
 from grainlike.executor._caller import call
 from grainlike.wire import AskHead, HeadIs
 
@@ -110,7 +110,8 @@ async def test_a_question_that_went_with_the_link_is_asked_again(gates, through)
         await gather(runs_, waits_)
 
 
-async def test_what_ends_while_the_client_is_away_is_told_when_it_is_back(gates, through):
+async def test_what_ends_while_the_client_is_away_is_told_when_it_is_back(gates, through, monkeypatch):
+    monkeypatch.setattr(_guests, "_MOST_LOGS", 1)  # the one before the break does not count
     async with (
         asyncio.timeout(20),
         gates() as gate,
@@ -159,7 +160,8 @@ async def test_a_client_that_stays_away_is_given_up_and_hears_so(gates, through,
             await client.wait_for_workers(2)
 
 
-async def test_who_leaves_over_a_broken_link_is_heard(gates, through):
+async def test_who_leaves_over_a_broken_link_is_heard(gates, through, monkeypatch):
+    monkeypatch.setattr(_caller, "LEAVE_S", 600.0)  # which nobody waits for
     async with (
         asyncio.timeout(20),
         gates() as gate,
