@@ -88,7 +88,8 @@ async def test_delays_and_short_black_holes_break_nothing(through):
         assert weather.made == 1
 
 
-async def test_a_question_that_went_with_the_link_is_asked_again(gates, through):
+async def test_a_question_that_went_with_the_link_is_asked_again(gates, through, monkeypatch):
+    monkeypatch.setattr(_guests, "_MOST_LOGS", 1)  # the one before the break does not count
     async with (
         asyncio.timeout(20),
         gates() as gate,
@@ -98,6 +99,8 @@ async def test_a_question_that_went_with_the_link_is_asked_again(gates, through)
     ):
         runs_ = start((stand @ Cores(1))(gate.visit, "one"))
         await gate.arrival()
+        lines = client.logs(runs_)
+        assert await anext(lines) == "here one"
         weather.swallow()
         waits_ = start((stand @ Cores(1))(gate.visit, "two"))
         asked = [asyncio.create_task(client.explain(r_)) for r_ in (runs_, waits_)]
@@ -107,11 +110,11 @@ async def test_a_question_that_went_with_the_link_is_asked_again(gates, through)
         found = [await one for one in asked]
         assert [one.state for one in found] == ["leased", "queued"]
         gate.release_all()
+        assert [line async for line in lines] == ["gone one"]
         await gather(runs_, waits_)
 
 
-async def test_what_ends_while_the_client_is_away_is_told_when_it_is_back(gates, through, monkeypatch):
-    monkeypatch.setattr(_guests, "_MOST_LOGS", 1)  # the one before the break does not count
+async def test_what_ends_while_the_client_is_away_is_told_when_it_is_back(gates, through):
     async with (
         asyncio.timeout(20),
         gates() as gate,
