@@ -11,7 +11,7 @@ from contextlib import aclosing
 import anyio
 
 from grainlike.cli._exits import FAILED, OK, REFUSED
-from grainlike.cli._words import as_plain, escaped, escaped_line, print_json, print_table, seconds
+from grainlike.cli._words import as_plain, escaped, escaped_line, print_jobs, print_json, print_table, seconds
 from grainlike.errors import GrainlikeError
 from grainlike.executor._caller import Caller, UnableError, call
 from grainlike.executor._logs import LogLine
@@ -70,14 +70,7 @@ async def list_jobs(caller: Caller, *, most: int, as_json: bool) -> int:
     if as_json:
         print_json({"jobs": [as_plain(job) for job in found.jobs], "total": found.total})
         return OK
-    if not found.total:
-        print("no jobs")  # noqa: T201
-        return OK
-    rows = [
-        (str(j.job), j.name, j.state, j.request, j.worker, j.allocation, seconds(j.running_s), str(j.client or ""))
-        for j in found.jobs
-    ]
-    print_table(["job", "name", "state", "request", "worker", "slots", "for", "client"], rows)
+    print_jobs(found.jobs)
     if found.total > len(found.jobs):
         print(f"and {found.total - len(found.jobs)} more; see --most")  # noqa: T201
     return OK
@@ -133,4 +126,6 @@ async def show_head(caller: Caller, *, as_json: bool) -> int:
     )
     print(escaped(f"  grainlike {found.version}, Python {found.python}"))  # noqa: T201
     print(escaped(f"  workers: {found.workers}; clients: {found.clients}; jobs: {jobs}"))  # noqa: T201
+    if found.journal:
+        print(escaped(f"  journal: {found.journal}"))  # noqa: T201
     return OK

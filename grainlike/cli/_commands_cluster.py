@@ -204,6 +204,17 @@ def _head_start(
         bool,
         typer.Option("--run-once", help="End, with its workers, when the last program that had jobs has left."),
     ] = False,
+    journal: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIRECTORY",
+            file_okay=False,
+            help="Write down all that is told to it here; started again with this, it goes on where it was.",
+        ),
+    ] = None,
+    salvage: Annotated[
+        bool, typer.Option("--salvage", help="Set aside what is damaged in the journal, and go on without it.")
+    ] = False,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Listen without TLS, on this machine's loopback alone.")
     ] = False,
@@ -212,7 +223,9 @@ def _head_start(
 ) -> None:
     """Run a head: programs connect to it, workers serve it. It stops at SIGTERM, Ctrl-C or `grainlike head stop`.
 
-    What workers and clients need to be let in is written to access files that only you can read.
+    What workers and clients need to be let in is written to access files that only you can read. With `--journal`, it
+    may be killed and started again: workers go on with their jobs for some minutes, and programs wait. SIGTERM then
+    leaves the work as it is for the next start; Ctrl-C and `grainlike head stop` end it.
     """
     from grainlike.cli._head import start_detached, start_head
 
@@ -220,10 +233,18 @@ def _head_start(
         try:
             if detach:
                 files = [] if access is None else ["--access", str(access.expanduser().absolute())]
-                flags = ["--insecure"] * insecure + ["--run-once"] * run_once
+                files += [] if journal is None else ["--journal", str(journal.expanduser().absolute())]
+                flags = ["--insecure"] * insecure + ["--run-once"] * run_once + ["--salvage"] * salvage
                 return start_detached(["--listen", listen, "--log-level", log_level.value, *files, *flags])
             return start_head(
-                listen, access, insecure=insecure, log_level=log_level.value, run_once=run_once, ready=ready
+                listen,
+                access,
+                insecure=insecure,
+                log_level=log_level.value,
+                run_once=run_once,
+                journal=journal,
+                salvage=salvage,
+                ready=ready,
             )
         except ValueError as error:
             raise typer.BadParameter(str(error)) from error

@@ -70,6 +70,7 @@ _JOURNAL_EXAMPLES = """[bold]Examples[/bold]
 
 grainlike journal check ~/journal
 grainlike journal check --json ~/journal | jq .damage
+grainlike journal export ~/journal
 
 [bold]Exit codes[/bold]
 
@@ -169,3 +170,17 @@ def _journal_check(
     from grainlike.cli._journal import check_journal
 
     exit_with(lambda: check_journal(directory, as_json=as_json))
+
+
+@journal_app.command("export", epilog=_JOURNAL_EXAMPLES)
+def _journal_export(
+    directory: Annotated[
+        Path,
+        typer.Argument(exists=True, file_okay=False, help="The journal's.", show_default="the present one"),
+    ] = Path(),
+    as_json: Json = False,
+) -> None:
+    """List the jobs that a head which does not run had on its hands. Of one that runs, `grainlike jobs` tells."""
+    from grainlike.cli._journal import export_journal
+
+    exit_with(lambda: export_journal(directory, as_json=as_json))

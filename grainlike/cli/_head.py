@@ -34,16 +34,20 @@ def start_head(
     insecure: bool,
     log_level: str,
     run_once: bool = False,
+    journal: Path | None = None,
+    salvage: bool = False,
     ready: int | None = None,
 ) -> int:
     """Be a head until a signal or a client ends it, or (`run_once`) the work of its programs is done.
+
+    With `journal`, SIGTERM leaves the work for the next head with this directory.
 
     Returns the exit code. What it says goes to `ready` too, if given.
 
     Raises `ValueError` for what is no address, or no access file of a head.
     """
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(name)s %(levelname)s %(message)s")
-    daemon = HeadDaemon(listen, access=access, insecure=insecure, run_once=run_once)
+    daemon = HeadDaemon(listen, access=access, insecure=insecure, run_once=run_once, journal=journal, salvage=salvage)
     try:
         anyio.run(_serve, daemon, access, ready, backend_options=_uvloop())
     except (GrainlikeError, OSError) as error:
@@ -71,6 +75,7 @@ async def _stop_at_signal(daemon: HeadDaemon, *, task_status: TaskStatus[None]) 
         task_status.started()
         async for number in signals:
             logger.info("told to stop: %s", number.name)
+            daemon.leaves = number == signal.SIGTERM
             daemon.stop.set()
             return
 

@@ -1,4 +1,4 @@
-"""`journal check`: what lies in a journal's directory, and whether it is whole."""
+"""`journal check` and `journal export`: what lies in a journal's directory, whether it is whole, and what it says."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 import typer
 
 from grainlike.cli._exits import FAILED, OK, REFUSED
-from grainlike.cli._words import escaped, print_json, print_table
+from grainlike.cli._words import as_plain, escaped, print_jobs, print_json, print_table
 from grainlike.errors import JournalError
 from grainlike.journal import FileReport, Survey, survey
 
-__all__ = ["check_journal"]
+__all__ = ["check_journal", "export_journal"]
 
 
 def check_journal(directory: Path, *, as_json: bool) -> int:
@@ -30,6 +30,24 @@ def check_journal(directory: Path, *, as_json: bool) -> int:
     else:
         _print(found)
     return FAILED if found.damage else OK
+
+
+def export_journal(directory: Path, *, as_json: bool) -> int:
+    """Print the jobs that a head had on its hands when it ended. Of one that runs, `grainlike jobs` tells."""
+    from grainlike.executor._exported import exported
+
+    try:
+        if not survey(directory).reports:
+            raise typer.BadParameter(f"there is no journal in {directory}")
+        jobs = exported(directory)
+    except JournalError as error:
+        print(f"grainlike: {escaped(str(error))}", file=sys.stderr)  # noqa: T201 - a command line speaks
+        return REFUSED
+    if as_json:
+        print_json({"jobs": [as_plain(job) for job in jobs], "total": len(jobs)})
+    else:
+        print_jobs(jobs)
+    return OK
 
 
 def _print(found: Survey) -> None:

@@ -13,7 +13,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["as_plain", "escaped", "escaped_line", "print_json", "print_table", "seconds"]
+from grainlike.wire import JobRow
+
+__all__ = ["as_plain", "escaped", "escaped_line", "print_jobs", "print_json", "print_table", "seconds"]
 
 _NEVER_WRAPS = 10_000
 
@@ -71,3 +73,15 @@ def seconds(value: float | None) -> str:
     minutes, rest = divmod(int(value), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def print_jobs(jobs: Sequence[JobRow]) -> None:
+    """Print a table of jobs."""
+    if not jobs:
+        print("no jobs")  # noqa: T201
+        return
+    rows = [
+        (str(j.job), j.name, j.state, j.request, j.worker, j.allocation, seconds(j.running_s), str(j.client or ""))
+        for j in jobs
+    ]
+    print_table(["job", "name", "state", "request", "worker", "slots", "for", "client"], rows)

@@ -14,11 +14,11 @@ class Depot:
     """The store of one head. It is made when the first worker comes that can share it, and removed with the head.
 
     The head keeps arguments in it, which stay until their job has ended, for there may be another attempt. Runners put
-    results there, which the head takes and drops when it is told of them.
+    results there, which the head takes and drops when it is told of them. Without `share` there is no store.
     """
 
-    def __init__(self) -> None:
-        self._memory: str | None = None
+    def __init__(self, *, share: bool = True) -> None:
+        self._memory: str | None = None if share else ""
         self._store: Store | None = None
 
     def shares(self, hello: Hello) -> bool:

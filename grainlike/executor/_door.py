@@ -14,6 +14,7 @@ from anyio.abc import TaskGroup
 from grainlike.errors import GrainlikeError, HeadLostError
 from grainlike.executor._guests import Guest, Guests
 from grainlike.executor._head import Head
+from grainlike.executor._party import Party
 from grainlike.executor._workers import Peer
 from grainlike.net import Link, is_gone, process_id
 from grainlike.payload import serializer_versions
@@ -63,6 +64,23 @@ class Door:
     settled: Callable[[], None]
     joined: Callable[[], None]
     returns: bool = False
+
+    async def await_return(self, party: Peer | Guest) -> None:
+        """Keep the place of one that was here before this head was started, until it dials anew or is given up."""
+        if isinstance(party, Peer):
+            self.head.suspect(party, "the head was started again", broke=False)
+        if party.session is None or not await _returns_within(LOST_S, party):
+            logger.warning("%s %s has not come back", party.hello.role, party.name)
+            self.give_up(party, "it did not come back when the head was started again")
+
+    def give_up(self, party: Peer | Guest, reason: str) -> None:
+        """Somebody is gone for good: its jobs are tried elsewhere, or nobody wants them any more."""
+        if isinstance(party, Peer):
+            self.head.leave(party, reason)
+            self.joined()
+        else:
+            self.guests.leave(party)
+        self.settled()
 
     async def admit(self, link: Link) -> None:
         """Own one link until it ends: handshake, then reports; a lost worker's jobs go elsewhere."""
@@ -145,7 +163,7 @@ class _Visit:
             raise HeadLostError(f"{hello.role} {hello.name!r} was given up meanwhile; it may join as somebody new")
         self._welcome(party.name, received=party.session.received)
         if not party.go_on(self._link, hello.received):
-            self._leave(party, "too much was on the way when its link broke")
+            self._door.give_up(party, "too much was on the way when its link broke")
             raise HeadLostError(f"too much was on the way to {hello.role} {party.name}; it may join as somebody new")
         if isinstance(party, Peer):
             self._peer = party
@@ -154,12 +172,6 @@ class _Visit:
             self._guest = party
             guests.came_back(party, self._tasks)
         logger.info("%s %s is there again, from %s", hello.role, party.name, self._link.peer)
-
-    def _leave(self, party: Peer | Guest, reason: str) -> None:
-        if isinstance(party, Peer):
-            self._door.head.leave(party, reason)
-        else:
-            self._door.guests.leave(party)
 
     def _welcome(self, name: str, store: str = "", received: int = -1) -> None:
         self._link.trust()
@@ -209,13 +221,7 @@ class _Visit:
             return
         if not is_gone(party.hello.process):
             self._doubt(party, self._link.reason or "the connection was lost")
-        with anyio.move_on_after(self._patience(party)):
-            for pause in _looks():
-                if is_gone(party.hello.process):
-                    break
-                with anyio.move_on_after(pause):
-                    await party.taken_over.wait()
-                    break
+        await _returns_within(self._patience(party), party)
 
     def _doubt(self, party: Peer | Guest, reason: str) -> None:
         """A link has broken, and nobody knows yet what has become of its far end."""
@@ -255,10 +261,19 @@ class _Visit:
         """The link is gone."""
         if self._known is None or not self._is_current:
             return
-        self._leave(self._known, self._link.reason or "the connection was lost")
-        if self._peer is not None:
-            self._door.joined()
-        self._door.settled()
+        self._door.give_up(self._known, self._link.reason or "the connection was lost")
+
+
+async def _returns_within(seconds: float, party: Party) -> bool:
+    """Wait until one has dialled anew; False if it is dead, or too late."""
+    link = party.link
+    with anyio.move_on_after(seconds):
+        for pause in _looks():
+            if is_gone(party.hello.process) or party.link is not link:
+                break
+            with anyio.move_on_after(pause):
+                await party.taken_over.wait()
+    return party.link is not link
 
 
 def _looks() -> Iterator[float]:

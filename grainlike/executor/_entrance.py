@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from grainlike.net import (
+    ROLES,
+    Access,
     Address,
     Credentials,
     Listener,
@@ -28,9 +30,10 @@ from grainlike.net import (
     remove_left_behind,
     server_tls,
     withdraw_access,
+    write_access,
 )
 
-__all__ = ["Entrance", "open_entrance"]
+__all__ = ["Entrance", "open_entrance", "open_lasting_entrance"]
 
 logger = logging.getLogger("grainlike")
 
@@ -75,6 +78,46 @@ def open_entrance(at: str, prepared: Path | None = None, *, insecure: bool = Fal
                 yield Entrance(listener, cluster, addresses[0], partial(withdraw_access, cluster))
         finally:
             withdraw_access(cluster)
+
+
+@contextmanager
+def open_lasting_entrance(at: str, folder: Path, *, insecure: bool = False) -> Iterator[Entrance]:
+    """Listen as the head whose access files are in `folder`, at its old port if `at` leaves that open.
+
+    The first time the files are made. They stay; those that tell everybody which head is the current one do not.
+
+    Raises as `Executor` says.
+    """
+    where = parse_address(at)
+    if insecure:
+        _warn(where)
+    if not (folder / "head.json").exists():
+        cluster = secrets.token_hex(6)
+        credentials = make_credentials(cluster) if isinstance(where, TcpAddress) and not insecure else None
+        for access in reversed(accesses_for(cluster, (), credentials)):  # the head's comes last: then all are there
+            write_access(access, folder / f"{access.role}.json")
+    own = find_access(folder / "head.json")
+    if (own.credentials is None) != (insecure or not isinstance(where, TcpAddress)):
+        raise ValueError(f"{folder} is of a head that listened in another way: with TLS, or without")
+    with _listen_again(where, own) as listener:
+        addresses = addresses_of(listener.address)
+        move_access(folder, own.cluster, addresses)
+        try:
+            remove_left_behind()
+            with hold_lock(publish_access([find_access(folder / f"{role}.json") for role in ROLES])):
+                yield Entrance(listener, own.cluster, addresses[0], partial(withdraw_access, own.cluster))
+        finally:
+            withdraw_access(own.cluster)
+
+
+def _listen_again(where: Address, own: Access) -> AbstractContextManager[Listener]:
+    """Listen where those who know this head from before look for it, unless somebody else is there now."""
+    tls = _tls(own.cluster, own.credentials)
+    if isinstance(where, TcpAddress) and where.port == 0:
+        for port in dict.fromkeys(address.port for address in own.addresses if isinstance(address, TcpAddress)):
+            with suppress(OSError):
+                return listen(replace(where, port=port), tls=tls)
+    return listen(where, tls=tls)
 
 
 @contextmanager

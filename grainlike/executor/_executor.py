@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -24,7 +24,7 @@ from grainlike.executor._backend_jobs import BackendJobs
 from grainlike.executor._door import Door
 from grainlike.executor._embedded import embed, offer_for
 from grainlike.executor._engine import Engine
-from grainlike.executor._entrance import open_entrance
+from grainlike.executor._entrance import Entrance, open_entrance
 from grainlike.executor._events import Event, Events
 from grainlike.executor._finding import alone, current, entered, left
 from grainlike.executor._guests import Guests
@@ -208,7 +208,7 @@ class Executor(Resolving):
         self._changed = anyio.Event()
         self._engine = Engine(self, lambda call: soon(home, call), fail_fast=self._fail_fast)
         self._alarm = Alarm(self._ring)
-        self._head = Head(self._engine, closed=self._listen is None, alarm=self._alarm.set)
+        self._head = self._make_head()
         self._calls = LocalCalls(self._engine, current, self, home)
         self._calls.observers = self._head.observers
         self._engine.jobs = self._head
@@ -222,6 +222,12 @@ class Executor(Resolving):
         if self._most_recorded:
             self._record()
         self._task = spawn_detached(home, "grainlike executor", self._serve)
+
+    _returns = False
+    """Whether this head outlives its process."""
+
+    def _make_head(self) -> Head:
+        return Head(self._engine, closed=self._listen is None, alarm=self._alarm.set)
 
     def _record(self) -> None:
         self._recorder = recorder = Recorder(self._head, self._most_recorded)
@@ -266,15 +272,16 @@ class Executor(Resolving):
         with ExitStack() as stack:
             entrance = None
             if self._listen is not None:
-                entrance = stack.enter_context(open_entrance(self._listen, self._access, insecure=self._insecure))
+                entrance = stack.enter_context(self._open_entrance(self._listen))
                 self._address = str(entrance.address)
             cluster = "embedded" if entrance is None else entrance.cluster
-            guests = Guests(self._head, cluster, self._cancel_job, self._stop_asked, self._deserted)
+            guests = self._make_guests(cluster)
             joined = partial(self._joined, guests)
-            door = Door(self._head, guests, cluster, import_paths(), self._settled, joined)
+            door = Door(self._head, guests, cluster, import_paths(), self._settled, joined, returns=self._returns)
             async with anyio.create_task_group() as tasks:
                 self._calls.open(tasks)
                 tasks.start_soon(self._alarm.run)
+                self._restore(door, tasks)
                 if entrance is not None:
                     tasks.start_soon(entrance.listener.serve, door.admit)
                 try:
@@ -287,16 +294,28 @@ class Executor(Resolving):
                     await self._stop.wait()
                 finally:
                     with anyio.CancelScope(shield=True):
-                        guests.leave_all()
-                        await self._quieten()
-                        if self._foreign is not None:
-                            await self._foreign.close()
-                    if entrance is not None:
-                        entrance.withdraw()
-                    with anyio.CancelScope(shield=True):
-                        await self._head.farewell()
-                        await guests.farewell()
+                        await self._end(guests, entrance)
                     tasks.cancel_scope.cancel()
+
+    def _open_entrance(self, listen: str) -> AbstractContextManager[Entrance]:
+        return open_entrance(listen, self._access, insecure=self._insecure)
+
+    def _make_guests(self, cluster: str) -> Guests:
+        return Guests(self._head, cluster, self._cancel_job, self._stop_asked, self._deserted)
+
+    def _restore(self, door: Door, tasks: TaskGroup) -> None:
+        """Before anybody is let in."""
+
+    async def _end(self, guests: Guests, entrance: Entrance | None) -> None:
+        """End all work, then all connections."""
+        guests.leave_all()
+        await self._quieten()
+        if self._foreign is not None:
+            await self._foreign.close()
+        if entrance is not None:
+            entrance.withdraw()
+        await self._head.farewell()
+        await guests.farewell()
 
     async def _embed(self, tasks: TaskGroup, door: Door, offer: Allocation) -> None:
         link, serve = embed(offer, echo=self._echo)

@@ -59,6 +59,9 @@ _MOST_LOGS = 1000
 
 _Short = AskHead | AskWorkers | AskJobs | AskJob | AskCancel | AskStop
 
+_WANTS = (Nested, Withdraw, ImportsFrom)
+"""What clients say about their jobs; all else is questions."""
+
 __all__ = ["Guest", "Guests"]
 
 logger = logging.getLogger("grainlike")
@@ -67,10 +70,10 @@ logger = logging.getLogger("grainlike")
 class Guest(Party):
     """A connected client."""
 
-    def __init__(self, number: int, hello: Hello, link: Link, tasks: TaskGroup) -> None:
+    def __init__(self, number: int, hello: Hello, link: Link, tasks: TaskGroup | None) -> None:
         super().__init__(number, hello.name, link, hello, time.monotonic())
         self.tasks = tasks
-        """Of its visit: they end with it."""
+        """Of its visit: they end with it. None while it is away since before this head was started."""
         self.listening: dict[int, anyio.CancelScope] = {}
         """Its questions about logs that are being answered."""
         self.paths: tuple[str, ...] = ()
@@ -122,7 +125,7 @@ class Guests:
         self._alone = alone
         self._opened = time.monotonic()
 
-    def join(self, hello: Hello, link: Link, tasks: TaskGroup) -> Guest:
+    def join(self, hello: Hello, link: Link, tasks: TaskGroup | None) -> Guest:
         """Take in a client that has proved itself; what is done for it runs in `tasks`."""
         guest = Guest(self._head.next_peer(), hello, link, tasks)
         self.here[guest.number] = guest
@@ -141,8 +144,9 @@ class Guests:
             guest.post(self._workers(0))
 
     def leave(self, guest: Guest) -> None:
-        """A client is gone, and with it what it wanted."""
-        self.here.pop(guest.number, None)
+        """A client is gone, and with it what it wanted. The second time does nothing."""
+        if self.here.pop(guest.number, None) is None:
+            return
         self._head.withdraw_all(guest)
         if not self.here:
             self._alone()
@@ -171,7 +175,11 @@ class Guests:
     def hear(self, guest: Guest, frames: Sequence[Frame]) -> None:
         """Take what one read of a client's link brought."""
         guest.heard = time.monotonic()
-        for message, buffers in frames if guest.session is None else guest.session.hear(frames):
+        fresh = frames if guest.session is None else guest.session.hear(frames)
+        wanted = [frame for frame in fresh if isinstance(frame.message, _WANTS)]
+        if wanted:  # first: who asks about his jobs may do so in the same breath
+            self._take(guest, wanted)
+        for message, _ in fresh:
             match message:
                 case AskHead() | AskWorkers() | AskJobs() | AskJob() | AskCancel() | AskStop():
                     guest.post(self._answer(message))
@@ -180,18 +188,23 @@ class Guests:
                 case EnoughLogs():
                     if message.ask in guest.listening:
                         guest.listening[message.ask].cancel()
+                case Beat():
+                    pass
+                case _ if not isinstance(message, _WANTS):
+                    logger.warning("client %s sent %s, which clients do not send", guest.name, type(message).__name__)
+        if guest.over:
+            guest.post(Goodbye("it has left"))  # so that it knows that all it said was heard, and hangs up
+
+    def _take(self, guest: Guest, frames: Sequence[Frame]) -> None:
+        """Do what follows from what a client says about its jobs, once, however often its link broke."""
+        for message, buffers in frames:
+            match message:
                 case Nested():
                     self._head.submit_for(guest, message, buffers, guest.paths)
                 case Withdraw():
                     self._head.withdraw_for(guest, message)
                 case ImportsFrom():
                     guest.paths = tuple(message.paths)
-                case Beat():
-                    pass
-                case _:
-                    logger.warning("client %s sent %s, which clients do not send", guest.name, type(message).__name__)
-        if guest.over:
-            guest.post(Goodbye("it has left"))  # so that it knows that all it said was heard, and hangs up
 
     def _tell_logs(self, guest: Guest, question: AskLogs) -> None:
         lines = self._head.logs_of(question.job, follow=question.follow)
@@ -199,7 +212,7 @@ class Guests:
             guest.link.post(_no_job(question.ask, question.job))
         elif len(guest.listening) >= _MOST_LOGS:
             guest.link.post(Unable(question.ask, f"one client may listen to {_MOST_LOGS} jobs at a time"))
-        else:
+        elif guest.tasks is not None:
             guest.tasks.start_soon(guest.tell, question.ask, lines)
 
     def _answer(self, question: _Short) -> Message:
@@ -237,7 +250,12 @@ class Guests:
             len(self._head.peers),
             len(self.here),
             dict(sorted(states.items())),
+            self._journal(),
         )
+
+    def _journal(self) -> str:
+        """Whether what is told here outlives this process, in words."""
+        return ""
 
 
 def _no_job(ask: int, job: int) -> Unable:

@@ -78,6 +78,7 @@ from grainlike.wire import (
     ClassSpec,
     Code,
     Completed,
+    Follow,
     Frame,
     Gang,
     Goodbye,
@@ -137,19 +138,31 @@ class Outcomes(Protocol):
 
 
 class Head:
-    """One head: a mind, its workers, its live jobs. `alarm(at)` asks for a `tick` at that monotonic time."""
+    """One head: a mind, its workers, its live jobs. `alarm(at)` asks for a `tick` at that time on the clock `now`.
 
-    def __init__(self, outcomes: Outcomes, *, closed: bool, alarm: Callable[[float], None]) -> None:
+    `seed` decides all chance.
+    """
+
+    def __init__(
+        self,
+        outcomes: Outcomes,
+        *,
+        closed: bool,
+        alarm: Callable[[float], None],
+        seed: int | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.peers: dict[int, Peer] = {}
-        self.logs = Logs()
+        self.logs = Logs(self._ask)
         self.observers: list[Observer] = []
         self.counted: Callable[[int], None] | None = None
         """Hears how many jobs have not ended, whenever that may have changed."""
         self.tally = Tally()
         self.depot = Depot()
-        self._mind = HeadMind(closed=closed, seed=secrets.randbits(64))
+        self._mind = HeadMind(closed=closed, seed=secrets.randbits(64) if seed is None else seed)
         self._outcomes = outcomes
         self._alarm = alarm
+        self._now = now
         self._functions = Functions(self._tell)
         self._jobs: dict[int, Job] = {}
         self._last_job = 0
@@ -182,10 +195,10 @@ class Head:
             return Explanation(0, "local", job.attempt + 1, request, "backoff", starts_in_s=wait, attempts=most)
         if not isinstance(job, Job):
             return Explanation(0, "opening" if node.place is Place.REMOTE else "local", 0, request)
-        found = self._mind.explain(job.job, time.monotonic())
+        found = self._mind.explain(job.job, self._now())
         placement = job.placement
         if found is not None and placement is not None and placement.blocks_since is not None:
-            found = replace(found, blocked_s=time.monotonic() - placement.blocks_since)
+            found = replace(found, blocked_s=self._now() - placement.blocks_since)
         return found if found is not None else Explanation(job.job, node.state.label, job.attempt, request)
 
     # --- about jobs by number ----------------------------------------------------------------------------------------
@@ -202,7 +215,7 @@ class Head:
 
     def rows(self, most: int | None) -> list[JobRow]:
         """The oldest jobs that have not ended, at most so many."""
-        now = time.monotonic()
+        now = self._now()
         return [self._row(book, now) for book in self._mind.oldest(most)]
 
     def _row(self, book: JobBook, now: float) -> JobRow:
@@ -229,7 +242,7 @@ class Head:
 
     def explain_job(self, number: int) -> Explanation | None:
         """Where a job stands and what it waits for; None for one that has ended, or never was."""
-        return self._mind.explain(number, time.monotonic())
+        return self._mind.explain(number, self._now())
 
     def logs_of(self, number: int, *, follow: bool) -> AsyncGenerator[LogLine, None] | None:
         """What a job has written, and writes; None for one that never was."""
@@ -362,6 +375,11 @@ class Head:
         self._tell(WorkerJoined(peer.number, peer.name, peer.offer))
         return peer
 
+    @property
+    def last_peer(self) -> int:
+        """The number of whoever came last."""
+        return self._last_peer
+
     def next_peer(self) -> int:
         """A number for whoever comes next: workers and clients have them from one series."""
         self._last_peer += 1
@@ -421,7 +439,13 @@ class Head:
     def hear(self, peer: Peer, frames: Sequence[Frame]) -> None:
         """Take what one read of a worker's link brought."""
         self.heard(peer)
-        for message, buffers in frames if peer.session is None else peer.session.hear(frames):
+        fresh = frames if peer.session is None else peer.session.hear(frames)
+        if fresh:
+            self._take(peer, fresh)
+
+    def _take(self, peer: Peer, frames: Sequence[Frame]) -> None:
+        """Do what follows from what a worker says, once for each message, however often its link broke."""
+        for message, buffers in frames:
             match message:
                 case Report():
                     self._report(peer, message, buffers)
@@ -450,6 +474,10 @@ class Head:
         book = self._mind.jobs.get(message.parent)
         return message.parent > 0 and (book is None or book.worker == peer.number)
 
+    def _ask(self, peer: Peer, follow: Follow) -> None:
+        """Ask a worker for what a job of its writes, or for no more of it."""
+        peer.post(follow)
+
     # --- from clients ------------------------------------------------------------------------------------------------
 
     def submit_for(self, home: Home, message: Nested, buffers: Sequence[Buffer], paths: tuple[str, ...]) -> None:
@@ -458,6 +486,13 @@ class Head:
             raise ProtocolError("a client submits for itself, and not for a job")
         jobs = self._nested.submit(home, message, buffers, home.number, paths)
         home.post(Numbered(message.children, jobs))
+        self._nested.flush()
+
+    def refuse_for(
+        self, home: Home, message: Nested, buffers: Sequence[Buffer], paths: tuple[str, ...], error: Exception
+    ) -> None:
+        """Make no jobs of what a client wants, and tell it why."""
+        self._nested.refuse(home, message, buffers, paths, error)
         self._nested.flush()
 
     def withdraw_for(self, home: Home, message: Withdraw) -> None:
@@ -483,7 +518,7 @@ class Head:
             return
         name = job.node.function.name if job.node is not None else "a job"
         if message.seconds:
-            placement.blocks_since = time.monotonic() - message.seconds
+            placement.blocks_since = self._now() - message.seconds
             words = "job %d, %s, has blocked the event loop of the coroutines on worker %s for %g s:\n%s"
             logger.warning(words, job.job, name, peer.name, message.seconds, message.stack)
         else:
@@ -491,7 +526,7 @@ class Head:
             logger.info("job %d, %s, no longer blocks the event loop on worker %s", job.job, name, peer.name)
 
     def _report(self, peer: Peer, report: Report, buffers: Sequence[Buffer]) -> None:
-        peer.skew = skew = time.monotonic() - report.sent_at
+        peer.skew = skew = self._now() - report.sent_at
         for observer in self.observers:
             observer.reported(peer, report)
         parcels: dict[int, list[Parcel]] = {}
@@ -503,7 +538,7 @@ class Head:
             if completed.receipt is not None:
                 peer.receipts[completed.lease] = completed.receipt
         event = WorkerReported(peer.number, report.started, report.completed, report.ended, report.waits)
-        for action in self._mind.handle(event, time.monotonic()):
+        for action in self._mind.handle(event, self._now()):
             if isinstance(action, JobsSettled):
                 self._settle(peer, action.completed, action.rows, parcels[id(action.completed)], skew)
             elif isinstance(action, JobsStarted):
@@ -530,7 +565,7 @@ class Head:
         self._tell(Ticked())
 
     def _tell(self, event: HeadEvent) -> None:
-        for action in self._mind.handle(event, time.monotonic()):
+        for action in self._mind.handle(event, self._now()):
             self._act(action)
         if self._nested:
             self._nested.flush()

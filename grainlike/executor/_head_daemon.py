@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import logging
+import secrets
+from contextlib import AbstractContextManager
 from os import PathLike
+from pathlib import Path
 
 import anyio
+from anyio.abc import TaskGroup
 
+from grainlike.executor._door import Door
+from grainlike.executor._durable_guests import DurableGuests
+from grainlike.executor._durable_head import DurableHead
+from grainlike.executor._entrance import Entrance, open_entrance, open_lasting_entrance
 from grainlike.executor._executor import Executor
+from grainlike.executor._guests import Guests
+from grainlike.executor._head import Head
+from grainlike.executor._head_image import began_here
+from grainlike.executor._keeping import Keeping
 
 __all__ = ["HeadDaemon"]
+
+logger = logging.getLogger("grainlike")
 
 
 class HeadDaemon(Executor):
@@ -16,6 +31,14 @@ class HeadDaemon(Executor):
 
     With `run_once`, `stop` is set too when the last program that was connected has left, once there were jobs: those
     end with their programs, so then the queue is empty.
+
+    With `journal`, a directory, it outlives its process: whatever it is told is written there first, with the access
+    files of its cluster. When it was killed, the next one with this directory goes on where it was; workers go on with
+    their jobs meanwhile, and they and the clients find it again. `salvage` sets aside what is damaged there. When it is
+    closed it ends the work, as always; unless `leaves` is set, which keeps all for the next.
+
+    Raises, besides what `Executor` does:
+        JournalError: the journal is damaged, in use, of another release, or open to others; or the disk refuses.
 
     Example::
 
@@ -31,10 +54,20 @@ class HeadDaemon(Executor):
         access: str | PathLike[str] | None = None,
         insecure: bool = False,
         run_once: bool = False,
+        journal: str | PathLike[str] | None = None,
+        salvage: bool = False,
     ) -> None:
         super().__init__(local=None, listen=listen, access=access, insecure=insecure)
+        if salvage and journal is None:
+            raise ValueError("salvage= is about a journal")
         self.stop = anyio.Event()
+        self.leaves = False
+        """Whether the work is left as it is when this closes, for the next head with this journal."""
+        self._returns = journal is not None
         self._run_once = run_once
+        self._journal = None if journal is None else Path(journal).expanduser().absolute()
+        self._keeping: Keeping | None = None
+        self._salvage = salvage
 
     def _stop_asked(self) -> bool:
         self.stop.set()
@@ -43,3 +76,56 @@ class HeadDaemon(Executor):
     def _deserted(self) -> None:
         if self._run_once and self._head.has_had_jobs:
             self.stop.set()
+
+    # --- with a journal ----------------------------------------------------------------------------------------------
+
+    def _make_head(self) -> Head:
+        if self._journal is None:
+            return super()._make_head()
+        began = began_here(secrets.randbits(64))
+        self._keeping = keeping = Keeping(self._journal, began, salvage=self._salvage)
+        return DurableHead(self._engine, keeping.began, keeping.clock, self._alarm.set)
+
+    def _open_entrance(self, listen: str) -> AbstractContextManager[Entrance]:
+        if self._journal is None:
+            return super()._open_entrance(listen)
+        if self._access is not None:
+            return open_entrance(listen, self._access, insecure=self._insecure)
+        return open_lasting_entrance(listen, self._journal / "access", insecure=self._insecure)
+
+    def _make_guests(self, cluster: str) -> Guests:
+        if not isinstance(self._head, DurableHead):
+            return super()._make_guests(cluster)
+        return DurableGuests(self._head, cluster, self._cancel_job, self._stop_asked, self._deserted)
+
+    def _restore(self, door: Door, tasks: TaskGroup) -> None:
+        if self._keeping is None:
+            return
+        assert isinstance(self._head, DurableHead)
+        assert isinstance(door.guests, DurableGuests)
+        self._keeping.restore(self._head, door.guests)
+        tasks.start_soon(self._keeping.run)
+        for peer in self._head.peers.values():
+            tasks.start_soon(door.await_return, peer)
+        for guest in door.guests.here.values():
+            tasks.start_soon(door.await_return, guest)
+
+    async def _end(self, guests: Guests, entrance: Entrance | None) -> None:
+        if not (self.leaves and self._keeping):
+            await super()._end(guests, entrance)
+            if isinstance(self._head, DurableHead) and isinstance(guests, DurableGuests):
+                self._head.end(guests)
+            return
+        logger.info("leaving %d jobs for the next head with this journal", self._head.unended)
+        self._keeping.stop()
+        for party in [*self._head.peers.values(), *guests.here.values()]:
+            party.link.close("the head is about to be started again")  # so that nothing follows from what is not kept
+        if entrance is not None:
+            entrance.withdraw()
+
+    async def _live(self) -> None:
+        try:
+            await super()._live()
+        finally:
+            if self._keeping is not None:
+                self._keeping.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import codecs
 from collections import deque
-from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Sequence
 from operator import itemgetter
 from typing import Any, Protocol, Self, cast
 
@@ -83,9 +83,10 @@ def source_of(job: Job) -> Source:
 
 
 class Logs:
-    """Everybody who listens to jobs of one head. True when anybody does."""
+    """Everybody who listens to jobs of one head. True when anybody does. `ask` sends questions to workers."""
 
-    def __init__(self) -> None:
+    def __init__(self, ask: Callable[[Peer, Follow], None]) -> None:
+        self._ask = ask
         self._listeners: dict[int, _Listener] = {}
         self._last = 0
 
@@ -97,7 +98,7 @@ class Logs:
     ) -> AsyncGenerator[LogLine, None]:
         """What `node` has written, as a job, and, to `follow` it, what it writes until it has finished."""
         self._last += 1
-        listener = self._listeners[self._last] = _Listener(self._last, node, follow=follow)
+        listener = self._listeners[self._last] = _Listener(self._last, node, self._ask, follow=follow)
         if not node.finished:
             node.waiters = [*(node.waiters or ()), listener]
         try:
@@ -138,9 +139,10 @@ _Source = tuple[int, int]
 class _Listener:
     """One iteration over the output of one node. `set` is called when the node has finished."""
 
-    def __init__(self, number: int, node: Source, *, follow: bool = True) -> None:
+    def __init__(self, number: int, node: Source, ask: Callable[[Peer, Follow], None], *, follow: bool = True) -> None:
         self.number = number
         self.node = node
+        self._ask = ask
         self._follow = follow
         self._asked: dict[_Source, Peer] = {}
         self._behind: set[_Source] = set()
@@ -178,7 +180,7 @@ class _Listener:
             self._asked[source] = peer
             self._behind.add(source)
             self._gone.add(peer.name)
-            peer.post(Follow(job.job, self.number, True))
+            self._ask(peer, Follow(job.job, self.number, True))
 
     def hear(self, peer: Peer, output: Output) -> None:
         """A worker said something; it may be meant for others, or be part of what it is about to say to us."""
@@ -207,7 +209,7 @@ class _Listener:
     def leave(self) -> None:
         """Nobody listens any more."""
         for (_, job), peer in self._asked.items():
-            peer.post(Follow(job, self.number, False))
+            self._ask(peer, Follow(job, self.number, False))
 
     # --- the listener's side -----------------------------------------------------------------------------------------
 

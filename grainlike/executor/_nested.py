@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from grainlike.errors import GrainlikeError
 from grainlike.executor._functions import Functions
-from grainlike.executor._job import Job, Placement
+from grainlike.executor._job import NO_PARCEL, Job, Placement
 from grainlike.executor._slices import slices
 from grainlike.payload import dump_error
 from grainlike.resources import EMPTY, parse
@@ -97,9 +97,7 @@ class NestedJobs:
         if message.parent in self._jobs:  # its functions import from where its own does
             paths = self._functions.shipment(self._jobs[message.parent].fn)[0].paths
         here = sum(spec.here for spec in message.functions)
-        blobs = iter(buffers[:here])
-        adopt = self._functions.adopt
-        fns = [adopt(spec, next(blobs) if spec.here else None, paths) for spec in message.functions]
+        fns = self._adopt(message, buffers[:here], paths)
         parcels = unpack_parcels(message.data, message.counts, buffers[here:])
         attempt_of = (peer.number, message.parent, message.attempt)
         made: list[NestedJob] = []
@@ -125,6 +123,21 @@ class NestedJobs:
         jobs, fns = [job.job for job in made], [job.fn for job in made]
         parent = (message.parent, message.attempt)
         self._tell(JobsSubmitted(request, jobs, fns, message.priority, message.isolate, client, parent))
+
+    def _adopt(self, message: Nested, blobs: Sequence[Buffer], paths: tuple[str, ...]) -> list[int]:
+        """The numbers of the functions that are called."""
+        shipped = iter(blobs)
+        adopt = self._functions.adopt
+        return [adopt(spec, next(shipped) if spec.here else None, paths) for spec in message.functions]
+
+    def refuse(
+        self, home: Home, message: Nested, buffers: Sequence[Buffer], paths: tuple[str, ...], error: Exception
+    ) -> None:
+        """A client's jobs are not to be. Their functions are kept, for they are not sent again."""
+        self._adopt(message, buffers, paths)
+        for child, at in zip(message.children, message.fns, strict=True):
+            name = message.functions[at].name
+            self.failed(NestedJob(0, 0, NO_PARCEL, home, (home.number, 0, 0), child, name), error)
 
     def withdraw_all(self, home: Home) -> None:
         """A client is gone, and with it all that it wanted."""

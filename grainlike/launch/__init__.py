@@ -1,9 +1,9 @@
 """Other programs of this machine: started in a job's slots, and ended with everything that they started.
 
 Answers: what a process has started, how all of that is ended (`end_children`, and `end_with_pipe` for a group that ends
-with a process which is not its parent), how a coroutine runs a program in its job's slots (`run_process`), and how a
-program is a job itself (`run_command`). The last two are loaded when they are first used: every runner starts with this
-room.
+with a process which is not its parent), how a process ends with its parent (`die_with_parent`), how a coroutine runs a
+program in its job's slots (`run_process`), and how a program is a job itself (`run_command`). The last two are loaded
+when they are first used: every runner starts with this room.
 
 Never knows which processes are a worker's, or what they are for. Siblings: `net` waits on sockets, `observe` counts.
 """
@@ -11,7 +11,7 @@ Never knows which processes are a worker's, or what they are for. Siblings: `net
 from typing import TYPE_CHECKING
 
 from grainlike.launch._descendants import LEFTOVER_GRACE_S, children, descendants, end_children, kill_all, reap
-from grainlike.launch._lifeline import end_with_pipe
+from grainlike.launch._lifeline import die_with_parent, end_with_pipe, prctl
 
 if TYPE_CHECKING:
     from grainlike.launch._command import run_command
@@ -21,9 +21,11 @@ __all__ = [
     "LEFTOVER_GRACE_S",
     "children",
     "descendants",
+    "die_with_parent",
     "end_children",
     "end_with_pipe",
     "kill_all",
+    "prctl",
     "reap",
     "run_command",
     "run_process",

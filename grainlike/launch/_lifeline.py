@@ -1,14 +1,18 @@
-"""A process group that ends with a process which need not be its parent: by a pipe, to which that one could write.
+"""A process that ends with its parent, and a process group that ends with a process which need not be its parent.
 
-When the last writer of a pipe is gone, however it ended, the kernel signals the owner of the other end. No process has
-to be alive, awake or willing for that; but somebody of the group must hold the end to read.
+The latter by a pipe, to which that one could write. When the last writer of a pipe is gone, however it ended, the
+kernel signals the owner of the other end. No process has to be alive, awake or willing for that; but somebody of the
+group must hold the end to read.
 """
 
 import fcntl
 import os
 import signal
+import sys
 
-__all__ = ["end_with_pipe"]
+__all__ = ["die_with_parent", "end_with_pipe", "prctl"]
+
+_PR_SET_PDEATHSIG = 1
 
 
 def end_with_pipe(fd: int, group: int) -> None:
@@ -19,3 +23,24 @@ def end_with_pipe(fd: int, group: int) -> None:
     fcntl.fcntl(fd, fcntl.F_SETOWN, -group)
     fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGKILL)
     fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
+
+
+def die_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
+    """Have this process signalled when the thread that started it ends; exit now if `parent` is already gone.
+
+    Linux only. Elsewhere the end of the link is the only sign, which a runner sees between two jobs.
+    """
+    if sys.platform == "linux":
+        prctl(_PR_SET_PDEATHSIG, int(number))
+    # The parent may have died before the call above; then the kernel has nothing left to tell us.
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def prctl(option: int, argument: int) -> None:
+    """Ask the kernel of this process; see prctl(2). Raises `OSError`. Linux only."""
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, argument, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), f"prctl({option})")

@@ -25,13 +25,14 @@ from grainlike.net._access import (
 from grainlike.net._address import Address, TcpAddress, UnixAddress, parse_address
 from grainlike.net._alarm import Alarm
 from grainlike.net._byte_link import ByteLink
-from grainlike.net._certificates import VALID_DAYS, Credentials, Role, holds_from_to, make_credentials
+from grainlike.net._certificates import ROLES, VALID_DAYS, Credentials, Role, holds_from_to, make_credentials
 from grainlike.net._dial import adopt, connect
 from grainlike.net._head_lock import hold_lock
 from grainlike.net._lasting import RETURN_S, LastingLink, Redial, waits
 from grainlike.net._link import Link, OnFrames
 from grainlike.net._listener import Handler, Listener, listen
 from grainlike.net._loop import on_asyncio
+from grainlike.net._lost import LostLink
 from grainlike.net._memory import memory_pair
 from grainlike.net._process import is_gone, process_id
 from grainlike.net._protocol import ProtocolLink
@@ -44,6 +45,7 @@ from grainlike.net._way import Way
 
 __all__ = [
     "RETURN_S",
+    "ROLES",
     "VALID_DAYS",
     "Access",
     "Address",
@@ -54,6 +56,7 @@ __all__ = [
     "LastingLink",
     "Link",
     "Listener",
+    "LostLink",
     "Nesting",
     "OnFrames",
     "ProtocolLink",

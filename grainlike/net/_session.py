@@ -22,22 +22,29 @@ class Session:
 
     Attributes:
         over: why the other end has said goodbye, once it has; it will not come back.
+        tells: whether the other end is told from here what has come; where not, by `tell`.
     """
 
     def __init__(self, link: ByteLink) -> None:
         self._transcript: Transcript[list[Buffer]] = Transcript()
         self._link = link
         self.over: str | None = None
+        self.tells = True
 
     @property
     def received(self) -> int:
         """How many messages have come."""
         return self._transcript.received
 
+    @property
+    def heard(self) -> int:
+        """How many of ours the other end has said that it has."""
+        return self._transcript.sent_in_all - len(self._transcript)
+
     def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
         """Send a message, now or on the next link. The buffers must not change until it has been acknowledged."""
         if type(message) in _OF_THE_LINK:
-            if isinstance(message, Beat) and self._transcript.untold:
+            if isinstance(message, Beat) and self.tells and self._transcript.untold:
                 self._link.post(Ack(self._transcript.acknowledge()))
             self._link.post(message, buffers)
             return
@@ -62,9 +69,18 @@ class Session:
                 if type(message) not in _OF_THE_LINK:
                     transcript.came(_size(frame))
                 heard.append(frame)
-        if transcript.owes:
+        if self.tells and transcript.owes:
             self._link.post(Ack(transcript.acknowledge()))
         return heard
+
+    def tell(self, received: int) -> None:
+        """Tell the other end that so many of its messages are safe."""
+        self._link.post(Ack(received))
+
+    def resume_at(self, received: int, heard: int) -> None:
+        """So many messages had come, and so many of ours had been said to have, when all this happened before."""
+        self._transcript.received = received
+        self._acknowledged(heard)
 
     def go_on(self, link: ByteLink, received: int) -> bool:
         """Go on over another link, of whose far end so many messages had been heard; False if that cannot be."""

@@ -167,6 +167,11 @@ class HeadMind:
         self._complain(now, out)
         return out
 
+    @property
+    def wakes_at(self) -> float | None:
+        """The moment of the last `WakeAt`, while it has not come."""
+        return self._wake
+
     def running(self, worker: int) -> int:
         """How many jobs a worker has started and not ended."""
         return sum(job.state is JobState.LEASED for job in self.workers[worker].held.values())

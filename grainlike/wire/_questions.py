@@ -112,7 +112,9 @@ class ImportsFrom(_Message, frozen=True, tag=88):
 
 
 class HeadIs(_Message, frozen=True, tag=90):
-    """The head in figures. `jobs` counts those that have not ended, by state; see `JobRow`."""
+    """The head in figures. `jobs` counts those that have not ended, by state; see `JobRow`. `journal`: whether what is
+    told to it outlives it, in words; empty where it does not.
+    """
 
     ask: int
     cluster: str
@@ -123,6 +125,7 @@ class HeadIs(_Message, frozen=True, tag=90):
     workers: int
     clients: int
     jobs: dict[str, int]
+    journal: str = ""
 
 
 class WorkerRow(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -11,11 +11,10 @@ import os
 import signal
 import sys
 
-from grainlike.launch import end_with_pipe
+from grainlike.launch import die_with_parent, end_with_pipe, prctl
 
 __all__ = ["adopt_orphans", "die_with_parent", "die_with_pipe", "end_within"]
 
-_PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -25,33 +24,13 @@ def die_with_pipe(fd: int) -> None:
         end_with_pipe(fd, os.getpgrp())
 
 
-def die_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
-    """Have this process signalled when the thread that started it ends; exit now if `parent` is already gone.
-
-    Linux only. Elsewhere the end of the link is the only sign, which a runner sees between two jobs.
-    """
-    if sys.platform == "linux":
-        _prctl(_PR_SET_PDEATHSIG, int(number))
-    # The parent may have died before the call above; then the kernel has nothing left to tell us.
-    if os.getppid() != parent:
-        os._exit(1)
-
-
 def adopt_orphans() -> None:
     """Become the parent of every descendant whose own parent dies, daemons too. Linux only; elsewhere nothing."""
     if sys.platform == "linux":
-        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def end_within(seconds: int) -> None:
     """Have the kernel end this process after so long, whatever it does: others wait for its slots."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(seconds)
-
-
-def _prctl(option: int, argument: int) -> None:
-    import ctypes
-
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(option, argument, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), f"prctl({option})")

@@ -62,7 +62,7 @@ class Worker:
 @pytest.fixture
 def asked():
     """A listener to job 3, and the two workers that it has asked."""
-    listener = _Listener(7, SimpleNamespace(finished=True, record=None))
+    listener = _Listener(7, SimpleNamespace(finished=True, record=None), Worker.post)
     workers = Worker(1), Worker(2)
     for worker in workers:
         listener.ask(Job(3, 1, listener.node, (b"", ())), worker)

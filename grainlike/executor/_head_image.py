@@ -1,0 +1,139 @@
+"""What a durable head is at one moment, as an image: so that its log need not reach back to its beginning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from hashlib import blake2b
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import anyio
+import msgspec
+from anyio.abc import TaskGroup
+
+from grainlike._version import __version__
+from grainlike.errors import JournalError
+from grainlike.executor._durable_head import DurableHead
+from grainlike.executor._guests import Guests
+from grainlike.executor._inputs import HeadBegan
+from grainlike.journal import draw_image, read_image
+from grainlike.net import Link, LostLink
+
+__all__ = ["began_here", "check_version", "classes_of_books", "draw_head", "read_head", "read_title"]
+
+_ROOMS = ("grainlike.resources", "grainlike.wire", "grainlike.scheduler")
+"""All that is in these is plain data."""
+
+_OURS = ("_functions", "_guests", "_inputs", "_job", "_nested", "_party", "_tally", "_workers")
+_LINKS = ("_session",)
+
+_HELD = ("_functions", "_jobs", "_last_job", "_last_peer", "_mind", "_nested", "_told_late", "peers", "tally")
+"""What a head holds; all else it is made with."""
+
+
+class _Title(msgspec.Struct, frozen=True, array_like=True):
+    """Stands before an image: `now` is the moment on the clock of the mind."""
+
+    now: float
+    began: HeadBegan
+
+
+_decoder = msgspec.msgpack.Decoder(_Title)
+
+
+@cache
+def classes_of_books() -> dict[str, type]:
+    """Everything that may be in an image, by name."""
+    modules = [f"{room}.{module.name}" for room in _ROOMS for module in iter_modules(import_module(room).__path__)]
+    modules += [f"grainlike.executor.{name}" for name in _OURS] + [f"grainlike.net.{name}" for name in _LINKS]
+    found: dict[str, type] = {}
+    for name in modules:
+        if not name.endswith("__main__"):
+            for thing in vars(import_module(name)).values():
+                if isinstance(thing, type) and thing.__module__ == name:
+                    found[f"{name}.{thing.__qualname__}"] = thing
+    return found
+
+
+@cache
+def _fingerprint() -> str:
+    """Differs between two releases in which the same object is not made of the same fields."""
+    told = blake2b(digest_size=16)
+    for name, cls in sorted(classes_of_books().items()):
+        slots = [getattr(base, "__slots__", ()) for base in cls.__mro__]
+        told.update(repr((name, slots, getattr(cls, "__annotations__", {}))).encode())
+    return told.hexdigest()
+
+
+def began_here(seed: int) -> HeadBegan:
+    """How a head of this release begins."""
+    return HeadBegan(0.0, seed, __version__, _fingerprint())
+
+
+def check_version(began: HeadBegan) -> None:
+    """Raise `JournalError` unless this release does what the one did that wrote a journal."""
+    if (began.version, began.books) != (__version__, _fingerprint()):
+        raise JournalError(
+            f"this journal is of grainlike {began.version}, which may decide otherwise than {__version__}, or keep its "
+            "books in another way: let that release end its work, or begin a new journal"
+        )
+
+
+def draw_head(head: DurableHead, guests: Guests, began: HeadBegan, now: float) -> Iterator[bytes]:
+    """The image of a head with its clients. It must not be in the middle of anything."""
+    title = _Title(now, began)
+    yield msgspec.msgpack.encode(title)
+    state = [{name: head.__dict__[name] for name in _HELD}, guests.here]
+
+    def made(thing: object) -> tuple[str, Sequence[object]] | None:
+        match thing:
+            case DurableHead():
+                return "head", ()
+            case Link():
+                return "link", (thing.peer, thing.host)
+            case anyio.Event():
+                return "event", ()
+            case memoryview():
+                return "bytes", (bytes(thing),)
+            case WeakKeyDictionary():
+                return "known", ()
+            case TaskGroup() | anyio.CancelScope():
+                return "nobody", ()
+        return None
+
+    yield from draw_image(state, classes_of_books(), made)
+
+
+def read_title(chunk: bytes) -> tuple[HeadBegan, float]:
+    """What the head began with, and the moment of the image. Raises `JournalError` if this release cannot read it."""
+    try:
+        title = _decoder.decode(chunk)
+    except msgspec.DecodeError as error:
+        raise JournalError(f"no image of a head: {error}") from None
+    check_version(title.began)
+    return title.began, title.now
+
+
+def read_head(chunks: Iterable[bytes], head: DurableHead, guests: Guests) -> None:
+    """Make a head what this is the image of; `chunks` is all that comes behind the title."""
+
+    def known() -> WeakKeyDictionary[Any, Any]:
+        return WeakKeyDictionary()
+
+    given: dict[str, Callable[..., object]] = {
+        "head": lambda: head,
+        "link": LostLink,
+        "event": anyio.Event,
+        "bytes": bytes,
+        "known": known,
+        "nobody": lambda: None,
+    }
+    held, here = read_image(chunks, classes_of_books(), given)
+    if held.keys() != set(_HELD):
+        raise JournalError("a damaged image of a head")
+    head.__dict__.update(held)
+    guests.here = here
+    head.wake()

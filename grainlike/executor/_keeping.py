@@ -1,0 +1,208 @@
+"""What keeps a durable head on disk: its log, and from time to time an image of it, so that the log stays short."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import signal
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import anyio
+
+from grainlike.errors import JournalError
+from grainlike.executor._durable_guests import DurableGuests
+from grainlike.executor._durable_head import DurableHead
+from grainlike.executor._head_image import check_version, draw_head, read_head, read_title
+from grainlike.executor._inputs import HeadBegan, RecordsMissing, pack_input, unpack_input
+from grainlike.executor._lasting_clock import LastingClock
+from grainlike.journal import Journal, commit_image
+from grainlike.launch import die_with_parent
+from grainlike.wire import Buffer
+
+__all__ = ["Keeping"]
+
+logger = logging.getLogger("grainlike")
+
+IMAGE_BYTES = 64 * 1024 * 1024
+IMAGE_TIMES = 4
+"""An image is drawn when the log behind the last one has so many bytes, and is so many times as large as that."""
+
+LOOK_S = 1.0
+"""How often that is looked at, and whether a disk that refused takes something again."""
+
+_CHILD_S = 0.02
+"""How often it is looked whether the process that writes an image has ended."""
+
+
+class Keeping:
+    """The files of one head, in `directory`, and what is done with them while it runs.
+
+    A disk that refuses stops nothing that runs. But then nobody is told that his words have come, new jobs are refused
+    (`failure` says why), and as soon as the disk takes an image of all that there is, everything is as it was.
+
+    Raises `JournalError` as `Journal.open` does.
+    """
+
+    def __init__(self, directory: Path, began: HeadBegan, *, salvage: bool = False) -> None:
+        self._journal, found = Journal.open(directory, salvage=salvage)
+        self.clock = LastingClock()
+        self.failure: JournalError | None = None
+        self.cut = found.cut
+        self._image: Iterator[bytes] | None = None
+        self._records: Iterator[bytes] = iter(found.records)
+        self._image_size = 0
+        self._writes = True
+        self._is_old = len(found.records) > 0
+        """Whether there is a log from before: what a sync had failed for would be in doubt without an image."""
+        try:
+            self.began = self._begin(found.image, began)
+        except BaseException:
+            self._journal.close()
+            raise
+
+    def _begin(self, image: Iterable[bytes] | None, began: HeadBegan) -> HeadBegan:
+        """What the head in these files began with; `began` if there was none."""
+        if image is not None:
+            self._image = iter(image)
+            found, now = read_title(next(self._image))
+            self.clock.has_been(now)
+            return found
+        first = next(self._records, None)
+        if first is None:
+            self._journal.append(pack_input(began))
+            return began
+        what, _ = unpack_input(first)
+        if not isinstance(what, HeadBegan):
+            raise JournalError("this journal has lost its beginning")
+        check_version(what)
+        return what
+
+    # --- the head ----------------------------------------------------------------------------------------------------
+
+    def restore(self, head: DurableHead, guests: DurableGuests) -> None:
+        """Make the head what it was, and write down what it is told from now on."""
+        self._head, self._guests = head, guests
+        if self._image is not None:
+            read_head(self._image, head, guests)
+            self._records = _behind_an_image(self._records)
+        whole = head.replay(self._records, guests)
+        head.keep(self)
+        self._journal.on_synced = head.on_disk
+        self._journal.on_failure = self._fail
+        if not whole:
+            self._fail(JournalError("what was told while the disk refused is not in the journal"))
+
+    def append(self, record: Sequence[Buffer]) -> int:
+        """Write a record; return how far the log goes with it, or will go with what is written instead."""
+        if self._writes:
+            try:
+                return self._journal.append(record)
+            except JournalError as error:
+                self._fail(error)
+        return self._journal.position + 1
+
+    def _fail(self, error: JournalError) -> None:
+        if self.failure is None:
+            logger.error("the journal is not kept any more, and no jobs are taken until it is: %s", error)
+        self.failure = error
+        self._writes = False
+        self._journal.on_synced = None
+
+    def stop(self) -> None:
+        """Write down nothing more: what happens from now on is the end of this process, and not of what it does."""
+        self._writes = False
+        self._journal.on_synced = None
+
+    # --- the disk ----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """See that records get to the disk, and draw images, until cancelled."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._journal.run)
+            while True:
+                await anyio.sleep(LOOK_S)
+                if self.failure is not None or (self._writes and (self._is_old or self._is_long())):
+                    await self._renew()
+
+    def _is_long(self) -> bool:
+        return self._journal.segment_size > max(IMAGE_BYTES, IMAGE_TIMES * self._image_size)
+
+    async def _renew(self) -> None:
+        """Begin a new segment with an image of the head as it is now."""
+        try:
+            segment = self._journal.begin_segment()
+            if self.failure is not None:
+                self._journal.append(pack_input(RecordsMissing(self.clock())))
+            child = self._fork(segment)
+            self._writes = True
+            await self._wait_for(child)
+            self._journal.forget_before(segment)
+        except (JournalError, OSError) as error:
+            self._tell_of_no_image(error)
+        else:
+            self._image_size, self._is_old = self._journal.image_size, False
+            if self.failure is not None and self._writes:
+                self._mend()
+
+    def _tell_of_no_image(self, error: OSError) -> None:
+        """The log behind the last image goes on; after a failure it is not enough."""
+        self._image_size, self._is_old = self._journal.segment_size, False
+        if self.failure is None:
+            logger.warning("the journal grows, for there is no new image of the head: %s", error)
+        else:
+            self._writes = False
+
+    def _mend(self) -> None:
+        """All that there is is on disk again."""
+        logger.warning("the journal is kept again")
+        self.failure = None
+        self._journal.on_synced = self._head.on_disk
+        self._head.on_disk(self._journal.synced)
+
+    async def _wait_for(self, child: int) -> None:
+        try:
+            while (code := _exit_code(child)) is None:  # noqa: ASYNC110 - no event tells of it on all loops
+                await anyio.sleep(_CHILD_S)
+        except BaseException:
+            os.kill(child, signal.SIGKILL)  # it holds the lock of the files
+            os.waitpid(child, 0)  # noqa: ASYNC222 - it has been killed
+            raise
+        if code:
+            raise JournalError(f"the process that wrote an image of the head ended with exit code {code}")
+
+    def _fork(self, segment: int) -> int:
+        """Let a child write the image: it has all of the head as it is now, and this process goes on."""
+        parent = os.getpid()
+        child = os.fork()
+        if child:
+            return child
+        code = 1
+        try:
+            die_with_parent(parent)
+            gc.disable()  # it would touch, and so copy, every page
+            drawn = draw_head(self._head, self._guests, self.began, self.clock())
+            commit_image(self._journal.directory, segment, drawn)
+            code = 0
+        except BaseException:
+            logger.exception("an image of the head could not be written")
+        finally:
+            os._exit(code)
+
+    def close(self) -> None:
+        """Let go of the files. Raises `JournalError` if they could not be synced."""
+        self._journal.close()
+
+
+def _behind_an_image(records: Iterator[bytes]) -> Iterator[bytes]:
+    """The image has what the log may lack."""
+    for at, record in enumerate(records):
+        if at or not isinstance(unpack_input(record)[0], RecordsMissing):
+            yield record
+
+
+def _exit_code(child: int) -> int | None:
+    """How a child ended; None while it runs."""
+    ended, status = os.waitpid(child, os.WNOHANG)
+    return os.waitstatus_to_exitcode(status) if ended else None

@@ -1,0 +1,34 @@
+"""A clock that goes on where it was when a program that died is started again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+__all__ = ["LastingClock"]
+
+
+class LastingClock:
+    """Seconds that never go back, not even over a restart of the machine, when `monotonic` begins anew.
+
+    Example::
+
+        clock = LastingClock()
+        clock.has_been(last_moment_on_record)
+        clock()        # that moment, or later
+    """
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._ahead = 0.0
+
+    def __call__(self) -> float:
+        return self._monotonic() + self._ahead
+
+    def has_been(self, moment: float) -> None:
+        """It showed this before."""
+        self._ahead = max(self._ahead, moment - self._monotonic())
+
+    def here(self, moment: float) -> float:
+        """The same moment on `monotonic`."""
+        return moment - self._ahead

@@ -1,0 +1,35 @@
+"""A link that is no more, for a conversation that waits for the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from grainlike.net._byte_link import ByteLink
+from grainlike.net._link import OnFrames
+from grainlike.wire import Buffer
+
+__all__ = ["LostLink"]
+
+
+class LostLink(ByteLink):
+    """What was a link to `peer` on machine `host` before this program was started: nothing comes, nothing leaves."""
+
+    def __init__(self, peer: str, host: str) -> None:
+        super().__init__(peer)
+        self.host = host
+        self.close("the head was started again")
+
+    def push(self, pieces: Sequence[Buffer]) -> None:
+        """Nobody is there; see `Session`, which keeps what it sends."""
+
+    async def run(self, on_frames: OnFrames) -> None:  # noqa: ARG002 - nothing comes
+        raise RuntimeError(f"{self!r} has ended")
+
+    async def aclose(self) -> None:
+        """It is."""
+
+    def _has_unsent(self) -> bool:
+        return False
+
+    def _drop(self) -> None:
+        """There is nothing to let go of."""

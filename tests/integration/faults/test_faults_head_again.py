@@ -1,0 +1,382 @@
+"""A head with a journal ends, in whatever way, and is started again: nothing is lost, and nothing is done twice."""
+
+import asyncio
+import contextlib
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from grainlike import Cores, JobCancelledError, cancel, connect, delayed, gather, info, start
+from grainlike.cli import main
+from grainlike.errors import JournalError
+from grainlike.executor import _keeping
+from grainlike.executor._durable_guests import DurableGuests
+from grainlike.executor._durable_head import DurableHead
+from grainlike.executor._head_daemon import HeadDaemon
+from grainlike.executor._head_image import began_here
+from grainlike.executor._keeping import Keeping
+
+pytestmark = pytest.mark.asyncio
+
+ROOT = Path(__file__).parents[3]
+TLS = "tcp://127.0.0.1:0"
+EAGER = (64 * 1024, 1, 0.05)
+"""An image at every turn."""
+
+
+def record(path, number, what):
+    """Leave a mark; as many as there are, so often it has happened."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.write(fd, f"{number} {what}\n".encode())
+    os.close(fd)
+
+
+@delayed
+def plain(path, number):
+    record(path, number, "begin")
+    record(path, number, "end")
+    return number
+
+
+@delayed
+async def waits(path, number):
+    record(path, number, "begin")
+    await asyncio.sleep(0.01)
+    record(path, number, "end")
+    return number
+
+
+@delayed
+async def parent(path, number):
+    record(path, number, "begin")
+    found = await gather((waits @ Cores(1))(path, number + part) for part in (0.25, 0.5, 0.75))
+    record(path, number, "end")
+    return sum(found) - 2 * number - 1.5
+
+
+@delayed(retries=1)
+def second(path, number):
+    from grainlike import GVAR
+
+    if GVAR.job.attempt == 1:
+        raise OSError("not now")
+    record(path, number, "begin")
+    record(path, number, "end")
+    return number
+
+
+@delayed
+def fails(path, number):
+    record(path, number, "begin")
+    record(path, number, "end")
+    raise KeyError(number)
+
+
+@delayed
+def grows(path, number, array):
+    record(path, number, "begin")
+    record(path, number, "end")
+    return array + number
+
+
+KINDS = (plain, waits, parent, second)
+
+
+async def one_of_each(path, number):
+    """A call of some kind, and what it must come to."""
+    if number % 6 == 4:
+        with pytest.raises(KeyError):
+            await (fails @ Cores(1))(path, number)
+    elif number % 6 == 5:
+        assert (await (grows @ Cores(1))(path, number, np.zeros(30_000)))[-1] == number
+    else:
+        assert await (KINDS[number % 6] @ Cores(1))(path, number) == number
+
+
+def check(path, numbers):
+    """Every job of `numbers` has begun once and ended once, and so have the jobs of jobs."""
+    parts = [
+        number + part
+        for number in numbers
+        if KINDS[number % 6 % 4] is parent and number % 6 < 4
+        for part in (0.25, 0.5, 0.75)
+    ]
+    marks = Counter(path.read_text().splitlines())
+    assert marks == Counter(f"{number} {what}" for number in [*numbers, *parts] for what in ("begin", "end"))
+
+
+@contextlib.asynccontextmanager
+async def a_head(journal):
+    """A head that leaves its work as it is when it is closed."""
+    async with HeadDaemon(TLS, journal=journal) as daemon:
+        daemon.leaves = True
+        yield daemon
+
+
+class Nobody:
+    """Hears of no outcomes: a head daemon has no graph."""
+
+
+def made_again(journal, tmp_path, seed):
+    """What the next head would be, if this one were killed now."""
+    copy = tmp_path / f"copy{seed}"
+    copy.mkdir(mode=0o700)
+    for file in journal.glob("*.*"):
+        (copy / file.name).write_bytes(file.read_bytes())
+        (copy / file.name).chmod(0o600)
+    keeping = Keeping(copy, began_here(seed))
+    head = DurableHead(Nobody(), keeping.began, keeping.clock, lambda at: None)
+    guests = DurableGuests(head, "c1", bool, bool, bool)
+    keeping.restore(head, guests)
+    keeping.close()
+    return head, guests
+
+
+def told(head, guests):
+    """What has been said on both sides, and what is to be said again: by number, from the first that is kept."""
+    parties = [*head.peers.values(), *guests.here.values()]
+    said = {}
+    for party in parties:
+        transcript = party.session._transcript
+        first = transcript.sent_in_all - len(transcript)
+        frames = {first + at: b"".join(map(bytes, pieces)) for at, (pieces, _) in enumerate(transcript._kept)}
+        said[party.number] = (transcript.received, transcript.sent_in_all, frames)
+    return said, sorted(head._mind.jobs), head._last_job
+
+
+def same(now, again):
+    """Acknowledgements alone are not written down, so the one that was made again may keep more."""
+    (said, *books), (said_again, *books_again) = now, again
+    assert books == books_again
+    assert said.keys() == said_again.keys()
+    for number, (received, sent, frames) in said.items():
+        assert (received, sent) == said_again[number][:2]
+        assert frames.items() <= said_again[number][2].items()
+
+
+@pytest.mark.parametrize("images", [None, EAGER])
+async def test_a_head_is_made_again_down_to_what_it_had_said(images, start_worker, tmp_path, monkeypatch):
+    if images:
+        for name, value in zip(("IMAGE_BYTES", "IMAGE_TIMES", "LOOK_S"), images, strict=True):
+            monkeypatch.setattr(_keeping, name, value)
+    journal, path = tmp_path / "journal", tmp_path / "marks"
+    found = []
+
+    def remember(guests, *arguments):
+        found.append(guests)
+        return original(guests, *arguments)
+
+    original = DurableGuests.__init__
+    monkeypatch.setattr(DurableGuests, "__init__", remember)
+    async with asyncio.timeout(40), a_head(journal) as daemon:
+        (guests,) = found
+        start_worker(daemon.address, resources="cores=2")
+        async with connect() as client:
+            await client.wait_for_workers(1)
+            jobs = []
+            for number in range(90):
+                jobs.append(asyncio.ensure_future(one_of_each(path, number)))
+                await asyncio.sleep(0.005)
+                if number % 9 == 0:
+                    same(told(daemon._head, guests), told(*made_again(journal, tmp_path, number)))
+            await asyncio.gather(*jobs)
+        check(path, range(90))
+        assert bool(list(journal.glob("*.image"))) == bool(images)
+        daemon.leaves = False
+
+
+class Heads:
+    """One head after another with one journal, in a task of its own: the program beside it has another executor."""
+
+    def __init__(self, journal):
+        self._journal = journal
+        self._opened = asyncio.Queue()
+        self._close = asyncio.Event()
+        self._task = asyncio.create_task(self._run())
+
+    async def next(self):
+        """Close the present head, if any, leaving its work; return the address of the next one."""
+        self._close.set()
+        return await self._opened.get()
+
+    async def end(self):
+        self._last = True
+        self._close.set()
+        await self._task
+
+    async def _run(self):
+        self._last = False
+        await self._close.wait()
+        while not self._last:
+            self._close.clear()
+            async with a_head(self._journal) as daemon:
+                self._opened.put_nowait(daemon.address)
+                await self._close.wait()
+                daemon.leaves = not self._last
+
+
+async def test_restarts_lose_nothing_and_do_nothing_twice(start_worker, tmp_path, monkeypatch):
+    for name, value in zip(("IMAGE_BYTES", "IMAGE_TIMES", "LOOK_S"), EAGER, strict=True):
+        monkeypatch.setattr(_keeping, name, value)
+    journal, path = tmp_path / "journal", tmp_path / "marks"
+    heads, jobs = Heads(journal), []
+    async with asyncio.timeout(60):
+        worker = start_worker(await heads.next(), resources="cores=2")
+        async with connect() as client:
+            await client.wait_for_workers(1)
+            for restart in range(12):
+                numbers = range(20 * restart, 20 * restart + 20)
+                jobs += [asyncio.ensure_future(one_of_each(path, number)) for number in numbers]
+                await asyncio.sleep(0.02 * restart)
+                stopped = start((waits @ Cores(1))(tmp_path / "stopped", restart))
+                cancel(stopped)
+                with pytest.raises(JobCancelledError):
+                    await stopped
+                await heads.next()
+            await asyncio.gather(*jobs)
+        await heads.end()
+        assert (await worker.exit())[0] == 0
+    check(path, range(240))
+
+
+def head_process(journal, *more):
+    """`head start` in a process of its own; returns when it listens."""
+    command = [sys.executable, "-m", "grainlike", "head", "start", "--listen", TLS, "--journal", str(journal), *more]
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'worker'}"}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+async def listens(process):
+    said = await asyncio.to_thread(process.stdout.readline)
+    assert said.startswith("head at "), process.communicate()
+    return said.split()[2].rstrip(",")
+
+
+async def test_a_killed_head_is_followed_by_one_that_goes_on(start_worker, tmp_path):
+    journal, path = tmp_path / "journal", tmp_path / "marks"
+    heads = [head_process(journal)]
+    try:
+        async with asyncio.timeout(60):
+            address = await listens(heads[-1])
+            worker = start_worker(address, resources="cores=2")
+            async with connect() as client:
+                await client.wait_for_workers(1)
+                jobs = []
+                for kill in range(3):
+                    jobs += [asyncio.ensure_future(one_of_each(path, 40 * kill + number)) for number in range(40)]
+                    await asyncio.sleep(0.1 * kill)
+                    heads[-1].send_signal(signal.SIGKILL)
+                    heads.append(head_process(journal))
+                    assert await listens(heads[-1]) == address
+                await asyncio.gather(*jobs)
+                placeholder = start((plain @ Cores(1))(path, 120))
+                assert await placeholder == 120
+                assert info(placeholder).attempt == 1
+            heads[-1].send_signal(signal.SIGINT)
+            assert await asyncio.to_thread(heads[-1].wait) == 0
+            code, _, _ = await worker.exit()
+        assert code == 0
+        check(path, range(121))
+    finally:
+        for head in heads:
+            head.kill()
+            head.communicate()
+
+
+async def test_a_full_disk_refuses_new_jobs_and_stops_none(start_worker, gates, tmp_path, monkeypatch):
+    monkeypatch.setattr(_keeping, "LOOK_S", 0.05)
+    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+    journal = tmp_path / "journal"
+    async with asyncio.timeout(30), gates() as gate, a_head(journal) as daemon:
+        start_worker(daemon.address, resources="cores=2")
+        async with connect() as client:
+            await client.wait_for_workers(1)
+            runs = start((delayed(gate.visit) @ Cores(1))("runs"))
+            await gate.arrival()
+            limit = next(journal.glob("*.log")).stat().st_size + 100
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, unlimited[1]))
+            try:
+                with pytest.raises(JournalError, match="File too large"):
+                    await (delayed(len) @ Cores(1))(b"x" * 1000)
+                assert daemon._keeping.failure is not None
+                gate.release_all()
+                await runs
+                with pytest.raises(JournalError):
+                    await (delayed(len) @ Cores(1))(b"y")
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+            async with asyncio.timeout(10):
+                while daemon._keeping.failure is not None:  # noqa: ASYNC110 - nobody tells of it
+                    await asyncio.sleep(0.01)
+            assert await (delayed(len) @ Cores(1))(b"zz") == 2
+    async with a_head(journal) as daemon:
+        assert daemon._head.unended == 0
+        daemon.leaves = False
+
+
+async def test_what_a_killed_head_had_on_its_hands_can_be_told(start_worker, gates, tmp_path, capsys):
+    journal = tmp_path / "journal"
+    async with asyncio.timeout(30), gates() as gate, a_head(journal) as daemon:
+        start_worker(daemon.address, resources="cores=1")
+        async with connect() as client:
+            await client.wait_for_workers(1)
+            jobs = [start((delayed(gate.visit) @ Cores(1))(name)) for name in ("one", "two")]
+            await gate.arrival()
+            assert await asyncio.to_thread(main, ["head", "status"]) == 0
+            assert "journal: kept" in capsys.readouterr().out
+            assert main(["journal", "export", str(journal), "--json"]) == 3
+            assert "another head" in capsys.readouterr().err
+            copy = tmp_path / "copy"
+            shutil.copytree(journal, copy)
+            assert main(["journal", "export", str(copy), "--json"]) == 0
+            told = json.loads(capsys.readouterr().out)
+            assert [(row["name"], row["state"], row["worker"]) for row in told["jobs"]] == [
+                ("visit", "running", "n1"),
+                ("visit", "queued", ""),
+            ]
+            assert main(["journal", "export", str(copy)]) == 0
+            assert capsys.readouterr().out.count("visit") == 2
+            gate.release_all()
+            await gather(jobs)
+        daemon.leaves = False
+
+
+async def test_an_orderly_end_leaves_nothing_for_the_next_head(start_worker, tmp_path):
+    journal = tmp_path / "journal"
+    async with HeadDaemon(TLS, journal=journal) as daemon:
+        worker = start_worker(daemon.address)
+        async with connect() as client:
+            await client.wait_for_workers(1)
+            assert await (delayed(abs) @ Cores(1))(-1) == 1
+    assert (await worker.exit())[0] == 0
+    async with HeadDaemon(TLS, journal=journal) as again:
+        assert (again.workers(), again._head.unended) == ([], 0)
+        assert again._head.has_had_jobs
+        assert again.address == daemon.address
+
+
+async def test_one_head_at_a_time_writes_a_journal(tmp_path):
+    journal = tmp_path / "journal"
+    async with HeadDaemon(TLS, journal=journal):
+        with pytest.raises(JournalError, match=f"another head, process {os.getpid()}"):
+            async with HeadDaemon(TLS, journal=journal):
+                pass
+
+
+async def test_a_journal_of_another_release_is_refused(tmp_path, monkeypatch):
+    journal = tmp_path / "journal"
+    async with HeadDaemon(TLS, journal=journal):
+        pass
+    monkeypatch.setattr("grainlike.executor._head_image.__version__", "99.0")
+    with pytest.raises(JournalError, match=r"is of grainlike .*, which may decide otherwise than 99\.0"):
+        async with HeadDaemon(TLS, journal=journal):
+            pass
