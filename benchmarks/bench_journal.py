@@ -36,10 +36,10 @@ class CountingDisk(Disk):
 
 async def append(journal: Journal, record: bytes, count: int) -> float:
     """Seconds for so many appends, while the journal syncs."""
+    took = 0.0
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(journal.run)
         await anyio.lowlevel.checkpoint()
-        took = 0.0
         for first in range(0, count, BATCH):
             begun = time.perf_counter()
             for _ in range(min(BATCH, count - first)):

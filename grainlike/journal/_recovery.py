@@ -114,14 +114,14 @@ def _with_cut(recovered: Recovered, found: Survey) -> Recovered:
 
 
 def _set_aside(disk: Disk, directory: Path, found: Survey) -> tuple[Path, ...]:
-    """Rename what does not count, the last file first: so one that is stopped here is salvaged alike the next time."""
+    """Rename what does not count, and copy what is about to be cut. Stopped anywhere, it can be done again."""
     names = disk.names(directory)
     aside = []
     if found.segments and not found.segments[-1].sound:
         path = found.segments[-1].path
         aside.append(free_damaged_name(path, names))
         _copy(disk, path, aside[-1])
-    for file in sorted(found.behind, key=lambda one: one.number, reverse=True):
+    for file in found.behind:
         aside.append(free_damaged_name(file.path, names))
         disk.rename(file.path, aside[-1])
     disk.sync_directory(directory)

@@ -88,7 +88,7 @@ for _name in KillingDisk.CHANGING:
 
 
 class PowerCutError(BaseException):
-    """The machine has no power: nobody can catch that."""
+    """The machine has no power, or the process is killed: nobody can catch that."""
 
 
 class _File:
@@ -114,6 +114,11 @@ class PowerDisk(Disk):
         self.calls += 1
         if self.calls == self.at:
             raise PowerCutError
+
+    def after_kill(self, at=0):
+        """The disk as it is, for the next head: nothing is lost with a process."""
+        self.at, self.calls = at, 0
+        return self
 
     def after_power_cut(self, rng, at=0):
         """The disk as the next head finds it."""

@@ -228,6 +228,14 @@ def test_a_segment_that_was_begun_in_vain_is_dropped(tmp_path):
     assert not (tmp_path / SECOND).exists()
 
 
+def test_no_segment_is_kept_behind_one_that_is_dropped(tmp_path):
+    fill(tmp_path, [b"1"], [], [])
+    (tmp_path / SECOND).write_bytes(b"")
+    fill(tmp_path, [b"2"])
+    assert [path.name for path in sorted(tmp_path.glob("*.log"))] == [FIRST]
+    assert recover(tmp_path)[1] == [b"1", b"2"]
+
+
 @pytest.mark.parametrize("what", ["an end", "a half", "nothing", "too much"])
 def test_an_image_that_is_not_whole_is_refused(several, what):
     directory, parts = several

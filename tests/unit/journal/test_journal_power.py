@@ -71,7 +71,8 @@ def test_what_was_acknowledged_outlives_the_power():
         history = History(seed)
         disk = PowerDisk()
         for life in range(LIVES):
-            disk = disk.after_power_cut(history.rng, at=history.rng.randint(1, 60))
+            at = history.rng.randint(1, 60)
+            disk = disk.after_kill(at) if history.rng.random() < 0.3 else disk.after_power_cut(history.rng, at)
             try:
                 history.live(disk)
             except PowerCutError:
@@ -81,3 +82,19 @@ def test_what_was_acknowledged_outlives_the_power():
                 raise
         cuts, refusals, images = cuts + history.cuts, refusals + history.refusals, images + history.images
     assert min(cuts, refusals, images) > SEEDS // 20, (cuts, refusals, images)
+
+
+def test_what_was_set_aside_outlives_the_power():
+    path = DIRECTORY / "0000000000000001.log"
+    for seed in range(50):
+        disk = PowerDisk()
+        journal, _ = Journal.open(DIRECTORY, disk=disk)
+        for record in (b"one", b"two" * 20, b"three" * 20):
+            journal.append(record)
+        journal.close()
+        disk.now[path].now[60] ^= 1
+        damaged = bytes(disk.now[path].now)
+        journal, found = Journal.open(DIRECTORY, disk=disk, salvage=True)
+        assert list(found.records) == []
+        left = disk.after_power_cut(random.Random(seed))
+        assert bytes(left.now[found.set_aside[0]].now) == damaged, seed
