@@ -219,6 +219,15 @@ def test_a_torn_end_before_segments_without_records_is_cut(tmp_path):
     assert [one.path.name for one in survey(tmp_path).reports] == [FIRST]
 
 
+def test_an_earlier_record_behind_the_last_is_no_record(tmp_path):
+    records = [b"one", b"two"]
+    (path,) = fill(tmp_path, records)
+    data, ends = path.read_bytes(), ends_of(records)
+    path.write_bytes(data + data[ends[0] : ends[1]])
+    _, found, more = recover(tmp_path)
+    assert (found, more.cut) == (records, ends[1] - ends[0])
+
+
 def test_a_segment_that_was_begun_in_vain_is_dropped(tmp_path):
     fill(tmp_path, [b"1"], [])
     (tmp_path / SECOND).write_bytes(bytes(4096))
@@ -236,12 +245,13 @@ def test_no_segment_is_kept_behind_one_that_is_dropped(tmp_path):
     assert recover(tmp_path)[1] == [b"1", b"2"]
 
 
-@pytest.mark.parametrize("what", ["an end", "a half", "nothing", "too much"])
-def test_an_image_that_is_not_whole_is_refused(several, what):
+@pytest.mark.parametrize("lacks", ["a byte", "its end", "a half", "all", "nothing, but there is more"])
+def test_an_image_that_is_not_whole_is_refused(several, lacks):
     directory, parts = several
     path = directory / IMAGE
     data = path.read_bytes()
-    path.write_bytes({"an end": data[:-1], "a half": data[:100], "nothing": b"", "too much": data + b"x"}[what])
+    left = {"a byte": data[:-1], "its end": data[:-HEAD_SIZE], "a half": data[:100], "all": b""}
+    path.write_bytes(left.get(lacks, data + b"x"))
     with pytest.raises(JournalError, match=f"{IMAGE} is damaged"):
         recover(directory)
     image, records, _ = recover(directory, salvage=True)

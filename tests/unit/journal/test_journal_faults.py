@@ -228,6 +228,18 @@ def test_a_full_disk_is_told_and_left_as_it_was(tmp_path):
     assert held(tmp_path) == [b"x" * 100 + b"y" * 200] * accepted + [b"more"]
 
 
+def test_a_segment_takes_the_place_of_what_a_failure_has_left(tmp_path):
+    journal, _ = Journal.open(tmp_path, disk=QuickDisk())
+    journal.append(b"1")
+    left = tmp_path / "0000000000000002.log"
+    left.write_bytes(b"half a head")
+    left.chmod(0o600)
+    journal.begin_segment()
+    journal.append(b"2")
+    journal.close()
+    assert held(tmp_path) == [b"1", b"2"]
+
+
 class SlowlyWritingDisk(QuickDisk):
     """Takes some bytes in a call, and in the end no more."""
 
