@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from grainlike.journal._format import Buffer
@@ -94,5 +95,6 @@ class Disk:
         path.unlink(missing_ok=True)
 
     def close(self, file: int) -> None:
-        """Close a file."""
-        os.close(file)
+        """Close a file. What the system says then comes too late: `sync` has told what matters."""
+        with suppress(OSError):
+            os.close(file)

@@ -65,10 +65,9 @@ def _header_of(disk: Disk, path: Path) -> Header:
 def _write_image(disk: Disk, path: Path, header: Header, chunks: Iterable[Buffer]) -> None:
     writer = SegmentWriter.create(disk, path, header)
     try:
-        count = header.first
-        for count, chunk in enumerate(chunks, header.first + 1):
-            writer.append([memoryview(chunk).cast("B")], count - 1)
-        writer.append([], count, ends=True)
+        for chunk in chunks:
+            writer.append([memoryview(chunk).cast("B")])
+        writer.append([], ends=True)
         disk.sync(writer.file)
     finally:
         disk.close(writer.file)

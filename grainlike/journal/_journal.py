@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, NoReturn
@@ -54,7 +53,6 @@ class Journal:
 
     Attributes:
         directory: where its files are.
-        position: how many records have been appended, over all segments and all processes that wrote it.
         synced: how many of them are on the disk for certain.
         failure: why nothing is appended any more; None while all is well. `begin_segment` ends it.
         image_size: the bytes of the image that `open` found, or `forget_before` was told of; 0 if there was none.
@@ -72,9 +70,9 @@ class Journal:
             journal.append([b"submit", payload])
     """
 
-    def __init__(self, disk: Disk, directory: Path, lock: int, segment: SegmentWriter, position: int) -> None:
+    def __init__(self, disk: Disk, directory: Path, lock: int, segment: SegmentWriter) -> None:
         self._disk, self.directory, self._lock, self._segment = disk, directory, lock, segment
-        self.position = self.synced = self._covered = position
+        self.synced = self._covered = segment.position
         self.failure: JournalError | None = None
         self.image_size = 0
         self.on_synced: Callable[[int], None] | None = None
@@ -114,9 +112,14 @@ class Journal:
                 raise
         except OSError as error:
             raise error if isinstance(error, JournalError) else refused("open", directory, error) from error
-        journal = cls(disk, directory, lock, segment, found.position)
+        journal = cls(disk, directory, lock, segment)
         journal.image_size = found.image.size if found.image else 0
         return journal, found
+
+    @property
+    def position(self) -> int:
+        """How many records have been appended, over all segments and all processes that wrote it."""
+        return self._segment.position
 
     @property
     def segment(self) -> int:
@@ -142,13 +145,13 @@ class Journal:
         pieces = [record] if isinstance(record, (bytes, bytearray, memoryview)) else record
         views = [piece if type(piece) is bytes else memoryview(piece).cast("B") for piece in pieces]
         try:
-            self._segment.append(views, self.position)
+            self._segment.append(views)
         except OSError as error:
             self.failure = refused("write", self._segment.path, error)
             raise self.failure from error
-        self.position += 1
-        self._nudge()
-        return self.position
+        if self._wake is not None:
+            self._nudge()
+        return self._segment.position
 
     def begin_segment(self) -> int:
         """Begin a new segment and return its number: an image of the state at this moment may be written for it.
@@ -315,5 +318,4 @@ class Journal:
             self._closed = True
             self.failure = JournalError(f"the journal is closed: {self.directory}", str(self.directory))
             for file in (*(one.file for one in self._retired), self._segment.file, self._lock):
-                with suppress(OSError):
-                    self._disk.close(file)
+                self._disk.close(file)

@@ -98,7 +98,7 @@ def recover(disk: Disk, directory: Path, found: Survey, *, salvage: bool) -> tup
     recovered = Recovered(
         Records(disk, (found.image,)) if found.image else None,
         Records(disk, found.segments),
-        found.segments[-1].after if found.segments else writer.header.first,
+        writer.position,
         set_aside=aside,
     )
     return _with_cut(recovered, found), writer
@@ -157,7 +157,8 @@ def _writer(disk: Disk, directory: Path, found: Survey) -> SegmentWriter:
     if found.segments:
         last = found.segments[-1]
         assert last.header
-        return SegmentWriter(disk, last.path, disk.open_to_append(last.path), last.header, last.end)
+        file = disk.open_to_append(last.path)
+        return SegmentWriter(disk, last.path, file, last.header, end=last.end, position=last.after)
     header = Header(Kind.SEGMENT, 1, 0, os.urandom(_ID_SIZE))
     if found.image and found.image.header:
         header = Header(Kind.SEGMENT, found.image.number, found.image.header.first, found.image.header.journal)

@@ -21,46 +21,53 @@ class SegmentWriter:
     """Appends to one file. What a call has written is the kernel's when it returns, and outlives this process.
 
     Attributes:
-        end: how many bytes of the file are whole records; what lies behind was written in part.
+        path: the file's.
+        file: its descriptor.
+        header: what it begins with.
+        end: how many bytes of it are whole records; what lies behind was written in part.
+        position: how many records there are up to its end, over all segments: the number of the next.
         ragged: whether there is something behind, which could not be cut off.
     """
 
-    __slots__ = ("_disk", "_seed", "end", "file", "header", "path", "ragged")
+    __slots__ = ("_disk", "_seed", "end", "file", "header", "path", "position", "ragged")
 
-    def __init__(self, disk: Disk, path: Path, file: int, header: Header, end: int) -> None:
-        self._disk, self.path, self.file, self.header, self.end = disk, path, file, header, end
+    def __init__(self, disk: Disk, path: Path, file: int, header: Header, *, end: int, position: int) -> None:
+        self._disk, self.path, self.file, self.header = disk, path, file, header
+        self.end, self.position, self.ragged = end, position, False
         self._seed = header.seed
-        self.ragged = False
 
     @classmethod
     def create(cls, disk: Disk, path: Path, header: Header) -> SegmentWriter:
         """Make a file with a header; on an `OSError` there is none."""
-        writer = cls(disk, path, disk.create(path), header, 0)
+        writer = cls(disk, path, disk.create(path), header, end=0, position=header.first)
         try:
-            writer._write([header.encode()])
-        except OSError:
+            writer._write([header.encode()], records=0)
+        except BaseException:
             disk.close(writer.file)
             with suppress(OSError):
                 disk.remove(path)
             raise
         return writer
 
-    def append(self, pieces: Sequence[Buffer], sequence: int, *, ends: bool = False) -> None:
+    def append(self, pieces: Sequence[Buffer], *, ends: bool = False) -> None:
         """Write one record. On an `OSError` nothing of it is left, or the file is `ragged`."""
-        self._write(encode_record(pieces, sequence, self._seed, ends=ends))
+        self._write(encode_record(pieces, self.position, self._seed, ends=ends), records=1)
 
-    def _write(self, pieces: list[Buffer]) -> None:
+    def _write(self, pieces: list[Buffer], *, records: int) -> None:
         size = sum(map(len, pieces))
+        if self.ragged:
+            self.cut()
         try:
             written = self._disk.write(self.file, pieces) if len(pieces) <= _MOST_PIECES else 0
             if written != size:
                 self._write_rest(memoryview(b"".join(pieces))[written:])
-        except OSError:
+        except BaseException:  # Ctrl-C too: what is not counted must not be there
             self.ragged = True
             with suppress(OSError):
                 self.cut()
             raise
-        self.end += size
+        self.end += size  # nothing may come between these two
+        self.position += records
 
     def _write_rest(self, rest: memoryview) -> None:
         """Go on where a call took only a part, until all is written or the system says why not."""

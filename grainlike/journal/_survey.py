@@ -91,7 +91,7 @@ class Survey:
         """What is said of the damage, and of what salvage would keep."""
         assert self.damage
         image = f"the image of segment {self.image.number} and " if self.image else ""
-        records = f"the {self.records} records before it" if self.records else "no record"
+        records = {0: "no record", 1: "the record before it"}.get(self.records, f"the {self.records} records before it")
         return (
             f"{self.damage.path} is damaged at byte {self.damage.offset}: {self.damage.problem}. "
             f"Nothing was changed; with --salvage {image}{records} are kept, and the rest is set aside"

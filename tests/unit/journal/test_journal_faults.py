@@ -168,6 +168,25 @@ def test_a_failed_sync_is_not_tried_again_and_only_an_image_ends_the_doubt(tmp_p
     assert held(tmp_path) == [b"1", b"2", b"3"]
 
 
+def test_older_segments_are_not_synced_again_after_a_failure(tmp_path):
+    disk = FaultyDisk()
+    journal, _ = Journal.open(tmp_path, disk=disk)
+    journal.append(b"1")
+    journal.begin_segment()
+    journal.append(b"2")
+    fail_next_sync(journal, disk)
+    segment = journal.begin_segment()
+    journal.append(b"3")
+    disk.calls.clear()
+    journal.sync()
+    assert disk.calls.count("sync") == 1
+    assert journal.synced == 0
+    commit_image(tmp_path, segment, [b"1", b"2"], disk=disk)
+    journal.forget_before(segment)
+    assert journal.synced == 3
+    journal.close()
+
+
 def test_an_image_from_before_a_failed_sync_does_not_end_the_doubt(tmp_path):
     disk = FaultyDisk()
     journal, _ = Journal.open(tmp_path, disk=disk)
@@ -238,6 +257,29 @@ def test_a_segment_takes_the_place_of_what_a_failure_has_left(tmp_path):
     journal.append(b"2")
     journal.close()
     assert held(tmp_path) == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("may_be_cut", [True, False])
+def test_what_is_interrupted_was_not_appended(tmp_path, may_be_cut):
+    class Interrupting(QuickDisk):
+        def write(self, file, pieces):
+            super().write(file, pieces)
+            raise KeyboardInterrupt
+
+        def truncate(self, file, size):
+            if not may_be_cut:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            super().truncate(file, size)
+
+    journal, _ = Journal.open(tmp_path, disk=QuickDisk())
+    journal.append(b"1")
+    journal._segment._disk = Interrupting()
+    with pytest.raises(KeyboardInterrupt):
+        journal.append(b"2")
+    journal._segment._disk = QuickDisk()
+    assert journal.append(b"3") == 2
+    journal.close()
+    assert held(tmp_path) == [b"1", b"3"]
 
 
 class SlowlyWritingDisk(QuickDisk):

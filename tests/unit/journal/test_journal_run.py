@@ -106,7 +106,7 @@ async def test_an_older_segment_is_synced_before_what_follows_counts(opened):
         tasks.start_soon(journal.run)
         journal.append(b"1")
         await disk.until_begun()
-        first = journal._segment.file
+        first, directories = journal._segment.file, disk.directories
         journal.append(b"2")
         journal.begin_segment()
         journal.append(b"3")
@@ -119,6 +119,7 @@ async def test_an_older_segment_is_synced_before_what_follows_counts(opened):
         disk.may_end.release()
         assert await told.next() == 3
         assert disk.synced == [first, first, second]
+        assert disk.directories == directories + 1
         tasks.cancel_scope.cancel()
 
 
