@@ -121,13 +121,14 @@ def survey(directory: Path, *, disk: Disk = _DISK) -> Survey:
     base = image.number if image else 0
     chain = _Chain(directory, image, [one for one in segments if one.number >= base])
     newer = [one for one in images if one.number > base]
+    bad = newer[-1] if newer else None
     return Survey(
         image,
         tuple(chain.segments),
         tuple(chain.empty),
         behind=(*newer, *chain.behind),
         old=tuple(one for one in (*images, *segments) if one.number < base),
-        damage=Damage(newer[-1].path, newer[-1].end, newer[-1].problem) if newer else chain.damage,
+        damage=Damage(bad.path, bad.end, bad.problem) if bad else chain.damage,
         reports=tuple(sorted((*images, *segments), key=lambda one: one.path)),
     )
 

@@ -7,7 +7,8 @@ import pytest
 from journal_stands import QuickDisk, fill, recover
 
 from grainlike import JournalError
-from grainlike.journal import Journal, commit_image
+from grainlike.journal import Disk, Journal, commit_image
+from grainlike.journal._format import HEAD_SIZE, HEADER_SIZE
 
 
 def modes(directory):
@@ -130,3 +131,27 @@ def test_records_are_read_as_often_as_they_are_asked_for(tmp_path):
     assert (list(found.records), list(found.records), len(found.records)) == ([b"1", b"2", b"3"],) * 2 + (3,)
     assert (journal.position, journal.synced, journal.segment) == (3, 3, 2)
     journal.close()
+
+
+def test_sizes_tell_when_it_is_time_for_an_image(tmp_path):
+    journal, _ = Journal.open(tmp_path, disk=QuickDisk())
+    assert (journal.image_size, journal.segment_size) == (0, HEADER_SIZE)
+    journal.append(b"12345")
+    assert journal.segment_size == HEADER_SIZE + HEAD_SIZE + 5
+    segment = journal.begin_segment()
+    commit_image(tmp_path, segment, [b"123"], disk=QuickDisk())
+    journal.forget_before(segment)
+    assert (journal.image_size, journal.segment_size) == (HEADER_SIZE + HEAD_SIZE + 3 + HEAD_SIZE, HEADER_SIZE)
+    journal.close()
+    again, _ = Journal.open(tmp_path, disk=QuickDisk())
+    assert again.image_size == journal.image_size
+    again.close()
+
+
+def test_what_is_said_when_a_file_is_closed_comes_too_late():
+    reader, writer = os.pipe()
+    os.close(writer)
+    Disk().close(reader)
+    Disk().close(reader)  # EBADF
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(reader)
