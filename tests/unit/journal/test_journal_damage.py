@@ -6,6 +6,7 @@ With GRAINLIKE_TEST_SEEDS that many bits are flipped at random, and a journal of
 import os
 import random
 import shutil
+from collections import Counter
 from itertools import chain
 
 import pytest
@@ -124,6 +125,49 @@ def test_bits_flipped_at_random_invent_nothing(tmp_path, several):
         shutil.rmtree(broken)
     expected = {(SECOND, "whole"), (THIRD, "cut"), (THIRD, "salvaged"), (IMAGE, "salvaged")}
     assert expected <= outcomes <= {*expected, (THIRD, "whole"), (IMAGE, "whole")}
+
+
+def edit(rng, directory):
+    """Do to a file what editors, copies and disks do: leave out, put in, double or exchange ranges, or take it away."""
+    names = sorted(path.name for path in directory.iterdir() if path.name != "lock")
+    path, other = (directory / rng.choice(names) for _ in range(2))
+    data, source = path.read_bytes(), other.read_bytes()
+    begin, end = sorted(rng.randint(0, len(data)) for _ in range(2))
+    at = rng.randint(0, len(source))
+    changes = {
+        "left out": data[:begin] + data[end:],
+        "put in": data[:begin] + rng.randbytes(rng.choice((1, 30))) + data[begin:],
+        "doubled": data[:end] + data[begin:],
+        "moved": data[:begin] + data[end:] + data[begin:end],
+        "of another": data[:begin] + source[at : at + end - begin] + data[end:],
+        "exchanged": source,
+        "taken away": None,
+    }
+    what = rng.choice(list(changes))
+    if changes[what] is None:
+        path.unlink()
+    else:
+        path.write_bytes(changes[what])
+    return what
+
+
+def test_whatever_is_done_to_the_files_nothing_is_invented(tmp_path, several):
+    directory, parts = several
+    everything, image = list(chain(*parts)), [b"state", b"", b"more" * 50]
+    rng = random.Random(13)
+    refused = Counter()
+    for seed in range(SEEDS):
+        broken = shutil.copytree(directory, tmp_path / "broken")
+        done = [edit(rng, broken) for _ in range(rng.choice((1, 1, 2)))]
+        found, error = recover_or_salvage(broken)
+        refused[done[0]] += bool(error)
+        assert found[0] in (None, image), (seed, done)
+        expected = everything if found[0] is None else parts[2]
+        assert found[1] == expected[: len(found[1])], (seed, done)
+        assert recover(broken)[:2] == found[:2], (seed, done)
+        shutil.rmtree(broken)
+    assert min(refused.values()) > 0
+    assert len(refused) == 7
 
 
 def test_zeroed_ranges_are_no_records(tmp_path, several):
