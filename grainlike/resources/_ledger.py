@@ -15,6 +15,8 @@ from grainlike.resources._terms import NO_TERMS, Pack, kept
 from grainlike.resources._topology import Topology
 
 _NOTHING: Mapping[str, Allocation] = MappingProxyType({})
+_REMEMBERED = 1024
+"""How many different allocations a ledger remembers."""
 _NO_CHOICE: Mapping[str, tuple[int, ...]] = MappingProxyType({})
 
 
@@ -80,6 +82,7 @@ class Ledger:
         "_devices",
         "_free",
         "_generation",
+        "_given",
         "_held",
         "_places",
         "_pools",
@@ -99,6 +102,7 @@ class Ledger:
         places = Places(topology or Topology(), offer.cores, offer.gpus)
         self._places = places if len(places) > 1 else None
         self._held: dict[int, Grant] = {}
+        self._given: dict[tuple[object, ...], Allocation] = {}
         self._generation = 0
 
     def fits_ever(self, request: Request) -> bool:
@@ -141,9 +145,18 @@ class Ledger:
         chosen = _NO_CHOICE if self._places is None else self._choose(self._places, request.units, request.pack)
         ids = self._take(request.units, chosen)
         self._generation += 1
-        grant = Grant(self, self._generation, request, build(Allocation, request.units, ids, kept(request.terms)))
-        self._held[self._generation] = grant
+        grant = self._held[self._generation] = Grant(self, self._generation, request, self._allocation(request, ids))
         return grant
+
+    def _allocation(self, request: Request, ids: dict[str, tuple[int, ...]]) -> Allocation:
+        """What is given: one object for all grants of the same, so that its text is made once."""
+        key = (request, *ids.values())
+        found = self._given.get(key)
+        if found is None:
+            if len(self._given) == _REMEMBERED:
+                self._given.clear()
+            found = self._given[key] = build(Allocation, request.units, ids, kept(request.terms))
+        return found
 
     def release(self, grant: Grant) -> None:
         """Take back what was granted.

@@ -47,13 +47,14 @@ class Request:
         (8589934592, 4, 'cores=4 memory=8589934592')
     """
 
-    __slots__ = ("_hash", "ids", "terms", "units")
+    __slots__ = ("_hash", "_text", "ids", "terms", "units")
     _several: ClassVar[bool] = False  # whether there is more than one option
 
     units: Mapping[str, int]
     ids: Ids
     terms: Terms
     _hash: int | None
+    _text: str | None
 
     def __init__(self, amounts: "Mapping[str, Amount | Iterable[str]]" = MappingProxyType({})) -> None:
         units, terms = split(amounts)
@@ -274,7 +275,11 @@ class Request:
         return known
 
     def __str__(self) -> str:
-        return as_text(self.units, self.ids, self.terms)
+        known = self._text
+        if known is None:
+            known = as_text(self.units, self.ids, self.terms)
+            _set_text(self, known)
+        return known
 
     def __repr__(self) -> str:
         return as_code(self.units, self.ids, self.terms)
@@ -331,6 +336,7 @@ def fill(made: Request, units: Mapping[str, int], ids: Ids, terms: Terms) -> Non
     _set_ids(made, ids if isinstance(ids, MappingProxyType) else MappingProxyType(ids))
     _set_terms(made, terms)
     _set_hash(made, None)
+    _set_text(made, None)
 
 
 V = TypeVar("V")
@@ -346,5 +352,6 @@ _set_units = Request.__dict__["units"].__set__
 _set_ids = Request.__dict__["ids"].__set__
 _set_terms = Request.__dict__["terms"].__set__
 _set_hash = Request.__dict__["_hash"].__set__
+_set_text = Request.__dict__["_text"].__set__
 
 EMPTY = Request()

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["ChangeLog", "Function", "Hold", "Job", "LeaseBook", "RequestClass", "Shape", "WorkerBook"]
 
 
+_UNIT = 10**9
+
+
 class Function:
     """What the head knows of a function: how long its jobs take, and when a failed or lost one is tried again."""
 
@@ -100,10 +103,13 @@ class Shape:
         "group",
         "isolate",
         "limits",
+        "may_be_ahead",
         "nodes",
+        "rationed",
         "rates",
         "request",
         "shape",
+        "share",
         "tokens",
         "units",
         "users",
@@ -119,13 +125,19 @@ class Shape:
         self.users: dict[int, WorkerBook] = {}
         """The workers on which planned jobs or leases of it count now."""
         self.units = tuple(request.units.items())
+        self.share = request.units.get("cores", _UNIT)
+        """What one job of it counts in the books of fair shares: its cores, one where it asks for none."""
         self.tokens = frozenset(request.tokens)
         self.limits = tuple(request.limits.items())
         self.rates = tuple(request.rates.items())
+        self.rationed = bool(self.limits or self.rates)
+        """Whether a cluster-wide limit or rate is part of it: such jobs are never sent ahead."""
         self.walltime = request.walltime
         self.walltime_soft = request.walltime_soft
         self.group = group
         """The run times of its walltime group, from which limits are learned; None without one."""
+        self.may_be_ahead = not (self.rationed or self.nodes > 1 or group is not None or request.walltime is not None)
+        """Whether jobs of it may wait at a worker that is full."""
 
     @property
     def soft_s(self) -> float | None:
@@ -136,11 +148,6 @@ class Shape:
     def hard_s(self) -> float | None:
         """When a job is ended: its group's mean + 5σ, until it is known what was declared; None if nobody said."""
         return self.group.over(5.0) if self.group is not None and self.group.known else self.walltime
-
-    @property
-    def rationed(self) -> bool:
-        """Whether a cluster-wide limit or rate is part of it: such jobs are never sent ahead."""
-        return bool(self.limits or self.rates)
 
 
 class DeepestFirst:
@@ -198,6 +205,7 @@ class RequestClass:
         "cls",
         "fits_as_of",
         "isolate",
+        "may_be_ahead",
         "priority",
         "queue",
         "request",
@@ -225,6 +233,9 @@ class RequestClass:
         self.priority = priority
         self.isolate = isolate
         self.shapes = shapes
+        # Who waits for a job holds slots: it must not stand at a worker for room that nobody there will make.
+        self.may_be_ahead = not root and shapes[0].may_be_ahead
+        """Whether its jobs may wait at a worker that is full."""
         self.queue: deque[Job] | DeepestFirst = DeepestFirst() if root else deque()
         self.warned = False
         self.fits_as_of = -1
@@ -405,6 +416,7 @@ class WorkerBook:
     def leave(self) -> None:
         """It stops: from now on nothing fits."""
         self.leaving = True
+        self._fits.clear()
         self._changed()
 
     def shut_for(self, kind: str, why: str) -> None:
@@ -439,7 +451,7 @@ class WorkerBook:
 
     def has_room(self, shape: Shape) -> bool:
         """Whether a job of the shape fits into what is free."""
-        if not self.fits_ever(shape):
+        if not (self._fits.get(shape.shape) or self.fits_ever(shape)):
             return False
         free = self.free
         for name, amount in shape.units:
@@ -521,7 +533,8 @@ class WorkerBook:
     def room_left(self, shape: Shape) -> int:
         """What would be left of the scarcest resource of the shape: small is a tight fit."""
         free = self.free
-        return min((free[name] - amount for name, amount in shape.units), default=0)
+        left = [free[name] - amount for name, amount in shape.units]
+        return min(left) if left else 0
 
     def is_wide(self, shape: Shape) -> bool:
         """Whether the shape asks for more than half of some resource of this worker."""

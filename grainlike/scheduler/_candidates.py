@@ -1,58 +1,58 @@
 """Which worker is the tightest fit for a shape, without a look at every worker for every job.
 
-One heap per shape, fed from the log of changes: an entry is (room left, worker, the worker's version then), and one
+One heap per shape, fed from the log of changes: an entry is (room left, worker, its version then, its book), and one
 whose worker has changed since is dropped when it comes up. A job costs a few heap steps however many workers there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from heapq import heapify, heappop, heappush
 
-from grainlike.scheduler._books import ChangeLog, Shape, WorkerBook
+from grainlike.scheduler._books import ChangeLog, Job, Shape, WorkerBook
 
 __all__ = ["Candidates"]
+
+_Entry = tuple[int, int, int, WorkerBook]
+
+_Admits = Callable[[WorkerBook, Job, Shape, float], bool]
+"""Whether a job may start on a worker on which it fits."""
 
 
 class Candidates:
     """The workers into which one shape fits now, the tightest first."""
 
-    __slots__ = ("_epoch", "_heap", "_log", "_read", "_shape", "_workers")
+    __slots__ = ("_admits", "_epoch", "_heap", "_log", "_read", "_shape", "_workers")
 
-    def __init__(self, shape: Shape, workers: dict[int, WorkerBook], log: ChangeLog) -> None:
+    def __init__(self, shape: Shape, workers: dict[int, WorkerBook], log: ChangeLog, admits: _Admits) -> None:
         self._shape = shape
         self._workers = workers
         self._log = log
+        self._admits = admits
         self._epoch = -1
         self._read = 0
-        self._heap: list[tuple[int, int, int]] = []
+        self._heap: list[_Entry] = []
 
-    def best(self, admitted: Callable[[WorkerBook], bool]) -> WorkerBook | None:
-        """The tightest fit of those that `admitted` says yes to; None if there is none."""
-        found = self.tightest(1, admitted)
-        return found[0] if found else None
-
-    def tightest(self, count: int, admitted: Callable[[WorkerBook], bool]) -> list[WorkerBook]:
-        """As many different ones, the tightest first; fewer if there are fewer."""
-        self._catch_up()
+    def tightest(self, count: int, job: Job, now: float) -> list[WorkerBook]:
+        """As many different ones that admit the job, the tightest first; fewer if there are fewer."""
+        if self._epoch != self._log.epoch or self._read != len(self._log.entries):
+            self._catch_up()
         heap, shape = self._heap, self._shape
-        seen: list[tuple[int, int, int]] = []
+        passed: list[_Entry] = []
         found: list[WorkerBook] = []
-        while heap and len(found) < count:
-            entry = heap[0]
-            worker = self._workers.get(entry[1])
-            if worker is None or worker.version != entry[2]:
+        while heap:
+            _, _, version, worker = heap[0]
+            if worker.gone or worker.version != version:
                 heappop(heap)
                 continue
-            if admitted(worker):
+            if self._admits(worker, job, shape, now):
+                assert worker.fits_now(shape)
                 found.append(worker)
                 if len(found) == count:
                     break
-            seen.append(heappop(heap))
-        for entry in seen:
+            passed.append(heappop(heap))
+        for entry in passed:
             heappush(heap, entry)
-        for worker in found:
-            assert worker.fits_now(shape)
         return found
 
     def _catch_up(self) -> None:
@@ -63,15 +63,15 @@ class Candidates:
             self._heap = [self._entry(worker) for worker in self._workers.values() if worker.fits_now(self._shape)]
             heapify(self._heap)
         else:
-            if self._read == len(log.entries):
-                return
-            self._push(log.entries[self._read :])
+            changed: Sequence[WorkerBook] = log.entries[self._read :]
+            self._push(changed if len(changed) == 1 else dict.fromkeys(changed))
         self._read = len(log.entries)
 
     def _push(self, changed: Iterable[WorkerBook]) -> None:
-        for worker in dict.fromkeys(changed):
-            if not worker.gone and worker.fits_now(self._shape):
+        shape = self._shape
+        for worker in changed:
+            if not worker.gone and worker.fits_now(shape):
                 heappush(self._heap, self._entry(worker))
 
-    def _entry(self, worker: WorkerBook) -> tuple[int, int, int]:
-        return worker.room_left(self._shape), worker.worker, worker.version
+    def _entry(self, worker: WorkerBook) -> _Entry:
+        return worker.room_left(self._shape), worker.worker, worker.version, worker

@@ -8,15 +8,13 @@ the order of the tree's oldest job, for that one holds slots until it has been d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from grainlike.scheduler._books import Job, LeaseBook, RequestClass, WorkerBook
 from grainlike.scheduler._states import JobState
 from grainlike.wire import LeaseWait, Wait
 
 __all__ = ["Families", "Family", "lent_by", "stands_still"]
-
-_NOBODY: tuple[int, ...] = ()
 
 
 class Family:
@@ -42,14 +40,15 @@ class Families:
     Attributes:
         waiting: the jobs that said that they wait, by number.
         trees: the request classes of each tree, by the number of its oldest job.
+        orphans: the jobs whose parents' attempts have ended; whoever ends them empties it.
     """
 
-    __slots__ = ("_orphans", "trees", "waiting")
+    __slots__ = ("orphans", "trees", "waiting")
 
     def __init__(self) -> None:
         self.waiting: dict[int, Job] = {}
         self.trees: dict[int, list[RequestClass]] = {}
-        self._orphans: list[int] = []
+        self.orphans: list[int] = []
 
     def adopt(self, parent: Job, child: Job) -> None:
         """A job has submitted another."""
@@ -74,16 +73,9 @@ class Families:
     def attempt_ended(self, job: Job) -> None:
         """An attempt is over: what it still wanted goes with it, see `orphans`."""
         if job.family is not None:
-            self._orphans += job.family.children
+            self.orphans += job.family.children
             job.family = None
             self.waiting.pop(job.job, None)
-
-    def orphans(self) -> Sequence[int]:
-        """Whose parents' attempts have ended since the last time."""
-        if not self._orphans:
-            return _NOBODY
-        orphans, self._orphans = self._orphans, []
-        return orphans
 
     def note(self, worker: WorkerBook, job: Job | None, wait: LeaseWait) -> None:
         """A worker says that the job of a lease waits, or goes on; `job` is None if it is of no interest any more."""

@@ -151,7 +151,8 @@ class HeadMind:
                 self._worker_lost(event, out)
             case Ticked():
                 self._wake = None
-        self._end_orphans(out)
+        if self._families.orphans:
+            self._end_orphans(out)
         if self._backoffs:
             self._try_again(out)
         if self._quarantine:
@@ -304,7 +305,8 @@ class HeadMind:
 
     def _end_orphans(self, out: list[HeadAction]) -> None:
         """Cancel what ended attempts had submitted."""
-        orphans = [number for number in self._families.orphans() if number in self.jobs]
+        named, self._families.orphans = self._families.orphans, []
+        orphans = [number for number in named if number in self.jobs]
         if orphans:
             self._cancelled(orphans, out)
             out.append(JobsOrphaned(orphans))
@@ -414,7 +416,10 @@ class HeadMind:
                     self._quarantine.succeeded(worker.name, self._now)
             if job.cancelled:
                 del self.jobs[job.job]
-            elif gang is not None and gang.broken is not None and code != Code.SUCCEEDED:
+            elif code == Code.SUCCEEDED:
+                self._drop(job)
+                rows.append(row)
+            elif gang is not None and gang.broken is not None:
                 self._broke(job, gang, worker, out, back)
             elif self._runs_again(job, shape, code, worker, completed, out, back):
                 # An answer of a hold names it by the attempt, so a gang never waits for a second time with the same.
@@ -427,7 +432,8 @@ class HeadMind:
         if completed.awaited:
             for fn in walls:
                 fn.times.awaits = True
-        self._requeue(back)
+        if back:
+            self._requeue(back)
         if self.closed and (back or Code.UNFIT in codes):
             self._fail_impossible(out)
         if rows:

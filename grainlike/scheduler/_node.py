@@ -168,8 +168,10 @@ class NodeMind:
 
     def _new_job(self, number: int, attempt: int, cls: NodeClass, fn: int, hard_s: float | None) -> Job:
         function = self._functions[fn]
-        limits = [limit for limit in (function.timeout, hard_s) if limit is not None]
-        job = self._jobs[number] = Job(number, attempt, cls, fn, function, min(limits, default=None))
+        limit_s = function.timeout
+        if hard_s is not None and (limit_s is None or hard_s < limit_s):
+            limit_s = hard_s
+        job = self._jobs[number] = Job(number, attempt, cls, fn, function, limit_s)
         return job
 
     def _lead(self, event: Assign, hold: Hold, now: float, out: list[NodeAction]) -> None:
@@ -226,20 +228,19 @@ class NodeMind:
     ) -> None:
         lease = Lease(number, run_list[0].cls, grant, runner, run_list)
         self._leases[number] = runner.leases[number] = lease
-        for member in run_list:
-            member.lease = lease
         self._begin(lease, run_list, now, out)
 
     def _begin(self, lease: Lease, run_list: list[Job], now: float, out: list[NodeAction]) -> None:
-        jobs = [job.job for job in run_list]
-        attempts = [job.attempt for job in run_list]
-        allocation = str(lease.grant.allocation)
-        deadlines = [None if job.limit_s is None else now + job.limit_s for job in run_list]
-        out.append(
-            StartLease(
-                lease.runner.runner, lease.lease, allocation, jobs, attempts, [j.fn_id for j in run_list], deadlines
-            )
-        )
+        attempts: list[int] = []
+        fns: list[int] = []
+        deadlines: list[float | None] = []
+        for position, job in enumerate(run_list):
+            job.lease, job.position = lease, position
+            attempts.append(job.attempt)
+            fns.append(job.fn_id)
+            deadlines.append(None if job.limit_s is None else now + job.limit_s)
+        jobs, allocation = list(lease.jobs), str(lease.grant.allocation)
+        out.append(StartLease(lease.runner.runner, lease.lease, allocation, jobs, attempts, fns, deadlines))
         out.append(TellStarted(LeaseStart(lease.lease, lease.cls.cls, allocation, jobs, attempts, now)))
         if deadlines[0] is not None:
             self._timers.add(deadlines[0], lease.lease, "timeout")
@@ -272,42 +273,43 @@ class NodeMind:
     # --- what runners say --------------------------------------------------------------------------------------------
 
     def _completed(self, event: RunnerCompleted, now: float, out: list[NodeAction]) -> None:
-        lease = self._leases.get(event.completed.lease)
+        completed = event.completed
+        lease = self._leases.get(completed.lease)
         if lease is None:
             return
-        completed = event.completed
         codes = list(completed.codes)
         told: list[int] = []
         back: list[Job] = []
-        positions = {job.job: position for position, job in lease.jobs.items()}
-        walls: dict[Function, list[float]] = {}
+        walls: list[float] = []
         for row, number in enumerate(completed.jobs):
-            position = positions.get(number)
-            if position is None:
-                continue
-            job = lease.jobs.pop(position)
-            if job.gone:
+            job = lease.jobs.pop(number, None)
+            if job is None or job.gone:
                 continue  # told of when it would not stop; now it has
-            if codes[row] == Code.RETURNED and job.stopped is None:
+            code = codes[row]
+            if code == Code.SUCCEEDED:
+                walls.append(completed.wall[row])
+            elif code == Code.RETURNED and job.stopped is None:
                 back.append(job)
                 continue
-            if codes[row] in (Code.CANCELLED, Code.RETURNED) and job.stopped is not None:
-                codes[row] = job.stopped
-            elif codes[row] == Code.CANCELLED:
-                # Not by us: somebody else told the process to end, and it is about to.
-                codes[row] = Code.CRASHED
-                self._runners.terminate(lease, now, out)
-            elif codes[row] == Code.SUCCEEDED:
-                walls.setdefault(job.fn, []).append(completed.wall[row])
+            elif code in (Code.CANCELLED, Code.RETURNED):
+                codes[row] = self._why_stopped(job, lease, now, out)
             self._forget(job)
             told.append(row)
-        for fn, samples in walls.items():
-            fn.times.add(samples)
-            fn.times.awaits = fn.times.awaits or completed.awaited
-        self._keep(back)
+        if walls:
+            lease.fn.times.add(walls)
+            lease.fn.times.awaits |= completed.awaited
+        if back:
+            self._keep(back)
         if told:
             out.append(TellCompleted(told_rows(completed, told, codes), forwarded=True))
         self._maybe_end(lease, out)
+
+    def _why_stopped(self, job: Job, lease: Lease, now: float, out: list[NodeAction]) -> Code:
+        """How a job ended that did not come to its own end."""
+        if job.stopped is None:  # not by us: somebody else told the process to end, and it is about to
+            self._runners.terminate(lease, now, out)
+            return Code.CRASHED
+        return job.stopped
 
     def _waits(self, event: JobAwaits | JobGoesOn, out: list[NodeAction]) -> None:
         """A job waits for jobs of its own, or need not any more."""
@@ -346,17 +348,17 @@ class NodeMind:
         One that died before it claimed anything is the first job's crash: a process that cannot even start must not be
         tried for ever.
         """
-        suspect = max(event.started, min(lease.jobs, default=0))
+        suspect = max(event.started, min((job.position for job in lease.jobs.values()), default=0))
         ended: list[Job] = []
         codes: list[Code] = []
         back: list[Job] = []
-        for position, job in lease.jobs.items():
+        for job in lease.jobs.values():
             if job.gone:
                 continue
             if job.stopped is not None:
                 ended.append(job)
                 codes.append(job.stopped)
-            elif lease.runner.kind == "own" and position > suspect:
+            elif lease.runner.kind == "own" and job.position > suspect:
                 back.append(job)
             else:
                 ended.append(job)
@@ -375,7 +377,9 @@ class NodeMind:
         lease = self._leases.get(event.lease)
         if lease is None:
             return
-        later = [lease.jobs.pop(position) for position in list(lease.jobs) if position > event.started]
+        later = [job for job in lease.jobs.values() if job.position > event.started]
+        for job in later:
+            del lease.jobs[job.job]
         self._tell_unstarted([job for job in later if job.stopped is not None], Code.CANCELLED, now, out)
         self._keep([job for job in later if job.stopped is None])
         if lease.jobs and all(job.stopped is not None for job in lease.jobs.values()):

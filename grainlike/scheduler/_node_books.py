@@ -43,7 +43,7 @@ class NodeClass:
 
 
 class Job:
-    __slots__ = ("attempt", "cls", "fn", "fn_id", "gone", "job", "lease", "limit_s", "stopped")
+    __slots__ = ("attempt", "cls", "fn", "fn_id", "gone", "job", "lease", "limit_s", "position", "stopped")
 
     def __init__(self, job: int, attempt: int, cls: NodeClass, fn_id: int, fn: Function, limit_s: float | None) -> None:
         self.job = job
@@ -54,6 +54,8 @@ class Job:
         self.limit_s = limit_s
         """How long it may run at most, by its function's timeout and its request's walltime."""
         self.lease: Lease | None = None
+        self.position = 0
+        """Where in the run-list of its lease it stands."""
         self.gone = False
         """Told of, and to be stepped over where it still stands in a queue."""
         self.stopped: Code | None = None
@@ -76,15 +78,16 @@ class Runner:
 
 
 class Lease:
-    __slots__ = ("barred", "cls", "grant", "heard", "jobs", "keeps", "lease", "runner", "waits")
+    __slots__ = ("barred", "cls", "fn", "grant", "heard", "jobs", "keeps", "lease", "runner", "waits")
 
     def __init__(self, lease: int, cls: NodeClass, grant: Grant, runner: Runner, jobs: list[Job]) -> None:
         self.lease = lease
         self.cls = cls
         self.grant = grant
         self.runner = runner
-        self.jobs = dict(enumerate(jobs))
-        """What has not ended yet, by position in the run-list."""
+        self.fn = jobs[0].fn
+        self.jobs = {job.job: job for job in jobs}
+        """What has not ended yet, in the order of the run-list; all of one function."""
         self.barred = False
         self.keeps = False
         """Its cores are not lent while its job waits, whatever its function says."""

@@ -23,7 +23,7 @@ reserved for in the same way (`_gangs` says what follows). It is never sent ahea
 from __future__ import annotations
 
 from collections.abc import Iterable
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heapreplace
 from itertools import chain, islice
 
 from grainlike.scheduler._books import ChangeLog, Job, RequestClass, Shape, WorkerBook
@@ -62,6 +62,9 @@ this time, and while none of the tree that fits there is in the queue: who lent 
 ELDERS_MOST = 4
 """How many blocked classes are heeded before others are sent ahead; a bound on the work of a pass."""
 
+_Rank = tuple[int, int, int, Job]
+"""Priority and age of a class's oldest job, the class, the job: what comes first is the smallest."""
+
 
 class Planner:
     """Makes one pass after another over the head's books. `wake` is when a pass is due even if nothing happens."""
@@ -98,7 +101,8 @@ class Planner:
         """
         self.wake = None
         self._lend_to_all = lend_to_all
-        self._review(now)
+        if self._reserved:
+            self._review(now)
         blocked = self._place_all(now, out)
         changed = self._changed()
         elders: list[RequestClass] = []
@@ -129,30 +133,37 @@ class Planner:
 
     def _place_all(self, now: float, out: list[HeadAction]) -> list[RequestClass]:
         """Place jobs until no class's oldest fits; return the classes that still have jobs, in order."""
-        queues: dict[int, list[tuple[int, int, int]]] = {}
-        for cls in self._classes.values():
-            job = cls.head()
-            if job is not None:
-                queues.setdefault(cls.client, []).append((*order(job), cls.cls))
-        for ranked in queues.values():
-            heapify(ranked)
+        queues = self._ranked()
         blocked: list[RequestClass] = []
         batch: dict[tuple[int, int], list[Job]] = {}
         while queues:
             client = min(queues, key=self.shares.used) if len(queues) > 1 else next(iter(queues))
             ranked = queues[client]
-            cls = self._classes[heappop(ranked)[2]]
-            job = cls.head()
-            assert job is not None
+            job = ranked[0][3]
+            cls = job.cls
             if not self._place(cls, job, now, batch, out):
                 blocked.append(cls)
+                heappop(ranked)
             elif (following := cls.head()) is not None:
-                heappush(ranked, (*order(following), cls.cls))
+                heapreplace(ranked, _rank(following))
+            else:
+                heappop(ranked)
             if not ranked:
                 del queues[client]
         for (to, shape), jobs in batch.items():
             out.append(_assignment(to, shape, jobs, ahead=False))
         return blocked
+
+    def _ranked(self) -> dict[int, list[_Rank]]:
+        """The oldest job of each class, as a heap for each client."""
+        queues: dict[int, list[_Rank]] = {}
+        for cls in self._classes.values():
+            job = cls.head()
+            if job is not None:
+                queues.setdefault(cls.client, []).append(_rank(job))
+        for ranked in queues.values():
+            heapify(ranked)
+        return queues
 
     def _place(
         self,
@@ -165,7 +176,7 @@ class Planner:
         """Start the oldest job of a class in the first of its shapes that can start now; else see to its turn."""
         rationed = False
         for shape in cls.shapes:
-            block = self.rations.blocks(shape, now)
+            block = self.rations.blocks(shape, now) if shape.rationed else None
             if block is not None:
                 rationed = True
                 self._wake_at(block[1])
@@ -199,8 +210,8 @@ class Planner:
         """The workers to start a job on now: one, or as many as it has nodes; fewer where there is no room for it."""
         candidates = self._candidates.get(shape.shape)
         if candidates is None:
-            candidates = self._candidates[shape.shape] = Candidates(shape, self._workers, self.log)
-        return candidates.tightest(shape.nodes, lambda worker: self.admits(worker, job, shape, now))
+            candidates = self._candidates[shape.shape] = Candidates(shape, self._workers, self.log, self.admits)
+        return candidates.tightest(shape.nodes, job, now)
 
     def may_borrow(self, worker: WorkerBook, job: Job, shape: Shape) -> bool:
         """Whether a job that fits may have cores that are lent, if it needs any of them."""
@@ -219,12 +230,13 @@ class Planner:
     def _assign(self, cls: RequestClass, job: Job, shape: Shape, workers: list[WorkerBook], now: float) -> None:
         """Take a job out of its queue, to the first of these workers; of a gang, the others are to hold slots."""
         cls.queue.popleft()
-        for worker in workers:
-            for held in self.reservations.get(worker.worker, ()):
+        if self.reservations:
+            for held in chain.from_iterable(self.reservations.get(worker.worker, ()) for worker in workers):
                 if held.job is not job:
                     held.charge(job, shape, now)
-        self._release(job)
-        self.rations.take(shape, now)
+            self._release(job)
+        if shape.rationed:
+            self.rations.take(shape, now)
         workers[0].held[job.job] = job
         job.state, job.worker, job.shape, job.planned_at = JobState.PLANNED, workers[0].worker, shape, now
 
@@ -247,6 +259,8 @@ class Planner:
         patient = is_patient_no_more(job, now)
         for shape in job.cls.shapes:
             workers = self._workers.values() if patient or shape.nodes > 1 else self._wide_for(shape)
+            if not workers:
+                continue
             open_to_it = [worker for worker in workers if self._may_reserve(worker, job, patient=patient)]
             reservations = reserve_on(open_to_it, job, shape, now) if len(open_to_it) >= shape.nodes else []
             if reservations:
@@ -294,11 +308,9 @@ class Planner:
     def _send_ahead(
         self, cls: RequestClass, elders: list[RequestClass], changed: Iterable[WorkerBook], out: list[HeadAction]
     ) -> None:
-        shape = cls.shapes[0]
-        # Who waits for a job holds slots: it must not stand at a worker for room that nobody there will make.
-        alone = cls.root or shape.rationed or shape.nodes > 1
-        if alone or shape.walltime is not None or shape.group is not None:
+        if not cls.may_be_ahead:
             return
+        shape = cls.shapes[0]
         if cls.cls in self.fresh:
             changed = list(islice(shape.users.values(), FRESH_MOST))
         for worker in changed:
@@ -333,6 +345,8 @@ class Planner:
     # --- taking back -------------------------------------------------------------------------------------------------
 
     def _retract(self, elders: list[RequestClass], changed: list[WorkerBook], out: list[HeadAction]) -> None:
+        if not self._holders:
+            return
         for reservation in chain.from_iterable(self._reserved.values()):
             worker = reservation.worker
             self._recall(worker, [job for job in worker.ahead.values() if not self._may_wait_at(worker, job.cls)], out)
@@ -392,6 +406,10 @@ def _first_holder(shape: int, holders: dict[int, WorkerBook]) -> WorkerBook | No
             return worker
         del holders[number]
     return None
+
+
+def _rank(job: Job) -> _Rank:
+    return (*order(job), job.cls.cls, job)
 
 
 def _is_quick(job: Job) -> bool:

@@ -10,8 +10,6 @@ from grainlike.scheduler._books import Shape
 
 __all__ = ["Shares"]
 
-_UNIT = 10**9
-
 
 class Shares:
     """What each client uses now."""
@@ -25,12 +23,8 @@ class Shares:
 
     def take(self, client: int, shape: Shape) -> None:
         """A job starts."""
-        self._held[client] = self._held.get(client, 0) + _size(shape)
+        self._held[client] = self._held.get(client, 0) + shape.share
 
     def give(self, client: int, shape: Shape) -> None:
         """A job ends."""
-        self._held[client] -= _size(shape)
-
-
-def _size(shape: Shape) -> int:
-    return next((amount for name, amount in shape.units if name == "cores"), _UNIT)
+        self._held[client] -= shape.share

@@ -17,6 +17,9 @@ from grainlike.simulation._dice import Dice
 __all__ = ["Channel", "Delay"]
 
 
+_Message = tuple[Callable[..., None], tuple[object, ...]]
+
+
 class Delay(msgspec.Struct, frozen=True):
     """How long a message travels, in seconds: from `least` to `most`, and now and then up to `spike` more."""
 
@@ -38,7 +41,7 @@ class Channel:
         self._delay = delay
         self._steady = delay.least if delay.most <= delay.least and not delay.spiky else None
         """What every message takes, where there is no chance in it."""
-        self._under_way: list[tuple[Callable[..., None], tuple[object, ...]]] = []
+        self._under_way: list[_Message] = []
         self._last = 0.0
         self._held = False
         self._due = 0
@@ -46,10 +49,15 @@ class Channel:
 
     def send(self, call: Callable[..., None], *arguments: object) -> None:
         """Put a message in."""
-        self._under_way.append((call, arguments))
+        self._put((call, arguments))
+
+    def _put(self, message: _Message) -> None:
+        self._under_way.append(message)
         clock, steady = self._clock, self._steady
         at = clock.now + (self._travel() if steady is None else steady)
-        self._last = at = max(at, self._last)
+        if at < self._last:
+            at = self._last
+        self._last = at
         clock.at(at, self._arrive, self._epoch)
 
     def _travel(self) -> float:
@@ -79,7 +87,7 @@ class Channel:
             self._clock.at(self._clock.now, self._arrive, self._epoch)
         self._due = 0
 
-    def cut(self) -> list[tuple[Callable[..., None], tuple[object, ...]]]:
+    def cut(self) -> list[_Message]:
         """Lose what is under way; return it, for those who ask what would have come late."""
         lost, self._under_way = self._under_way, []
         self._epoch += 1

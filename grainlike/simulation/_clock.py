@@ -7,25 +7,36 @@ from heapq import heappop, heappush
 
 __all__ = ["Clock"]
 
+_SOON_S = 0.001
+
+_Entry = tuple[float, int, Callable[..., None], tuple[object, ...]]
+
 
 class Clock:
     """What will happen, in order of time; at one moment, in the order in which it was asked for.
 
     Nothing is ever taken back: who no longer wants a call lets it find nothing to do. `now` is in seconds.
+
+    Messages are on the way for a fraction of a millisecond and are most of what happens; the ends of jobs are many, and
+    far away. So there are two heaps: what happens soon is in a small one, however much is to happen later.
     """
 
-    __slots__ = ("_heap", "_last", "now", "steps")
+    __slots__ = ("_last", "_later", "_soon", "now", "steps")
 
     def __init__(self) -> None:
         self.now = 0.0
         self.steps = 0
-        self._heap: list[tuple[float, int, Callable[..., None], tuple[object, ...]]] = []
+        self._soon: list[_Entry] = []
+        self._later: list[_Entry] = []
         self._last = 0
 
     def at(self, time: float, call: Callable[..., None], *arguments: object) -> None:
         """Call it at that time, or now if that has passed."""
-        self._last += 1
-        heappush(self._heap, (time if time > self.now else self.now, self._last, call, arguments))
+        self._last = number = self._last + 1
+        now = self.now
+        if time < now:
+            time = now
+        heappush(self._soon if time < now + _SOON_S else self._later, (time, number, call, arguments))
 
     def after(self, seconds: float, call: Callable[..., None], *arguments: object) -> None:
         """Call it so much later."""
@@ -33,10 +44,11 @@ class Clock:
 
     def run(self, steps: int) -> bool:
         """Let so many things happen; False when nothing will ever happen again."""
-        heap = self._heap
+        soon, later = self._soon, self._later
         for _ in range(steps):
-            if not heap:
+            if not soon and not later:
                 return False
+            heap = later if not soon or (later and later[0] < soon[0]) else soon
             self.now, _, call, arguments = heappop(heap)
             self.steps += 1
             call(*arguments)

@@ -49,6 +49,9 @@ BARRIER_S = 0.002
 """How long a barrier stands before what a runner has claimed is believed."""
 
 
+_LONG_AGO = float("-inf")
+
+
 class Stage(Protocol):
     """What the bodies need of the world around them."""
 
@@ -87,6 +90,32 @@ class Daemon:
     A frozen daemon hears everything later, in order; a dead one hears nothing.
     """
 
+    __slots__ = (
+        "_alarm",
+        "_completed",
+        "_ended",
+        "_missed",
+        "_name",
+        "_nests",
+        "_offset",
+        "_stage",
+        "_started",
+        "_waits",
+        "_when_idle",
+        "alive",
+        "clock",
+        "dice",
+        "frozen",
+        "mind",
+        "network",
+        "plan",
+        "rate",
+        "runners",
+        "up",
+        "witness",
+        "worker",
+    )
+
     def __init__(self, stage: Stage, worker: int, plan: NodePlan) -> None:
         self.worker = worker
         self.plan = plan
@@ -97,7 +126,7 @@ class Daemon:
         self.network = stage.network
         self.witness = stage.witness
         self.mind = NodeMind(plan.offer)
-        self.up = Voice(stage.clock, stage.dice, stage.network.link)
+        self.up = Voice(stage.clock, stage.dice, stage.network.link, lasts=bool(stage.faults.blink))
         self.runners: dict[int, Runner] = {}
         self.alive = True
         self.frozen = False
@@ -156,10 +185,12 @@ class Daemon:
 
     def runner_says(self, runner: int, completed: Completed) -> None:
         """See `Home`."""
-        plans = self.witness.plans
-        ends = zip(completed.jobs, completed.codes, strict=True)
-        final = [job for job, code in ends if code == Code.FAILED and plans[job].final]
-        self.hear(RunnerCompleted(runner, replace(completed, final=final) if final else completed))
+        if Code.FAILED in completed.codes:
+            plans = self.witness.plans
+            ends = zip(completed.jobs, completed.codes, strict=True)
+            final = [job for job, code in ends if code == Code.FAILED and plans[job].final]
+            completed = replace(completed, final=final)
+        self.hear(RunnerCompleted(runner, completed))
 
     def runner_answered(self, runner: int) -> None:
         """See `Home`."""
@@ -209,12 +240,13 @@ class Daemon:
 
     # --- what the mind says ------------------------------------------------------------------------------------------
 
-    def _tell(self, event: NodeEvent, not_before: float = float("-inf")) -> None:
+    def _tell(self, event: NodeEvent, not_before: float = _LONG_AGO) -> None:
         if type(event) is RunnerGone:
             self.runners.pop(event.runner, None)
         elif type(event) is Cancel:
             self.witness.to_be_ended(self.worker, event.jobs, event.attempts)
-        actions = self.mind.handle(event, max(self.local(self.clock.now), not_before))
+        now = self.local(self.clock.now)
+        actions = self.mind.handle(event, now if now > not_before else not_before)
         self._stage.noted(self._name, event, actions, self.mind)
         for action in actions:
             self._act(action)

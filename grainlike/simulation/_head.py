@@ -41,7 +41,7 @@ from grainlike.simulation._clock import Clock
 from grainlike.simulation._daemon import Daemon
 from grainlike.simulation._dice import Dice
 from grainlike.simulation._nests import Call, Nests
-from grainlike.simulation._plans import Network, Workload
+from grainlike.simulation._plans import Faults, Network, Workload
 from grainlike.simulation._voice import Voice
 from grainlike.simulation._witness import Witness
 from grainlike.wire import (
@@ -66,6 +66,7 @@ class _Stage(Protocol):
     seed: int
     dice: Dice
     network: Network
+    faults: Faults
     witness: Witness
     workload: Workload
 
@@ -132,7 +133,7 @@ class Head:
 
     def join(self, daemon: Daemon) -> None:
         """Let a worker in."""
-        down = Voice(self.clock, self._stage.dice, self._stage.network.link)
+        down = Voice(self.clock, self._stage.dice, self._stage.network.link, lasts=bool(self._stage.faults.blink))
         down.answers(daemon.up)
         self.peers[daemon.worker] = Peer(daemon, down)
         self.witness.joined(daemon.worker, daemon.plan.offer)

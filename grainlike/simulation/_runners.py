@@ -173,12 +173,13 @@ class Runner(ABC):
     # --- one job -----------------------------------------------------------------------------------------------------
 
     def _begin(self, lease: RunList) -> JobPlan:
-        plan = self.home.witness.plans[lease.job]
+        home, job = self.home, lease.job
+        plan = home.witness.plans[job]
         lease.running = True
-        self.home.witness.began(self.home.worker, lease.lease, lease.job, lease.attempt)
+        home.witness.began(home.worker, lease.lease, job, lease.attempt)
         if plan.calls:
-            nest = self._nests[lease.job] = _Nest(lease, self._clock.now)
-            self._clock.after(plan.seconds / (len(plan.calls) + 1), self._call, lease.job, nest)
+            nest = self._nests[job] = _Nest(lease, self._clock.now)
+            self._clock.after(plan.seconds / (len(plan.calls) + 1), self._call, job, nest)
         else:
             self._clock.after(plan.seconds, self._end, lease, lease.index, self._clock.now)
         return plan
@@ -187,11 +188,12 @@ class Runner(ABC):
         """The job at `index` comes to its own end, unless it came to another one before."""
         if not self.alive or not lease.running or lease.index != index:
             return
-        plan = self.home.witness.plans[lease.job]
-        if lease.attempt <= plan.kills:
-            self.die("SIGSEGV", killer=lease.job)
+        job, attempt = lease.job, lease.attempt
+        plan = self.home.witness.plans[job]
+        if attempt <= plan.kills:
+            self.die("SIGSEGV", killer=job)
         else:
-            self._ran(lease, Code.FAILED if lease.attempt <= plan.raises else Code.SUCCEEDED, begun)
+            self._ran(lease, Code.FAILED if attempt <= plan.raises else Code.SUCCEEDED, begun)
 
     # --- jobs of its own ---------------------------------------------------------------------------------------------
 
@@ -262,10 +264,11 @@ class Runner(ABC):
             self._ran(lease, code, self._clock.now)
 
     def _ran(self, lease: RunList, code: Code, begun: float) -> None:
-        now = self._clock.now
-        self._nests.pop(lease.job, None)
-        self.home.witness.ended(self.home.worker, lease.lease, lease.job, lease.attempt, code)
-        lease.ran(code, begun, (now - begun) * self.home.rate)
+        now, home, job = self._clock.now, self.home, lease.job
+        if self._nests:
+            self._nests.pop(job, None)
+        home.witness.ended(home.worker, lease.lease, job, lease.attempt, code)
+        lease.ran(code, begun, (now - begun) * home.rate)
         if lease.due(now):
             self._flush(lease)
         self._go_on(lease)

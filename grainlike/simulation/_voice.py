@@ -17,14 +17,15 @@ _Said = tuple[Callable[..., None], tuple[object, ...]]
 class Voice(Channel):
     """What one end says. `transcript` is that end's own: what it has said, and how much it has heard.
 
+    There is none where no link breaks that is made anew (`lasts` is False): what nobody ever asks for need not be kept.
     The other end's voice is `back`, from when there is one. `say` is for what is of the link alone, as its end is.
     """
 
     __slots__ = ("back", "transcript")
 
-    def __init__(self, clock: Clock, dice: Dice, delay: Delay) -> None:
+    def __init__(self, clock: Clock, dice: Dice, delay: Delay, *, lasts: bool) -> None:
         super().__init__(clock, dice, delay)
-        self.transcript: Transcript[_Said] = Transcript()
+        self.transcript: Transcript[_Said] | None = Transcript() if lasts else None
         self.back: Voice | None = None
 
     def answers(self, other: Voice) -> None:
@@ -33,12 +34,15 @@ class Voice(Channel):
 
     def send(self, call: Callable[..., None], *arguments: object) -> None:
         """Put a message in, to come once, however often the link breaks."""
-        self.transcript.sent((call, arguments), 1)
-        self.say(self._come, call, arguments)
+        if self.transcript is None:
+            self._put((call, arguments))
+        else:
+            self.transcript.sent((call, arguments), 1)
+            self._put((self._come, (call, arguments)))
 
     def say(self, call: Callable[..., None], *arguments: object) -> None:
         """Put a message in that is lost if the link breaks."""
-        super().send(call, *arguments)
+        self._put((call, arguments))
 
     def again(self, missed: list[_Said]) -> None:
         """Put in what did not come over the last link."""
@@ -46,8 +50,8 @@ class Voice(Channel):
             self.say(self._come, call, arguments)
 
     def _come(self, call: Callable[..., None], arguments: tuple[object, ...]) -> None:
-        if self.back is not None:
-            theirs = self.back.transcript
+        theirs = None if self.back is None else self.back.transcript
+        if theirs is not None:
             theirs.came(1)
             if theirs.owes:
                 # On the way it costs no chance: worlds in which no link breaks are as they were without it.
@@ -55,7 +59,7 @@ class Voice(Channel):
         call(*arguments)
 
     def _acknowledged(self, epoch: int, count: int) -> None:
-        if epoch == self._epoch:
+        if epoch == self._epoch and self.transcript is not None:
             self.transcript.acknowledged(count)
 
 
@@ -65,6 +69,8 @@ def go_on(one: Voice, other: Voice) -> None:
         voice.cut()
         voice.release()
     for voice, far in ((one, other), (other, one)):
+        assert voice.transcript is not None, "a link was made anew in a world where none is"
+        assert far.transcript is not None
         missed = voice.transcript.since(far.transcript.received)
         assert missed is not None, "too much was on the way"
         voice.again(missed)

@@ -250,7 +250,7 @@ BUGS: tuple[Bug, ...] = (
         HEAD,
         "a worker counts as roomy that has been filled since",
         "judge",
-        (_CANDIDATES, "if worker is None or worker.version != entry[2]:", "if worker is None:"),
+        (_CANDIDATES, "if worker.gone or worker.version != version:", "if worker.gone:"),
     ),
     _bug(
         "forget_a_retract",
@@ -632,6 +632,6 @@ BUGS: tuple[Bug, ...] = (
         HEAD,
         "the jobs of an attempt that has ended run on",
         "nested",
-        ("scheduler/_families.py", "            self._orphans += job.family.children\n", ""),
+        ("scheduler/_families.py", "            self.orphans += job.family.children\n", ""),
     ),
 )
