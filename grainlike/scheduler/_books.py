@@ -45,6 +45,7 @@ class Job:
         "again_at",
         "attempt",
         "cancelled",
+        "cancelled_at",
         "cls",
         "committed",
         "depth",
@@ -83,6 +84,7 @@ class Job:
         self.losses = 0
         self.retries = fn.retries
         self.cancelled = False
+        self.cancelled_at = 0.0
         self.committed = False
         """A part of what it gives has been handed on: this attempt is its last."""
         self.planned_at = 0.0
@@ -324,10 +326,6 @@ class ChangeLog:
         self.entries: list[WorkerBook] = []
         self.epoch = 0
 
-    def add(self, worker: WorkerBook) -> None:
-        """Note a change."""
-        self.entries.append(worker)
-
     def compact(self, workers: int) -> None:
         """Forget entries that are more trouble to read than all workers are."""
         if len(self.entries) > 8 * workers + 1024:
@@ -406,7 +404,7 @@ class WorkerBook:
         """Why it gets no jobs for now: by `"suspect"` or `"quarantine"`, in words."""
         self._fits: dict[int, bool] = {}
         self._log = log
-        log.add(self)
+        log.entries.append(self)
 
     def refuse(self, shape: Shape) -> None:
         """The node itself says that it can never grant the shape."""
@@ -471,8 +469,10 @@ class WorkerBook:
         free = self.free
         for name, amount in shape.units:
             free[name] -= amount
-        self.using[shape.shape] = self.using.get(shape.shape, 0) + 1
-        shape.users[self.worker] = self
+        used = self.using.get(shape.shape, 0)
+        self.using[shape.shape] = used + 1
+        if not used:
+            shape.users[self.worker] = self
         self._changed()
 
     def give(self, shape: Shape) -> None:
@@ -480,8 +480,8 @@ class WorkerBook:
         free = self.free
         for name, amount in shape.units:
             free[name] += amount
-        self.using[shape.shape] -= 1
-        if not self.using[shape.shape]:
+        used = self.using[shape.shape] = self.using[shape.shape] - 1
+        if not used:
             shape.users.pop(self.worker, None)
         self._changed()
 
@@ -510,7 +510,7 @@ class WorkerBook:
 
     def _changed(self) -> None:
         self.version += 1
-        self._log.add(self)
+        self._log.entries.append(self)
 
     def put_ahead(self, job: Job, shape: Shape) -> None:
         """Count a job as waiting at this worker."""

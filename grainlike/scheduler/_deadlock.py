@@ -42,7 +42,7 @@ class Deadlock(msgspec.Struct, frozen=True):
 
 
 def find_deadlock(
-    workers: Sequence[WorkerBook], queued: Iterable[RequestClass], stranded: Sequence[Job] = ()
+    workers: Sequence[WorkerBook], queued: Iterable[RequestClass], stranded: Sequence[Job], now: float
 ) -> Deadlock | None:
     """The youngest job that can never start because of jobs that wait, and who they are.
 
@@ -50,7 +50,7 @@ def find_deadlock(
     while nobody there gives anything back.
     """
     possible = [cls for cls in queued if any(w.fits_ever(s) for w in workers for s in cls.shapes)]
-    play = _Play(workers, possible, stranded)
+    play = _Play(workers, possible, stranded, now)
     play.run()
     stuck = [job for cls in play.queued for job in cls.live()] + play.stranded
     if not stuck:
@@ -71,7 +71,9 @@ def _holder(held: tuple[WorkerBook, Job]) -> Holder:
 class _Play:
     """Amounts that would be free if all that can end had ended."""
 
-    def __init__(self, workers: Sequence[WorkerBook], queued: list[RequestClass], stranded: Sequence[Job]) -> None:
+    def __init__(
+        self, workers: Sequence[WorkerBook], queued: list[RequestClass], stranded: Sequence[Job], now: float
+    ) -> None:
         self.queued = queued
         self.stranded = list(stranded)
         self.waiting: dict[int, tuple[WorkerBook, Job]] = {}
@@ -80,11 +82,11 @@ class _Play:
         self._limits: dict[str, int] = {}
         for worker in workers:
             for job in worker.held.values():
-                if stands_still(job):
+                if stands_still(job, now):
                     self.waiting[job.job] = worker, job
                     self._take(worker, job)
             for hold in worker.holds.values():
-                if hold.job.worker != worker.worker and stands_still(hold.job):
+                if hold.job.worker != worker.worker and stands_still(hold.job, now):
                     self._take(worker, hold.job)
 
     def _take(self, worker: WorkerBook, job: Job, sign: int = 1) -> None:

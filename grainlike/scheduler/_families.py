@@ -14,7 +14,10 @@ from grainlike.scheduler._books import Job, LeaseBook, RequestClass, WorkerBook
 from grainlike.scheduler._states import JobState
 from grainlike.wire import LeaseWait, Wait
 
-__all__ = ["Families", "Family", "lent_by", "stands_still"]
+__all__ = ["DEAF_S", "Families", "Family", "lent_by", "stands_still"]
+
+DEAF_S = 10.0
+"""After so long a job that was cancelled is not believed to be about to end: twice the time that its worker gives it."""
 
 
 class Family:
@@ -97,6 +100,11 @@ class Families:
         """Whether nothing runs, nor is about to: all that is at workers waits, or was sent ahead."""
         return sum(len(worker.held) - len(worker.ahead) for worker in workers) <= len(self.waiting)
 
+    def next_deaf(self, now: float) -> float | None:
+        """When the next of those that wait and were cancelled is not believed any more to be about to end."""
+        times = (job.cancelled_at + DEAF_S for job in self.waiting.values() if job.cancelled)
+        return min((time for time in times if time > now), default=None)
+
     def queued(self) -> list[RequestClass]:
         """The classes of trees in which jobs wait."""
         return [cls for classes in self.trees.values() for cls in classes if cls.head() is not None]
@@ -113,10 +121,13 @@ def _family(job: Job) -> Family:
     return job.family
 
 
-def stands_still(job: Job) -> bool:
-    """Whether a job at a worker waits for jobs of its own, and no outcome is on the way to it."""
+def stands_still(job: Job, now: float) -> bool:
+    """Whether a job at a worker waits for jobs of its own, and no outcome is on the way to it.
+
+    One that was cancelled is about to end. If it still wants jobs of its own after `DEAF_S`, it shields its wait.
+    """
     family = job.family
-    if family is None or job.cancelled or job.state is not JobState.LEASED:
+    if family is None or job.state is not JobState.LEASED or (job.cancelled and now < job.cancelled_at + DEAF_S):
         return False
     if family.waits is Wait.CHILDREN:
         return bool(family.children) and family.told == family.heard

@@ -288,7 +288,7 @@ class HeadMind:
             job = self.jobs.get(number)
             if job is None or job.cancelled:
                 continue
-            job.cancelled = True
+            job.cancelled, job.cancelled_at = True, self._now
             self._families.unwanted(job)
             if job.state is JobState.QUEUED:
                 del self.jobs[number]
@@ -365,8 +365,8 @@ class HeadMind:
         rows: list[int] = []
         first: Job | None = None
         planned = False
-        for row, (number, attempt) in enumerate(zip(start.jobs, start.attempts, strict=True)):
-            job = self._current(worker, number, attempt)
+        for row, number in enumerate(start.jobs):
+            job = self._current(worker, number, start.attempts[row])
             if job is None:
                 continue
             if job.state is JobState.PLANNED and job.shape is shape and not planned and shape.nodes == 1:
@@ -399,11 +399,11 @@ class HeadMind:
             let_go = worker.holds.keys() & zip(completed.jobs, completed.attempts, strict=True)
             self._holds_ended(worker, completed, out, back)
         walls: dict[Function, list[float]] = {}
-        jobs, attempts, codes = completed.jobs, completed.attempts, completed.codes
-        for row in range(len(jobs)):
-            job = self._current(worker, jobs[row], attempts[row])
+        attempts, codes = completed.attempts, completed.codes
+        for row, number in enumerate(completed.jobs):
+            job = self._current(worker, number, attempts[row])
             if job is None:
-                self.late += attempts[row] > 0 and (jobs[row], attempts[row]) not in let_go
+                self.late += attempts[row] > 0 and (number, attempts[row]) not in let_go
                 continue
             code = codes[row]
             shape = job.shape
@@ -411,7 +411,8 @@ class HeadMind:
             self._let_go(worker, job, out)
             if code == Code.SUCCEEDED:
                 walls.setdefault(job.fn, []).append(completed.wall[row])
-                self._learn_group(job, completed.wall[row])
+                if shape is not None and shape.group is not None:
+                    shape.group.add([completed.wall[row]])
                 if self._quarantine:
                     self._quarantine.succeeded(worker.name, self._now)
             if job.cancelled:
@@ -547,11 +548,6 @@ class HeadMind:
             self._planner.rations.give(shape)
         if shape.nodes > 1:
             self._gangs.disband(job, out)
-
-    def _learn_group(self, job: Job, wall: float) -> None:
-        group = None if job.shape is None else job.shape.group
-        if group is not None:
-            group.add([wall])
 
     # --- gangs -------------------------------------------------------------------------------------------------------
 
@@ -757,9 +753,10 @@ class HeadMind:
         if queued:
             self._planner.plan(now, out, lend_to_all=True)
         stranded = self._stranded(now, out)
-        deadlock = find_deadlock(list(self.workers.values()), self._families.queued(), stranded)
+        deadlock = find_deadlock(list(self.workers.values()), self._families.queued(), stranded, now)
         if deadlock is None:
             self._stuck_since = None
+            self._wake_at(self._families.next_deaf(now), out)
         elif self.closed or (self._stuck_since is not None and now >= self._stuck_since + STUCK_S):
             self._stuck_since = None
             self._give_up(self.jobs[deadlock.job], out)
@@ -777,7 +774,7 @@ class HeadMind:
             if worker.shut:  # what it was sent may be on the way, and what it says
                 continue
             started = [job for job in worker.held.values() if job.state is JobState.LEASED]
-            if all(map(stands_still, started)):
+            if all(stands_still(job, now) for job in started):
                 planned += [job for job in worker.held.values() if job.state is JobState.PLANNED and not job.cancelled]
         late = [job for job in planned if now >= job.planned_at + STUCK_S]
         if len(late) < len(planned):

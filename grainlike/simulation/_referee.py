@@ -59,7 +59,7 @@ from grainlike.wire import Code, Completed, LeaseStart, LeaseWait
 
 __all__ = ["Referee"]
 
-_NOT_KNOWN_AT_ONCE = ("runner died", "worker died", "silence", "worker given up", "worker told to stop")
+_NOT_KNOWN_AT_ONCE = ("runner died", "worker died", "worker given up")
 """After these, the head plans by what it cannot know any better."""
 
 
@@ -161,11 +161,13 @@ class Referee(Witness):
 
     def stalled(self, worker: int) -> None:
         """See `Witness`."""
+        super().stalled(worker)
         self._endings.stalled(worker)
         self._aftermath.stalled(worker)
 
     def told_to_stop(self, worker: int) -> None:
         """See `Witness`."""
+        super().told_to_stop(worker)
         self._endings.stopping(worker)
         self._gangs.excused(worker)
 

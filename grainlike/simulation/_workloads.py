@@ -260,7 +260,10 @@ def _caller(dice: Dice, depth: int, *, keeps: bool) -> JobPlan:
             for _ in range(1 + dice.below(2))
         )
         fn = 1 if keeps and dice.chance(0.5) else dice.pick((0, 2))
-        on_stop: Literal["ends", "returns"] = "ends" if dice.chance(0.8) else "returns"
+        roll = dice.fraction()
+        on_stop: Literal["ends", "returns", "goes on"] = (
+            "ends" if roll < 0.8 else "returns" if roll < 0.9 else "goes on"  # who goes on shields its wait
+        )
         isolate = dice.chance(0.2)
         seconds = SHORT_S * dice.between(0.1, 1.5)
         plan = JobPlan(fn, request, seconds, awaits=True, isolate=isolate, on_stop=on_stop, calls=calls)

@@ -51,6 +51,14 @@ def test_a_name_that_no_workload_has_is_an_error():
         simulate(1, "nonsense")
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_the_judge_sees_what_any_witness_sees(seed):
+    """What happens does not depend on who looks."""
+    judged, measured = simulate(seed), simulate(seed, judged=False)
+    assert judged.seen == measured.seen
+    assert judged.steps == measured.steps
+
+
 def test_the_worlds_see_every_path():
     """A world in which nothing dies or comes back proves nothing."""
     seen = Counter()
@@ -75,5 +83,7 @@ def test_the_worlds_see_every_path():
         "worker leaving",
         "head died",
         "lost with the head",
+        "silence",
+        "worker told to stop",
     }
     assert not {path for path in rare if seen[path] < 10}, seen

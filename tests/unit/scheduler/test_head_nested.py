@@ -251,6 +251,38 @@ def test_nobody_is_given_up_while_an_outcome_is_on_its_way():
     assert [said.deadlock.job for said in town.told(JobsDeadlocked)] == [second]
 
 
+def test_a_cancelled_job_that_shields_its_wait_is_part_of_the_circle_after_a_while():
+    town = Town(Cores(2))
+    shields, waits = town.submit(Cores(1), 2)
+    town.submit(Cores(1), parent=shields), town.submit(Cores(1), parent=waits)
+    town.waits(shields, lent=False)
+    town.tell(JobsCancelled([shields]))
+    town.waits(waits, lent=False)
+    while town.now < 10.0:
+        assert not town.told(JobsDeadlocked), "it may be about to end"
+        wake = town.told(WakeAt)[-1].at
+        assert wake > town.now
+        town.now = wake
+        town.tell(Ticked())
+    [said] = town.told(JobsDeadlocked)
+    assert [holder.job for holder in said.deadlock.holders] == [shields, waits]
+
+
+def test_a_cancelled_job_that_ends_in_time_is_part_of_no_circle():
+    town = Town(Cores(2))
+    ends, waits = town.submit(Cores(1), 2)
+    town.submit(Cores(1), parent=ends)
+    child = town.submit(Cores(1), parent=waits)
+    town.waits(ends, lent=False)
+    town.tell(JobsCancelled([ends]))
+    town.waits(waits, lent=False)
+    town.now = 9.9
+    town.tell(Ticked())
+    town.ends(ends, Code.CANCELLED)
+    assert child in town.place
+    assert not town.told(JobsDeadlocked)
+
+
 def test_a_circle_is_found_while_others_run_for_ever():
     town = Town(Cores(1), GPUs(1))
     town.submit(GPUs(1))
