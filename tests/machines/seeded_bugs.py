@@ -26,6 +26,7 @@ SUITES = {
     "waits": "tests/simulation/test_policy.py",
     "replay": "tests/simulation/test_replay.py",
     "machine": "tests/machines/test_minds_machine.py::TestMinds",
+    "lenders": "tests/machines/test_minds_machine.py::TestLenders",
 }
 """What to run. In those of `JUDGED` the judge is alone: the minds' own laws are not looked at."""
 
@@ -576,6 +577,27 @@ BUGS: tuple[Bug, ...] = (
         "nested",
         (_LENDING, "        while self._wanting and self._regain(*self._wanting[0], out):\n", "        while False:\n"),
         (_LENDING, "        if self._wanting and not self._anybody_runs():\n", "        if False:\n"),
+    ),
+    _bug(
+        "hand_lent_cores_to_the_queue",
+        NODE,
+        "who wants cores back that it lent waits until no queued job wants them",
+        "lenders",
+        (_LENDING, "            return True\n        return self.wanted\n", "            return True\n        return False\n"),
+    ),
+    _bug(
+        "start_the_ahead_on_lent_cores",
+        NODE,
+        "what was sent ahead takes the cores of a job that waits from that job's own",
+        "lenders",
+        (_LENDING, "        if ahead and self._ledger.free[_CORES] - self._lent <", "        if ahead and self._ledger.free[_CORES] <"),
+    ),
+    _bug(
+        "go_on_out_of_turn",
+        NODE,
+        "who finds room goes on, though others have wanted their cores back for longer",
+        "lenders",
+        (_LENDING, "        if (self._wanting and self._anybody_runs()) or not self._regain", "        if not self._regain"),
     ),
     _bug(
         "forget_a_loan",

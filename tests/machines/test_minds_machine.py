@@ -22,6 +22,7 @@ from grainlike.scheduler import (
     AssignJobs,
     CancelJobs,
     FunctionDefined,
+    FunctionTimed,
     HeadEvent,
     HeadMind,
     JobsCancelled,
@@ -474,8 +475,49 @@ class Minds(RuleBasedStateMachine):
         assert self.head._planner.rations.running("db") == 0
 
 
-TestMinds = Minds.TestCase
-TestMinds.settings = settings(
+class Lenders(Minds):
+    """One worker, jobs that wait for jobs, and quick strangers that are sent ahead: who gets the cores that are lent.
+
+    Among all that may happen to both minds, this hardly ever comes together.
+    """
+
+    cancel = say_again = stop = lose = crash = obey = end_nested = None  # type: ignore[assignment]
+    deliver_down = deliver_up = None  # type: ignore[assignment]
+
+    @initialize()
+    def begin(self) -> None:  # type: ignore[override]
+        super().begin([])
+        self.head.handle(FunctionTimed(TINY, [WALL[TINY]] * 8), self.now)
+
+    def join(self, offer: Any) -> None:
+        if not self.joined:
+            super().join(OFFERS[0])
+
+    @rule(count=st.integers(1, 6), cores=st.integers(1, 2))
+    def submit(self, count: int, cores: int) -> None:  # type: ignore[override]
+        super().submit(count, Cores(cores), TINY, 0, 0)
+        self.deliver_all()
+
+    @rule(cores=st.integers(1, 3), more=st.integers(0, 2), children=st.integers(1, 2))
+    def call(self, cores: int, more: int, children: int) -> None:  # type: ignore[override]
+        """Two jobs come where none can submit any of its own; who can does so."""
+        if not self.callers():
+            for size in (cores, 1 + more):
+                super().submit(1, Cores(size), PARENT, 0, 0)
+            self.deliver_all()
+        for node, number, lease in self.callers():
+            node.call(number, lease, Cores(1), [TINY] * children, self.now)
+        self.deliver_all()
+
+    @rule(picks=st.lists(PICK, min_size=1, max_size=6))
+    def work(self, picks: list[int]) -> None:  # type: ignore[override]
+        """Any jobs end, and everybody hears of it."""
+        for pick in picks:
+            super().work(pick, 1, Code.SUCCEEDED, awaits=False)
+            self.deliver_all()
+
+
+EVERY = settings(
     max_examples=EXAMPLES,
     derandomize="GRAINLIKE_TEST_EXAMPLES" not in os.environ,  # every day the same, and others when there is time
     stateful_step_count=STEPS,
@@ -483,3 +525,8 @@ TestMinds.settings = settings(
     phases=[phase for phase in Phase if SHRINK or phase not in (Phase.shrink, Phase.explain)],
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )
+
+TestMinds = Minds.TestCase
+TestMinds.settings = EVERY
+TestLenders = Lenders.TestCase
+TestLenders.settings = EVERY
