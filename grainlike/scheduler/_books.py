@@ -1,13 +1,10 @@
-"""The head's records: jobs, request classes, shapes, workers. Amounts only; concrete ids are the workers' business.
+"""The head's records: jobs, shapes, leases, workers. Amounts only; concrete ids are the workers' business.
 
 Amounts are integers of one billionth (see `grainlike.resources`), so that books that were balanced stay balanced.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
-from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 from grainlike.resources import Allocation, Request
@@ -17,8 +14,9 @@ from grainlike.scheduler._statistics import RunTimes
 if TYPE_CHECKING:
     from grainlike.scheduler._events import FunctionDefined
     from grainlike.scheduler._families import Family
+    from grainlike.scheduler._queues import RequestClass
 
-__all__ = ["ChangeLog", "Function", "Hold", "Job", "LeaseBook", "RequestClass", "Shape", "WorkerBook"]
+__all__ = ["ChangeLog", "Function", "Hold", "Job", "LeaseBook", "Shape", "WorkerBook"]
 
 
 _UNIT = 10**9
@@ -107,8 +105,8 @@ class Shape:
         "limits",
         "may_be_ahead",
         "nodes",
-        "rationed",
         "rates",
+        "rationed",
         "request",
         "shape",
         "share",
@@ -150,132 +148,6 @@ class Shape:
     def hard_s(self) -> float | None:
         """When a job is ended: its group's mean + 5σ, until it is known what was declared; None if nobody said."""
         return self.group.over(5.0) if self.group is not None and self.group.known else self.walltime
-
-
-class DeepestFirst:
-    """The queue of a tree's jobs, used as a deque: the deepest in front, among those the first.
-
-    So a recursion goes down before it goes wide, and as many jobs wait as it is deep. The other way round, all of a
-    level would be begun before the first of them can end.
-    """
-
-    __slots__ = ("_heap",)
-
-    def __init__(self) -> None:
-        self._heap: list[tuple[int, int, Job]] = []
-
-    def append(self, job: Job) -> None:
-        """Put a job to its place."""
-        heappush(self._heap, (-job.depth, job.job, job))
-
-    appendleft = append
-
-    def popleft(self) -> Job:
-        """Take the front."""
-        return heappop(self._heap)[2]
-
-    def remove(self, job: Job) -> None:
-        """Take a job from anywhere."""
-        self._heap.remove((-job.depth, job.job, job))
-        heapify(self._heap)
-
-    def clear(self) -> None:
-        """Drop all."""
-        self._heap.clear()
-
-    def __getitem__(self, at: int) -> Job:
-        return self._heap[at][2]
-
-    def __iter__(self) -> Iterator[Job]:
-        return (job for _, _, job in sorted(self._heap))
-
-    def __len__(self) -> int:
-        return len(self._heap)
-
-
-class RequestClass:
-    """All jobs of one client that ask for the same, with the same priority: one queue, first in, first out; those of
-    a tree the deepest first.
-
-    Jobs leave the queue's front only; a cancelled one stays as a hole that `head` steps over.
-    """
-
-    __slots__ = (
-        "blocked_job",
-        "blocked_since",
-        "client",
-        "cls",
-        "fits_as_of",
-        "isolate",
-        "may_be_ahead",
-        "priority",
-        "queue",
-        "request",
-        "root",
-        "shapes",
-        "warned",
-    )
-
-    def __init__(
-        self,
-        cls: int,
-        client: int,
-        request: Request,
-        priority: int,
-        shapes: tuple[Shape, ...],
-        *,
-        isolate: bool,
-        root: int = 0,
-    ) -> None:
-        self.cls = cls
-        self.root = root
-        """The tree of its jobs (`_families`); 0 for jobs of the user's program."""
-        self.client = client
-        self.request = request
-        self.priority = priority
-        self.isolate = isolate
-        self.shapes = shapes
-        # Who waits for a job holds slots: it must not stand at a worker for room that nobody there will make.
-        self.may_be_ahead = not root and shapes[0].may_be_ahead
-        """Whether its jobs may wait at a worker that is full."""
-        self.queue: deque[Job] | DeepestFirst = DeepestFirst() if root else deque()
-        self.warned = False
-        self.fits_as_of = -1
-        """The state of membership (`Planner.members`) in which some worker was seen to be able to run its jobs."""
-        self.blocked_job: Job | None = None
-        self.blocked_since = 0.0
-
-    def head(self) -> Job | None:
-        """The job to run next, or None."""
-        queue = self.queue
-        while queue:
-            job = queue[0]
-            if not job.cancelled:
-                return job
-            queue.popleft()
-        return None
-
-    def live(self) -> list[Job]:
-        """All queued jobs, in order."""
-        return [job for job in self.queue if not job.cancelled]
-
-    def put_back(self, jobs: list[Job]) -> None:
-        """Return jobs to the front, oldest first."""
-        for job in sorted(jobs, key=_by_age, reverse=True):
-            job.state = JobState.QUEUED
-            job.worker = job.lease = 0
-            job.shape = None
-            self.queue.appendleft(job)
-
-    def passed_over(self, job: Job, now: float) -> float:
-        """For how many seconds `job` has stood blocked at the front."""
-        if self.blocked_job is not job:
-            self.blocked_job, self.blocked_since = job, now
-        return now - self.blocked_since
-
-
-def _by_age(job: Job) -> int:
-    return job.job
 
 
 class LeaseBook:
@@ -426,6 +298,12 @@ class WorkerBook:
         """This one reason is gone."""
         if self.shut.pop(kind, None) is not None:
             self._changed()
+
+    def heard_again(self, now: float) -> None:
+        """It is under suspicion no more, and may hear only now of what it was sent."""
+        for job in self.held.values():
+            job.planned_at = now
+        self.open_again("suspect")
 
     def fits_ever(self, shape: Shape) -> bool:
         """Whether this worker, empty and with all its time before it, could run a job of the shape."""

@@ -15,8 +15,9 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from grainlike.resources import Request
-from grainlike.scheduler._books import Job, RequestClass, Shape, WorkerBook
+from grainlike.scheduler._books import Job, Shape, WorkerBook
 from grainlike.scheduler._families import lent_by, stands_still
+from grainlike.scheduler._queues import RequestClass
 from grainlike.wire import Wait
 
 __all__ = ["Deadlock", "Holder", "find_deadlock"]

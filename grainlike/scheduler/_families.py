@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from grainlike.scheduler._books import Job, LeaseBook, RequestClass, WorkerBook
+from grainlike.scheduler._books import Job, LeaseBook, WorkerBook
+from grainlike.scheduler._queues import RequestClass
 from grainlike.scheduler._states import JobState
 from grainlike.wire import LeaseWait, Wait
 
 __all__ = ["DEAF_S", "Families", "Family", "lent_by", "stands_still"]
 
 DEAF_S = 10.0
-"""After so long a job that was cancelled is not believed to be about to end: twice the time that its worker gives it."""
+"""After so long a job that was cancelled is not believed to be about to end: twice the time that its worker gives."""
 
 
 class Family:

@@ -26,11 +26,12 @@ from collections.abc import Iterable
 from heapq import heapify, heappop, heapreplace
 from itertools import chain, islice
 
-from grainlike.scheduler._books import ChangeLog, Job, RequestClass, Shape, WorkerBook
+from grainlike.scheduler._books import ChangeLog, Job, Shape, WorkerBook
 from grainlike.scheduler._candidates import Candidates
 from grainlike.scheduler._events import AssignJobs, HeadAction, RetractJobs
 from grainlike.scheduler._families import Families
 from grainlike.scheduler._gangs import Gangs
+from grainlike.scheduler._queues import RequestClass
 from grainlike.scheduler._rations import Rations
 from grainlike.scheduler._reservation import Reservation, is_patient_no_more, order, renewed, reserve_on, soft_limit
 from grainlike.scheduler._shares import Shares

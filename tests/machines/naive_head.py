@@ -56,7 +56,9 @@ class NaiveHead:
         self.lends: dict[int, dict[int, int]] = {}
         """The leases that lend their cores, by worker, with the tree of who lends."""
         self.orphans: list[int] = []
-        """Whose parents' attempts have ended in this step."""
+        """Whose parents' attempts have ended."""
+        self.ended_with_parents: list[int] = []
+        """Those of them that were cancelled for that in this step."""
         self.leaving: set[int] = set()
         self.launches: dict[str, list[float]] = {}
 
@@ -107,7 +109,8 @@ class NaiveHead:
         del self.capacity[worker], self.leases[worker], self.lends[worker]
         back: list[NaiveJob] = []
         given_up: list[int] = []
-        for job in [job for job in self.jobs.values() if job.worker == worker]:
+        here = [job for job in self.jobs.values() if job.worker == worker]
+        for job in sorted(here, key=lambda job: -job.depth):
             counts = job.leased and worker not in self.leaving
             self._leave(job)
             if job.cancelled:
@@ -144,6 +147,7 @@ class NaiveHead:
                     job.leased, job.ahead, job.lease = True, False, start.lease
         for message in completed:
             self._completed(worker, message, settled, given_up)
+            self._end_orphans()
         for lease in ended:
             self.leases[worker].pop(lease, None)
             self.lends[worker].pop(lease, None)
@@ -191,10 +195,15 @@ class NaiveHead:
         return left
 
     def take_orphans(self) -> list[int]:
-        """Cancel what those had submitted whose attempts have ended; who they are."""
+        """Who was cancelled in this step because the attempt has ended that submitted him."""
+        self._end_orphans()
+        ended, self.ended_with_parents = self.ended_with_parents, []
+        return ended
+
+    def _end_orphans(self) -> None:
         orphans, self.orphans = [number for number in self.orphans if number in self.jobs], []
         self.cancelled(orphans)
-        return orphans
+        self.ended_with_parents += orphans
 
     def _leave(self, job: NaiveJob) -> None:
         """Its attempt is over."""

@@ -86,6 +86,7 @@ def plant(bug: Bug | None, tree: Path) -> None:
 
 _HEAD, _BOOKS, _PLANNING = "scheduler/_head.py", "scheduler/_books.py", "scheduler/_planning.py"
 _RATIONS, _RESERVATION, _SHARES = "scheduler/_rations.py", "scheduler/_reservation.py", "scheduler/_shares.py"
+_ATTEMPTS, _MOVES, _QUEUES = "scheduler/_attempts.py", "scheduler/_head_books.py", "scheduler/_queues.py"
 _CANDIDATES, _NODE = "scheduler/_candidates.py", "scheduler/_node.py"
 _RUNNERS = "scheduler/_node_runners.py"
 _DEADLOCK, _LENDING = "scheduler/_deadlock.py", "scheduler/_node_lending.py"
@@ -120,7 +121,7 @@ BUGS: tuple[Bug, ...] = (
         HEAD,
         "a worker that can start no process gets the next job at once",
         "judge",
-        (_HEAD, 'worker.shut_for("quarantine", why)', "pass"),
+        (_ATTEMPTS, 'worker.shut_for("quarantine", why)', "pass"),
     ),
     _bug(
         "try_again_at_once",
@@ -143,8 +144,8 @@ BUGS: tuple[Bug, ...] = (
         HEAD,
         "an answer counts whoever gives it, for whatever attempt",
         "judge",
-        (_HEAD, "job = worker.held.get(number)\n", "job = self.jobs.get(number)\n"),
-        (_HEAD, "return job if job is not None and job.attempt == attempt else None", "return job"),
+        (_MOVES, "job = worker.held.get(number)\n", "job = self.jobs.get(number)\n"),
+        (_MOVES, "return job if job is not None and job.attempt == attempt else None", "return job"),
     ),
     _bug(
         "keep_the_attempt_of_a_lost_worker",
@@ -160,8 +161,8 @@ BUGS: tuple[Bug, ...] = (
         "judge",
         (
             _HEAD,
-            "            if job.cancelled:\n                del self.jobs[job.job]\n            elif gang",
-            "            if gang",
+            "            if job.cancelled:\n                del self.jobs[job.job]\n            elif code ==",
+            "            if code ==",
         ),
     ),
     _bug(
@@ -169,28 +170,28 @@ BUGS: tuple[Bug, ...] = (
         HEAD,
         "the first of several jobs that come back is in no queue",
         "judge",
-        (_HEAD, "            cls.put_back(group)\n", "            cls.put_back(group[1:])\n"),
+        (_MOVES, "            cls.put_back(group)\n", "            cls.put_back(group[1:])\n"),
     ),
     _bug(
         "fail_with_retries_left",
         HEAD,
         "the last retry is never made",
         "judge",
-        (_HEAD, "if job.retries > 0 and _may_repeat", "if job.retries > 1 and _may_repeat"),
+        (_ATTEMPTS, "if job.retries > 0 and _may_repeat", "if job.retries > 1 and _may_repeat"),
     ),
     _bug(
         "give_up_after_two_losses",
         HEAD,
         "a job is given up one loss too early",
         "judge",
-        (_HEAD, "if job.losses > most or", "if job.losses >= most or"),
+        (_ATTEMPTS, "if job.losses > most or", "if job.losses >= most or"),
     ),
     _bug(
         "never_isolate_a_suspect",
         HEAD,
         "a poison job takes its neighbours along again and again",
         "judge",
-        (_HEAD, "        if suspect:\n", "        if suspect and job.losses > 3:\n"),
+        (_ATTEMPTS, "        if suspect:\n", "        if suspect and job.losses > 3:\n"),
     ),
     _bug(
         "count_a_stop_as_a_loss",
@@ -215,7 +216,7 @@ BUGS: tuple[Bug, ...] = (
         HEAD,
         "jobs wait for ever, and nobody is told",
         "judge",
-        (_HEAD, "        self._complain(now, out)\n", ""),
+        (_HEAD, "        self._wake_at(complain(self._books, now, out), out)\n", ""),
     ),
     _bug(
         "assign_to_one_who_leaves",
@@ -230,7 +231,7 @@ BUGS: tuple[Bug, ...] = (
         HEAD,
         "what a lease holds counts as free",
         "judge",
-        (_HEAD, "        worker.take(shape)\n", ""),
+        (_MOVES, "        worker.take(shape)\n", ""),
     ),
     _bug(
         "never_free_a_lease",
@@ -273,7 +274,7 @@ BUGS: tuple[Bug, ...] = (
         HEAD,
         "jobs that come back go to the front the wrong way round",
         "machine",
-        (_BOOKS, "for job in sorted(jobs, key=_by_age, reverse=True):", "for job in sorted(jobs, key=_by_age):"),
+        (_QUEUES, "for job in sorted(jobs, key=_by_age, reverse=True):", "for job in sorted(jobs, key=_by_age):"),
     ),
     _bug(
         "forget_priority",
@@ -289,8 +290,8 @@ BUGS: tuple[Bug, ...] = (
         "machine",
         (
             _PLANNING,
-            "                blocked.append(cls)\n            elif",
-            "                blocked.append(cls)\n                ranked.clear()\n            elif",
+            "                blocked.append(cls)\n                heappop(ranked)\n",
+            "                blocked.append(cls)\n                ranked.clear()\n",
         ),
     ),
     _bug(
@@ -368,7 +369,7 @@ BUGS: tuple[Bug, ...] = (
         HEAD,
         "who was lost with its worker counts under its limit for ever",
         "judge",
-        (_HEAD, "        if shape.rationed:\n", "        if shape.rationed and not worker.gone:\n"),
+        (_MOVES, "        if shape.rationed:\n", "        if shape.rationed and not worker.gone:\n"),
     ),
     _bug(
         "let_a_rate_burst",
@@ -454,8 +455,8 @@ BUGS: tuple[Bug, ...] = (
         "judge",
         (
             _NODE,
-            'elif lease.runner.kind == "own" and position > suspect:',
-            'elif lease.runner.kind == "own" and position >= suspect:',
+            'elif lease.runner.kind == "own" and job.position > suspect:',
+            'elif lease.runner.kind == "own" and job.position >= suspect:',
         ),
     ),
     _bug(
@@ -463,7 +464,7 @@ BUGS: tuple[Bug, ...] = (
         NODE,
         "the job at a barrier is taken for one that has not begun",
         "judge",
-        (_NODE, "if position > event.started]", "if position >= event.started]"),
+        (_NODE, "if job.position > event.started]", "if job.position >= event.started]"),
     ),
     _bug(
         "retract_what_has_begun",
@@ -583,21 +584,33 @@ BUGS: tuple[Bug, ...] = (
         NODE,
         "who wants cores back that it lent waits until no queued job wants them",
         "lenders",
-        (_LENDING, "            return True\n        return self.wanted\n", "            return True\n        return False\n"),
+        (
+            _LENDING,
+            "            return True\n        return self.wanted\n",
+            "            return True\n        return False\n",
+        ),
     ),
     _bug(
         "start_the_ahead_on_lent_cores",
         NODE,
         "what was sent ahead takes the cores of a job that waits from that job's own",
         "lenders",
-        (_LENDING, "        if ahead and self._ledger.free[_CORES] - self._lent <", "        if ahead and self._ledger.free[_CORES] <"),
+        (
+            _LENDING,
+            "        if ahead and self._ledger.free[_CORES] - self._lent <",
+            "        if ahead and self._ledger.free[_CORES] <",
+        ),
     ),
     _bug(
         "go_on_out_of_turn",
         NODE,
         "who finds room goes on, though others have wanted their cores back for longer",
         "lenders",
-        (_LENDING, "        if (self._wanting and self._anybody_runs()) or not self._regain", "        if not self._regain"),
+        (
+            _LENDING,
+            "        if (self._wanting and self._anybody_runs()) or not self._regain",
+            "        if not self._regain",
+        ),
     ),
     _bug(
         "forget_a_loan",
@@ -633,7 +646,7 @@ BUGS: tuple[Bug, ...] = (
         "a tree of jobs goes wide before it goes down",
         "machine",
         (
-            _BOOKS,
+            _QUEUES,
             "        heappush(self._heap, (-job.depth, job.job, job))\n",
             "        heappush(self._heap, (job.depth, job.job, job))\n",
         ),

@@ -64,8 +64,8 @@ PARENTS = (PARENT, KEEPER)
 """Their jobs submit jobs of their own and wait for them; those of the second keep their cores meanwhile."""
 DEEPEST = 3
 LATE_S = 5.0
-"""Where jobs wait for jobs, one that was sent to a worker and has not started there after this time is taken for stuck:
-no message takes that long."""
+"""Where jobs wait for jobs, one that was sent to a worker and has not started there is taken for stuck in the end: no
+message takes this long."""
 RETRIES = {LONG: 1}
 WALL = {TINY: 0.0002, TINY_ASYNC: 0.0002, WAITS: 0.0002, LONG: 1.0, HURRIED: 0.1, PARENT: 2.0, KEEPER: 2.0}
 
@@ -138,7 +138,7 @@ class Minds(RuleBasedStateMachine):
                 case WakeAt():
                     self.wake = action.at if self.wake is None else min(self.wake, action.at)
                 case JobsOrphaned():
-                    said[JobsOrphaned] += sorted(action.jobs)
+                    said[JobsOrphaned] = sorted(said[JobsOrphaned] + action.jobs)
                 case JobsDeadlocked():
                     if action.failed:
                         stuck.append(action.deadlock.job)
@@ -146,8 +146,8 @@ class Minds(RuleBasedStateMachine):
                     pass
                 case _:
                     raise AssertionError(action)
-        orphans = sorted(self.naive.take_orphans())
-        assert said == {JobsSettled: settled, JobsLost: given_up, JobsOrphaned: orphans + refused}
+        orphans = sorted([*self.naive.take_orphans(), *refused])
+        assert said == {JobsSettled: settled, JobsLost: given_up, JobsOrphaned: orphans}
         for job in stuck:
             self.naive.gave_up(job)
         self.answer([*settled, *given_up, *stuck])

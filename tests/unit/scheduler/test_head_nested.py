@@ -12,6 +12,7 @@ from grainlike.scheduler import (
     HeadMind,
     JobsCancelled,
     JobsDeadlocked,
+    JobsLost,
     JobsMoved,
     JobsOrphaned,
     JobsSettled,
@@ -19,9 +20,11 @@ from grainlike.scheduler import (
     JobsUnsatisfiable,
     Ticked,
     WakeAt,
+    WorkerHeard,
     WorkerJoined,
     WorkerLost,
     WorkerReported,
+    WorkerSuspected,
 )
 from grainlike.wire import Code, Completed, LeaseStart, LeaseWait, Wait
 
@@ -29,10 +32,13 @@ UNKNOWN, QUICK, SLOW = 1, 2, 3
 
 
 class Town:
-    """A head, and workers that grant at once whatever they are sent, each job in a lease of its own number."""
+    """A head, and workers that grant at once whatever they are sent, each job in a lease of its own number; but for
+    those that are `silent`.
+    """
 
     def __init__(self, *offers, closed=True):
         self.now, self.numbers, self.place, self.actions = 0.0, count(1), {}, []
+        self.silent = set()
         self.head = HeadMind(closed=closed)
         for fn in (UNKNOWN, QUICK, SLOW):
             self.tell(FunctionDefined(fn))
@@ -46,7 +52,7 @@ class Town:
         self.head.check()
         self.actions += new
         for action in new:
-            if isinstance(action, AssignJobs):
+            if isinstance(action, AssignJobs) and action.worker not in self.silent:
                 for job, attempt in zip(action.jobs, action.attempts, strict=True):
                     self.place[job] = action.worker
                     start = LeaseStart(job, action.cls, "", [job], [attempt], self.now)
@@ -69,6 +75,12 @@ class Town:
     def ends(self, job, code=Code.SUCCEEDED, attempt=1):
         done = Completed(job, [job], [attempt], [int(code)], [0.0], [0.1], [0.0], [0], [b""], [], 0.0)
         return self.tell(WorkerReported(self.place[job], [], [done], [job]))
+
+    def crash(self, *jobs):
+        """Processes die together, and the worker says so in one report."""
+        how = [int(Code.CRASHED)]
+        ends = [Completed(job, [job], [1], how, [0.0], [0.0], [0.0], [0], [b""], [], 0.0) for job in jobs]
+        return self.tell(WorkerReported(self.place[jobs[0]], [], ends, [*jobs]))
 
     def told(self, kind):
         return [action for action in self.actions if isinstance(action, kind)]
@@ -104,6 +116,25 @@ def test_what_comes_from_an_attempt_that_is_over_is_nobodys(number, attempt):
     late = town.submit(Cores(1), parent=number, attempt=attempt)
     assert [a.jobs for a in town.told(JobsOrphaned)] == [[late]]
     assert late not in town.head.jobs
+
+
+def test_nobody_is_told_of_a_loss_after_the_loss_of_the_job_that_waited():
+    town = Town(Cores(2))
+    town.tell(FunctionDefined(4, losses=0))
+    parent = town.submit(Cores(1), fn=4)
+    child = town.submit(Cores(1), fn=4, parent=parent)
+    town.crash(parent, child)
+    assert [said.jobs for said in town.told(JobsLost)] == [[parent]]
+    assert [said.jobs for said in town.told(JobsOrphaned)] == [[child]]
+
+
+def test_those_who_are_lost_with_a_worker_are_told_of_before_those_who_wait_for_them():
+    town = Town(Cores(2))
+    town.tell(FunctionDefined(4, losses=0))
+    parent = town.submit(Cores(1), fn=4)
+    child = town.submit(Cores(1), fn=4, parent=parent)
+    town.tell(WorkerLost(1, "gone"))
+    assert [said.jobs for said in town.told(JobsLost)] == [[child], [parent]]
 
 
 def test_lent_cores_go_to_its_own_and_to_those_that_end_soon():
@@ -249,6 +280,28 @@ def test_nobody_is_given_up_while_an_outcome_is_on_its_way():
     assert not town.told(JobsDeadlocked), "it may go on with the outcome of the first, and end"
     town.waits(parent, lent=False, heard=1)
     assert [said.deadlock.job for said in town.told(JobsDeadlocked)] == [second]
+
+
+def test_nobody_is_given_up_for_a_worker_that_may_be_silent():
+    town = Town(Cores(1), Cores(2))
+    town.silent.add(2)
+    parent = town.submit(Cores(1))
+    late, child = town.submit(Cores(2)), town.submit(Cores(2), parent=parent)
+    town.waits(parent)
+    town.now = 15.0
+    town.tell(Ticked())
+    assert not town.told(JobsDeadlocked), "the worker may have heard of nothing"
+    town.tell(WorkerSuspected(2))
+    town.now = 25.0
+    town.tell(WorkerHeard(2))
+    town.now = 40.0
+    town.tell(Ticked())
+    assert not town.told(JobsDeadlocked), "it has heard of what it was sent not long ago"
+    town.now = 45.0
+    town.tell(Ticked())
+    [said] = town.told(JobsDeadlocked)
+    assert said.deadlock.job == child
+    assert late in town.head.jobs
 
 
 def test_a_cancelled_job_that_shields_its_wait_is_part_of_the_circle_after_a_while():

@@ -28,7 +28,7 @@ from grainlike.scheduler import (
     WorkerReported,
     _planning,
 )
-from grainlike.scheduler._head import NOBODY_S
+from grainlike.scheduler._complaints import NOBODY_S
 from grainlike.scheduler._planning import Planner
 from grainlike.scheduler._reservation import PATIENCE_S
 from grainlike.scheduler._states import JobState

@@ -1,0 +1,162 @@
+"""An attempt has ended, and not with a value: whether the job is tried again, and what that says about its worker."""
+
+from __future__ import annotations
+
+from grainlike.scheduler._books import Job, Shape, WorkerBook
+from grainlike.scheduler._events import (
+    MAX_LOSSES,
+    HeadAction,
+    JobsBackedOff,
+    JobsLost,
+    WorkerQuarantined,
+    WorkerReleased,
+)
+from grainlike.scheduler._head_books import HeadBooks
+from grainlike.scheduler._quarantine import Quarantine, Strike
+from grainlike.scheduler._states import JobState
+from grainlike.wire import Code, Completed
+
+__all__ = ["Attempts"]
+
+
+class Attempts:
+    """What is forgiven. In `back` come the jobs that wait anew; one that waits for a later time is in its own place.
+
+    Attributes:
+        quarantine: what speaks against workers.
+    """
+
+    def __init__(self, books: HeadBooks, *, closed: bool) -> None:
+        self.quarantine = Quarantine()
+        self._books = books
+        self._closed = closed
+
+    def runs_again(
+        self,
+        job: Job,
+        shape: Shape | None,
+        code: int,
+        worker: WorkerBook,
+        completed: Completed,
+        now: float,
+        out: list[HeadAction],
+        back: list[Job],
+    ) -> bool:
+        """Whether an attempt that ended this way is not the job's end; if so, it is in `back` or lost for good."""
+        if code == Code.UNFIT and shape is not None:
+            worker.refuse(shape)
+            self._books.planner.members += 1
+        if code in (Code.RETURNED, Code.UNFIT):
+            back.append(job)
+            return True
+        if code == Code.UNSTARTED:
+            how = completed.details.get(job.job, "no process could be started")
+            self.strike(worker, "starts", now, out, f"a job could not be started there: {how}")
+            if self._closed:  # nobody else will come who could
+                self.lost(job, worker, how, now, out, back, suspect=False, most=max(job.fn.losses, MAX_LOSSES - 1))
+            else:
+                job.attempt += 1
+                back.append(job)
+            return True
+        if code == Code.CRASHED and completed.unborn:
+            self.strike(worker, "starts", now, out, "a process died there before it had begun anything")
+        if code == Code.CRASHED:
+            self.lost(job, worker, completed.details.get(job.job, "its runner died"), now, out, back)
+            return True
+        if job.committed:
+            return False
+        if code == Code.STOPPED and not job.fn.losses:
+            self.lost(job, worker, "it was stopped", now, out, back)
+            return True
+        if code == Code.STOPPED or (code == Code.OUT_OF_MEMORY and self._grows(job)):
+            job.attempt += 1
+            back.append(job)
+            return True
+        if job.retries > 0 and _may_repeat(job, code, completed):
+            job.retries -= 1
+            job.attempt += 1
+            self._back_off(job, now, out, back)
+            return True
+        return False
+
+    def lost(
+        self,
+        job: Job,
+        worker: WorkerBook,
+        reason: str,
+        now: float,
+        out: list[HeadAction],
+        back: list[Job],
+        *,
+        suspect: bool = True,
+        most: int | None = None,
+    ) -> None:
+        """A job was running when its runner or worker died. A suspect runs in a process of its own from now on."""
+        job.losses += 1
+        job.attempt += 1
+        if most is None:
+            most = job.fn.losses
+        if job.losses > most or job.committed:
+            self._books.drop(job)
+            out.append(JobsLost([job.job], worker.worker, reason, job.losses))
+            return
+        if suspect:
+            job.cls = self._books.catalogue.like(job.cls, job.cls.request, isolate=True)
+        self._back_off(job, now, out, back)
+
+    def _back_off(self, job: Job, now: float, out: list[HeadAction], back: list[Job]) -> None:
+        """A job is to be tried again: later, if its function says so."""
+        seconds = self._books.backoffs.wait(job, now) if job.state is JobState.LEASED else None
+        if seconds is None:
+            back.append(job)
+        else:
+            out.append(JobsBackedOff([job.job], seconds))
+
+    def _grows(self, job: Job) -> bool:
+        """Give a job that ran out of memory the next larger request, if it has one that somebody here could grant."""
+        grown = job.cls.request.grown()
+        if grown is None:
+            return False
+        catalogue = self._books.catalogue
+        cls = catalogue.like(job.cls, grown, isolate=job.cls.isolate)
+        if self._closed and not catalogue.anybody_fits(cls):
+            return False
+        job.cls = cls
+        return True
+
+    # --- workers -----------------------------------------------------------------------------------------------------
+
+    def strike(self, worker: WorkerBook, kind: Strike, now: float, out: list[HeadAction], why: str = "") -> None:
+        """Something speaks against a worker, for which it may get nothing new for a while."""
+        if self.quarantine.strike(worker.name, kind, now, why):
+            self.isolate(worker, now, out)
+
+    def isolate(self, worker: WorkerBook, now: float, out: list[HeadAction]) -> None:
+        """Give a worker nothing new if its name is in quarantine."""
+        why = self.quarantine.why(worker.name, now)
+        if why and not worker.gone:
+            worker.shut_for("quarantine", why)
+            out.append(WorkerQuarantined(worker.worker, why))
+
+    def release(self, now: float, out: list[HeadAction]) -> float | None:
+        """Give those new jobs again whose quarantine is over; say when the next one's is."""
+        due: float | None = None
+        for worker in self._books.workers.values():
+            if "quarantine" not in worker.shut:
+                continue
+            until = self.quarantine.until(worker.name)
+            if now >= until:
+                worker.open_again("quarantine")
+                out.append(WorkerReleased(worker.worker))
+            elif due is None or until < due:
+                due = until
+        if due is None:
+            self.quarantine.forget_old(now)
+        return due
+
+
+def _may_repeat(job: Job, code: int, completed: Completed) -> bool:
+    """Whether another attempt may help after this end."""
+    if code == Code.TIMED_OUT:
+        return job.fn.on_timeout
+    return code in (Code.FAILED, Code.OUT_OF_MEMORY) and job.job not in completed.final
