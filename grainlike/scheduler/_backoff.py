@@ -54,7 +54,7 @@ class Backoffs:
         nth = job.fn.retries - job.retries + job.losses
         seconds = backoff_s(job.fn.backoff, nth, self._chance(job))
         job.state, job.shape, job.again_at = JobState.BACKOFF, None, now + seconds
-        job.worker = job.lease = 0
+        job.worker = 0
         self._jobs[job.job] = job
         heappush(self._heap, (job.again_at, job.job))
         return seconds

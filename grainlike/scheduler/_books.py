@@ -37,7 +37,7 @@ class Function:
 
 
 class Job:
-    """One live job. `worker`, `shape` and `lease` say where it is; 0 and None while it is nowhere but in its queue."""
+    """One live job. `worker` and `shape` say where it is; 0 and None while it is nowhere but in its queue."""
 
     __slots__ = (
         "again_at",
@@ -51,7 +51,6 @@ class Job:
         "family",
         "fn",
         "job",
-        "lease",
         "losses",
         "parent",
         "planned_at",
@@ -78,7 +77,6 @@ class Job:
         self.state = JobState.QUEUED
         self.shape: Shape | None = None
         self.worker = 0
-        self.lease = 0
         self.losses = 0
         self.retries = fn.retries
         self.cancelled = False

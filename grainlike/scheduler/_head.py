@@ -297,7 +297,7 @@ class HeadMind:
                 planned, first = True, job  # what it was counted as, its lease is counted as now
             else:
                 self._books.uncount(worker, job)
-            job.state, job.lease = JobState.LEASED, start.lease
+            job.state = JobState.LEASED
             first = first or job
             if not job.cancelled:
                 rows.append(row)

@@ -124,7 +124,7 @@ class RequestClass:
         """Return jobs to the front, oldest first."""
         for job in sorted(jobs, key=_by_age, reverse=True):
             job.state = JobState.QUEUED
-            job.worker = job.lease = 0
+            job.worker = 0
             job.shape = None
             self.queue.appendleft(job)
 

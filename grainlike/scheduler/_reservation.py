@@ -22,6 +22,7 @@ from collections.abc import Iterable
 from heapq import nlargest, nsmallest
 
 from grainlike.scheduler._books import Function, Job, LeaseBook, Shape, WorkerBook
+from grainlike.scheduler._states import JobState
 
 __all__ = [
     "PATIENCE_RUNS",
@@ -162,7 +163,7 @@ def _held(worker: WorkerBook, now: float) -> list[tuple[float, Shape]]:
         held += [
             (_end(job.fn, job.shape, job.planned_at, now), job.shape)
             for job in worker.held.values()
-            if not job.lease and job.shape is not None and job.shape.nodes == 1 and job.job not in worker.ahead
+            if job.state is JobState.PLANNED and job.shape is not None and job.shape.nodes == 1
         ]
     held += [
         (now if hold.released else _end(hold.job.fn, hold.shape, hold.planned_at, now), hold.shape)
