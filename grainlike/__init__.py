@@ -183,7 +183,8 @@ class _GraphRoom(_Room):
     """The room `grainlike.graph`, callable as the function of the same name that it holds."""
 
     def __call__(self, *args: object, **kwargs: object) -> object:
-        return vars(self)["graph"](*args, **kwargs)
+        drawn: object = self.graph(*args, **kwargs)
+        return drawn
 
 
 class _FrontDoor(_Room):

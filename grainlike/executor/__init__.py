@@ -14,23 +14,28 @@ Never decides what runs where (`scheduler` does), never touches a job's process 
 worker is the same worker as anywhere, joined by a link in memory; `_embedded` is the one place that knows.
 """
 
-from grainlike.executor._amap import amap
-from grainlike.executor._as_completed import as_completed
-from grainlike.executor._backend import Backend
-from grainlike.executor._callbacks import Callbacks
-from grainlike.executor._connect import connect
-from grainlike.executor._dag import Dag
-from grainlike.executor._dry_run import dry_run
-from grainlike.executor._events import Event
+from typing import TYPE_CHECKING
+
+from grainlike._later import later
 from grainlike.executor._executor import Executor
 from grainlike.executor._finding import find
-from grainlike.executor._plan import Plan, PlannedJob, Unsatisfiable
-from grainlike.executor._pool import ResourcePool
-from grainlike.executor._report import DagReport, JobReport
 from grainlike.executor._run import run
-from grainlike.executor._totals import Totals
-from grainlike.executor._workers import WorkerInfo
 from grainlike.graph import register
+
+if TYPE_CHECKING:
+    from grainlike.executor._amap import amap
+    from grainlike.executor._as_completed import as_completed
+    from grainlike.executor._backend import Backend
+    from grainlike.executor._callbacks import Callbacks
+    from grainlike.executor._connect import connect
+    from grainlike.executor._dag import Dag
+    from grainlike.executor._dry_run import dry_run
+    from grainlike.executor._events import Event
+    from grainlike.executor._plan import Plan, PlannedJob, Unsatisfiable
+    from grainlike.executor._pool import ResourcePool
+    from grainlike.executor._report import DagReport, JobReport
+    from grainlike.executor._totals import Totals
+    from grainlike.executor._workers import WorkerInfo
 
 __all__ = [
     "Backend",
@@ -52,5 +57,28 @@ __all__ = [
     "dry_run",
     "run",
 ]
+
+if not TYPE_CHECKING:  # else any name would be there
+    __getattr__ = later(
+        __name__,
+        {
+            "Backend": "_backend",
+            "Callbacks": "_callbacks",
+            "Dag": "_dag",
+            "DagReport": "_report",
+            "Event": "_events",
+            "JobReport": "_report",
+            "Plan": "_plan",
+            "PlannedJob": "_plan",
+            "ResourcePool": "_pool",
+            "Totals": "_totals",
+            "Unsatisfiable": "_plan",
+            "WorkerInfo": "_workers",
+            "amap": "_amap",
+            "as_completed": "_as_completed",
+            "connect": "_connect",
+            "dry_run": "_dry_run",
+        },
+    )
 
 register(find)

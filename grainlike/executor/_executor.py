@@ -10,7 +10,7 @@ from functools import partial
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import anyio
 import anyio.lowlevel
@@ -20,11 +20,9 @@ from msgspec.structs import replace
 from grainlike.context import GVAR, JobInfo
 from grainlike.errors import GrainlikeError, GraphError
 from grainlike.executor._backend import Backend, Manner
-from grainlike.executor._backend_jobs import BackendJobs
 from grainlike.executor._door import Door
 from grainlike.executor._embedded import embed, offer_for
 from grainlike.executor._engine import Engine
-from grainlike.executor._entrance import Entrance, open_entrance
 from grainlike.executor._events import Event, Events
 from grainlike.executor._finding import alone, current, entered, left
 from grainlike.executor._guests import Guests
@@ -37,15 +35,18 @@ from grainlike.executor._local import LocalCalls
 from grainlike.executor._logs import LogLine
 from grainlike.executor._memo import Memo
 from grainlike.executor._observer import Observer
-from grainlike.executor._recorder import MOST, Recorder
 from grainlike.executor._resolving import Resolving
 from grainlike.executor._totals import Totals
-from grainlike.executor._workers import WorkerInfo
 from grainlike.graph import Delayed, Node, State, Stream, delayed, node_behind, start
 from grainlike.net import Alarm
-from grainlike.observe import trace
 from grainlike.resources import Allocation, Request
 from grainlike.scheduler import Explanation
+
+if TYPE_CHECKING:
+    from grainlike.executor._backend_jobs import BackendJobs
+    from grainlike.executor._entrance import Entrance
+    from grainlike.executor._recorder import Recorder
+    from grainlike.executor._workers import WorkerInfo
 
 __all__ = ["NOT_GIVEN", "Executor", "NotGiven", "import_paths"]
 
@@ -146,7 +147,7 @@ class Executor(Resolving):
         self._insecure = insecure
         self._fail_fast = on_failure == "fail_fast"
         self._echo = echo
-        self._most_recorded = MOST if record is True else record
+        self._most_recorded = record
         self._recorder: Recorder | None = None
         self._state: Literal["new", "open", "closing", "closed"] = "new"
         self.opened_in: JobInfo | None = None
@@ -214,6 +215,8 @@ class Executor(Resolving):
         self._engine.jobs = self._head
         self._foreign: BackendJobs | None = None
         if self._manner is not None:
+            from grainlike.executor._backend_jobs import BackendJobs
+
             self._foreign = BackendJobs(self._manner, self._engine, self._head.tally, self._head.observers)
             self._foreign.changed = self._settled
             self._engine.jobs = self._foreign
@@ -230,7 +233,10 @@ class Executor(Resolving):
         return Head(self._engine, closed=self._listen is None, alarm=self._alarm.set)
 
     def _record(self) -> None:
-        self._recorder = recorder = Recorder(self._head, self._most_recorded)
+        from grainlike.executor._recorder import MOST, Recorder
+
+        most = MOST if self._most_recorded is True else self._most_recorded
+        self._recorder = recorder = Recorder(self._head, most)
         self._head.observers.append(recorder)
         self._head.counted = recorder.counted
         self._engine.applied = recorder.applied
@@ -298,6 +304,8 @@ class Executor(Resolving):
                     tasks.cancel_scope.cancel()
 
     def _open_entrance(self, listen: str) -> AbstractContextManager[Entrance]:
+        from grainlike.executor._entrance import open_entrance
+
         return open_entrance(listen, self._access, insecure=self._insecure)
 
     def _make_guests(self, cluster: str) -> Guests:
@@ -582,6 +590,8 @@ class Executor(Resolving):
         """
         if self._recorder is None:
             raise RuntimeError(f"{self!r} has recorded nothing: open it with Executor(..., record=True)")
+        from grainlike.observe import trace
+
         Path(path).write_text(trace(self._recorder.stretches(), self._recorder.depths()), encoding="utf-8")
 
     def submit(self, request: Request, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Delayed[Any]:

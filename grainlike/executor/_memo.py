@@ -20,7 +20,6 @@ import anyio.to_thread
 
 from grainlike.executor._results import DamagedError, Kept, Key, Results, results_directory
 from grainlike.graph import Function, Node
-from grainlike.payload import identity_of
 
 __all__ = ["Memo", "Recalled"]
 
@@ -187,6 +186,8 @@ def _key_of(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     bound.apply_defaults()
     version = function.options.cache
     assert version is not None
+    from grainlike.payload import identity_of  # knows many types of the standard library, by importing them
+
     return Key(_name_of(function.callable), version, identity_of(bound.arguments, what=function.name))
 
 

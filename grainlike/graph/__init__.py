@@ -9,22 +9,27 @@ The room never runs a job, waits, or serializes. Below it are `resources` and `e
 `wire`, which it does not know; above it the executor.
 """
 
+from typing import TYPE_CHECKING
+
+from grainlike._later import later as load_later
 from grainlike.graph._delayed import Delayed, node_of
 from grainlike.graph._delayed_fn import DelayedFn, StreamFn, delayed
 from grainlike.graph._function import Function, Options
 from grainlike.graph._gather import delayed_value, gather, later
-from grainlike.graph._named import NamedGraph, NamedJob, Status
 from grainlike.graph._node import Node, Template
-from grainlike.graph._partition import Partition
 from grainlike.graph._pending import pending_nodes, unfinished_nodes
-from grainlike.graph._picture import Graph, GraphNode, graph
-from grainlike.graph._pieces import Hole, Piece, Step, pieces_of, steps_of
 from grainlike.graph._questions import Info, cancel, info, start
 from grainlike.graph._record import Record
 from grainlike.graph._resolver import Resolver, current_resolver, register
 from grainlike.graph._retry import Retry
-from grainlike.graph._state import Place, State
+from grainlike.graph._state import Place, State, Status
 from grainlike.graph._stream import Stream, StreamNode, node_behind
+
+if TYPE_CHECKING:
+    from grainlike.graph._named import NamedGraph, NamedJob
+    from grainlike.graph._partition import Partition
+    from grainlike.graph._picture import Graph, GraphNode, graph
+    from grainlike.graph._pieces import Hole, Piece, Step, pieces_of, steps_of
 
 __all__ = [
     "Delayed",
@@ -68,3 +73,21 @@ __all__ = [
     "steps_of",
     "unfinished_nodes",
 ]
+
+if not TYPE_CHECKING:  # else any name would be there
+    __getattr__ = load_later(
+        __name__,
+        {
+            "Graph": "_picture",
+            "GraphNode": "_picture",
+            "Hole": "_pieces",
+            "NamedGraph": "_named",
+            "NamedJob": "_named",
+            "Partition": "_partition",
+            "Piece": "_pieces",
+            "Step": "_pieces",
+            "graph": "_picture",
+            "pieces_of": "_pieces",
+            "steps_of": "_pieces",
+        },
+    )

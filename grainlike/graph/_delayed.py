@@ -8,7 +8,6 @@ from collections.abc import Generator, Iterator
 from typing import Any, Generic, TypeVar, cast, final
 
 from grainlike.graph._function import Function, operation
-from grainlike.graph._html import html_of
 from grainlike.graph._node import Node
 from grainlike.graph._numpy import NumpyProtocols
 from grainlike.graph._operators import Operators, binary, operate
@@ -130,6 +129,8 @@ class Delayed(Operators, NumpyProtocols, Refusals, Generic[T_co]):
         return f"<Delayed {_short(node.function.name)}: {node.state.label}{request}>"
 
     def _repr_html_(self) -> str:
+        from grainlike.graph._html import html_of
+
         return html_of(self._node)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from grainlike.errors import GraphError
 from grainlike.graph._delayed import Delayed, node_of
@@ -13,7 +13,7 @@ from grainlike.graph._function import LEVELS, Function
 from grainlike.graph._named_checks import check_cost, check_timeout, in_order, nearest, pair
 from grainlike.graph._node import Node
 from grainlike.graph._picture import Graph, GraphNode
-from grainlike.graph._state import State
+from grainlike.graph._state import State, Status
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -21,12 +21,9 @@ if TYPE_CHECKING:
 
     from grainlike.resources import Request
 
-__all__ = ["NamedGraph", "NamedJob", "Status"]
+__all__ = ["NamedGraph", "NamedJob"]
 
 T = TypeVar("T")
-
-Status: TypeAlias = Literal["succeeded", "failed", "skipped", "timed_out", "cancelled"]
-"""How a run of a named graph ended a job."""
 
 _COST = 1.0
 """What a job without a cost is taken to cost."""

@@ -1,8 +1,12 @@
 """Where a node is on its way, and where its work is done."""
 
 from enum import IntEnum
+from typing import Literal, TypeAlias
 
-__all__ = ["Place", "State"]
+__all__ = ["Place", "State", "Status"]
+
+Status: TypeAlias = Literal["succeeded", "failed", "skipped", "timed_out", "cancelled"]
+"""How a run of a named graph ended a job."""
 
 
 class State(IntEnum):

@@ -9,39 +9,44 @@ is the executor's. Neighbours: `wire` makes frames of bytes; `executor` and the 
 what comes in.
 """
 
-from grainlike.net._access import (
-    Access,
-    accesses_for,
-    find_access,
-    left_behind,
-    move_access,
-    publish_access,
-    read_access,
-    remove_left_behind,
-    state_directory,
-    withdraw_access,
-    write_access,
-)
-from grainlike.net._address import Address, TcpAddress, UnixAddress, parse_address
-from grainlike.net._alarm import Alarm
-from grainlike.net._byte_link import ByteLink
-from grainlike.net._certificates import ROLES, VALID_DAYS, Credentials, Role, holds_from_to, make_credentials
-from grainlike.net._dial import adopt, connect
-from grainlike.net._head_lock import hold_lock
-from grainlike.net._lasting import RETURN_S, LastingLink, Redial, waits
-from grainlike.net._link import Link, OnFrames
-from grainlike.net._listener import Handler, Listener, listen
-from grainlike.net._loop import on_asyncio
-from grainlike.net._lost import LostLink
-from grainlike.net._memory import memory_pair
-from grainlike.net._process import is_gone, process_id
-from grainlike.net._protocol import ProtocolLink
-from grainlike.net._reach import addresses_of, dial
-from grainlike.net._session import Session
-from grainlike.net._stream import StreamLink
-from grainlike.net._tls import Tls, TlsSession, client_tls, server_tls, shake_hands
-from grainlike.net._uplink import Nesting, Uplink
-from grainlike.net._way import Way
+from typing import TYPE_CHECKING
+
+from grainlike._later import later
+
+if TYPE_CHECKING:
+    from grainlike.net._access import (
+        Access,
+        accesses_for,
+        find_access,
+        left_behind,
+        move_access,
+        publish_access,
+        read_access,
+        remove_left_behind,
+        state_directory,
+        withdraw_access,
+        write_access,
+    )
+    from grainlike.net._address import Address, TcpAddress, UnixAddress, parse_address
+    from grainlike.net._alarm import Alarm
+    from grainlike.net._byte_link import ByteLink
+    from grainlike.net._certificates import ROLES, VALID_DAYS, Credentials, Role, holds_from_to, make_credentials
+    from grainlike.net._dial import adopt, connect
+    from grainlike.net._head_lock import hold_lock
+    from grainlike.net._lasting import RETURN_S, LastingLink, Redial, waits
+    from grainlike.net._link import Link, OnFrames
+    from grainlike.net._listener import Handler, Listener, listen
+    from grainlike.net._loop import on_asyncio
+    from grainlike.net._lost import LostLink
+    from grainlike.net._memory import memory_pair
+    from grainlike.net._process import is_gone, process_id
+    from grainlike.net._protocol import ProtocolLink
+    from grainlike.net._reach import addresses_of, dial
+    from grainlike.net._session import Session
+    from grainlike.net._stream import StreamLink
+    from grainlike.net._tls import Tls, TlsSession, client_tls, server_tls, shake_hands
+    from grainlike.net._uplink import Nesting, Uplink
+    from grainlike.net._way import Way
 
 __all__ = [
     "RETURN_S",
@@ -98,3 +103,64 @@ __all__ = [
     "withdraw_access",
     "write_access",
 ]
+
+if not TYPE_CHECKING:  # else any name would be there
+    # A runner needs one of these names, and a program without workers elsewhere three.
+    __getattr__ = later(
+        __name__,
+        {
+            "Access": "_access",
+            "Address": "_address",
+            "Alarm": "_alarm",
+            "ByteLink": "_byte_link",
+            "Credentials": "_certificates",
+            "Handler": "_listener",
+            "LastingLink": "_lasting",
+            "Link": "_link",
+            "Listener": "_listener",
+            "LostLink": "_lost",
+            "Nesting": "_uplink",
+            "OnFrames": "_link",
+            "ProtocolLink": "_protocol",
+            "RETURN_S": "_lasting",
+            "ROLES": "_certificates",
+            "Redial": "_lasting",
+            "Role": "_certificates",
+            "Session": "_session",
+            "StreamLink": "_stream",
+            "TcpAddress": "_address",
+            "Tls": "_tls",
+            "TlsSession": "_tls",
+            "UnixAddress": "_address",
+            "Uplink": "_uplink",
+            "VALID_DAYS": "_certificates",
+            "Way": "_way",
+            "accesses_for": "_access",
+            "addresses_of": "_reach",
+            "adopt": "_dial",
+            "client_tls": "_tls",
+            "connect": "_dial",
+            "dial": "_reach",
+            "find_access": "_access",
+            "hold_lock": "_head_lock",
+            "holds_from_to": "_certificates",
+            "is_gone": "_process",
+            "left_behind": "_access",
+            "listen": "_listener",
+            "make_credentials": "_certificates",
+            "memory_pair": "_memory",
+            "move_access": "_access",
+            "on_asyncio": "_loop",
+            "parse_address": "_address",
+            "process_id": "_process",
+            "publish_access": "_access",
+            "read_access": "_access",
+            "remove_left_behind": "_access",
+            "server_tls": "_tls",
+            "shake_hands": "_tls",
+            "state_directory": "_access",
+            "waits": "_lasting",
+            "withdraw_access": "_access",
+            "write_access": "_access",
+        },
+    )

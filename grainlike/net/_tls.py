@@ -10,7 +10,6 @@ import os
 import socket
 import ssl
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -100,6 +99,8 @@ def _private_file(content: bytes) -> Iterator[str]:
             file.flush()
             yield f"/proc/self/fd/{file.fileno()}"
     else:
+        import tempfile
+
         with tempfile.NamedTemporaryFile() as file:  # mode 0600
             file.write(content)
             file.flush()

@@ -16,10 +16,12 @@ cloudpickle are imported when first needed, never before. Below is `errors`; `gr
 strangers.
 """
 
+from typing import TYPE_CHECKING
+
+from grainlike._later import later
 from grainlike.payload._chain import PREVIOUS, load_arguments_after, name_function
 from grainlike.payload._errors import RemoteTraceback, dump_error, load_error
 from grainlike.payload._functions import FunctionBlob, Serializer, dump_function, load_function
-from grainlike.payload._identity import identity_of
 from grainlike.payload._payload import Buffer, Payload
 from grainlike.payload._store import MARK, Store, drop, is_stored, know, mapped, memory_id
 from grainlike.payload._values import (
@@ -31,6 +33,9 @@ from grainlike.payload._values import (
     load_values,
 )
 from grainlike.payload._versions import serializer_versions
+
+if TYPE_CHECKING:
+    from grainlike.payload._identity import identity_of
 
 __all__ = [
     "MARK",
@@ -61,3 +66,6 @@ __all__ = [
     "name_function",
     "serializer_versions",
 ]
+
+if not TYPE_CHECKING:  # else any name would be there
+    __getattr__ = later(__name__, {"identity_of": "_identity"})

@@ -15,9 +15,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-import shutil
 import struct
-import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -71,6 +69,8 @@ class Store:
             return None
         _sweep()
         try:
+            import tempfile  # as it takes a while to import: few processes make a store
+
             directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_HOME))
             lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -102,7 +102,7 @@ class Store:
         """Remove the directory with all that is in it."""
         with suppress(ValueError):
             _known.remove(self.directory)
-        shutil.rmtree(self.directory, ignore_errors=True)
+        _remove_tree(self.directory)
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -203,6 +203,12 @@ def _unlink(path: Path) -> None:
         path.unlink()
 
 
+def _remove_tree(path: Path) -> None:
+    import shutil  # it brings half the standard library's compressors
+
+    shutil.rmtree(path, ignore_errors=True)
+
+
 def _padded(size: int) -> int:
     return size + -size % _ALIGNED
 
@@ -212,7 +218,7 @@ def _sweep() -> None:
     with suppress(OSError):
         for path in _HOME.glob(f"{_PREFIX}*"):
             if path.stat().st_uid == os.getuid() and not _has_owner(path):
-                shutil.rmtree(path, ignore_errors=True)
+                _remove_tree(path)
 
 
 def _has_owner(directory: Path) -> bool:

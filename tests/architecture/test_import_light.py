@@ -23,6 +23,19 @@ HEAVY = {
     "uvloop",
 }
 
+SELDOM = {
+    "grainlike.calls",
+    "grainlike.executor._connect",
+    "grainlike.executor._dag",
+    "grainlike.executor._entrance",
+    "grainlike.executor._recorder",
+    "grainlike.graph._picture",
+    "grainlike.net._listener",
+    "grainlike.observe",
+    "grainlike.payload._identity",
+}
+"""What a program that only awaits calls on its own cores has no use for."""
+
 
 def loaded_by(statement: str) -> set[str]:
     """The modules that `statement` loads in a fresh interpreter, beside those that Python itself brings."""
@@ -57,6 +70,14 @@ def test_only_who_makes_certificates_loads_cryptography() -> None:
     statement = f"sys.path.append({str(ROOT / 'worker')!r})\n{embedded}"
     loaded = loaded_by(statement)
     assert "grainlike.net._tls" in loaded
+    assert loaded.isdisjoint(SELDOM)
     assert "cryptography" not in loaded
     certificates = "from grainlike.net import make_credentials\nmake_credentials('c1')"
     assert "cryptography" in loaded_by(certificates)
+
+
+def test_the_keeper_whom_the_first_runner_waits_for_loads_no_event_loop() -> None:
+    loaded = loaded_by(f"sys.path.append({str(ROOT / 'worker')!r})\nimport grainlike_worker.keeper")
+    assert "grainlike_worker._own" in loaded
+    assert loaded.isdisjoint({"anyio", "asyncio", "ssl", "subprocess", "dill", "cloudpickle", "shutil", "tempfile"})
+    assert {module for module in loaded if module.startswith("grainlike.net.")} == {"grainlike.net._uplink"}

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
-import tempfile
 from pathlib import Path
 
 from grainlike.resources import parse_allocation
@@ -32,6 +30,8 @@ class HostFiles:
 
     def write(self, lease: int, gang: Gang) -> str:
         """Make the file for a lease; return its path, empty where it cannot be made: the job may not need it."""
+        import tempfile  # here, because runners share this module, and start sooner without
+
         try:
             directory = self._directories[lease] = Path(tempfile.mkdtemp(prefix="grainlike-gang-"))
             path = directory / "hostfile"
@@ -45,6 +45,8 @@ class HostFiles:
         """The lease has ended. Others than gangs' have no file."""
         directory = self._directories.pop(lease, None)
         if directory is not None:
+            import shutil
+
             shutil.rmtree(directory, ignore_errors=True)
 
     def remove_all(self) -> None:

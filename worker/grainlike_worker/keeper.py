@@ -240,8 +240,8 @@ def main(arguments: list[str]) -> NoReturn:
     # Users' functions may name things of *their* `__main__`; they must not find ours under that name.
     sys.modules["__main__"] = ModuleType("__main__")
     sys.argv[1:] = []
-    # What is here is shared with every runner as long as nobody touches it; the collector would.
-    gc.collect()
+    # What is here is shared with every runner as long as nobody touches it; the collector would. Imports leave no
+    # garbage behind, so there is nothing to collect first, and the first runner need not wait for it.
     gc.freeze()
     born = keeper.serve()
     del keeper, control
