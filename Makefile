@@ -12,6 +12,9 @@ EXAMPLES ?= 20000
 STEPS ?= 200
 KERNEL ?= /
 
+# Where a shell forbids to keep compiled code, as in many containers, each of the tests' processes would compile it anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-engines test-long test-kernel bugs check lint format bench clean
 
