@@ -2,8 +2,8 @@
 
 The parent starts the interpreter and waits for a line, which the program prints when it has the result; so closing down
 is not counted. Imports are measured beside those of an interpreter that imports nothing, run by run. Compiled code is
-kept, in a directory of its own, as that of installed packages is; a shell that forbids to keep it (as containers do with
-`PYTHONDONTWRITEBYTECODE`) would add the time to compile all of it, every time.
+kept, in a directory of its own, as that of installed packages is: a shell that forbids to keep it, as in many
+containers, would add the time to compile all of it, every time.
 """
 
 from __future__ import annotations

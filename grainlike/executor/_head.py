@@ -28,7 +28,7 @@ from grainlike.executor._observer import Observer
 from grainlike.executor._slices import slices
 from grainlike.executor._tally import Tally
 from grainlike.executor._workers import Peer, WorkerInfo
-from grainlike.graph import Node, Options, Place, State
+from grainlike.graph import Function, Node, Options, Place, State
 from grainlike.net import Link
 from grainlike.payload import MARK, Payload, drop, dump_arguments, is_stored, load_error, load_value
 from grainlike.resources import EMPTY, Allocation, Missing, Request
@@ -288,10 +288,11 @@ class Head:
         """Make jobs of nodes whose arguments are there. What cannot travel fails at once, alone."""
         batches: dict[tuple[Request, int, bool], tuple[list[int], list[int]]] = {}
         alike: tuple[Request | None, Options | None] = (None, None)
+        numbers: dict[Function, int] = {}
         jobs: list[int] = []
         fns: list[int] = []
         for node in nodes:
-            job = self._make_job(node)
+            job = self._make_job(node, numbers)
             if job is not None:
                 options = node.function.options
                 if alike[0] is not node.request or alike[1] is not options:  # to hash a request for each job is dear
@@ -303,9 +304,12 @@ class Head:
         for (request, priority, isolate), (jobs, fns) in batches.items():
             self._tell(JobsSubmitted(request, jobs, fns, priority, isolate))
 
-    def _make_job(self, node: Node) -> Job | None:
+    def _make_job(self, node: Node, numbers: dict[Function, int]) -> Job | None:
+        """`numbers` are those of functions in this batch: that they have not changed is asked once for all its jobs."""
         try:
-            fn = self._functions.number(node.function)
+            fn = numbers.get(node.function)
+            if fn is None:
+                fn = numbers[node.function] = self._functions.number(node.function)
             args, kwargs = node.arguments()
             payload = dump_arguments(args, kwargs, what=node.function.name)
             if payload.buffers:
@@ -743,10 +747,9 @@ class Head:
             self._tell(FunctionTimed(fn, seconds))
 
     def _outcome(self, job: Job, node: Node, code: Code, parcel: Parcel) -> None:
-        payload = Payload(parcel[0], tuple(parcel[1]))
         if code is Code.SUCCEEDED:
             try:
-                value = load_value(payload)
+                value = load_value(parcel)
             except Exception as error:  # noqa: BLE001 - whatever unpickling raises is this job's error
                 error.add_note(job.note)
                 self.tally.failed += 1
@@ -758,7 +761,7 @@ class Head:
             self.tally.timed_out += 1
         else:
             self.tally.failed += 1
-        told = _error(job, node, code, payload)
+        told = _error(job, node, code, Payload(parcel[0], tuple(parcel[1])))
         if code is Code.OUT_OF_MEMORY and job.last_words is not None:
             told.add_note(job.last_words)
         self._outcomes.failed(node, told)

@@ -33,6 +33,9 @@ _MOST_BUFFERS = 4096
 _MARKED = MARK[:1]
 """No pickle begins so: that tells most payloads from those in shared memory without a call."""
 
+_PLAIN = frozenset({int, float, str, bytes, bool, type(None)})
+"""Types of which a stream holds all there is: it names nothing, has no buffers, and cannot be refused."""
+
 _dumps = pickle.dumps
 _loads = pickle.loads
 
@@ -45,6 +48,8 @@ def dump_arguments(args: tuple[object, ...], kwargs: Mapping[str, object], *, wh
     >>> load_arguments(dump_arguments((1,), {"x": 2}, what="f"))
     ((1,), {'x': 2})
     """
+    if not kwargs and _PLAIN.issuperset(map(type, args)):
+        return Payload(_dumps((args, {}), 5))
     try:
         return _dump((args, kwargs))
     except KeyboardInterrupt:
@@ -62,7 +67,7 @@ def dump_plain_arguments(args: tuple[object, ...]) -> bytes:
     return _dumps((args, {}), 5)
 
 
-def load_arguments(payload: Payload) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def load_arguments(payload: Payload | tuple[Buffer, Sequence[Buffer]]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """What `dump_arguments` was given. `SerializationError` where it cannot be rebuilt here."""
     arguments: tuple[tuple[Any, ...], dict[str, Any]] = _load(payload, "the arguments")
     return arguments
@@ -73,6 +78,8 @@ def dump_value(value: object, *, what: str = "the value") -> Payload:
 
     Raises `SerializationError` naming the object inside it that cannot travel.
     """
+    if type(value) in _PLAIN:
+        return Payload(_dumps(value, 5))
     try:
         return _dump(value)
     except KeyboardInterrupt:
@@ -81,7 +88,7 @@ def dump_value(value: object, *, what: str = "the value") -> Payload:
         raise refusal(what, value, _reason_against, error) from error
 
 
-def load_value(payload: Payload, *, what: str = "the value") -> Any:
+def load_value(payload: Payload | tuple[Buffer, Sequence[Buffer]], *, what: str = "the value") -> Any:
     """What `dump_value` was given. `SerializationError`, naming `what`, where it cannot be rebuilt here."""
     return _load(payload, what)
 
@@ -95,7 +102,7 @@ def load_values(payloads: Iterable[tuple[Buffer, Sequence[Buffer]]], put: Callab
     """
     for data, buffers in payloads:
         if buffers or data[:1] == _MARKED:
-            put(_load(Payload(data, tuple(buffers)), what))
+            put(_load((data, buffers), what))
             continue
         try:
             value = _loads(data)
@@ -142,7 +149,7 @@ def _dump_by_value(obj: object, buffers: list[Buffer], keep: Callable[[pickle.Pi
     return Payload(data, tuple(buffers))
 
 
-def _load(payload: Payload, what: str) -> Any:
+def _load(payload: Payload | tuple[Buffer, Sequence[Buffer]], what: str) -> Any:
     data, buffers = payload
     if data[:1] == _MARKED and is_stored(data):
         data, buffers = mapped(data)

@@ -66,11 +66,11 @@ class Lease:
         """Whether the job at `index` was cancelled by the worker."""
         return self.index < self.end and self.jobs[self.index] in self.stopped
 
-    def arguments(self) -> Payload:
+    def arguments(self) -> Parcel:
         """The arguments of the job at `index`; given out once, so that they can be freed when the job ends."""
-        data, buffers = self._parcels[self.index]
+        parcel = self._parcels[self.index]
         self._parcels[self.index] = _GONE
-        return Payload(data, tuple(buffers))
+        return parcel
 
     def info(self, name: str) -> JobInfo:
         """What the job at `index` shall see of itself."""

@@ -21,6 +21,7 @@ from grainlike.wire import (
     Gang,
     Message,
     Outcomes,
+    Parcel,
     Renew,
     Resumed,
     Run,
@@ -44,7 +45,7 @@ from grainlike_worker._own_output import OwnOutput
 from grainlike_worker._pipe import LinkEndedError, Pipe
 from grainlike_worker._standard_streams import StandardStreams
 from grainlike_worker._uplink import WatchedUplink
-from grainlike_worker._usage import PeakMemory, cpu_seconds
+from grainlike_worker._usage import Laps, PeakMemory, cpu_seconds
 
 if TYPE_CHECKING:
     from grainlike_worker._own_streams import OwnStreams
@@ -183,16 +184,16 @@ class OwnRunner:
         return not spoiled
 
     def _run_jobs(self, lease: Lease) -> None:
-        clock = _Clock()
+        laps = Laps(cpu_seconds)
         receipt = None
         while lease.index < lease.end:
             if self._may_start(lease):
-                self._run_one(lease, clock)
+                self._run_one(lease, laps)
                 if receipt is None:
                     # Only now: the job has loaded the native libraries whose width is to be told.
                     receipt = lease.columns.receipt = self._enforcer.receipt(self._memory.tier)
             # The last outcomes wait: slots are given out again when they are heard.
-            if lease.index < lease.end and lease.columns.due(clock.now):
+            if lease.index < lease.end and lease.columns.due(laps.now):
                 self._settle(lease)
                 self._flush(lease)
 
@@ -239,7 +240,7 @@ class OwnRunner:
             return False
         return True
 
-    def _run_one(self, lease: Lease, clock: "_Clock") -> None:
+    def _run_one(self, lease: Lease, laps: Laps) -> None:
         interrupts = self._interrupts
         function = self._functions.get(lease.fn)
         final = False
@@ -259,14 +260,14 @@ class OwnRunner:
         if code is Code.CANCELLED:
             self._functions.let_go(lease.info(function.name))
         nested = bool(self._uplink.nestings) and self._uplink.ended(lease.job)
-        begun, wall, cpu = clock.lap()
+        begun, wall, cpu = laps.lap()
         lease.ran(code, payload, begun, wall, cpu, final=final)
         if nested:
             # It may have awaited to its end and lent its cores: they are not those of the jobs behind it any more.
             lease.columns.awaited = True
             lease.hand_back(lease.index)
 
-    def _call(self, function: Loaded, arguments: Payload, allocation: Allocation, info: JobInfo) -> Payload:
+    def _call(self, function: Loaded, arguments: Parcel, allocation: Allocation, info: JobInfo) -> Payload:
         if function.refusal is not None:
             return function.refusal
         functions = self._functions
@@ -345,20 +346,3 @@ class OwnRunner:
         self._forked = True
         self._interrupts.uninstall()
         self._pipe.close()
-
-
-class _Clock:
-    """Cuts a lease into laps, one per job: two readings a job, where a start and an end would take four."""
-
-    __slots__ = ("_cpu", "now")
-
-    def __init__(self) -> None:
-        self.now = time.monotonic()
-        self._cpu = cpu_seconds()
-
-    def lap(self) -> tuple[float, float, float]:
-        """Begin, wall seconds and CPU seconds since the last lap."""
-        begun, before = self.now, self._cpu
-        self.now = time.monotonic()
-        self._cpu = cpu_seconds()
-        return begun, self.now - begun, self._cpu - before

@@ -17,7 +17,7 @@ from grainlike.errors import ProtocolError
 from grainlike.net import Link
 from grainlike.payload import Payload, dump_value, load_arguments
 from grainlike.resources import Allocation
-from grainlike.wire import Beat, Code, Credit, Define, Frame, Outcomes, Resumed, Run, Setup, Stop
+from grainlike.wire import Beat, Code, Credit, Define, Frame, Outcomes, Parcel, Resumed, Run, Setup, Stop
 from grainlike_worker._driven import Suspended, as_coroutine
 from grainlike_worker._enforce import read_receipt
 from grainlike_worker._failures import NO_VALUE, failed, is_cancellation
@@ -28,7 +28,7 @@ from grainlike_worker._outlets import Outlets
 from grainlike_worker._steps import BLOCKED_S, JOB, SINCE
 from grainlike_worker._tasks import Tasks, open_tasks
 from grainlike_worker._uplink import LoopUplink
-from grainlike_worker._usage import PeakMemory
+from grainlike_worker._usage import Laps, PeakMemory
 
 __all__ = ["serve_shared"]
 
@@ -123,24 +123,25 @@ class _SharedRunner:
         """Run the jobs of `lease`; its task. Once a job has waited or was disturbed, nothing else waits here."""
         if self._functions.context is not None and not await self._enter_context(lease):
             return
-        turn = time.monotonic()
+        laps = Laps(time.thread_time)
+        turn = laps.now
         receipt = None
         while lease.index < lease.end:
             if lease.current_is_stopped:
                 lease.skip()
                 continue
-            suspended, begun = self._begin(lease)
+            suspended = self._begin(lease, laps)
             if receipt is None:
                 receipt = lease.columns.receipt = read_receipt({})
             if suspended is not None:
-                await self._wait_for(lease, suspended, begun)
+                await self._wait_for(lease, suspended, laps.now)
                 break
-            now = time.monotonic()
-            if lease.columns.due(now):
+            if lease.columns.due(laps.now):
                 self._flush(lease)
-            if now - turn >= _TURN_S:
+            if laps.now - turn >= _TURN_S:
                 await self.tasks.pause()
-                turn = time.monotonic()
+                laps.restart()
+                turn = laps.now
             if self.tasks.disturbed():
                 # A job that cancels its task, now or later, hurts only itself if nobody else waits in that task.
                 lease.hand_back(lease.index)
@@ -167,14 +168,13 @@ class _SharedRunner:
 
     # --- one job -----------------------------------------------------------------------------------------------------
 
-    def _begin(self, lease: Lease) -> tuple[Suspended | None, float]:
+    def _begin(self, lease: Lease, laps: Laps) -> Suspended | None:
         """Take the first step of the job at `index`, which for many is the only one."""
         function = self._functions.get(lease.fn)
         context = copy_context()
         words, info = self._words, lease.info(function.name)
-        begun, cpu = time.monotonic(), time.thread_time()
         here = descent()
-        words[SINCE] = begun
+        words[SINCE] = laps.now
         words[JOB] = info.id
         code = Code.SUCCEEDED if function.refusal is None else Code.FAILED
         final = False
@@ -185,22 +185,25 @@ class _SharedRunner:
             final = function.is_final(error)
         end_if_forked_since(here)
         words[JOB] = 0
-        wall = time.monotonic() - begun
+        if isinstance(outcome, Suspended):
+            stepped = time.monotonic() - laps.now
+            if stepped >= BLOCKED_S:
+                self._blocked(info, stepped)
+            return outcome
+        begun, wall, cpu = laps.lap()
         if wall >= BLOCKED_S:
             self._blocked(info, wall)
-        if isinstance(outcome, Suspended):
-            return outcome, begun
         if self._uplink.nestings:
             self._uplink.ended(lease.job)
-        lease.ran(code, outcome, begun, wall, time.thread_time() - cpu, final=final)
-        return None, begun
+        lease.ran(code, outcome, begun, wall, cpu, final=final)
+        return None
 
     def _blocked(self, info: JobInfo, seconds: float) -> None:
         if self._slow is not None:
             self._slow(info, seconds)
 
     def _first_step(
-        self, context: Context, function: Loaded, arguments: Payload, allocation: Allocation, info: JobInfo
+        self, context: Context, function: Loaded, arguments: Parcel, allocation: Allocation, info: JobInfo
     ) -> Payload | Suspended:
         if function.refusal is not None:
             return function.refusal
