@@ -132,3 +132,19 @@ def test_every_error_is_public():
 def test_version_is_the_distributions():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["version"]
     assert f'"{grainlike.__version__}"' in (ROOT / settings["path"]).read_text()
+
+
+def test_rooms_have_their_late_names_and_no_others() -> None:
+    program = """
+import sys
+import grainlike.executor as room
+assert "grainlike.executor._dag" not in sys.modules
+from grainlike.executor import Dag
+assert room.Dag is Dag and vars(room)["Dag"] is Dag and "grainlike.executor._dag" in sys.modules
+try:
+    room.Daag
+except AttributeError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "module 'grainlike.executor' has no attribute 'Daag'\n"

@@ -558,3 +558,22 @@ def test_quick_operators_do_not_take_the_loop_for_long() -> None:
 
 def test_places_are_what_these_tests_take_them_for() -> None:
     assert [node_of(r_).place for r_ in (job(), fn(), job() + 1)] == [Place.REMOTE, Place.LOCAL, Place.INLINE]
+
+
+def test_the_clock_is_looked_at_after_each_step_that_may_be_long_and_after_few_of_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks = count()
+    monkeypatch.setattr("grainlike.executor._engine.time", SimpleNamespace(monotonic=lambda: next(looks) * 1e-9))
+    bench = Bench()
+    calls = [job(i) for i in range(1600)]
+    bench.start(*calls)
+    begun = next(looks)
+    for r_ in calls:
+        bench.engine.succeeded(node_of(r_), 1)
+    bench.engine.pump()
+    assert all(node_of(r_).finished for r_ in calls)
+    assert next(looks) - begun <= 1600 / 16 + 2
+    begun = next(looks)
+    bench.start(chain(delayed_value(0), 100))
+    assert next(looks) - begun >= 100

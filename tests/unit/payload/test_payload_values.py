@@ -407,3 +407,23 @@ def test_a_value_of_very_many_buffers_has_only_so_many_apart():
     payload = dump_value([pickle.PickleBuffer(bytearray(8192)) for _ in range(5000)])
     assert len(payload.buffers) == 4096
     assert load_value(payload) == [bytearray(8192)] * 5000
+
+
+@pytest.mark.parametrize("value", ["__main__", "\udc80", b"x" * 100_000, 10**400, True, None, 1.5])
+def test_plain_values_are_one_stream_by_pickle(value: object) -> None:
+    dumped = dump_value(value)
+    assert (dumped.data, dumped.buffers) == (pickle.dumps(value, 5), ())
+    assert load_value(dumped) == value
+    arguments = dump_arguments((value, 1), {}, what="f")
+    assert arguments.buffers == ()
+    assert load_arguments(arguments) == ((value, 1), {})
+
+
+class Tally(int):
+    """No plain number: it has more than a number has."""
+
+
+def test_what_only_derives_from_a_plain_type_is_looked_at() -> None:
+    tally = Tally(3)
+    tally.grid = np.zeros(4096)  # type: ignore[attr-defined]
+    assert len(dump_value(tally).buffers) == len(dump_arguments((tally,), {}, what="f").buffers) == 1

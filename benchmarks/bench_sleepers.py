@@ -1,0 +1,42 @@
+"""Jobs of 100 ms on 128 logical slots: how much longer all of them take than 128 at a time would.
+
+The jobs sleep, so what is measured is how soon a slot that becomes free has its next job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from statistics import median
+
+from grainlike import Cores, Executor, delayed, gather
+
+SLOTS = 128
+SECONDS = 0.1
+TURNS = 20
+ROUNDS = 3
+
+
+async def sleeper(number: int) -> int:
+    await asyncio.sleep(SECONDS)
+    return number
+
+
+async def measure() -> None:
+    job = delayed(sleeper) @ Cores(1)
+    ideal = TURNS * SECONDS
+    over: list[float] = []
+    async with Executor(local=Cores(range(SLOTS))):
+        await gather([job(i) for i in range(SLOTS)])
+        for _ in range(ROUNDS):
+            begun = time.perf_counter()
+            await gather([job(i) for i in range(TURNS * SLOTS)])
+            over.append((time.perf_counter() - begun) / ideal - 1)
+    print(
+        f"{TURNS * SLOTS} jobs of {SECONDS * 1000:.0f} ms on {SLOTS} slots: {100 * median(over):.1f} % over ideal "
+        f"({100 * min(over):.1f}-{100 * max(over):.1f})"
+    )
+
+
+def main() -> None:
+    asyncio.run(measure())

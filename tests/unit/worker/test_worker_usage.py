@@ -1,0 +1,38 @@
+"""How a runner's time is divided among its jobs: with clocks that are turned by hand."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from grainlike_worker import _usage
+from grainlike_worker._usage import Laps
+
+
+@pytest.fixture
+def hands(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    hands = SimpleNamespace(wall=10.0, cpu=1.0, looks=0)
+
+    def monotonic() -> float:
+        hands.looks += 1
+        return hands.wall
+
+    monkeypatch.setattr(_usage, "time", SimpleNamespace(monotonic=monotonic))
+    return hands
+
+
+def test_each_lap_begins_where_the_last_one_ended(hands: SimpleNamespace) -> None:
+    laps = Laps(lambda: hands.cpu)
+    hands.wall, hands.cpu = 10.5, 1.25
+    assert laps.lap() == (10.0, 0.5, 0.25)
+    hands.wall, hands.cpu = 12.5, 1.5
+    assert laps.lap() == (10.5, 2.0, 0.25)
+    assert laps.now == 12.5
+    assert hands.looks == 3  # one for each end, and one for the first beginning
+
+
+def test_time_before_a_restart_is_nobodys(hands: SimpleNamespace) -> None:
+    laps = Laps(lambda: hands.cpu)
+    hands.wall, hands.cpu = 20.0, 5.0
+    laps.restart()
+    hands.wall, hands.cpu = 20.5, 5.125
+    assert laps.lap() == (20.0, 0.5, 0.125)
