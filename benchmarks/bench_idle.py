@@ -6,8 +6,8 @@ import asyncio
 import os
 import sys
 import time
-from pathlib import Path
 
+from benchmarks._processes import cpu_seconds, processes
 from grainlike import Cores, Executor, delayed
 
 SECONDS = 20.0
@@ -15,21 +15,6 @@ SECONDS = 20.0
 
 def nothing() -> None:
     pass
-
-
-def processes(root: int) -> list[int]:
-    """A process and all that came from it."""
-    found = [root]
-    for process in found:
-        for task in Path(f"/proc/{process}/task").iterdir():
-            found += map(int, (task / "children").read_text(encoding="ascii").split())
-    return found
-
-
-def cpu_seconds(process: int) -> float:
-    """What all threads of a process have used, in nanoseconds as the system counts them."""
-    tasks = Path(f"/proc/{process}/task").iterdir()
-    return sum(int((task / "schedstat").read_text(encoding="ascii").split()[0]) for task in tasks) / 1e9
 
 
 async def measure() -> None:
@@ -41,12 +26,12 @@ async def measure() -> None:
         await (delayed(nothing) @ Cores(1))()  # so that there is a process for jobs, which stays
         await asyncio.sleep(2.0)
         there = {"head": [os.getpid()], "worker, with its processes": processes(worker.pid)}
-        before = {who: sum(map(cpu_seconds, pids)) for who, pids in there.items()}
+        before = {who: cpu_seconds(pids) for who, pids in there.items()}
         begun = time.perf_counter()
         await asyncio.sleep(SECONDS)
         took = time.perf_counter() - begun
         for who, pids in there.items():
-            used = sum(map(cpu_seconds, pids)) - before[who]
+            used = cpu_seconds(pids) - before[who]
             print(f"{who:26} {100 * used / took:.2f} % of a core, {len(pids)} processes")
     await worker.wait()
 

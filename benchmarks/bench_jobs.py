@@ -1,7 +1,8 @@
 """No-op jobs: throughput of 10 000 at once and the round trip of one after another, beside ProcessPoolExecutor.
 
 Systems are interleaved run by run and warmed up; the figures are medians with minimum and maximum, and the ratio to
-`ProcessPoolExecutor` (2 processes, no network, no slots) of the same run is what to compare between machines. "TLS" is
+`ProcessPoolExecutor` (2 processes, no network, no slots) of the same run is what to compare between machines. CPU time
+a job is that of all processes together, in the least disturbed round: it bounds the rate from above. "TLS" is
 a worker daemon started by hand on loopback, with its runners in processes of their own, and "TCP" the same without TLS;
 "embedded" is the worker inside the calling process.
 """
@@ -9,14 +10,16 @@ a worker daemon started by hand on loopback, with its runners in processes of th
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from statistics import median
 from typing import Any
 
+from benchmarks._processes import cpu_seconds, processes
 from grainlike import Cores, Executor, delayed, gather
 
 JOBS = 10_000
@@ -38,6 +41,7 @@ class Figures:
     def __init__(self, name: str) -> None:
         self.name = name
         self.rates: list[float] = []
+        self.cpu: list[float] = []
         self.trips: list[float] = []
         self.slow: list[float] = []
 
@@ -45,9 +49,19 @@ class Figures:
         rate, trip = median(self.rates), median(self.trips)
         return (
             f"{self.name:28} {rate:9.0f} /s ({min(self.rates):.0f}-{max(self.rates):.0f}) "
-            f"{rate / median(base.rates):5.1f} x   p50 {trip * 1e6:6.0f} us ({min(self.trips) * 1e6:.0f}-"
-            f"{max(self.trips) * 1e6:.0f}) p99 {median(self.slow) * 1e6:6.0f} us {trip / median(base.trips):5.2f} x"
+            f"{rate / median(base.rates):5.1f} x   cpu {min(self.cpu) * 1e6:5.1f} us   "
+            f"p50 {trip * 1e6:6.0f} us ({min(self.trips) * 1e6:.0f}-{max(self.trips) * 1e6:.0f}) "
+            f"p99 {median(self.slow) * 1e6:6.0f} us {trip / median(base.trips):5.2f} x"
         )
+
+    @contextmanager
+    def many(self) -> Iterator[None]:
+        """Measure what the block does: `JOBS` jobs at once."""
+        pids = processes(os.getpid())
+        used, begun = cpu_seconds(pids), time.perf_counter()
+        yield
+        self.rates.append(JOBS / (time.perf_counter() - begun))
+        self.cpu.append((cpu_seconds(pids) - used) / JOBS)
 
     def add_trips(self, seconds: list[float]) -> None:
         seconds.sort()
@@ -56,10 +70,9 @@ class Figures:
 
 
 def pool_round(pool: ProcessPoolExecutor, figures: Figures) -> None:
-    begun = time.perf_counter()
-    futures = [pool.submit(plain, i) for i in range(JOBS)]
-    assert sum(future.result() for future in futures) == JOBS * (JOBS - 1) // 2
-    figures.rates.append(JOBS / (time.perf_counter() - begun))
+    with figures.many():
+        futures = [pool.submit(plain, i) for i in range(JOBS)]
+        assert sum(future.result() for future in futures) == JOBS * (JOBS - 1) // 2
     seconds = []
     for i in range(TRIPS):
         begun = time.perf_counter()
@@ -69,10 +82,9 @@ def pool_round(pool: ProcessPoolExecutor, figures: Figures) -> None:
 
 
 async def grain_round(function: Any, figures: Figures) -> None:
-    begun = time.perf_counter()
-    values = await gather([function(i) for i in range(JOBS)])
-    assert sum(values) == JOBS * (JOBS - 1) // 2
-    figures.rates.append(JOBS / (time.perf_counter() - begun))
+    with figures.many():
+        values = await gather([function(i) for i in range(JOBS)])
+        assert sum(values) == JOBS * (JOBS - 1) // 2
     seconds = []
     for i in range(TRIPS):
         begun = time.perf_counter()
