@@ -6,20 +6,25 @@ waits, looks at the machine or decides who goes first. Below it are only the err
 requests, and the worker's ledger turns them into ids.
 """
 
+from typing import TYPE_CHECKING
+
+from grainlike._later import later
 from grainlike.resources._allocation import NO_ALLOCATION, Allocation, as_allocation, as_request
-from grainlike.resources._ledger import Grant, Ledger
-from grainlike.resources._missing import Missing, Short, missing
 from grainlike.resources._offer import logical_cores, offer_of
 from grainlike.resources._parse import parse, parse_allocation
 from grainlike.resources._quantity import UNIT, Amount, number, plain, quantity
-from grainlike.resources._records import Receipt, Usage
 from grainlike.resources._request import EMPTY, Request
 from grainlike.resources._terms import Pack
 from grainlike.resources._terms_words import Limit, Nodes, Rate, Token, WallTime
-from grainlike.resources._topology import NumaNode, Topology
 from grainlike.resources._widest import shareable, widest
 from grainlike.resources._widths import thread_widths
 from grainlike.resources._words import Cores, GPUs, Memory, Node, Resource
+
+if TYPE_CHECKING:
+    from grainlike.resources._ledger import Grant, Ledger
+    from grainlike.resources._missing import Missing, Short, missing
+    from grainlike.resources._records import Receipt, Usage
+    from grainlike.resources._topology import NumaNode, Topology
 
 __all__ = [
     "EMPTY",
@@ -61,3 +66,20 @@ __all__ = [
     "thread_widths",
     "widest",
 ]
+
+# Runners, and programs that only write requests, do without.
+if not TYPE_CHECKING:  # else any name would be there
+    __getattr__ = later(
+        __name__,
+        {
+            "Grant": "_ledger",
+            "Ledger": "_ledger",
+            "Missing": "_missing",
+            "NumaNode": "_topology",
+            "Receipt": "_records",
+            "Short": "_missing",
+            "Topology": "_topology",
+            "Usage": "_records",
+            "missing": "_missing",
+        },
+    )
