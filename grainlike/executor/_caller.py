@@ -224,6 +224,8 @@ class Caller:
         """A head that says nothing at all for so long is lost. Our own loop may have been blocked: look twice."""
         doubt = False
         while True:
+            if self._link.still_comes():
+                self._heard = time.monotonic()
             silent = time.monotonic() - self._heard >= LOST_S
             if silent and doubt:
                 self._link.give_up(f"silent for {LOST_S:g} s")

@@ -19,7 +19,7 @@ from grainlike.executor._workers import Peer
 from grainlike.net import Link, is_gone, process_id
 from grainlike.payload import serializer_versions
 from grainlike.resources import parse_allocation
-from grainlike.wire import Beat, Frame, Hello, Listener, Software, Welcome
+from grainlike.wire import FROM_CLIENT, FROM_WORKER, Beat, Frame, FrameLimits, Hello, Listener, Software, Welcome
 
 __all__ = ["HEARTBEAT_S", "LOST_S", "Door", "software"]
 
@@ -140,12 +140,12 @@ class _Visit:
                 self._take_back(hello)
                 return
             if hello.role == "client":
-                self._welcome(hello.name, received=min(0, hello.received))
+                self._welcome(FROM_CLIENT, hello.name, received=min(0, hello.received))
                 self._guest = self._door.guests.join(hello, self._link, self._tasks)
                 return
             offer = parse_allocation(hello.offer)  # before the welcome: after that nothing is a refusal any more
             name = self._door.head.free_name(hello.name)
-            self._welcome(name, self._door.head.depot.directory_for(hello), min(0, hello.received))
+            self._welcome(FROM_WORKER, name, self._door.head.depot.directory_for(hello), min(0, hello.received))
             self._peer = self._door.head.join(hello, offer, name, self._link)
             self._door.joined()
         except GrainlikeError as error:
@@ -161,7 +161,8 @@ class _Visit:
         party = known(hello.incarnation)
         if party is None or party.session is None:
             raise HeadLostError(f"{hello.role} {hello.name!r} was given up meanwhile; it may join as somebody new")
-        self._welcome(party.name, received=party.session.received)
+        limits = FROM_WORKER if hello.role == "worker" else FROM_CLIENT
+        self._welcome(limits, party.name, received=party.session.received)
         if not party.go_on(self._link, hello.received):
             self._door.give_up(party, "too much was on the way when its link broke")
             raise HeadLostError(f"too much was on the way to {hello.role} {party.name}; it may join as somebody new")
@@ -173,8 +174,8 @@ class _Visit:
             guests.came_back(party, self._tasks)
         logger.info("%s %s is there again, from %s", hello.role, party.name, self._link.peer)
 
-    def _welcome(self, name: str, store: str = "", received: int = -1) -> None:
-        self._link.trust()
+    def _welcome(self, limits: FrameLimits, name: str, store: str = "", received: int = -1) -> None:
+        self._link.trust(limits)
         self._answered.set()
         door = self._door
         process = process_id()
@@ -194,6 +195,8 @@ class _Visit:
         while not (doubt and self._silent_s >= LOST_S):
             # Our own loop may have been blocked, with beats waiting to be read: nobody is lost at the first look.
             doubt = self._silent_s >= LOST_S
+            if self._link.still_comes():
+                self._known.heard = time.monotonic()
             if suspicion and self._peer is not None and self._silent_s >= SUSPECT_S and self._is_current:
                 self._door.head.suspect(self._peer, f"silent for {SUSPECT_S:g} s", broke=False)
             suspicion = self._silent_s >= SUSPECT_S

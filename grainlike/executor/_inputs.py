@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from grainlike.errors import JournalError, ProtocolError
-from grainlike.wire import AUTHENTICATED, Buffer, Frame, FrameDecoder, Hello, encode_frame
+from grainlike.wire import TRUSTED, Buffer, Frame, FrameDecoder, Hello, encode_frame
 
 __all__ = [
     "AllWent",
@@ -189,7 +189,7 @@ def unpack_input(record: Buffer) -> tuple[Input, Sequence[Frame]]:
         (length,) = _LENGTH.unpack_from(view)
         start = _LENGTH.size
         what = _decoder.decode(view[start : start + length])
-        decoder = FrameDecoder(AUTHENTICATED)
+        decoder = FrameDecoder(TRUSTED)
         frames = decoder.feed(view[start + length :])
     except (struct.error, msgspec.DecodeError, ProtocolError) as error:
         raise JournalError(f"a record that this grainlike does not know: {error}") from None

@@ -16,6 +16,7 @@ import anyio
 from grainlike.context import JobInfo, JobView
 from grainlike.executor._head import Outcomes as Listener
 from grainlike.executor._job import NO_PARCEL, Job
+from grainlike.executor._slices import portions
 from grainlike.executor._submission import pack_calls, settle_calls, submissions
 from grainlike.graph import Node, Place
 from grainlike.net import Uplink
@@ -93,8 +94,8 @@ class JobUplink:
         """Nobody in the job wants these any more."""
         children = [node.record.job for node in nodes if isinstance(node.record, Job)]
         children = [child for child in children if self._nodes.pop(child, None) is not None]
-        if children:
-            self._uplink.post(Withdraw(self._job.id, self._job.attempt, children))
+        for part in portions(children):
+            self._uplink.post(Withdraw(self._job.id, self._job.attempt, part))
 
     # --- waiting -----------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from grainlike.errors import JobCancelledError, JobTimeoutError
 from grainlike.executor._head import Outcomes as Listener
 from grainlike.executor._job import NO_PARCEL, Job
+from grainlike.executor._slices import portions
 from grainlike.executor._submission import pack_calls, settle_calls, submissions
 from grainlike.executor._tally import Tally
 from grainlike.graph import Node, State
@@ -69,8 +70,8 @@ class RemoteJobs:
                 self._tally.skipped += not began
             elif node.record is None and node.state is not State.FAILED:
                 self._tally.skipped += 1
-        if gone:
-            self._link.post(Withdraw(0, 0, gone))
+        for part in portions(gone):
+            self._link.post(Withdraw(0, 0, part))
 
     def hear(self, frame: Frame) -> None:
         """Take what the head says about jobs."""

@@ -14,9 +14,13 @@ from grainlike.executor._slices import slices
 from grainlike.graph import Node, StreamNode
 from grainlike.payload import Payload, dump_arguments, dump_function, load_error, load_value
 from grainlike.resources import Request
-from grainlike.wire import Buffer, Nested, NestedFunction, Outcomes, Parcel, pack_parcels, unpack_parcels
+from grainlike.wire import BUFFER_COUNTS, Buffer, Nested, NestedFunction, Outcomes, Parcel, pack_parcels, unpack_parcels
 
 __all__ = ["pack_calls", "settle_calls", "submissions"]
+
+
+_FUNCTION_BYTES = BUFFER_COUNTS + 128
+"""What a function that is told of takes: a buffer, and its columns."""
 
 
 class Call(NamedTuple):
@@ -54,13 +58,25 @@ def submissions(
 ) -> Iterator[tuple[Nested, Sequence[Buffer]]]:
     """The messages, and their buffers, that submit packed calls. Functions that are not in `shipped` go along."""
     for (request, priority, isolate), rows in batches.items():
-        for first, last in slices([call.parcel for call in rows]):
+        for first, last in slices([call.parcel for call in rows], _spoken_of(rows)):
             calls = rows[first:last]
             functions, fns, blobs = _functions(calls, shipped)
             data, counts, buffers = pack_parcels([call.parcel for call in calls])
             children = [call.child for call in calls]
             message = Nested(parent, attempt, str(request), priority, isolate, functions, children, fns, data, counts)
             yield message, [*blobs, *buffers]
+
+
+def _spoken_of(calls: Sequence[Call]) -> list[int]:
+    """How many bytes more each call brings: the first of a function brings what is said of it."""
+    seen: set[int] = set()
+    sizes: list[int] = []
+    for call in calls:
+        function = call.node.function
+        new = id(function) not in seen
+        seen.add(id(function))
+        sizes.append(_FUNCTION_BYTES + len(retry_spec(function.options.retry).on) + len(function.name) if new else 0)
+    return sizes
 
 
 def _functions(calls: Sequence[Call], shipped: set[bytes]) -> tuple[list[NestedFunction], list[int], list[Buffer]]:

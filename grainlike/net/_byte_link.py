@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from grainlike.errors import AuthenticationError, ProtocolError
 from grainlike.net._link import Link, OnFrames
 from grainlike.net._tls import TlsSession
-from grainlike.wire import AUTHENTICATED, Buffer, FrameDecoder, Message, encode_frame
+from grainlike.wire import TRUSTED, Buffer, FrameDecoder, FrameLimits, Message, encode_frame
 
 __all__ = ["ByteLink"]
 
@@ -26,6 +26,7 @@ class ByteLink(Link):
         self._tls = tls
         self._decoder = FrameDecoder()
         self._pieces: list[Buffer] = []
+        self._reads = self._reads_seen = 0
 
     @abstractmethod
     def push(self, pieces: Sequence[Buffer]) -> None:
@@ -35,12 +36,17 @@ class ByteLink(Link):
         if self.reason is None:
             self.push(encode_frame(message, buffers))
 
-    def trust(self) -> None:
-        super().trust()
-        self._decoder.limits = AUTHENTICATED
+    def trust(self, limits: FrameLimits = TRUSTED) -> None:
+        super().trust(limits)
+        self._decoder.limits = limits
+
+    def still_comes(self) -> bool:
+        seen, self._reads_seen = self._reads_seen, self._reads
+        return self._reads > seen and not self._decoder.idle
 
     def _receive(self, data: Buffer, on_frames: OnFrames) -> None:
         """Hand on the frames that `data` completes. Nothing is raised from here: it ends the link, and `run` tells."""
+        self._reads += 1
         try:
             if self._tls is None:
                 frames = self._decoder.feed(data)

@@ -17,7 +17,7 @@ from grainlike.net._byte_link import ByteLink
 from grainlike.net._link import Link, OnFrames
 from grainlike.net._process import is_gone
 from grainlike.net._session import Session
-from grainlike.wire import Buffer, Dialer, Frame, Hello, Message, Welcome
+from grainlike.wire import TRUSTED, Buffer, Dialer, Frame, FrameLimits, Hello, Message, Welcome
 
 __all__ = ["RETURN_S", "LastingLink", "Redial", "waits"]
 
@@ -182,9 +182,12 @@ class LastingLink(Link):
     async def drain(self, timeout: float | None = None) -> bool:
         return await self._link.drain(timeout)  # what waits for another link is not waited for
 
-    def trust(self) -> None:
-        super().trust()
-        self._link.trust()
+    def trust(self, limits: FrameLimits = TRUSTED) -> None:
+        super().trust(limits)
+        self._link.trust(limits)
+
+    def still_comes(self) -> bool:
+        return self._link.still_comes()
 
     def _drop(self) -> None:
         self._link.close(self.reason or "closed")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import anyio
 
 from grainlike.net._certificates import Role
-from grainlike.wire import Buffer, Frame, Message
+from grainlike.wire import TRUSTED, Buffer, Frame, FrameLimits, Message
 
 __all__ = ["Link", "OnFrames"]
 
@@ -80,9 +80,15 @@ class Link(ABC):
         """The far end has been silent for too long: end the link. One that can be made anew is made anew."""
         self.close(reason)
 
-    def trust(self) -> None:
-        """Allow frames of any kind: the peer has proved who it is. Until then only a handshake fits through."""
+    def trust(self, limits: FrameLimits = TRUSTED) -> None:  # noqa: ARG002 - what it means is said by those that decode
+        """Allow frames of any kind, up to `limits`: the peer has proved who it is. Until then only a handshake fits
+        through.
+        """
         self.trusted = True
+
+    def still_comes(self) -> bool:
+        """Whether more of a frame that is not whole yet has come since this was asked last: whoever sends it lives."""
+        return False
 
     async def drain(self, timeout: float | None = None) -> bool:
         """Wait up to `timeout` seconds until all that was posted has left; False if it has not, or the link ended."""

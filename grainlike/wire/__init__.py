@@ -11,8 +11,10 @@ bytes, `net` carries frames, `scheduler` decides what is said.
 """
 
 from grainlike.wire._frames import (
-    AUTHENTICATED,
-    UNAUTHENTICATED,
+    FROM_CLIENT,
+    FROM_STRANGER,
+    FROM_WORKER,
+    TRUSTED,
     Buffer,
     Frame,
     FrameDecoder,
@@ -69,7 +71,7 @@ from grainlike.wire._messages import (
     Welcome,
     Withdraw,
 )
-from grainlike.wire._payloads import BATCH_BYTES, BUFFER_COUNTS, Parcel, pack_parcels, unpack_parcels
+from grainlike.wire._payloads import BATCH_BYTES, BUFFER_COUNTS, ROW_BYTES, Parcel, pack_parcels, unpack_parcels
 from grainlike.wire._questions import (
     MOST_ROWS,
     Answer,
@@ -99,12 +101,15 @@ from grainlike.wire._transcript import Transcript
 from grainlike.wire._window import WINDOW_BYTES, WINDOW_ITEMS, Debt, Window
 
 __all__ = [
-    "AUTHENTICATED",
     "BATCH_BYTES",
     "BUFFER_COUNTS",
+    "FROM_CLIENT",
+    "FROM_STRANGER",
+    "FROM_WORKER",
     "MOST_ROWS",
     "PROTOCOL",
-    "UNAUTHENTICATED",
+    "ROW_BYTES",
+    "TRUSTED",
     "WINDOW_BYTES",
     "WINDOW_ITEMS",
     "Ack",

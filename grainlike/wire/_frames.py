@@ -6,6 +6,10 @@ Layout, all integers little-endian::
 
 The decoder is fed whatever a socket gives and returns whole frames. Small frames are cut out of one joined piece; a
 large buffer gets memory of its own, which grows as bytes arrive: what a peer only declares costs nothing.
+
+Who sent it decides how much a frame may hold. The header is the part that becomes objects, at worst some tens of bytes
+for each of its own, so it is bounded tightly for those who are not believed in all things. Senders cut their batches by
+what they weigh, to a quarter of that.
 """
 
 from __future__ import annotations
@@ -19,7 +23,17 @@ import msgspec
 from grainlike.errors import ProtocolError
 from grainlike.wire._messages import Message
 
-__all__ = ["AUTHENTICATED", "UNAUTHENTICATED", "Buffer", "Frame", "FrameDecoder", "FrameLimits", "encode_frame"]
+__all__ = [
+    "FROM_CLIENT",
+    "FROM_STRANGER",
+    "FROM_WORKER",
+    "TRUSTED",
+    "Buffer",
+    "Frame",
+    "FrameDecoder",
+    "FrameLimits",
+    "encode_frame",
+]
 
 Buffer = bytes | bytearray | memoryview
 
@@ -46,11 +60,17 @@ class FrameLimits(NamedTuple):
     total: int
 
 
-UNAUTHENTICATED = FrameLimits(header=16 * 1024, buffers=0, total=0)
-"""For a peer that has not been welcomed yet: a handshake message, which may list some thousand ids, and no more."""
+FROM_STRANGER = FrameLimits(header=16 * 1024, buffers=0, total=0)
+"""Who has not been welcomed yet: a handshake message, which may list some thousand ids, and no more."""
 
-AUTHENTICATED = FrameLimits(header=16 * 1024 * 1024, buffers=65_536, total=4 * 1024**3)
-"""For a peer of this cluster. Batches are cut well below the header's limit by those who make them."""
+FROM_WORKER = FrameLimits(header=1024 * 1024, buffers=16_384, total=4 * 1024**3)
+"""What a head takes from a worker: reports of many jobs, and results as large as they are."""
+
+FROM_CLIENT = FrameLimits(header=1024 * 1024, buffers=16_384, total=4 * 1024**3)
+"""What a head takes from a client: many jobs, and arguments as large as they are."""
+
+TRUSTED = FrameLimits(header=16 * 1024 * 1024, buffers=65_536, total=4 * 1024**3)
+"""Who is believed anyway: the head, by those who came to it, and a worker and its runners, by each other."""
 
 
 def encode_frame(message: Message, buffers: Sequence[Buffer] = ()) -> list[Buffer]:
@@ -70,17 +90,18 @@ class FrameDecoder:
 
     Example::
 
-        decoder = FrameDecoder(AUTHENTICATED)
+        decoder = FrameDecoder(TRUSTED)
         for frame in decoder.feed(chunk):
             handle(frame.message, frame.buffers)
     """
 
-    __slots__ = ("_done", "_filling", "_lengths", "_limits", "_message", "_pending")
+    __slots__ = ("_done", "_filling", "_lengths", "_limits", "_message", "_needed", "_pending")
 
-    def __init__(self, limits: FrameLimits = UNAUTHENTICATED) -> None:
+    def __init__(self, limits: FrameLimits = FROM_STRANGER) -> None:
         self._limits = limits
         self._pending = bytearray()
         self._message: Message | None = None
+        self._needed = _PREFIX.size
         self._lengths: list[int] = []
         self._done: list[Buffer] = []
         self._filling: bytearray | None = None
@@ -149,7 +170,7 @@ class FrameDecoder:
 
     def _cut_header(self) -> bool:
         pending = self._pending
-        if len(pending) < _PREFIX.size:
+        if len(pending) < self._needed:
             return False
         header, count = _PREFIX.unpack_from(pending)
         if header > self._limits.header:
@@ -158,13 +179,16 @@ class FrameDecoder:
             raise ProtocolError(f"{count} buffers are over the limit of {self._limits.buffers}")
         start = _PREFIX.size + _LENGTH_SIZE * count
         if len(pending) < start:
+            self._needed = start
             return False
         lengths = list(struct.unpack_from(f"<{count}Q", pending, _PREFIX.size))
         if sum(lengths) > self._limits.total:
             raise ProtocolError(f"buffers of {sum(lengths)} bytes are over the limit of {self._limits.total}")
         end = start + header
         if len(pending) < end:
+            self._needed = end  # whoever sends byte by byte has the lengths read once, and not for every byte
             return False
+        self._needed = _PREFIX.size
         self._message = _decode(bytes(pending[start:end]))
         self._lengths = lengths
         del pending[:end]

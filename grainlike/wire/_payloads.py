@@ -1,8 +1,9 @@
 """Many small payloads in one header, large ones beside it.
 
 A parcel is an opaque payload on its way: the in-band bytes and the out-of-band buffers. Small in-band bytes travel in
-the header's `data` column; large ones join the frame's buffers, where no decoder copies them twice. `counts` says how
-many of the frame's buffers belong to each parcel; it is empty when none does, which is the common case.
+the header's `data` column; large ones join the frame's buffers, where no decoder copies them twice. So do small ones
+when the column is full (`BATCH_BYTES`): however a batch was cut, its header stays small. `counts` says how many of the
+frame's buffers belong to each parcel; it is empty when none does, which is the common case.
 """
 
 from __future__ import annotations
@@ -12,12 +13,17 @@ from collections.abc import Iterable, Sequence
 from grainlike.errors import ProtocolError
 from grainlike.wire._frames import Buffer
 
-__all__ = ["BATCH_BYTES", "BUFFER_COUNTS", "Parcel", "pack_parcels", "unpack_parcels"]
+__all__ = ["BATCH_BYTES", "BUFFER_COUNTS", "ROW_BYTES", "Parcel", "pack_parcels", "unpack_parcels"]
 
 Parcel = tuple[bytes, Sequence[Buffer]]
 
-BATCH_BYTES = 1024 * 1024
-"""The most small payloads, in bytes, that a sender puts into one message: far below what a frame may hold."""
+BATCH_BYTES = 256 * 1024
+"""The most rows with small payloads, in bytes, that a sender puts into one message: a quarter of what the header of a
+frame may hold from anybody (`FROM_WORKER`), for what a row weighs is estimated.
+"""
+
+ROW_BYTES = 64
+"""What a row of a message counts as, in bytes, beside its payload: its share of all columns."""
 
 BUFFER_COUNTS = 256
 """What a buffer beside the header counts as there, in bytes: their number in one message is limited too."""
@@ -30,14 +36,17 @@ def pack_parcels(parcels: Iterable[Parcel]) -> tuple[list[bytes], list[int], lis
     data: list[bytes] = []
     counts: list[int] = []
     buffers: list[Buffer] = []
+    room = BATCH_BYTES
     for inband, outband in parcels:
-        if len(inband) > _INLINE_LIMIT:
+        size = len(inband)
+        if size > _INLINE_LIMIT or size > room:
             data.append(b"")
             counts.append(len(outband) + 1)
             buffers.append(inband)
         else:
             data.append(inband)
             counts.append(len(outband))
+            room -= size
         buffers.extend(outband)
     if not buffers:
         counts.clear()

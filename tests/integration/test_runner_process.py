@@ -19,7 +19,7 @@ import pytest
 from grainlike.errors import JobCancelledError, JobMemoryError, RemoteError, SerializationError
 from grainlike.payload import Payload, dump_arguments, dump_function, load_error, load_value
 from grainlike.wire import (
-    AUTHENTICATED,
+    TRUSTED,
     Beat,
     Code,
     Completed,
@@ -69,7 +69,7 @@ class Runner:
         far.close()
         near.settimeout(LIMIT_S)
         self.socket = near
-        self.decoder = FrameDecoder(AUTHENTICATED)
+        self.decoder = FrameDecoder(TRUSTED)
         self.batches: list[Completed] = []
         self.codes: dict[int, Code] = {}
         self.values: dict[int, Any] = {}

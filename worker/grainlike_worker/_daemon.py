@@ -337,7 +337,9 @@ class _Daemon:
             case StartLease():
                 self._start(action)
             case TellStarted() | TellHeld():
-                self._report.started.append(action.start)
+                self._report.add_started(action.start)
+                if self._report.full:
+                    self._flush()
             case TellCompleted():
                 self._completed(action, buffers)
             case TellEnded():
@@ -482,6 +484,8 @@ class _Daemon:
         doubt = False
         while True:
             # This loop may have been blocked (the embedded worker's is the user's): a silence needs a second look.
+            if self._link.still_comes():
+                self._heard = time.monotonic()
             silent = time.monotonic() - self._heard >= LOST_S
             if silent and doubt:
                 self._link.give_up(f"the head was silent for {LOST_S:g} s")

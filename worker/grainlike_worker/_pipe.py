@@ -4,7 +4,7 @@ import select
 import socket
 from collections.abc import Iterable, Sequence
 
-from grainlike.wire import AUTHENTICATED, Buffer, Frame, FrameDecoder, Message, encode_frame
+from grainlike.wire import TRUSTED, Buffer, Frame, FrameDecoder, Message, encode_frame
 
 __all__ = ["LinkEndedError", "Pipe"]
 
@@ -27,7 +27,7 @@ class Pipe:
         """Those of the descriptors to `watch` that the last `poll` has found readable."""
         sock.setblocking(True)
         self._socket = sock
-        self._decoder = FrameDecoder(AUTHENTICATED)
+        self._decoder = FrameDecoder(TRUSTED)
         self._incoming = memoryview(bytearray(_READ_SIZE))  # kept: the system would map and unmap it for every read
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from grainlike.wire import BATCH_BYTES, BUFFER_COUNTS, Buffer, Completed, LeaseStart, LeaseWait, Report
+from grainlike.wire import BATCH_BYTES, BUFFER_COUNTS, ROW_BYTES, Buffer, Completed, LeaseStart, LeaseWait, Report
 
 __all__ = ["ReportDraft"]
 
@@ -25,11 +25,17 @@ class ReportDraft:
     def __bool__(self) -> bool:
         return bool(self.started or self._completed or self.ended or self.waits)
 
+    def add_started(self, start: LeaseStart) -> None:
+        """A lease began."""
+        self.started.append(start)
+        self._size += ROW_BYTES * len(start.jobs) + len(start.allocation)
+
     def add_completed(self, completed: Completed, buffers: Sequence[Buffer]) -> None:
         """Attempts ended; `buffers` are those of their payloads."""
         self._completed.append(completed)
         self.buffers.extend(buffers)
-        self._size += sum(map(len, completed.data)) + BUFFER_COUNTS * len(buffers)
+        rows = completed.data
+        self._size += sum(map(len, rows)) + ROW_BYTES * (1 + len(rows)) + BUFFER_COUNTS * len(buffers)
 
     @property
     def full(self) -> bool:

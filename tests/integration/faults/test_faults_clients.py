@@ -17,6 +17,7 @@ from grainlike.executor import _caller, _door, _guests
 from grainlike.executor._caller import UnableError, call
 from grainlike.net import dial, find_access
 from grainlike.wire import (
+    FROM_CLIENT,
     AskCancel,
     AskHead,
     AskJob,
@@ -24,9 +25,11 @@ from grainlike.wire import (
     AskWorkers,
     Dialer,
     Done,
+    Goodbye,
     HeadIs,
     JobIs,
     JobsAre,
+    Welcome,
     WorkersAre,
 )
 from grainlike_worker import _daemon
@@ -214,6 +217,23 @@ async def test_a_workers_certificate_can_not_ask(private_state, caplog):
                 await until(lambda: caplog.text.count("which workers do not send") == 2)
             link.close()
         assert not [frame for frame in heard if isinstance(frame.message, JobsAre | Done)]
+
+
+@pytest.mark.parametrize("role", ["client", "worker"])
+async def test_who_was_let_in_may_not_fill_the_heads_memory_with_one_message(role):
+    async with asyncio.timeout(20), Executor(listen=TLS) as executor:
+        link = await dial(find_access(executor.address, role))
+        link.post(_caller._hello() if role == "client" else _daemon._hello("large", Cores([0])))
+
+        def welcomed(frames):
+            if isinstance(frames[0].message, Welcome):
+                link.post(Goodbye("z" * FROM_CLIENT.header))
+
+        await link.run(welcomed)
+        assert link.reason is not None
+        async with call() as caller:
+            told = await caller.ask(AskHead(0), HeadIs)
+        assert (told.workers, told.clients) == (0, 1)
 
 
 async def test_who_waits_for_an_answer_hears_that_the_head_is_gone():

@@ -11,6 +11,7 @@ from typing import Any
 
 import anyio
 import anyio.abc
+import anyio.lowlevel
 import pytest
 
 from grainlike.errors import ProtocolError
@@ -28,7 +29,7 @@ from grainlike.net import (
     shake_hands,
 )
 from grainlike.net._writes import CHUNK
-from grainlike.wire import Beat, Frame, encode_frame
+from grainlike.wire import FROM_WORKER, Beat, Frame, Goodbye, encode_frame
 
 pytestmark = pytest.mark.anyio
 
@@ -562,3 +563,47 @@ async def test_a_record_that_was_altered_on_its_way_ends_the_link(tls_kind: str)
                 tasks.cancel_scope.cancel()
             pumps.cancel_scope.cancel()
     assert inbox.frames == []
+
+
+async def test_a_trusted_peer_may_send_what_is_allowed_to_such_as_it_is(socket_kind: str) -> None:
+    ours, theirs = socket.socketpair()
+    link = await one_link(socket_kind, ours)
+    link.trust(FROM_WORKER)
+    theirs.setblocking(False)
+    with theirs:
+        theirs.send(encode_frame(Goodbye("z" * FROM_WORKER.header))[0][:1000])
+        with anyio.fail_after(5), pytest.raises(ProtocolError, match=f"over the limit of {FROM_WORKER.header}"):
+            await link.run(Inbox())
+
+
+async def test_a_link_tells_whether_more_of_a_large_frame_comes(socket_kind: str) -> None:
+    """Beats wait behind it: without this, whoever sends one over a slow line would be taken for dead."""
+    ours, theirs = socket.socketpair()
+    link = await one_link(socket_kind, ours)
+    link.trust()
+    small, large = (b"".join(map(bytes, encode_frame(Beat(n), [bytes(n)]))) for n in (1, 3000))
+    inbox = Inbox()
+
+    async def seen() -> bool:
+        """Whether it told so at last; it is asked in each turn until what was sent must have come."""
+        for _ in range(200):
+            if link.still_comes():
+                return True
+            await anyio.lowlevel.checkpoint()
+        return False
+
+    with theirs:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(link.run, inbox)
+            theirs.sendall(small)
+            await inbox.full.wait()
+            assert not link.still_comes()
+            for part in (large[:1000], large[1000:2000]):
+                theirs.sendall(part)
+                assert await seen()
+                assert not link.still_comes()
+            theirs.sendall(large[2000:])
+            while len(inbox.frames) < 2:
+                await anyio.lowlevel.checkpoint()
+            assert not link.still_comes()
+            link.close()

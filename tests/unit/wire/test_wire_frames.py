@@ -13,8 +13,11 @@ from hypothesis import strategies as st
 
 from grainlike.errors import ProtocolError
 from grainlike.wire import (
-    AUTHENTICATED,
-    UNAUTHENTICATED,
+    BATCH_BYTES,
+    FROM_CLIENT,
+    FROM_STRANGER,
+    FROM_WORKER,
+    TRUSTED,
     Assign,
     Beat,
     FrameDecoder,
@@ -43,7 +46,7 @@ STREAM = [
 @given(cuts=st.lists(st.integers(0, 300_000), max_size=12))
 def test_frames_do_not_depend_on_how_the_stream_is_cut(cuts):
     stream = b"".join(flat(message, buffers) for message, buffers in STREAM)
-    decoder = FrameDecoder(AUTHENTICATED)
+    decoder = FrameDecoder(TRUSTED)
     edges = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
     frames = [frame for a, b in pairwise(edges) for frame in decoder.feed(stream[a:b])]
     assert [frame.message for frame in frames] == [message for message, _ in STREAM]
@@ -52,14 +55,14 @@ def test_frames_do_not_depend_on_how_the_stream_is_cut(cuts):
 
 
 def test_one_byte_at_a_time():
-    decoder = FrameDecoder(AUTHENTICATED)
+    decoder = FrameDecoder(TRUSTED)
     stream = flat(Beat(5), (b"abc",))
     frames = [frame for i in range(len(stream)) for frame in decoder.feed(stream[i : i + 1])]
     assert [(frame.message, [bytes(b) for b in frame.buffers]) for frame in frames] == [(Beat(5), [b"abc"])]
 
 
 def test_idle_tells_a_clean_end_from_a_torn_frame():
-    decoder = FrameDecoder(AUTHENTICATED)
+    decoder = FrameDecoder(TRUSTED)
     stream = flat(Beat(5), (LARGE,))
     decoder.feed(stream[:-1])
     assert not decoder.idle
@@ -79,7 +82,7 @@ def test_idle_tells_a_clean_end_from_a_torn_frame():
 )
 def test_garbage_is_refused(garbage, words):
     with pytest.raises(ProtocolError, match=words):
-        FrameDecoder(UNAUTHENTICATED).feed(garbage)
+        FrameDecoder(FROM_STRANGER).feed(garbage)
 
 
 def test_declared_totals_are_checked_before_allocation():
@@ -89,7 +92,7 @@ def test_declared_totals_are_checked_before_allocation():
 
 
 def test_what_is_only_declared_costs_no_memory():
-    decoder = FrameDecoder(AUTHENTICATED)
+    decoder = FrameDecoder(TRUSTED)
     header = flat(Beat(1), (b"x",))[16:-1]
     tracemalloc.start()
     try:
@@ -104,7 +107,7 @@ def test_what_is_only_declared_costs_no_memory():
 @settings(max_examples=300, deadline=None)
 @given(
     pieces=st.lists(st.binary(max_size=200) | st.sampled_from([flat(*frame) for frame in STREAM[:2] + STREAM[3:]])),
-    limits=st.sampled_from([UNAUTHENTICATED, AUTHENTICATED]),
+    limits=st.sampled_from([FROM_STRANGER, FROM_WORKER, TRUSTED]),
 )
 def test_any_bytes_are_frames_or_a_protocol_error(pieces, limits):
     decoder = FrameDecoder(limits)
@@ -120,7 +123,7 @@ def test_frames_with_flipped_bytes_are_frames_or_a_protocol_error(data):
     stream = bytearray(b"".join(flat(*frame) for frame in STREAM[:2] + STREAM[3:]))
     for at in data.draw(st.lists(st.integers(0, len(stream) - 1), max_size=8)):
         stream[at] ^= data.draw(st.integers(1, 255))
-    decoder = FrameDecoder(AUTHENTICATED)
+    decoder = FrameDecoder(TRUSTED)
     with contextlib.suppress(ProtocolError):
         for frame in decoder.feed(stream):
             assert flat(*frame), "what was understood can be said again"
@@ -147,3 +150,24 @@ def test_small_parcels_cost_no_counts():
 def test_columns_that_do_not_go_with_the_buffers_are_refused(counts):
     with pytest.raises(ProtocolError):
         unpack_parcels([b"a", b"b"], counts, [b"one", b"two"])
+
+
+def test_who_sent_it_decides_how_much_it_may_hold():
+    big = Assign(1, False, [], [], [], [bytes(FROM_WORKER.header)], [])
+    for limits in (FROM_STRANGER, FROM_WORKER, FROM_CLIENT):
+        with pytest.raises(ProtocolError, match=f"is over the limit of {limits.header}"):
+            FrameDecoder(limits).feed(flat(big))
+    assert FrameDecoder(TRUSTED).feed(flat(big))[0].message == big
+    assert FROM_STRANGER < FROM_WORKER <= TRUSTED
+    with pytest.raises(ProtocolError, match="buffers are over the limit"):
+        FrameDecoder(FROM_CLIENT).feed(struct.pack("<II", 3, FROM_CLIENT.buffers + 1))
+    with pytest.raises(ProtocolError, match="bytes are over the limit"):
+        FrameDecoder(FROM_CLIENT).feed(struct.pack("<IIQQ", 3, 2, FROM_CLIENT.total, 1))
+
+
+def test_small_payloads_that_are_many_go_beside_the_header():
+    parcels = [(bytes([number]) * 16_000, [b"own"]) for number in range(100)]
+    data, counts, buffers = pack_parcels(parcels)
+    assert sum(map(len, data)) <= BATCH_BYTES < sum(len(inband) for inband, _ in parcels)
+    assert len(buffers) > len(parcels)
+    assert [(inband, list(out)) for inband, out in unpack_parcels(data, counts, buffers)] == parcels

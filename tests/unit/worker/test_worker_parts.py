@@ -7,11 +7,12 @@ from contextvars import ContextVar, copy_context
 import pytest
 
 from grainlike.payload import Payload
-from grainlike.wire import Code, ReceiptSpec, Run
+from grainlike.wire import FROM_WORKER, Code, FrameDecoder, LeaseStart, ReceiptSpec, Run, encode_frame
 from grainlike_worker._claims import IDLE, NO_BARRIER, Claims
 from grainlike_worker._columns import FLUSH_S, Columns
 from grainlike_worker._driven import Suspended
 from grainlike_worker._lease import Lease
+from grainlike_worker._report import ReportDraft
 from grainlike_worker._spawn import describe_exit
 
 
@@ -138,3 +139,37 @@ def test_each_step_of_a_coroutine_runs_in_its_own_context() -> None:
     assert stop.value.value == "value"
     assert seen == ["answer", "inside", "inside"]
     assert mark.get() == "outside"
+
+
+@pytest.mark.parametrize("size", [0, 60])
+def test_a_report_that_is_told_when_it_is_full_is_far_below_what_a_head_takes(size: int) -> None:
+    """The worst turns: leases that end at once, with as many or as large values as they may have in a header."""
+    decoder = FrameDecoder(FROM_WORKER)
+    draft = ReportDraft()
+    told = rows = 0
+    for number in range(60):
+        columns = Columns(number, now=0.0)
+        for job in range(256):
+            columns.ran(2**40 + job, 1, Code.SUCCEEDED, Payload(bytes(job * size)), 1.0, 0.5, 0.25)
+        draft.add_completed(*columns.take(2**30))
+        draft.ended.append(number)
+        if draft.full:
+            pieces = b"".join(bytes(piece) for piece in encode_frame(draft.message(1.0), draft.buffers))
+            assert int.from_bytes(pieces[:4], "little") < FROM_WORKER.header * 3 // 4
+            (frame,) = decoder.feed(pieces)
+            assert len(frame.buffers) < FROM_WORKER.buffers
+            draft, told, rows = ReportDraft(), told + 1, rows + 256 * len(frame.message.completed)
+    assert told >= 1
+    assert rows >= 256 * told
+
+
+def test_a_turn_of_nothing_but_beginnings_fills_a_report_too() -> None:
+    draft = ReportDraft()
+    starts = 0
+    while not draft.full and starts < 20_000:
+        starts += 1
+        draft.add_started(LeaseStart(starts, 1, "cores=[7]", [starts], [1], 1.0))
+    assert draft.full
+    assert starts > 1000
+    (piece,) = encode_frame(draft.message(1.0))
+    assert len(piece) < FROM_WORKER.header // 2
