@@ -40,6 +40,10 @@ class ByteLink(Link):
         super().trust(limits)
         self._decoder.limits = limits
 
+    @abstractmethod
+    def fileno(self) -> int:
+        """The descriptor of the socket below; -1 where there is none any more."""
+
     def still_comes(self) -> bool:
         seen, self._reads_seen = self._reads_seen, self._reads
         return self._reads > seen and not self._decoder.idle

@@ -62,12 +62,18 @@ class LastingLink(Link):
         self._welcome: Welcome | None = None
         self._session: Session | None = None
         self._waits = waits()
+        self._on_carrier: Callable[[ByteLink], None] | None = None
         self._scope = anyio.CancelScope()
 
     @property
     def joined(self) -> bool:
         """Whether a head has let us in over it."""
         return self._welcome is not None
+
+    def carried_by(self, tell: Callable[[ByteLink], None]) -> None:
+        """Tell of the link that carries it now, and of each that does so later."""
+        self._on_carrier = tell
+        tell(self._link)
 
     def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
         if isinstance(message, Hello):
@@ -147,6 +153,8 @@ class LastingLink(Link):
             if not (isinstance(link, ByteLink) and self._session.go_on(link, dialer.welcome.received)):
                 raise HeadLostError(f"the head at {self.peer} cannot go on with us: too much was on the way")
             self._link, self._welcome, frames = link, dialer.welcome, frames[1:]
+            if self._on_carrier is not None:
+                self._on_carrier(link)
             self._waits = waits()
             patience.deadline = math.inf
             logger.warning("the link to %s is there again", self.peer)

@@ -22,6 +22,9 @@ class LostLink(ByteLink):
     def push(self, pieces: Sequence[Buffer]) -> None:
         """Nobody is there; see `Session`, which keeps what it sends."""
 
+    def fileno(self) -> int:
+        return -1
+
     async def run(self, on_frames: OnFrames) -> None:  # noqa: ARG002 - nothing comes
         raise RuntimeError(f"{self!r} has ended")
 

@@ -44,6 +44,10 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
             self._flushing = True
             self._loop.call_soon(self._flush)
 
+    def fileno(self) -> int:
+        sock = None if self._transport is None else self._transport.get_extra_info("socket")
+        return -1 if sock is None else int(sock.fileno())
+
     async def run(self, on_frames: OnFrames) -> None:
         self._begin()
         self._on_frames = on_frames

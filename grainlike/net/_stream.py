@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import cast
 
 import anyio
-from anyio.abc import ByteStream
+from anyio.abc import ByteStream, SocketAttribute
 
 from grainlike.net._byte_link import ByteLink
 from grainlike.net._link import OnFrames
@@ -32,6 +32,10 @@ class StreamLink(ByteLink):
         if self.reason is None:
             self._pieces += pieces
             self._posted.set()
+
+    def fileno(self) -> int:
+        sock = self._stream.extra(SocketAttribute.raw_socket, None)  # noqa: S610 - no database here
+        return -1 if sock is None else int(sock.fileno())
 
     async def run(self, on_frames: OnFrames) -> None:
         self._begin()

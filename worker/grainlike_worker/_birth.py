@@ -3,6 +3,8 @@
 The daemon sends, over a socket of sequenced packets, the descriptors of a `Birth`: first the file, then the status
 socket, then those that the runner gets, named by options. Over the status socket come the process id with a descriptor
 that stands for the process (so that no signal can hit a later process of that number), and at last how it ended.
+
+The worker's connection to its head is handed over in a message of its own, and answered by nothing.
 """
 
 import json
@@ -11,11 +13,23 @@ import socket
 import struct
 from typing import NamedTuple
 
-__all__ = ["Birth", "Born", "ask", "say_born", "say_failed", "say_status", "take", "told_born", "told_status"]
+__all__ = [
+    "Birth",
+    "Born",
+    "ask",
+    "hand_over",
+    "say_born",
+    "say_failed",
+    "say_status",
+    "take",
+    "told_born",
+    "told_status",
+]
 
 MOST_FDS = 16
 
 _NUMBER = struct.Struct("<i")
+_BIRTH, _LINK = b"b", b"l"
 
 
 class Birth(NamedTuple):
@@ -41,16 +55,25 @@ def ask(control: socket.socket, birth: Birth, status: socket.socket) -> None:
     try:
         # Not through a file object: only the bytes matter. Surrogates of names that are no text survive JSON's escapes.
         os.write(told, json.dumps(rest).encode())
-        socket.send_fds(control, [b"b"], [told, status.fileno(), *birth.fds.values()])
+        socket.send_fds(control, [_BIRTH], [told, status.fileno(), *birth.fds.values()])
     finally:
         os.close(told)
 
 
-def take(control: socket.socket) -> "tuple[Birth, socket.socket] | None":
-    """The next request and its status socket; None when nobody can ask any more. The descriptors are the caller's."""
+def hand_over(control: socket.socket, link: int | None) -> None:
+    """Give the keeper a descriptor of the connection to the head, or none, in place of what it has; ours stays ours."""
+    socket.send_fds(control, [_LINK], [] if link is None else [link])
+
+
+def take(control: socket.socket) -> "tuple[Birth, socket.socket] | list[socket.socket] | None":
+    """The next request and its status socket, or the connections to hold from now on, one or none; None when nobody
+    can ask any more. The descriptors are the caller's.
+    """
     data, fds, _, _ = socket.recv_fds(control, 1, MOST_FDS)
     if not data:
         return None
+    if data == _LINK:
+        return [socket.socket(fileno=fd) for fd in fds]
     told, status, *rest = fds
     try:
         known = json.loads(os.pread(told, os.fstat(told).st_size, 0))

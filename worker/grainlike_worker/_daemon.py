@@ -141,6 +141,8 @@ async def serve_daemon(
         async with open_keeper(cgroups, early=True) as keeper:
             spawn = partial(RunnerProcess.spawn, keeper=keeper, options=_devices(offer).option)
             make = partial(runner_in_process, spawn)
+            if keeper is not None and isinstance(link, LastingLink):
+                link.carried_by(lambda now: keeper.hold(now.fileno()))
             hello = _hello(name, offer, _memory_tier(keeper, cgroups), lasting=isinstance(link, LastingLink))
             await _Daemon(link, mind, hello, make, echo=echo, context=context).run(stop)
 

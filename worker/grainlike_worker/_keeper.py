@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 
 import anyio
 
-from grainlike_worker._birth import Birth, ask, told_born, told_status
+from grainlike_worker._birth import Birth, ask, hand_over, told_born, told_status
 from grainlike_worker._cgroup import Cgroup
 from grainlike_worker._child import Child, describe_exit, start_module
 from grainlike_worker._job_cgroups import JobCgroups
@@ -51,8 +51,22 @@ class Keeper:
         near.setblocking(False)
         return _Kept(*born, near, None if self._cgroups is None else self._cgroups.of(born.pid))
 
+    def hold(self, link: int) -> None:
+        """Let the process behind it hold our connection to the head too, from now on this one.
+
+        When we are killed, it ends the stream in order once nothing of ours is left. One that was started anew holds
+        none until there is another.
+        """
+        self._hand_over(link if link >= 0 else None)
+
+    def _hand_over(self, link: int | None) -> None:
+        if self._control is not None:
+            with suppress(OSError):
+                hand_over(self._control, link)
+
     async def aclose(self) -> None:
         """Have everything ended that it keeps, and wait until it is gone itself. Not cut short by cancellation."""
+        self._hand_over(None)  # the end of the link is ours to make
         if self._control is not None:
             # A fork of this program may hold it too: closing our end would not end it.
             with suppress(OSError):

@@ -4,6 +4,10 @@ It forks them, which takes a few milliseconds where a new interpreter takes a hu
 they leave behind: it adopts their orphans, daemons in sessions of their own too, and tells of a runner's end only when
 all of those are gone. It imports nothing of the user's and runs none of it. When the worker ends, in whatever way, it
 ends what is left, and itself.
+
+It holds the worker's connection to the head as well. The kernel would reset that of a worker that was killed before it
+had read everything, just as a fault of the network does, after which the head waits for long. So the keeper ends the
+stream in order, when nothing is left that could still run: then the head knows.
 """
 
 import gc
@@ -39,6 +43,10 @@ _KILLED_S = 5.0
 to end."""
 
 
+_HEARD_S = 1.0
+"""How long the head may take to hang up, after it was told that the worker is dead."""
+
+
 class _Kept(NamedTuple):
     """A living runner."""
 
@@ -69,6 +77,8 @@ class Keeper:
         self._removers: set[int] = set()
         self._scratch = directory_for(str(os.getpid()))
         self._ending = False
+        self._links: list[socket.socket] = []
+        """To the head: one, or none."""
         self._bell, self._clapper = socket.socketpair()
         for end in (self._bell, self._clapper):
             end.setblocking(False)
@@ -92,8 +102,9 @@ class Keeper:
                 request = take(self._control)
                 if request is None:
                     break
-                arguments = self._bear(*request)
-                if arguments is not None:
+                if isinstance(request, list):
+                    self._hold(request)
+                elif (arguments := self._bear(*request)) is not None:
                     return arguments
             self._watchdog.look()
             self._bury()
@@ -111,6 +122,11 @@ class Keeper:
         with suppress(BlockingIOError):
             while self._bell.recv(4096):
                 pass
+
+    def _hold(self, links: list[socket.socket]) -> None:
+        for link in self._links:
+            link.close()
+        self._links = links
 
     # --- births ------------------------------------------------------------------------------------------------------
 
@@ -152,6 +168,7 @@ class Keeper:
             end.close()
         for kept in self._kept.values():
             _forget(kept)
+        self._hold([])
 
     # --- ends --------------------------------------------------------------------------------------------------------
 
@@ -223,7 +240,19 @@ class Keeper:
             # Of a worker that was killed, threads may be dying still; one that lives does the rest itself.
             while not self._cgroups.release() and os.getppid() != self._worker and time.monotonic() < deadline:
                 time.sleep(0.005)
+        self._hang_up()
         remove(self._scratch)
+
+    def _hang_up(self) -> None:
+        """Tell the head of the end of a worker that was killed. One that ends by itself has taken its link back."""
+        deadline = time.monotonic() + _HEARD_S
+        for link in self._links:
+            with suppress(OSError):
+                link.settimeout(_HEARD_S)
+                link.shutdown(socket.SHUT_WR)
+                # What it says until it knows is read: it would be answered by a reset, which might overtake the end.
+                while link.recv(65536) and time.monotonic() < deadline:
+                    pass
 
 
 def main(arguments: list[str]) -> NoReturn:

@@ -103,11 +103,16 @@ async def test_while_a_link_is_broken_its_worker_gets_nothing_new_and_keeps_what
             assert executor.workers()[0].shut == ""
 
 
+@pytest.mark.parametrize("elsewhere", [False, True])
 @pytest.mark.parametrize("unread", [False, True])
 async def test_a_worker_that_is_killed_is_known_to_be_dead_however_its_link_ends(
-    unread, gates, start_worker, tmp_path, monkeypatch
+    unread, elsewhere, gates, start_worker, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(_door, "LOST_S", 600.0)
+    if elsewhere:  # its process cannot be looked for: all that is known is how its link ended
+        monkeypatch.setattr(_door, "is_gone", lambda _: False)
+        monkeypatch.setattr(_door, "process_id", lambda: "")
+        monkeypatch.setattr(_door, "ENDED_S", 0.05)
     async with asyncio.timeout(40), gates() as gate, Executor(listen=TLS) as executor:
         visit = gate.visit
 

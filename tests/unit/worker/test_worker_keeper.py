@@ -1,20 +1,21 @@
-"""The daemon's side of its keeper: what a birth comes to when the keeper dies over it."""
+"""A keeper and its daemon: what a birth comes to when the keeper dies over it, and what it does when that one dies."""
 
 import asyncio
 import os
+import select
 import signal
+import socket
+import subprocess
 import sys
 
 import pytest
 
 from grainlike_worker._keeper import Keeper
 
-pytestmark = [
-    pytest.mark.asyncio,
-    pytest.mark.skipif(sys.platform != "linux", reason="there are keepers on Linux only"),
-]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there are keepers on Linux only")
 
 
+@pytest.mark.asyncio
 async def test_a_birth_over_which_the_keeper_dies_is_told_of_and_not_waited_for_when_another_has_taken_its_place() -> (
     None
 ):
@@ -33,3 +34,45 @@ async def test_a_birth_over_which_the_keeper_dies_is_told_of_and_not_waited_for_
             await asyncio.wait_for(birth, 20)
     finally:
         await keeper.aclose()
+
+
+WORKER = """
+import fcntl, os, socket, sys, termios
+from grainlike_worker._keeper import Keeper
+
+keeper = Keeper()
+keeper.start()
+link = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+if sys.argv[2] == "held":
+    keeper.hold(link.fileno())
+    while fcntl.ioctl(keeper._control, termios.TIOCOUTQ, bytes(4)) != bytes(4):  # it has not taken it yet
+        os.sched_yield()
+print(keeper._process.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("held", ["held", "not held"])
+def test_when_a_worker_is_killed_over_unread_messages_its_keeper_ends_the_link_in_order(held: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        worker = subprocess.Popen(
+            [sys.executable, "-c", WORKER, str(server.getsockname()[1]), held],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        assert worker.stdout is not None
+        with worker, server.accept()[0] as head:
+            head.settimeout(20)
+            keeper = int(worker.stdout.readline())
+            head.sendall(b"something that it has not read")
+            watch = os.pidfd_open(keeper)
+            worker.kill()
+            if held == "held":
+                assert head.recv(100) == b""
+                head.sendall(bytes(8_000_000))  # what was on the way to it, more than sockets hold
+                head.shutdown(socket.SHUT_WR)
+            else:
+                with pytest.raises(ConnectionResetError):
+                    head.recv(100)
+            assert select.select([watch], [], [], 20)[0], "it has not ended"
+            os.close(watch)
