@@ -227,7 +227,7 @@ def _starts_in(job: Job, workers: list[WorkerBook], planner: Planner, now: float
     """In how many seconds it could start at the soonest, by what runs; None where a run time on the way is unknown."""
     reserved = [found for held in planner.reservations.values() for found in held if found.job is job]
     shape = job.cls.shapes[0]
-    starts = reserved or [Reservation(job, shape, w, now) for w in workers if w.fits_ever(shape)]
+    starts = reserved or [Reservation(job, shape, w, now) for w in workers if w.fits_ever(shape) and not w.shut]
     known = sorted(found.start for found in starts if _all_known(found.worker))
     return max(0.0, known[shape.nodes - 1] - now) if len(known) >= shape.nodes else None
 

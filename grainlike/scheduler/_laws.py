@@ -1,4 +1,6 @@
-"""Laws over books that many keep together: what limits and shares count, and who was asked to give back what."""
+"""Laws over books that many keep together: what limits and shares count, who was asked to give back what, and where
+places are kept.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +34,8 @@ def check_common_books(workers: Mapping[int, WorkerBook], shapes: Mapping[int, S
         for lease in worker.leases.values():
             shares.take(lease.client, lease.shape)
             clients.add(lease.client)
+    for kept in planner.reservations.values():
+        assert not any(reservation.worker.shut for reservation in kept), "a place is kept where nobody may start"
     for name in {name for shape in shapes.values() for name, _ in shape.limits}:
         assert planner.rations.running(name) == running[name], f"{running[name]} jobs run under limit {name!r}"
     for client in clients:

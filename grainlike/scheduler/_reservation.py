@@ -67,8 +67,8 @@ class Reservation:
 
     @property
     def in_time(self) -> bool:
-        """Whether the worker will still be there for long enough."""
-        if self.worker.gone or self.worker.leaving:
+        """Whether the worker will still be there for long enough, and gets jobs at all for now."""
+        if self.worker.gone or self.worker.leaving or self.worker.shut:
             return False
         soft = self.shape.soft_s
         return soft is None or self.start + soft <= self.worker.until
@@ -117,7 +117,7 @@ def is_patient_no_more(job: Job, now: float) -> bool:
 
 def reserve_on(workers: Iterable[WorkerBook], job: Job, shape: Shape, now: float) -> list[Reservation]:
     """Reserve for `job` on the worker where it can start soonest, for a gang on as many; empty where it cannot."""
-    fitting = (worker for worker in workers if worker.fits_ever(shape))
+    fitting = (worker for worker in workers if worker.fits_ever(shape) and not worker.shut)
     roomy = nlargest(CONSIDERED + shape.nodes - 1, fitting, key=lambda worker: worker.room_left(shape))
     weighed = [Reservation(job, shape, worker, now) for worker in roomy]
     in_time = (reservation for reservation in weighed if reservation.in_time)

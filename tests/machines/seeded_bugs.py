@@ -138,6 +138,14 @@ BUGS: tuple[Bug, ...] = (
         "judge",
         (_BOOKS, "return not self.shut and self.has_room(shape)", "return self.has_room(shape)"),
     ),
+    _bug(
+        "keep_a_place_where_nobody_may_start",
+        HEAD,
+        "a wide job waits for a worker that gets nothing for now, while narrow ones go past it everywhere else",
+        "laws",
+        (_RESERVATION, "or self.worker.leaving or self.worker.shut:", "or self.worker.leaving:"),
+        (_RESERVATION, "worker.fits_ever(shape) and not worker.shut)", "worker.fits_ever(shape))"),
+    ),
     # --- one outcome, and a true one ---------------------------------------------------------------------------------
     _bug(
         "accept_a_stale_attempt",

@@ -179,3 +179,49 @@ def test_a_process_that_dies_before_it_began_anything_counts_against_the_worker_
             assert cluster.head.jobs[job].cls.isolate
             wait(cluster)
     assert [action.losses for action in cluster.told(JobsLost)] == [3]
+
+
+def full_cluster() -> tuple[Cluster, dict[int, list[int]]]:
+    """Two workers of two cores, each with two jobs; which jobs run where."""
+    cluster = Cluster(Cores(2), Cores(2))
+    cluster.tell(FunctionDefined(1))
+    jobs = cluster.submit(Cores(1), 100, n=4)
+    return cluster, {worker: [job for job in jobs if cluster.started_on[job] == worker] for worker in (1, 2)}
+
+
+def end_one(cluster: Cluster, job: int) -> None:
+    cluster.now += 1.0
+    _, _, worker, cls, attempt = cluster.take_running(job)
+    cluster.finish(job, worker, cls, attempt)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("worker", [1, 2])
+def test_no_place_is_kept_for_a_wide_job_where_nobody_may_start(when: str, worker: int) -> None:
+    """Whether the worker is shut before or after the job came: its place is at the other, where it starts."""
+    cluster, running = full_cluster()
+    other = 3 - worker
+    if when == "before":
+        cluster.tell(WorkerSuspected(worker, broke=False))
+    wide = cluster.submit(Cores(2), 1)
+    if when == "after":
+        cluster.tell(WorkerSuspected(worker, broke=False))
+    narrow = cluster.submit(Cores(1), 100)
+    end_one(cluster, running[other][0])
+    assert narrow not in cluster.begun
+    end_one(cluster, running[other][1])
+    assert cluster.started_on[wide] == other
+    assert narrow not in cluster.begun
+
+
+def test_one_that_is_heard_again_is_kept_free_as_any_other() -> None:
+    cluster, running = full_cluster()
+    for worker in (1, 2):
+        cluster.tell(WorkerSuspected(worker, broke=False))
+    wide = cluster.submit(Cores(2), 1)
+    narrow = cluster.submit(Cores(1), 100)
+    end_one(cluster, running[1][0])
+    cluster.tell(WorkerHeard(1))
+    assert narrow not in cluster.begun
+    end_one(cluster, running[1][1])
+    assert cluster.started_on[wide] == 1
