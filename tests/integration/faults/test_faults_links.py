@@ -11,6 +11,7 @@ from weather import Weather, port, way_through
 
 from grainlike import Cores, Executor, delayed, gather, info, start
 from grainlike.executor import _door
+from grainlike_worker import _daemon
 
 pytestmark = pytest.mark.asyncio
 
@@ -139,7 +140,11 @@ async def test_a_worker_that_is_killed_is_known_to_be_dead_however_its_link_ends
         assert info(r_).attempt == 2
 
 
-async def test_a_worker_that_was_given_up_comes_back_as_somebody_new(gates, start_worker, tmp_path, monkeypatch):
+@pytest.mark.parametrize("finishes", [False, True])
+async def test_a_worker_that_was_given_up_comes_back_as_somebody_new(
+    finishes, gates, start_worker, tmp_path, monkeypatch
+):
+    """Frozen, and thawed. What its job gave meanwhile comes too late, and counts for nothing."""
     monkeypatch.setattr(_door, "HEARTBEAT_S", 0.1)
     monkeypatch.setattr(_door, "SECOND_LOOK_S", 0.1)
     async with asyncio.timeout(40), gates() as gate, Executor(listen=TLS) as executor:
@@ -148,7 +153,8 @@ async def test_a_worker_that_was_given_up_comes_back_as_somebody_new(gates, star
         @delayed
         def job():
             visit("job")
-            return os.getppid()
+            (tmp_path / f"ended {os.getpid()}").touch()
+            return os.getpid()
 
         worker = start_worker(executor.address)
         r_ = start((job @ Cores(1))())
@@ -158,11 +164,15 @@ async def test_a_worker_that_was_given_up_comes_back_as_somebody_new(gates, star
         while executor.workers():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         monkeypatch.setattr(_door, "LOST_S", 30.0)
+        if finishes:
+            first.release()
+            while not (tmp_path / f"ended {first.pid}").exists():  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
         os.kill(worker.pid, signal.SIGCONT)
         second = await gate.arrival()
         assert second.pid != first.pid
-        gate.release_all()
-        await r_
+        second.release()
+        assert await r_ == second.pid
         assert info(r_).attempt == 2
         assert [found.pid for found in executor.workers()] == [worker.pid]
 
@@ -182,6 +192,78 @@ async def test_a_silent_worker_is_suspected_before_it_is_lost_and_trusted_when_i
         while (await anext(events)).kind != "worker_heard":
             pass
         assert len(executor.workers()) == 1
+
+
+async def test_delays_cost_time_and_nothing_else(start_worker, tmp_path):
+    """Slow, or held up for a while: no link is made anew, nobody is suspected, and nothing is done twice.
+
+    That is so while the silence between two beats is shorter than what makes a suspect: with a delay of up to 10 s.
+    """
+    assert _door.HEARTBEAT_S + 10.0 <= _door.SUSPECT_S < _door.LOST_S == _daemon.LOST_S
+    async with asyncio.timeout(40), Executor(listen=TLS) as executor, Weather(port(executor)) as weather:
+        start_worker(way_through(weather, executor, tmp_path))
+        await executor.wait_for_workers(1)
+        events = executor.events()
+        assert (await anext(events)).kind == "worker_joined"
+        weather.delay_s = 0.02
+        slow = [start((marked @ Cores(1))(tmp_path / "marks", number)) for number in range(100)]
+        while not (tmp_path / "marks").exists():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        weather.swallow()
+        held = start((marked @ Cores(1))(tmp_path / "marks", 100))
+        await asyncio.sleep(0.1)  # a while
+        assert info(held).state == "pending"
+        weather.clear_up()
+        weather.delay_s = 0.0
+        assert await gather([*slow, held]) == list(range(101))
+        assert weather.made == 1
+        assert {info(r_).attempt for r_ in [*slow, held]} == {1}
+        seen = [(await anext(events)).kind for _ in range(2 * 101)]
+        assert set(seen) == {"job_started", "job_ended"}
+    assert sorted(map(int, (tmp_path / "marks").read_text().split())) == list(range(101))
+
+
+async def test_in_a_black_hole_a_worker_is_suspected_and_then_lost_and_comes_back_as_somebody_new(
+    gates, start_worker, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(_door, "HEARTBEAT_S", 0.1)
+    async with asyncio.timeout(40), gates() as gate, Executor(listen=TLS) as executor:
+        visit = gate.visit
+
+        @delayed
+        def job():
+            visit("job")
+            return os.getpid()
+
+        async with Weather(port(executor)) as weather:
+            worker = start_worker(way_through(weather, executor, tmp_path))
+            await executor.wait_for_workers(1)
+            events = executor.events()
+            r_ = start((job @ Cores(1))())
+            first = await gate.arrival()
+            with monkeypatch.context() as quick:
+                quick.setattr(_door, "SECOND_LOOK_S", 0.05)
+                quick.setattr(_door, "SUSPECT_S", 0.2)
+                weather.swallow()
+                first.release()  # what it gives is swallowed
+                while (event := await anext(events)).kind != "worker_suspected":
+                    pass
+                assert event.outcome == "silent for 0.2 s"
+                assert [found.pid for found in executor.workers()] == [worker.pid]
+                quick.setattr(_door, "LOST_S", 0.3)
+                while (event := await anext(events)).kind != "worker_left":
+                    assert event.kind != "worker_heard"
+            assert executor.workers() == []
+            assert info(r_).state in ("pending", "running")
+            weather.clear_up()
+            second = await gate.arrival()
+            second.release()
+            assert await r_ == second.pid != first.pid
+            assert info(r_).attempt == 2
+            assert [found.pid for found in executor.workers()] == [worker.pid]
+            while (event := await anext(events)).kind != "job_ended":
+                pass
+            assert event.attempt == 2
 
 
 async def test_a_worker_waits_for_a_head_that_is_not_there_yet(start_worker, private_state):
