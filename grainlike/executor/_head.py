@@ -51,6 +51,7 @@ from grainlike.scheduler import (
     JobsMoved,
     JobsOrphaned,
     JobsPending,
+    JobsRequeued,
     JobsSettled,
     JobsStarted,
     JobsSubmitted,
@@ -596,8 +597,9 @@ class Head:
             case WorkerReleased():
                 self._quarantined(self.peers[action.worker], "")
             case JobsBackedOff():
-                for number in action.jobs:
-                    self._jobs[number].backs_off(action.seconds)
+                self._wait_again(action.jobs, action.seconds)
+            case JobsRequeued():
+                self._wait_again(action.jobs)
             case JobsUnsatisfiable():
                 for job in self._ending(action.jobs):
                     self._fail(job, UnsatisfiableError(_refusal(action.missing)))
@@ -665,7 +667,7 @@ class Head:
 
     def _started(self, action: JobsStarted, skew: float) -> None:
         start = action.start
-        began: dict[Home, list[NestedJob]] = {}
+        began: list[Job] = []
         for row in action.rows:
             job = self._jobs.get(start.jobs[row])
             if job is not None:
@@ -673,17 +675,20 @@ class Head:
                 job.placement.slots, job.placement.began = start.allocation, start.at + skew
                 if job.node is not None:
                     job.node.state = State.RUNNING
-                elif isinstance(job, NestedJob) and not job.attempt_of[1]:
-                    began.setdefault(job.home, []).append(job)
-        for home, jobs in began.items():
-            home.post(
-                Began(
-                    [job.child for job in jobs],
-                    [job.attempt for job in jobs],
-                    [job.worker or "" for job in jobs],
-                    [start.allocation] * len(jobs),
-                )
-            )
+                else:
+                    began.append(job)
+        for home, jobs in _of_clients(began):
+            children, attempts = [job.child for job in jobs], [job.attempt for job in jobs]
+            home.post(Began(children, attempts, [job.worker or "" for job in jobs], [start.allocation] * len(jobs)))
+
+    def _wait_again(self, numbers: list[int], seconds: float | None = None) -> None:
+        """What ran runs no more, and is to run anew."""
+        waiting = [self._jobs[number] for number in numbers]
+        for job in waiting:
+            job.waits_again(seconds)
+        for home, jobs in _of_clients(waiting):
+            children, attempts = [job.child for job in jobs], [job.attempt for job in jobs]
+            home.post(Began(children, attempts, [""] * len(jobs), [""] * len(jobs)))
 
     def _settle(self, peer: Peer, completed: Completed, rows: list[int], parcels: list[Parcel], skew: float) -> None:
         bad = self.tally.bad
@@ -798,6 +803,15 @@ class Head:
         if node is not None:
             self.tally.failed += 1
             self._outcomes.failed(node, error)
+
+
+def _of_clients(jobs: Iterable[Job]) -> Iterable[tuple[Home, list[NestedJob]]]:
+    """Those of them that clients have submitted, by client."""
+    found: dict[Home, list[NestedJob]] = {}
+    for job in jobs:
+        if isinstance(job, NestedJob) and not job.attempt_of[1]:
+            found.setdefault(job.home, []).append(job)
+    return found.items()
 
 
 def _limit(job: Job, timeout: float | None) -> str:

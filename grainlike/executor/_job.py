@@ -80,12 +80,12 @@ class Job:
             self.node.state = State.PENDING
         return placement
 
-    def backs_off(self, seconds: float) -> None:
-        """Its attempt is over, and the next one may begin in so many seconds."""
+    def waits_again(self, seconds: float | None = None) -> None:
+        """Its attempt is over, and it is back in the queue; or will be in so many seconds, and may begin then."""
         placement = self.placement
         if placement is not None:
             placement.slots = placement.began = placement.ended = placement.blocks_since = None
-            placement.again_at = time.monotonic() + seconds
+            placement.again_at = None if seconds is None else time.monotonic() + seconds
         if self.node is not None:
             self.node.state = State.PENDING
 

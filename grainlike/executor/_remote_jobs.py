@@ -93,8 +93,10 @@ class RemoteJobs:
         rows = zip(message.children, message.attempts, message.workers, message.slots, strict=True)
         for child, attempt, worker, slots in rows:
             job = self._job(child)
-            if job is not None:
+            if job is not None and worker:
                 job.begin(worker, attempt, slots)
+            elif job is not None:
+                job.waits_again()
 
     def _job(self, child: int) -> Job | None:
         node = self._nodes.get(child)

@@ -30,6 +30,7 @@ __all__ = [
     "JobsMoved",
     "JobsOrphaned",
     "JobsPending",
+    "JobsRequeued",
     "JobsSettled",
     "JobsStarted",
     "JobsSubmitted",
@@ -288,6 +289,12 @@ class JobsBackedOff(msgspec.Struct, frozen=True, gc=False):
     seconds: float
 
 
+class JobsRequeued(msgspec.Struct, frozen=True, gc=False):
+    """Jobs that ran are back in the queue: their worker was lost, or they are tried again at once."""
+
+    jobs: list[int]
+
+
 class JobsUnsatisfiable(msgspec.Struct, frozen=True, gc=False):
     """Jobs that no worker of a closed set can ever run; `missing` is None where amounts would do, not the layout."""
 
@@ -334,6 +341,7 @@ HeadAction = (
     | JobsSettled
     | JobsLost
     | JobsBackedOff
+    | JobsRequeued
     | WorkerQuarantined
     | WorkerReleased
     | JobsUnsatisfiable

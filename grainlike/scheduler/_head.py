@@ -353,7 +353,7 @@ class HeadMind:
             for fn in walls:
                 fn.times.awaits = True
         if back:
-            self._books.requeue(back)
+            self._books.requeue(back, out)
         if self.closed and (back or Code.UNFIT in codes):
             self._fail_impossible(out)
         if rows:
@@ -362,7 +362,7 @@ class HeadMind:
     def _try_again(self, out: list[HeadAction]) -> None:
         """Jobs that have waited long enough go to the front of their classes."""
         due = self._books.backoffs.due(self._now)
-        self._books.requeue(due)
+        self._books.requeue(due, out)
         self._planner.fresh.update(job.cls.cls for job in due)
         if due and self.closed:
             self._fail_impossible(out)
@@ -429,7 +429,7 @@ class HeadMind:
         for job in late:
             self._take_apart(job, out)
             job.attempt += 1
-        self._books.requeue(late)
+        self._books.requeue(late, out)
 
     # --- losses ------------------------------------------------------------------------------------------------------
 
@@ -477,7 +477,7 @@ class HeadMind:
                 self._break(hold, event.reason, out, back)
         for shape in self.shapes.values():
             shape.users.pop(worker.worker, None)
-        self._books.requeue(back)
+        self._books.requeue(back, out)
         if self.closed:
             self._fail_impossible(out)
 

@@ -10,7 +10,7 @@ from collections import Counter
 from grainlike.scheduler._backoff import Backoffs
 from grainlike.scheduler._books import Function, Job, LeaseBook, Shape, WorkerBook
 from grainlike.scheduler._catalogue import Catalogue
-from grainlike.scheduler._events import HeadAction
+from grainlike.scheduler._events import HeadAction, JobsRequeued
 from grainlike.scheduler._families import Families
 from grainlike.scheduler._laws import check_common_books
 from grainlike.scheduler._planning import Planner
@@ -76,9 +76,12 @@ class HeadBooks:
         if job.parent is not None:
             self.families.ended(job)
 
-    def requeue(self, jobs: list[Job]) -> None:
+    def requeue(self, jobs: list[Job], out: list[HeadAction]) -> None:
         """Put jobs back to the front of their classes; cancelled ones are gone."""
         by_class: dict[int, list[Job]] = {}
+        begun = [job.job for job in jobs if job.state is JobState.LEASED and not job.cancelled]
+        if begun:
+            out.append(JobsRequeued(begun))
         for job in jobs:
             if job.cancelled:
                 del self.jobs[job.job]

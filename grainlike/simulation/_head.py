@@ -20,6 +20,7 @@ from grainlike.scheduler import (
     JobsMoved,
     JobsOrphaned,
     JobsPending,
+    JobsRequeued,
     JobsSettled,
     JobsStarted,
     JobsSubmitted,
@@ -219,7 +220,7 @@ class Head:
     def _act(self, action: HeadAction) -> None:
         # What comes most often stands first.
         match action:
-            case JobsStarted() | JobsMoved():
+            case JobsStarted() | JobsMoved() | JobsRequeued():
                 pass
             case AssignJobs():
                 self._assign(action)

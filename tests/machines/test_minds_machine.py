@@ -31,6 +31,7 @@ from grainlike.scheduler import (
     JobsMoved,
     JobsOrphaned,
     JobsPending,
+    JobsRequeued,
     JobsSettled,
     JobsStarted,
     JobsSubmitted,
@@ -142,7 +143,7 @@ class Minds(RuleBasedStateMachine):
                 case JobsDeadlocked():
                     if action.failed:
                         stuck.append(action.deadlock.job)
-                case JobsStarted() | JobsPending() | JobsMoved():
+                case JobsStarted() | JobsPending() | JobsMoved() | JobsRequeued():
                     pass
                 case _:
                     raise AssertionError(action)

@@ -17,6 +17,7 @@ from grainlike import (
     Executor,
     HeadLostError,
     JobCancelledError,
+    Retry,
     UnsatisfiableError,
     VersionMismatchError,
     amap,
@@ -282,6 +283,23 @@ async def test_g17_clients_share_the_workers_fairly(gates):
             gate.release_all()
             assert [await r_ for r_ in few] == ["second0", "second1"]
         assert len([await r_ for r_ in many]) == 8
+
+
+async def test_a_job_that_waits_for_its_next_attempt_does_not_run(gates):
+    @delayed(retries=Retry(1, backoff=600))
+    def fails(visit):
+        visit("try")
+        raise OSError("not yet")
+
+    async with asyncio.timeout(60), gates() as gate, Executor(listen=TLS, local=Cores(1)), connect() as executor:
+        r_ = start((fails @ Cores(1))(gate.visit))
+        visitor = await gate.arrival()
+        assert info(r_).state == "running"
+        visitor.release()
+        while info(r_).state == "running":  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        assert info(r_).state == "pending"
+        assert (await executor.explain(r_)).reason == "backoff"
 
 
 async def test_it_is_asked_where_a_job_stands_and_what_it_printed(gates, capsys):

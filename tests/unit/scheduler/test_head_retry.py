@@ -10,10 +10,12 @@ from scheduler_cluster import Cluster
 
 from grainlike.resources import Cores
 from grainlike.scheduler import (
+    AssignJobs,
     FunctionDefined,
     JobsBackedOff,
     JobsCancelled,
     JobsLost,
+    JobsRequeued,
     JobsSettled,
     JobsUnsatisfiable,
     Ticked,
@@ -176,3 +178,40 @@ def test_retries_are_not_used_up_by_losses_nor_losses_by_retries() -> None:
     assert job in cluster.head.jobs
     end(cluster, job, Code.FAILED)
     assert cluster.told(JobsSettled)
+
+
+def requeued(cluster: Cluster) -> list[int]:
+    return [job for action in cluster.told(JobsRequeued) for job in action.jobs]
+
+
+@pytest.mark.parametrize("code", [Code.CRASHED, Code.STOPPED, Code.FAILED, Code.RETURNED])
+def test_what_ran_and_is_to_run_again_is_told_of_before_it_does(code: Code) -> None:
+    cluster, job = running(retries=1)
+    assert not requeued(cluster)
+    end(cluster, job, code)
+    assert requeued(cluster) == [job]
+    kinds = [type(action) for action in cluster.actions]
+    assert kinds.index(JobsRequeued) < len(kinds) - 1 - kinds[::-1].index(AssignJobs)
+
+
+def test_of_a_lost_workers_jobs_those_that_had_begun_are_told_of() -> None:
+    cluster = Cluster(Cores(2))
+    cluster.tell(FunctionDefined(1))
+    begun, planned = cluster.submit(Cores(1), 1, n=2)
+    _, _, worker, cls, attempt = cluster.take_running(begun)
+    cluster.tell(WorkerReported(worker, [LeaseStart(1, cls, "", [begun], [attempt], 0.0)], [], []))
+    waits = cluster.submit(Cores(1), 1)
+    cluster.tell(WorkerLost(1, "it was killed"))
+    assert requeued(cluster) == [begun]
+    assert {begun, planned, waits} <= cluster.head.jobs.keys()
+
+
+def test_one_that_was_cancelled_or_waits_for_later_is_not() -> None:
+    cluster, job = running(retries=1)
+    cluster.tell(JobsCancelled([job]))
+    end(cluster, job, Code.CRASHED)
+    assert not requeued(cluster)
+    cluster, job = running(retries=1, backoff=(1.0, 1.0, 1.0))
+    end(cluster, job, Code.FAILED)
+    wait(cluster)
+    assert not requeued(cluster)

@@ -22,6 +22,7 @@ from grainlike.scheduler import (
     JobsCancelled,
     JobsLost,
     JobsPending,
+    JobsRequeued,
     JobsSettled,
     JobsStarted,
     JobsSubmitted,
@@ -202,7 +203,7 @@ class World:
                     self.seen["lost"] += 1
                     for job in action.jobs:
                         self.outcomes[job] += 1
-                case JobsBackedOff() | JobsStarted() | JobsPending() | WakeAt():
+                case JobsBackedOff() | JobsRequeued() | JobsStarted() | JobsPending() | WakeAt():
                     pass
                 case _:
                     raise AssertionError(action)
