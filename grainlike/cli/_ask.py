@@ -17,6 +17,7 @@ from grainlike.executor._caller import Caller, UnableError, call
 from grainlike.executor._logs import LogLine
 from grainlike.wire import (
     AskCancel,
+    AskDepart,
     AskHead,
     AskJob,
     AskJobs,
@@ -25,10 +26,20 @@ from grainlike.wire import (
     HeadIs,
     JobIs,
     JobsAre,
+    Matched,
     WorkersAre,
 )
 
-__all__ = ["asking", "cancel_job", "explain_job", "list_jobs", "list_workers", "show_head", "show_logs"]
+__all__ = [
+    "asking",
+    "cancel_job",
+    "end_workers",
+    "explain_job",
+    "list_jobs",
+    "list_workers",
+    "show_head",
+    "show_logs",
+]
 
 
 def asking(head: str | None, insecure: bool, ask: Callable[[Caller], Awaitable[int]]) -> int:
@@ -62,6 +73,18 @@ async def list_workers(caller: Caller, *, as_json: bool) -> int:
         ]
         print_table(["worker", "resources", "running", "pid", "heard ago", "memory kept by", "no jobs for"], rows)
     return OK
+
+
+async def end_workers(caller: Caller, patterns: list[str], *, kill: bool, as_json: bool) -> int:
+    """Let workers go, and print which; 1 if there is none of such a name."""
+    found = await caller.ask(AskDepart(0, patterns, kill), Matched)
+    if as_json:
+        print_json(found.workers)
+    for worker in [] if as_json else found.workers:
+        print(escaped(f"worker {worker} ends{', and its jobs run elsewhere' if kill else ' when its jobs have'}"))  # noqa: T201
+    if not found.workers:
+        print(escaped(f"grainlike: no worker is called {' or '.join(patterns)}; see grainlike ls"), file=sys.stderr)  # noqa: T201
+    return OK if found.workers else FAILED
 
 
 async def list_jobs(caller: Caller, *, most: int, as_json: bool) -> int:

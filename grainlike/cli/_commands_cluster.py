@@ -23,6 +23,28 @@ grainlike worker start --resources "cores=[6,7] licence=1"
 3 no head there, or it refused
 """
 
+_ENDING_CODES = """[bold]Exit codes[/bold]
+
+0 all that are called so were told
+1 none is called so
+2 wrong usage
+3 no head there, or it refused
+"""
+
+_DRAIN_EXAMPLES = f"""[bold]Examples[/bold]
+
+grainlike worker drain n17
+grainlike worker drain "gpu-*" n3 --json
+
+{_ENDING_CODES}"""
+
+_KILL_EXAMPLES = f"""[bold]Examples[/bold]
+
+grainlike worker kill n17
+grainlike worker kill "*"
+
+{_ENDING_CODES}"""
+
 _ACCESS_EXAMPLES = """[bold]Examples[/bold]
 
 grainlike access generate
@@ -108,6 +130,12 @@ grainlike submit --run-once --resources "gpu0=1 gpu1=1" -r "gpu0=1" --file comma
 """
 
 
+Patterns = Annotated[
+    list[str],
+    typer.Argument(metavar="PATTERN...", help="Names as `grainlike ls` shows them, with * ? and [] as in a shell."),
+]
+
+
 @worker_app.command("start", epilog=_WORKER_EXAMPLES)
 def _worker_start(
     head: Annotated[
@@ -156,6 +184,28 @@ def _worker_start(
             patience=patience,
         )
     )
+
+
+@worker_app.command("drain", epilog=_DRAIN_EXAMPLES)
+def _worker_drain(patterns: Patterns, head: Head = None, as_json: Json = False, insecure: Insecure = False) -> None:
+    """Let workers end when their jobs have: they get no more, and exit with code 0.
+
+    The worker inside a program is not meant: it ends with its program.
+    """
+    from grainlike.cli._ask import asking, end_workers
+
+    exit_with(lambda: asking(head, insecure, lambda caller: end_workers(caller, patterns, kill=False, as_json=as_json)))
+
+
+@worker_app.command("kill", epilog=_KILL_EXAMPLES)
+def _worker_kill(patterns: Patterns, head: Head = None, as_json: Json = False, insecure: Insecure = False) -> None:
+    """End workers now: their jobs are cancelled there, and run elsewhere. Nothing counts as failed or lost.
+
+    Jobs get the time to clean up that a cancellation gives them. The worker inside a program is not meant.
+    """
+    from grainlike.cli._ask import asking, end_workers
+
+    exit_with(lambda: asking(head, insecure, lambda caller: end_workers(caller, patterns, kill=True, as_json=as_json)))
 
 
 @access_app.command("generate", epilog=_ACCESS_EXAMPLES)

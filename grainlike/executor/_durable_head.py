@@ -35,6 +35,7 @@ from grainlike.executor._inputs import (
     WorkerDoubted,
     WorkerReturned,
     WorkerSaid,
+    WorkersSentOff,
     WorkerTold,
     WorkerWent,
     pack_input,
@@ -162,6 +163,8 @@ class DurableHead(Head):
                 clients.all_went()
             case JobStopped():
                 self.cancel_nested(what.job)
+            case WorkersSentOff():
+                self.send_off(what.workers, kill=what.kill)
             case TimeCame():
                 self.tick()
             case _:
@@ -280,6 +283,10 @@ class DurableHead(Head):
     def cancel_nested(self, number: int) -> bool:
         with self.input(lambda now: JobStopped(now, number)):
             return super().cancel_nested(number)
+
+    def send_off(self, workers: Sequence[int], *, kill: bool) -> None:
+        with self.input(lambda now: WorkersSentOff(now, list(workers), kill)):
+            super().send_off(workers, kill=kill)
 
     def tick(self) -> None:
         with self.input(TimeCame):

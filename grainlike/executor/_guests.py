@@ -27,6 +27,7 @@ from grainlike.scheduler import Explanation
 from grainlike.wire import (
     MOST_ROWS,
     AskCancel,
+    AskDepart,
     AskHead,
     AskJob,
     AskJobs,
@@ -44,6 +45,7 @@ from grainlike.wire import (
     JobIs,
     JobsAre,
     LogsAre,
+    Matched,
     Message,
     Nested,
     Unable,
@@ -57,7 +59,7 @@ _UNREAD = 256 * 1024
 
 _MOST_LOGS = 1000
 
-_Short = AskHead | AskWorkers | AskJobs | AskJob | AskCancel | AskStop
+_Short = AskHead | AskWorkers | AskJobs | AskJob | AskCancel | AskDepart | AskStop
 
 _WANTS = (Nested, Withdraw, ImportsFrom)
 """What clients say about their jobs; all else is questions."""
@@ -181,7 +183,7 @@ class Guests:
             self._take(guest, wanted)
         for message, _ in fresh:
             match message:
-                case AskHead() | AskWorkers() | AskJobs() | AskJob() | AskCancel() | AskStop():
+                case AskHead() | AskWorkers() | AskJobs() | AskJob() | AskCancel() | AskDepart() | AskStop():
                     guest.post(self._answer(message))
                 case AskLogs():
                     self._tell_logs(guest, message)
@@ -231,6 +233,8 @@ class Guests:
                 return _job_is(ask, self._head.name_of(question.job), found)
             case AskCancel():
                 return Done(ask) if self._cancel(question.job) else _no_job(ask, question.job)
+            case AskDepart():
+                return Matched(ask, self._head.let_go(question.patterns, kill=question.kill))
             case AskStop():
                 why = f"this head is part of a program, process {os.getpid()}, and ends with it"
                 return Done(ask) if self._stop() else Unable(ask, why)

@@ -10,6 +10,7 @@ import logging
 import secrets
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Protocol
 
 import anyio
@@ -60,6 +61,7 @@ from grainlike.scheduler import (
     RetractJobs,
     Ticked,
     WakeAt,
+    WorkerDrained,
     WorkerHeard,
     WorkerJoined,
     WorkerLeaving,
@@ -79,6 +81,7 @@ from grainlike.wire import (
     ClassSpec,
     Code,
     Completed,
+    Depart,
     Follow,
     Frame,
     Gang,
@@ -423,6 +426,23 @@ class Head:
             logger.warning("worker %s gets no jobs for now: %s", peer.name, why)
         for observer in self.observers:
             observer.quarantined(peer, why)
+
+    def let_go(self, patterns: Sequence[str], *, kill: bool) -> list[str]:
+        """Let the workers go whose names match, when their jobs have ended; with `kill`, their jobs run elsewhere. The
+        worker inside a program belongs to that, and is not meant.
+        """
+        peers = [peer for peer in self.peers.values() if peer.session is not None]
+        meant = [peer for peer in peers if any(fnmatchcase(peer.name, pattern) for pattern in patterns)]
+        if meant:
+            self.send_off([peer.number for peer in meant], kill=kill)
+        return [peer.name for peer in meant]
+
+    def send_off(self, workers: Sequence[int], *, kill: bool) -> None:
+        """Ask these workers to end."""
+        for peer in map(self.peers.__getitem__, workers):
+            logger.info("worker %s was asked to end%s", peer.name, ", and its jobs" if kill else " when its jobs have")
+            self._tell(WorkerDrained(peer.number))
+            peer.post(Depart(kill))
 
     async def farewell(self) -> None:
         """Tell all workers that nothing more will come, and that there is nobody to dial to."""

@@ -32,6 +32,7 @@ __all__ = [
     "WorkerSaid",
     "WorkerTold",
     "WorkerWent",
+    "WorkersSentOff",
     "pack_input",
     "unpack_input",
 ]
@@ -130,6 +131,13 @@ class JobStopped(_Input, frozen=True, tag=10):
     job: int
 
 
+class WorkersSentOff(_Input, frozen=True, tag=15):
+    """Somebody asked these workers to end, with their jobs or after them."""
+
+    workers: list[int]
+    kill: bool
+
+
 class TimeCame(_Input, frozen=True, tag=11):
     """The moment came that the mind had asked for."""
 
@@ -163,6 +171,7 @@ Input = (
     | ClientSaid
     | ClientWent
     | JobStopped
+    | WorkersSentOff
     | TimeCame
     | RecordsMissing
     | ClientRefused

@@ -217,6 +217,7 @@ class WorkerBook:
         "ahead_of",
         "ahead_s",
         "capacity",
+        "draining",
         "free",
         "gone",
         "held",
@@ -269,7 +270,9 @@ class WorkerBook:
         self.using: dict[int, int] = {}
         """How many planned jobs and leases of each shape count against `free`."""
         self.leaving = False
-        """It said that it stops: nothing fits any more."""
+        """It said that it stops, or was asked to: nothing fits any more."""
+        self.draining = False
+        """It was asked to, and has not said so yet: what runs there goes on."""
         self.shut: dict[str, str] = {}
         """Why it gets no jobs for now: by `"suspect"` or `"quarantine"`, in words."""
         self._fits: dict[int, bool] = {}
@@ -283,9 +286,20 @@ class WorkerBook:
 
     def leave(self) -> None:
         """It stops: from now on nothing fits."""
-        self.leaving = True
+        self.leaving, self.draining = True, False
         self._fits.clear()
         self._changed()
+
+    def drain(self) -> None:
+        """It is to stop when what runs here has ended: from now on nothing fits."""
+        self.leaving = self.draining = True
+        self._fits.clear()
+        self._changed()
+
+    @property
+    def stops(self) -> bool:
+        """Whether it ends its jobs itself, so that none of those that it ends is lost."""
+        return self.leaving and not self.draining
 
     def shut_for(self, kind: str, why: str) -> None:
         """From now on nothing fits for the time being; what is here goes on."""

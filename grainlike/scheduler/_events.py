@@ -58,6 +58,7 @@ __all__ = [
     "TerminateRunner",
     "Ticked",
     "WakeAt",
+    "WorkerDrained",
     "WorkerHeard",
     "WorkerJoined",
     "WorkerLeaving",
@@ -174,6 +175,12 @@ class WorkerLeaving(msgspec.Struct, frozen=True, gc=False):
     worker: int
 
 
+class WorkerDrained(msgspec.Struct, frozen=True, gc=False):
+    """A worker was asked to end when what runs there has: it gets no more jobs, and what has not begun comes back."""
+
+    worker: int
+
+
 class WorkerReported(msgspec.Struct, frozen=True, gc=False):
     """A `Report` came: leases begun, then attempts ended, then leases ended, then who waits and who goes on."""
 
@@ -193,6 +200,7 @@ HeadEvent = (
     | WorkerJoined
     | WorkerHeard
     | WorkerLeaving
+    | WorkerDrained
     | WorkerLost
     | WorkerReported
     | WorkerSuspected

@@ -39,6 +39,7 @@ from grainlike.scheduler._events import (
     JobsUnsatisfiable,
     Ticked,
     WakeAt,
+    WorkerDrained,
     WorkerHeard,
     WorkerJoined,
     WorkerLeaving,
@@ -122,6 +123,8 @@ class HeadMind:
                 self._attempts.isolate(self.workers[event.worker], now, out)
             case WorkerLeaving():
                 self._leaving(event, out)
+            case WorkerDrained():
+                self._drained(event, out)
             case WorkerSuspected():
                 self._suspected(event, out)
             case WorkerHeard():
@@ -158,8 +161,9 @@ class HeadMind:
         return sum(job.state is JobState.LEASED for job in self.workers[worker].held.values())
 
     def why_shut(self, worker: int) -> str:
-        """Why a worker gets no jobs for now; empty for one that does."""
-        return "; ".join(self.workers[worker].shut.values())
+        """Why a worker gets no jobs for now, or none any more; empty for one that does."""
+        book = self.workers[worker]
+        return "; ".join([*book.shut.values(), *(["it is to end when its jobs have"] if book.draining else [])])
 
     def oldest(self, most: int | None) -> list[Job]:
         """The books of the jobs that have not ended, the oldest first, at most so many."""
@@ -407,7 +411,7 @@ class HeadMind:
             job.attempt += 1
             back.append(job)
         elif gang.broken is None:
-            gang.broken, gang.lost = reason, not hold.worker.leaving
+            gang.broken, gang.lost = reason, not hold.worker.stops
             if not job.cancelled:
                 out.append(CancelJobs(job.worker, [job.job], [job.attempt]))
 
@@ -441,6 +445,16 @@ class HeadMind:
             if self.closed:
                 self._fail_impossible(out)
 
+    def _drained(self, event: WorkerDrained, out: list[HeadAction]) -> None:
+        worker = self.workers.get(event.worker)
+        if worker is None or worker.leaving:
+            return
+        worker.drain()
+        self._planner.members += 1
+        self._planner.recall_all(worker, out)
+        if self.closed:
+            self._fail_impossible(out)
+
     def _suspected(self, event: WorkerSuspected, out: list[HeadAction]) -> None:
         """It keeps what it has. What was sent ahead of free slots comes back if others have room (`_retract`)."""
         worker = self.workers.get(event.worker)
@@ -458,14 +472,14 @@ class HeadMind:
         for lease in worker.leases.values():
             self._planner.shares.give(lease.client, lease.shape)
         back: list[Job] = []
-        if not worker.leaving and any(job.state is JobState.LEASED for job in worker.held.values()):
+        if not worker.stops and any(job.state is JobState.LEASED for job in worker.held.values()):
             self._attempts.strike(worker, "losses", self._now, out)
         for job in sorted(worker.held.values(), key=_deepest_first):  # nobody outlives the job that waits for it
             leased = job.state is JobState.LEASED
             self._books.let_go(worker, job, out)
             if job.cancelled:
                 del self.jobs[job.job]
-            elif job.committed or (leased and not worker.leaving) or not job.fn.losses:
+            elif job.committed or (leased and not worker.stops) or not job.fn.losses:
                 self._attempts.lost(job, worker, event.reason, self._now, out, back, suspect=False)
             else:
                 job.attempt += 1  # it may have started unheard

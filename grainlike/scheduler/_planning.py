@@ -381,10 +381,12 @@ class Planner:
                 return
 
     def _recall(self, worker: WorkerBook, jobs: Iterable[Job], out: list[HeadAction]) -> None:
-        back = [] if worker.recalled else [job for job in jobs if not job.cancelled]
-        if back:
-            worker.recalled.update(job.job for job in back)
-            out.append(RetractJobs(worker.worker, [job.job for job in back], [job.attempt for job in back]))
+        if not worker.recalled:
+            _take_back(worker, jobs, out)
+
+    def recall_all(self, worker: WorkerBook, out: list[HeadAction]) -> None:
+        """Take back all that was sent ahead to a worker and has not begun."""
+        _take_back(worker, [job for job in worker.ahead.values() if job.job not in worker.recalled], out)
 
     def _help(self, idle: WorkerBook, out: list[HeadAction]) -> None:
         """Take the younger half of what waits elsewhere, of a shape for which `idle` has room and the queue nothing."""
@@ -397,6 +399,13 @@ class Planner:
             if shape is not None and waiting[0].cls.head() is None and idle.fits_now(shape):
                 self._recall(worker, waiting[len(waiting) // 2 :], out)
                 return
+
+
+def _take_back(worker: WorkerBook, jobs: Iterable[Job], out: list[HeadAction]) -> None:
+    back = [job for job in jobs if not job.cancelled]
+    if back:
+        worker.recalled.update(job.job for job in back)
+        out.append(RetractJobs(worker.worker, [job.job for job in back], [job.attempt for job in back]))
 
 
 def _first_holder(shape: int, holders: dict[int, WorkerBook]) -> WorkerBook | None:

@@ -28,6 +28,7 @@ __all__ = [
     "Completed",
     "Credit",
     "Define",
+    "Depart",
     "Follow",
     "FunctionSpec",
     "Gang",
@@ -216,6 +217,12 @@ class Retract(_Message, frozen=True, tag=13):
 
     jobs: list[int]
     attempts: list[int]
+
+
+class Depart(_Message, frozen=True, tag=112):
+    """Head to worker: end, once the jobs that are there have ended; with `kill`, end them, as if told to stop."""
+
+    kill: bool
 
 
 class Beat(_Message, frozen=True, tag=14):
@@ -580,6 +587,7 @@ Message = (
     | Assign
     | Cancel
     | Retract
+    | Depart
     | Beat
     | Ack
     | Goodbye

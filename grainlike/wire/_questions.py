@@ -11,6 +11,7 @@ __all__ = [
     "MOST_ROWS",
     "Answer",
     "AskCancel",
+    "AskDepart",
     "AskHead",
     "AskJob",
     "AskJobs",
@@ -27,6 +28,7 @@ __all__ = [
     "JobRow",
     "JobsAre",
     "LogsAre",
+    "Matched",
     "Numbered",
     "Question",
     "ToClient",
@@ -77,6 +79,14 @@ class AskCancel(_Message, frozen=True, tag=84):
 
     ask: int
     job: int
+
+
+class AskDepart(_Message, frozen=True, tag=110):
+    """Let the workers go whose names match one of these patterns, as of a shell; with `kill`, without their jobs."""
+
+    ask: int
+    patterns: list[str]
+    kill: bool
 
 
 class AskLogs(_Message, frozen=True, tag=85):
@@ -224,6 +234,13 @@ class Began(_Message, frozen=True, tag=98):
     slots: list[str]
 
 
+class Matched(_Message, frozen=True, tag=111):
+    """The names of the workers that were meant."""
+
+    ask: int
+    workers: list[str]
+
+
 class Done(_Message, frozen=True, tag=94):
     """It is done, or has begun and cannot fail any more."""
 
@@ -237,7 +254,7 @@ class Unable(_Message, frozen=True, tag=95):
     why: str
 
 
-Question = AskHead | AskWorkers | AskJobs | AskJob | AskCancel | AskLogs | EnoughLogs | AskStop
+Question = AskHead | AskWorkers | AskJobs | AskJob | AskCancel | AskDepart | AskLogs | EnoughLogs | AskStop
 FromClient = Question | ImportsFrom
-Answer = HeadIs | WorkersAre | JobsAre | JobIs | LogsAre | Done | Unable
+Answer = HeadIs | WorkersAre | JobsAre | JobIs | LogsAre | Matched | Done | Unable
 ToClient = Answer | Numbered | Began

@@ -206,7 +206,7 @@ BUGS: tuple[Bug, ...] = (
         HEAD,
         "a job that its worker had to end when it stopped is given up for lost",
         "judge",
-        (_HEAD, "or (leased and not worker.leaving) or", "or leased or"),
+        (_HEAD, "or (leased and not worker.stops) or", "or leased or"),
     ),
     _bug(
         "cancel_nothing",

@@ -65,6 +65,7 @@ from grainlike.wire import (
     Completed,
     Credit,
     Define,
+    Depart,
     Dialer,
     Follow,
     Frame,
@@ -188,6 +189,7 @@ class _Daemon:
         self._relay = Relay(self._say)
         self._outputs = Outputs(self._say, self._parcels, echo=echo)
         self._idle = anyio.Event()
+        self._leaving = False
 
     async def run(self, stop: anyio.Event | None = None) -> None:
         """Serve until the link ends, or `stop` is set; then end every runner and wait until it is gone."""
@@ -218,6 +220,20 @@ class _Daemon:
 
     async def _stop_at(self, stop: anyio.Event) -> None:
         await stop.wait()
+        await self._leave()
+
+    async def _depart(self, *, kill: bool) -> None:
+        """The head wants us to end: at once, or when no job is left."""
+        while not (kill or self._mind.idle):
+            self._idle = anyio.Event()
+            await self._idle.wait()
+        await self._leave()
+
+    async def _leave(self) -> None:
+        """Take no more jobs, end those that are here, and hang up."""
+        if self._leaving:
+            return
+        self._leaving = True
         if self._welcome is not None:
             self._idle = anyio.Event()
             self._say(Leaving("it was told to stop"))
@@ -265,6 +281,8 @@ class _Daemon:
                 self._tell(message)
             case Credit():
                 self._credit(message)
+            case Depart():
+                self._tasks.start_soon(partial(self._depart, kill=message.kill))
             case Outcomes():
                 runner = self._runners.get(self._nests.get(message.parent, 0))
                 if runner is not None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from grainlike import AuthenticationError, Cores, Executor, HeadLostError, JobCancelledError, delayed, start
+from grainlike import AuthenticationError, Cores, Executor, HeadLostError, JobCancelledError, delayed, info, start
 from grainlike.cli import main
 from grainlike.executor import _caller, _door, _guests
 from grainlike.executor._caller import UnableError, call
@@ -217,6 +217,44 @@ async def test_a_workers_certificate_can_not_ask(private_state, caplog):
                 await until(lambda: caplog.text.count("which workers do not send") == 2)
             link.close()
         assert not [frame for frame in heard if isinstance(frame.message, JobsAre | Done)]
+
+
+async def test_workers_are_told_to_end_by_name_with_their_jobs_or_after_them(gates, start_worker, told):
+    async with asyncio.timeout(60), gates() as gate, Executor(listen=TLS) as executor:
+        workers = {name: start_worker(executor.address, name=name, resources="cores=1") for name in ("a1", "a2")}
+        await executor.wait_for_workers(2)
+        r_ = start((delayed(wait_at, retries=0) @ Cores(1))(gate.visit, "job"))
+        await gate.arrival()
+        here = info(r_).worker
+        there = {"a1": "a2", "a2": "a1"}[here]
+        code, said = await told("worker", "kill", "nobody", f"{here[:-1]}[{here[-1]}]", "--json")
+        assert (code, json.loads(said)) == (0, [here])
+        second = await gate.arrival()
+        assert (info(r_).worker, info(r_).attempt) == (there, 2)
+        code, log, _ = await workers[here].exit()
+        assert code == 0, log
+        code, said = await told("worker", "drain", "a?")
+        assert (code, said) == (0, f"worker {there} ends when its jobs have\n")
+        for _ in range(2):
+            number = (await executor.explain(r_)).job
+            assert await told("logs", number) == (0, "")  # its worker has answered since
+            assert executor.workers()[0].shut == "it is to end when its jobs have"
+        later = start((delayed(wait_at) @ Cores(1))(gate.visit, "later"))
+        second.release()
+        await r_
+        code, log, _ = await workers[there].exit()
+        assert code == 0, log
+        assert executor.workers() == []
+        assert info(later).state == "pending"
+        assert info(r_).attempt == 2
+
+
+async def test_no_worker_is_told_to_end_that_is_not_called_so_or_belongs_to_a_program(told):
+    async with asyncio.timeout(20), Executor(listen=TLS, local=Cores(1)) as executor:
+        assert len(executor.workers()) == 1
+        for command in ("drain", "kill"):
+            assert await told("worker", command, "*", "--json") == (1, "[]\n")
+        assert executor.workers()[0].shut == ""
 
 
 @pytest.mark.parametrize("role", ["client", "worker"])

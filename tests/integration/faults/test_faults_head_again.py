@@ -194,6 +194,31 @@ async def test_a_head_is_made_again_down_to_what_it_had_said(images, start_worke
         daemon.leaves = False
 
 
+async def test_that_a_worker_was_asked_to_end_is_known_to_the_next_head(start_worker, gates, tmp_path, monkeypatch):
+    journal, found = tmp_path / "journal", []
+
+    def remember(guests, *arguments):
+        found.append(guests)
+        return original(guests, *arguments)
+
+    original = DurableGuests.__init__
+    monkeypatch.setattr(DurableGuests, "__init__", remember)
+    async with asyncio.timeout(40), gates() as gate, a_head(journal) as daemon, connect() as client:
+        worker = start_worker(daemon.address, name="n1")
+        await client.wait_for_workers(1)
+        r_ = start((delayed(gate.visit) @ Cores(1))("job"))
+        visitor = await gate.arrival()
+        assert daemon._head.let_go(["n*"], kill=False) == ["n1"]
+        again = made_again(journal, tmp_path, 0)
+        same(told(daemon._head, found[0]), told(*again))
+        assert [worker.shut for worker in again[0].workers()] == ["it is to end when its jobs have"]
+        visitor.release()
+        await r_
+        code, log, _ = await worker.exit()
+        assert code == 0, log
+        daemon.leaves = False
+
+
 class Heads:
     """One head after another with one journal, in a task of its own: the program beside it has another executor."""
 

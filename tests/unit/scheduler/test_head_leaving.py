@@ -1,9 +1,21 @@
 """A worker that said that it stops: it gets nothing more, in whatever way, and nobody waits for it."""
 
+import pytest
 from scheduler_cluster import Cluster
 
 from grainlike.resources import Cores, offer_of
-from grainlike.scheduler import AssignJobs, WorkerJoined, WorkerLeaving
+from grainlike.scheduler import (
+    AssignJobs,
+    FunctionDefined,
+    JobsUnsatisfiable,
+    RetractJobs,
+    WorkerDrained,
+    WorkerJoined,
+    WorkerLeaving,
+    WorkerLost,
+    WorkerReported,
+)
+from grainlike.wire import LeaseStart
 
 
 def test_nothing_is_sent_ahead_to_a_worker_that_leaves():
@@ -32,3 +44,70 @@ def test_a_reservation_does_not_stay_on_a_worker_that_leaves():
     cluster.tell(WorkerLeaving(1))
     assert 1 not in planner.reservations
     assert [held.job.job for held in planner.reservations[2]] == [wide]
+
+
+def drained(*offers):
+    """Jobs run on the first worker, which is then asked to end when they have."""
+    cluster = Cluster(Cores(2), *offers)
+    cluster.tell(FunctionDefined(1))
+    jobs = cluster.submit(Cores(1), 10, n=2)
+    cluster.tell(WorkerDrained(1))
+    return cluster, jobs
+
+
+def test_what_runs_on_a_drained_worker_goes_on_and_nothing_begins():
+    cluster, jobs = drained()
+    later = cluster.submit(Cores(1), 1)
+    assert "it is to end when its jobs have" in cluster.head.why_shut(1)
+    cluster.run()
+    assert set(cluster.ended) == set(jobs)
+    cluster.join(Cores(1))
+    assert cluster.started_on[later] == 2
+
+
+def test_what_was_sent_ahead_to_a_drained_worker_comes_back():
+    cluster = Cluster(Cores(2))
+    cluster.function(1, known_s=0.001)
+    cluster.submit(Cores(1), 0.001, n=20)
+    ahead = [job for action in cluster.told(AssignJobs) if action.ahead for job in action.jobs]
+    assert ahead
+    cluster.tell(WorkerDrained(1))
+    assert [action.jobs for action in cluster.told(RetractJobs)] == [ahead]
+
+
+def test_what_was_asked_back_before_is_not_asked_back_twice():
+    """A wide job has had the worker cleared for itself already."""
+    cluster = Cluster(Cores(2))
+    cluster.function(1, known_s=0.001)
+    cluster.function(2)
+    cluster.submit(Cores(1), 0.001, n=20)
+    cluster.submit(Cores(2), 1, fn=2, priority=1)
+    cluster.tell(WorkerDrained(1))
+    back = [job for action in cluster.told(RetractJobs) for job in action.jobs]
+    assert len(back) == len(set(back)) > 10
+
+
+@pytest.mark.parametrize(("said_so", "losses"), [(False, 1), (True, 0)])
+def test_a_drained_worker_that_dies_loses_its_jobs_and_one_that_ends_them_does_not(said_so, losses):
+    cluster = Cluster(Cores(1))
+    cluster.tell(FunctionDefined(1))
+    job = cluster.submit(Cores(1), 10)
+    _, _, worker, cls, attempt = cluster.take_running(job)
+    cluster.tell(WorkerReported(worker, [LeaseStart(1, cls, "", [job], [attempt], 0.0)], [], []))
+    book = cluster.head.jobs[job]
+    cluster.tell(WorkerDrained(1))
+    if said_so:
+        cluster.tell(WorkerLeaving(1))
+    cluster.tell(WorkerLost(1, "its link has ended"))
+    assert book.losses == losses
+    assert job in cluster.head.jobs
+
+
+def test_where_nobody_else_can_come_jobs_that_only_a_drained_worker_could_run_fail():
+    cluster = Cluster(Cores(2), closed=True)
+    cluster.tell(FunctionDefined(1))
+    runs = cluster.submit(Cores(1), 10)
+    waits = cluster.submit(Cores(2), 10)
+    cluster.tell(WorkerDrained(1))
+    assert [action.jobs for action in cluster.told(JobsUnsatisfiable)] == [[waits]]
+    assert runs in cluster.head.jobs
