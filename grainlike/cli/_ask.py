@@ -21,12 +21,14 @@ from grainlike.wire import (
     AskHead,
     AskJob,
     AskJobs,
+    AskWanted,
     AskWorkers,
     Done,
     HeadIs,
     JobIs,
     JobsAre,
     Matched,
+    WantedIs,
     WorkersAre,
 )
 
@@ -39,6 +41,7 @@ __all__ = [
     "list_workers",
     "show_head",
     "show_logs",
+    "show_wanted",
 ]
 
 
@@ -151,4 +154,14 @@ async def show_head(caller: Caller, *, as_json: bool) -> int:
     print(escaped(f"  workers: {found.workers}; clients: {found.clients}; jobs: {jobs}"))  # noqa: T201
     if found.journal:
         print(escaped(f"  journal: {found.journal}"))  # noqa: T201
+    return OK
+
+
+async def show_wanted(caller: Caller, offer: str, *, most: int, within_s: float, as_json: bool) -> int:
+    """Print how many more workers with this offer would help."""
+    found = await caller.ask(AskWanted(0, offer, most, within_s), WantedIs)
+    if as_json:
+        print_json({"offer": offer, "wanted": found.workers})
+    else:
+        print(found.workers)  # noqa: T201 - a command line speaks
     return OK

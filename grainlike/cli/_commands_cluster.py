@@ -110,6 +110,19 @@ grainlike head status --head ~/cluster/client.json --json
 
 {_ASK_CODES}"""
 
+_WANTED_EXAMPLES = """[bold]Examples[/bold]
+
+grainlike head wanted "cores=16 memory=64Gi" --most 8
+grainlike head wanted cores=4 --within 600 --json
+
+[bold]Exit codes[/bold]
+
+0 success
+1 that is no offer
+2 wrong usage
+3 no head there, or it refused
+"""
+
 _SUBMIT_EXAMPLES = """[bold]Examples[/bold]
 
 [dim]# on a worker of the head that runs here[/dim]
@@ -317,6 +330,28 @@ def _head_status(head: Head = None, as_json: Json = False, insecure: Insecure = 
     from grainlike.cli._ask import asking, show_head
 
     exit_with(lambda: asking(head, insecure, lambda caller: show_head(caller, as_json=as_json)))
+
+
+@head_app.command("wanted", epilog=_WANTED_EXAMPLES)
+def _head_wanted(
+    offer: Annotated[str, typer.Argument(metavar="TEXT", help="What one worker would offer, as for --resources.")],
+    most: Annotated[int, typer.Option(min=0, max=100_000, help="No more than so many.")] = 1000,
+    within: Annotated[float, typer.Option(min=0.1, max=1e9, help="How many seconds short jobs may wait.")] = 60.0,
+    head: Head = None,
+    as_json: Json = False,
+    insecure: Insecure = False,
+) -> None:
+    """Say how many more workers of a kind would help with what waits: for who starts them, by hand or by script.
+
+    Jobs that will be done in time without them want none; nor do those that wait after a failure.
+    """
+    from grainlike.cli._ask import asking, show_wanted
+
+    exit_with(
+        lambda: asking(
+            head, insecure, lambda caller: show_wanted(caller, offer, most=most, within_s=within, as_json=as_json)
+        )
+    )
 
 
 @app.command("submit", epilog=_SUBMIT_EXAMPLES, rich_help_panel="Run a cluster")

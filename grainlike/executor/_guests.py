@@ -18,11 +18,13 @@ import anyio
 from anyio.abc import TaskGroup
 
 from grainlike._version import __version__
+from grainlike.errors import GrainlikeError
 from grainlike.executor._head import FAREWELL_S, Head
 from grainlike.executor._logs import LogLine
 from grainlike.executor._party import Party
 from grainlike.executor._workers import WorkerInfo
 from grainlike.net import Link
+from grainlike.resources import offer_of, parse
 from grainlike.scheduler import Explanation
 from grainlike.wire import (
     MOST_ROWS,
@@ -33,6 +35,7 @@ from grainlike.wire import (
     AskJobs,
     AskLogs,
     AskStop,
+    AskWanted,
     AskWorkers,
     Beat,
     Done,
@@ -49,6 +52,7 @@ from grainlike.wire import (
     Message,
     Nested,
     Unable,
+    WantedIs,
     Withdraw,
     WorkerRow,
     WorkersAre,
@@ -59,7 +63,7 @@ _UNREAD = 256 * 1024
 
 _MOST_LOGS = 1000
 
-_Short = AskHead | AskWorkers | AskJobs | AskJob | AskCancel | AskDepart | AskStop
+_Short = AskHead | AskWorkers | AskJobs | AskJob | AskCancel | AskDepart | AskStop | AskWanted
 
 _WANTS = (Nested, Withdraw, ImportsFrom)
 """What clients say about their jobs; all else is questions."""
@@ -183,7 +187,9 @@ class Guests:
             self._take(guest, wanted)
         for message, _ in fresh:
             match message:
-                case AskHead() | AskWorkers() | AskJobs() | AskJob() | AskCancel() | AskDepart() | AskStop():
+                case AskHead() | AskWorkers() | AskJobs() | AskJob() | AskWanted():
+                    guest.post(self._answer(message))
+                case AskCancel() | AskDepart() | AskStop():
                     guest.post(self._answer(message))
                 case AskLogs():
                     self._tell_logs(guest, message)
@@ -235,9 +241,18 @@ class Guests:
                 return Done(ask) if self._cancel(question.job) else _no_job(ask, question.job)
             case AskDepart():
                 return Matched(ask, self._head.let_go(question.patterns, kill=question.kill))
+            case AskWanted():
+                return self._wanted(question)
             case AskStop():
                 why = f"this head is part of a program, process {os.getpid()}, and ends with it"
                 return Done(ask) if self._stop() else Unable(ask, why)
+
+    def _wanted(self, question: AskWanted) -> Message:
+        try:
+            offer = offer_of(parse(question.offer), own_cores=())
+        except GrainlikeError as error:
+            return Unable(question.ask, f"{question.offer!r} is no offer: {error}")
+        return WantedIs(question.ask, self._head.wanted(offer, question.most, question.within_s))
 
     def _workers(self, ask: int) -> WorkersAre:
         return WorkersAre(ask, [_row(worker) for worker in self._head.workers()])

@@ -444,6 +444,10 @@ class Head:
             self._tell(WorkerDrained(peer.number))
             peer.post(Depart(kill))
 
+    def wanted(self, offer: Allocation, most: int, within_s: float) -> int:
+        """How many more workers with this offer would help now."""
+        return self._mind.wanted(offer, most, within_s)
+
     async def farewell(self) -> None:
         """Tell all workers that nothing more will come, and that there is nobody to dial to."""
         for peer in self.peers.values():

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import islice
 
-from grainlike.resources import Missing, Request
+from grainlike.resources import Allocation, Missing, Request
 from grainlike.scheduler._attempts import Attempts
 from grainlike.scheduler._books import Function, Hold, Job, LeaseBook, WorkerBook
 from grainlike.scheduler._complaints import complain
@@ -53,6 +53,7 @@ from grainlike.scheduler._head_books import HeadBooks
 from grainlike.scheduler._standstill import Standstill
 from grainlike.scheduler._states import JobState
 from grainlike.scheduler._statistics import TINY_S
+from grainlike.scheduler._wanted import wanted
 from grainlike.wire import Code, Completed, LeaseStart, LeaseWait, Wait
 
 __all__ = ["HeadMind"]
@@ -164,6 +165,11 @@ class HeadMind:
         """Why a worker gets no jobs for now, or none any more; empty for one that does."""
         book = self.workers[worker]
         return "; ".join([*book.shut.values(), *(["it is to end when its jobs have"] if book.draining else [])])
+
+    def wanted(self, offer: Allocation, most: int, within_s: float) -> int:
+        """How many more workers with this offer would help; see `_wanted`."""
+        workers = list(self.workers.values())
+        return wanted(self.classes.values(), workers, self._planner.rations, offer, most, within_s)
 
     def oldest(self, most: int | None) -> list[Job]:
         """The books of the jobs that have not ended, the oldest first, at most so many."""

@@ -53,6 +53,10 @@ class Rations:
         for name, _ in shape.limits:
             self._running[name] -= 1
 
+    def left(self, shape: Shape) -> list[tuple[str, int]]:
+        """How many more jobs each limit of the shape lets run now."""
+        return [(name, most // _UNIT - self._running.get(name, 0)) for name, most in shape.limits]
+
     def running(self, name: str) -> int:
         """How many jobs of a limit run now."""
         return self._running.get(name, 0)

@@ -5,6 +5,8 @@ A client may also submit: `Nested` and `Withdraw` with parent 0, answered by `Ou
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 __all__ = [
@@ -17,6 +19,7 @@ __all__ = [
     "AskJobs",
     "AskLogs",
     "AskStop",
+    "AskWanted",
     "AskWorkers",
     "Began",
     "Done",
@@ -33,6 +36,7 @@ __all__ = [
     "Question",
     "ToClient",
     "Unable",
+    "WantedIs",
     "WorkerRow",
     "WorkersAre",
 ]
@@ -110,6 +114,15 @@ class AskStop(_Message, frozen=True, tag=87):
     """End, cancelling what still runs. A head that lives in somebody's program does not."""
 
     ask: int
+
+
+class AskWanted(_Message, frozen=True, tag=113):
+    """How many more workers with this offer would help? At most `most`, if short jobs may wait for so many seconds."""
+
+    ask: int
+    offer: str
+    most: Annotated[int, msgspec.Meta(ge=0, le=100_000)]
+    within_s: Annotated[float, msgspec.Meta(gt=0, le=1e9)]
 
 
 class ImportsFrom(_Message, frozen=True, tag=88):
@@ -241,6 +254,13 @@ class Matched(_Message, frozen=True, tag=111):
     workers: list[str]
 
 
+class WantedIs(_Message, frozen=True, tag=114):
+    """So many more workers would help."""
+
+    ask: int
+    workers: int
+
+
 class Done(_Message, frozen=True, tag=94):
     """It is done, or has begun and cannot fail any more."""
 
@@ -254,7 +274,7 @@ class Unable(_Message, frozen=True, tag=95):
     why: str
 
 
-Question = AskHead | AskWorkers | AskJobs | AskJob | AskCancel | AskDepart | AskLogs | EnoughLogs | AskStop
+Question = AskHead | AskWorkers | AskJobs | AskJob | AskCancel | AskDepart | AskLogs | EnoughLogs | AskStop | AskWanted
 FromClient = Question | ImportsFrom
-Answer = HeadIs | WorkersAre | JobsAre | JobIs | LogsAre | Matched | Done | Unable
+Answer = HeadIs | WorkersAre | JobsAre | JobIs | LogsAre | Matched | WantedIs | Done | Unable
 ToClient = Answer | Numbered | Began

@@ -249,6 +249,16 @@ async def test_workers_are_told_to_end_by_name_with_their_jobs_or_after_them(gat
         assert info(r_).attempt == 2
 
 
+async def test_it_is_asked_how_many_more_workers_would_help(gates, told):
+    async with asyncio.timeout(20), gates() as gate, Executor(listen=TLS) as executor:
+        waiting = [start((delayed(wait_at) @ Cores(2))(gate.visit, "job")) for _ in range(5)]
+        await executor.explain(waiting[-1])
+        assert await told("head", "wanted", "cores=4") == (0, "3\n")
+        code, said = await told("head", "wanted", "cores=4", "--most", 2, "--json")
+        assert (code, json.loads(said)) == (0, {"offer": "cores=4", "wanted": 2})
+        assert (await told("head", "wanted", "cores=x"))[0] == 1
+
+
 async def test_no_worker_is_told_to_end_that_is_not_called_so_or_belongs_to_a_program(told):
     async with asyncio.timeout(20), Executor(listen=TLS, local=Cores(1)) as executor:
         assert len(executor.workers()) == 1
