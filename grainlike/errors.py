@@ -14,6 +14,7 @@ Each derives from `GrainlikeError` and from the built-in that a caller would alr
     ├── WorkerLostError(RuntimeError)             a job's worker or runner died too many times
     ├── HeadLostError(ConnectionError)            the head is gone
     ├── JournalError(OSError)                     the head's journal is damaged, in use, or cannot be written
+    ├── SessionError(RuntimeError)                a named session is another program's, or has no more room
     ├── VersionMismatchError(RuntimeError)        the two ends cannot speak to each other
     ├── AuthenticationError(PermissionError)      the other end is not who it must be
     ├── ProtocolError(RuntimeError)               the other end sent what the protocol does not allow
@@ -39,6 +40,7 @@ __all__ = [
     "ResourceError",
     "ResourceSpecError",
     "SerializationError",
+    "SessionError",
     "UnsatisfiableError",
     "VersionMismatchError",
     "WorkerLostError",
@@ -114,6 +116,10 @@ class JournalError(GrainlikeError, OSError):
         super().__init__(message)
         self.path = path
         self.offset = offset
+
+
+class SessionError(GrainlikeError, RuntimeError):
+    """A named session is in use by another program, or has no room for what was to be kept in it."""
 
 
 class VersionMismatchError(GrainlikeError, RuntimeError):

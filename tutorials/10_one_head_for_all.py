@@ -11,7 +11,8 @@ address: the head has written access files that only you can read, and `connect(
 there. From another machine without your home directory, copy `client.json` and write `connect("client.json")`.
 
 Whoever uses least of the workers goes first, so a program with two jobs does not wait behind one with ten thousand.
-When a program ends, or dies, its jobs end too. When the head is lost, what waits for it fails with `HeadLostError`.
+When a program ends, or dies, its jobs end too, unless they belong to a session, see tutorial 14. When the head is lost,
+what waits for it fails with `HeadLostError`.
 
 The commands ask any head, also a program with `Executor(listen=...)`: `grainlike ls`, `jobs`, `explain JOB`,
 `logs JOB`, `cancel JOB`, `head status`. With `--json` they are for programs.

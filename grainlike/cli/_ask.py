@@ -1,4 +1,4 @@
-"""What is asked of a running head: `ls`, `jobs`, `explain`, `cancel`, `logs`, `head status`."""
+"""What is asked of a running head: `ls`, `jobs`, `explain`, `cancel`, `logs`, `sessions`, `head status`."""
 
 from __future__ import annotations
 
@@ -21,13 +21,16 @@ from grainlike.wire import (
     AskHead,
     AskJob,
     AskJobs,
+    AskSessions,
     AskWanted,
     AskWorkers,
     Done,
+    EndSessions,
     HeadIs,
     JobIs,
     JobsAre,
     Matched,
+    SessionsAre,
     WantedIs,
     WorkersAre,
 )
@@ -35,9 +38,11 @@ from grainlike.wire import (
 __all__ = [
     "asking",
     "cancel_job",
+    "end_session",
     "end_workers",
     "explain_job",
     "list_jobs",
+    "list_sessions",
     "list_workers",
     "show_head",
     "show_logs",
@@ -116,6 +121,36 @@ async def cancel_job(caller: Caller, job: int) -> int:
     """Cancel a job for everybody who waits for it."""
     await caller.ask(AskCancel(0, job), Done)
     print(f"job {job} is cancelled")  # noqa: T201
+    return OK
+
+
+async def list_sessions(caller: Caller, *, as_json: bool) -> int:
+    """Print the named sessions."""
+    found = await caller.ask(AskSessions(0), SessionsAre)
+    if as_json:
+        print_json([as_plain(session) for session in found.sessions])
+    elif not found.sessions:
+        print("no sessions")  # noqa: T201
+    else:
+        rows = [
+            (
+                *(s.name, str(s.client), str(s.jobs), str(s.names), str(s.outcomes), str(s.kept_bytes)),
+                *(seconds(s.since_s), s.attached or "-"),
+            )
+            for s in found.sessions
+        ]
+        print_table(["session", "client", "jobs", "names", "outcomes", "bytes", "since", "attached"], rows)
+    return OK
+
+
+async def end_session(caller: Caller, name: str) -> int:
+    """End a session: its jobs, and what is kept of it."""
+    found = await caller.ask(AskSessions(0), SessionsAre)
+    if name not in [session.name for session in found.sessions]:
+        raise UnableError(f"there is no session {name!r}")
+    caller.link.post(EndSessions([name]))
+    await caller.ask(AskHead(0), HeadIs)  # it is heard in order
+    print(f"session {escaped(name)} is ended")  # noqa: T201
     return OK
 
 

@@ -7,7 +7,17 @@ from typing import Annotated
 
 import typer
 
-from grainlike.cli._root import Head, Insecure, JobNumber, Json, app, cache_app, exit_with, journal_app
+from grainlike.cli._root import (
+    Head,
+    Insecure,
+    JobNumber,
+    Json,
+    app,
+    cache_app,
+    exit_with,
+    journal_app,
+    sessions_app,
+)
 
 _ASK_CODES = """[bold]Exit codes[/bold]
 
@@ -51,6 +61,20 @@ grainlike logs -f 17
 grainlike logs --json 17 | jq -r .line
 
 {_ASK_CODES}"""
+
+_SESSIONS_EXAMPLES = """[bold]Examples[/bold]
+
+grainlike sessions
+grainlike sessions --json
+grainlike sessions end sweep
+
+[bold]Exit codes[/bold]
+
+0 success
+1 there is no such session
+2 wrong usage
+3 no head there, or it refused
+"""
 
 _CACHE_EXAMPLES = """[bold]Examples[/bold]
 
@@ -130,6 +154,27 @@ def _logs(
     from grainlike.cli._ask import asking, show_logs
 
     exit_with(lambda: asking(head, insecure, lambda caller: show_logs(caller, job, follow=follow, as_json=as_json)))
+
+
+@sessions_app.callback(epilog=_SESSIONS_EXAMPLES)
+def _sessions(context: typer.Context, head: Head = None, as_json: Json = False, insecure: Insecure = False) -> None:
+    """List the named sessions of a head: their jobs, what is kept of them, and the program that has each."""
+    from grainlike.cli._ask import asking, list_sessions
+
+    if context.invoked_subcommand is None:
+        exit_with(lambda: asking(head, insecure, lambda caller: list_sessions(caller, as_json=as_json)))
+
+
+@sessions_app.command("end")
+def _sessions_end(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="As listed.", show_default=False)],
+    head: Head = None,
+    insecure: Insecure = False,
+) -> None:
+    """Cancel the jobs of a session, and forget what is kept of it. A program that has it keeps it, empty."""
+    from grainlike.cli._ask import asking, end_session
+
+    exit_with(lambda: asking(head, insecure, lambda caller: end_session(caller, name)))
 
 
 @cache_app.command("ls", epilog=_CACHE_EXAMPLES)

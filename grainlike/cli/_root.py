@@ -24,6 +24,7 @@ __all__ = [
     "exit_with",
     "head_app",
     "journal_app",
+    "sessions_app",
     "worker_app",
 ]
 
@@ -60,6 +61,8 @@ cache_app = typer.Typer(help="Results that are kept on disk.", no_args_is_help=T
 app.add_typer(cache_app, name="cache", rich_help_panel="Look at a cluster")
 journal_app = typer.Typer(help="What a head keeps on disk.", no_args_is_help=True, context_settings=_SETTINGS)
 app.add_typer(journal_app, name="journal", rich_help_panel="Look at a cluster")
+sessions_app = typer.Typer(invoke_without_command=True, context_settings=_SETTINGS)
+app.add_typer(sessions_app, name="sessions", rich_help_panel="Look at a cluster")
 
 Head = Annotated[
     str | None,

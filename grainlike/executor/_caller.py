@@ -63,13 +63,14 @@ def find_client_access(head: str | Path | None) -> Access:
 class Caller:
     """A client on `link`. Frames that answer no question go to `others`, the questions' answers to who asked.
 
-    On a `LastingLink` it goes on after that has broken, and asks again what was not answered.
+    On a `LastingLink` it goes on after that has broken, and asks again what was not answered. `session` names the one
+    to which its jobs belong.
     """
 
-    def __init__(self, link: Link, others: Callable[[Frame], object] | None = None) -> None:
+    def __init__(self, link: Link, others: Callable[[Frame], object] | None = None, session: str = "") -> None:
         self._link = link
         self._others = others
-        self._handshake = Dialer(_hello(lasting=isinstance(link, LastingLink)))
+        self._handshake = Dialer(_hello(lasting=isinstance(link, LastingLink), session=session))
         self._heard = time.monotonic()
         self._last_ask = 0
         self._asked: dict[int, Asked] = {}
@@ -121,7 +122,7 @@ class Caller:
         """Wait until the head has let us in.
 
         Raises:
-            AuthenticationError, VersionMismatchError: it will not.
+            AuthenticationError, VersionMismatchError, SessionError: it will not.
             HeadLostError: it hung up.
         """
         await self._greeted.wait()
@@ -261,7 +262,7 @@ async def call(head: str | Path | None = None, *, insecure: bool = False) -> Asy
         raise failure
 
 
-def _hello(*, lasting: bool = False) -> Hello:
+def _hello(*, lasting: bool = False, session: str = "") -> Hello:
     own = software()
     return Hello(
         "client",
@@ -276,4 +277,5 @@ def _hello(*, lasting: bool = False) -> Hello:
         [],
         process=process_id(),
         received=0 if lasting else -1,
+        session=session,
     )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from os import PathLike, fspath
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeVar, cast
 
 import anyio
 import anyio.lowlevel
 from msgspec.structs import replace
 
-from grainlike.errors import GraphError
+from grainlike.errors import GraphError, SessionError
 from grainlike.executor._caller import Caller, UnableError, find_client_access
 from grainlike.executor._door import LOST_S
 from grainlike.executor._events import Event
@@ -18,14 +18,19 @@ from grainlike.executor._executor import Executor, import_paths
 from grainlike.executor._job import Job
 from grainlike.executor._logs import LogLine
 from grainlike.executor._remote_jobs import RemoteJobs
+from grainlike.executor._sessions import MOST_NAMES
 from grainlike.executor._workers import WorkerInfo
-from grainlike.graph import Delayed, Node, State, Stream, node_behind
+from grainlike.graph import Delayed, Node, Place, State, Stream, StreamNode, node_behind
 from grainlike.net import RETURN_S, LastingLink, Way
 from grainlike.resources import EMPTY, Request, parse, parse_allocation
 from grainlike.scheduler import Explanation
-from grainlike.wire import AskHead, AskJob, AskWorkers, Frame, HeadIs, ImportsFrom, JobIs, WorkersAre
+from grainlike.wire import AskHead, AskJob, AskWorkers, Forget, Frame, HeadIs, ImportsFrom, JobIs, SessionIs, WorkersAre
 
 __all__ = ["ConnectedExecutor", "connect"]
+
+T = TypeVar("T")
+
+NAME_LIMIT = 255
 
 
 def connect(
@@ -33,6 +38,7 @@ def connect(
     *,
     insecure: bool = False,
     on_failure: Literal["fail_fast", "continue"] = "fail_fast",
+    session: str | None = None,
     patience: float = RETURN_S,
 ) -> ConnectedExecutor:
     """Connect to a running head: `async with connect() as ex` is an `Executor` whose jobs run on that head's workers.
@@ -45,17 +51,21 @@ def connect(
             head of this user, found by its access file.
         insecure: the head listens without TLS, on this machine's loopback.
         on_failure: as `Executor`'s.
+        session: the name of a session to which the jobs belong, rather than to this program: they go on when it leaves
+            or dies, and the next one that names the session finds them, see `ConnectedExecutor.name`. One program may
+            have it at a time. It is gone when nothing is left of it.
         patience: for how many seconds a head that keeps a journal may be away: one that was killed and is started anew.
 
     All of `Executor` is there, with these differences: streams with resources and `events()` need the program that is
-    the head. Leaving the block cancels what still runs, and does not wait until workers have ended it; so does
-    the head when the program dies.
+    the head. Leaving the block cancels what still runs, unless it belongs to a session, and does not wait until workers
+    have ended it; so does the head when the program dies.
 
     Raises, when it is opened:
         HeadLostError, ConnectionError: no head is there.
         AuthenticationError: it is not that head, or it refused us; the access file is not ours alone.
         VersionMismatchError: its Python, serializers or protocol do not go with ours.
-        ValueError: `address` is none, or not an access file.
+        SessionError: another program has this session.
+        ValueError: `address` is none, or not an access file; or `session` is no name.
 
     A connection that breaks is made anew, for 30 s: meanwhile jobs go on, what is submitted waits, and nothing is lost
     or done twice. When the head is lost, what waits for it fails with `HeadLostError`, and so does all that is
@@ -68,7 +78,7 @@ def connect(
             print(await (square @ Cores(1))(3))
     """
     head = None if address is None else fspath(address)
-    return ConnectedExecutor(head, insecure=insecure, on_failure=on_failure, patience=patience)
+    return ConnectedExecutor(head, insecure=insecure, on_failure=on_failure, session=session, patience=patience)
 
 
 class ConnectedExecutor(Executor):
@@ -80,12 +90,17 @@ class ConnectedExecutor(Executor):
         *,
         insecure: bool = False,
         on_failure: Literal["fail_fast", "continue"] = "fail_fast",
+        session: str | None = None,
         patience: float = RETURN_S,
     ) -> None:
         super().__init__(local=None, on_failure=on_failure)
         self._wanted = head
         self._plain = insecure
+        if session is not None:
+            check_name(session, "a session")
+        self._session = session or ""
         self._patience = patience
+        self._named: dict[str, Delayed[Any]] = {}
         self._caller: Caller | None = None
         self._workers: list[WorkerInfo] = []
         self._lost: Exception | None = None
@@ -99,7 +114,7 @@ class ConnectedExecutor(Executor):
         await anyio.lowlevel.checkpoint()
         way = Way(lambda: find_client_access(self._wanted), insecure=self._plain)
         link = LastingLink(await way.first(), way.again, LOST_S, self._patience)
-        self._caller = caller = Caller(link, self._hear)
+        self._caller = caller = Caller(link, self._hear, self._session)
         self._address = caller.link.peer
         self._jobs = RemoteJobs(caller.link, self._engine, self._engine.pump, self._head.tally)
         self._engine.jobs = self._jobs
@@ -126,16 +141,25 @@ class ConnectedExecutor(Executor):
         self._change()
 
     async def _leave(self, caller: Caller) -> None:
-        """Cancel everything, and see that the head has heard of it."""
+        """Cancel everything, unless it belongs to a session, and see that the head has heard of it."""
         self._state = "closing"
+        if self._session:
+            self._jobs.let_go()
         self._engine.cancel_all()
         await caller.leave()
 
     def _hear(self, frame: Frame) -> None:
         if isinstance(frame.message, WorkersAre):
             self._take_workers(frame.message)
+        elif isinstance(frame.message, SessionIs):
+            self._take_session(frame.message)
         else:
             self._jobs.hear(frame)
+
+    def _take_session(self, told: SessionIs) -> None:
+        found = self._jobs.adopt(told)
+        self._engine.adopt(list(found.values()))
+        self._named.update((name, Delayed(node)) for name, node in found.items())
 
     def _take_workers(self, told: WorkersAre) -> None:
         self._workers = [
@@ -198,6 +222,92 @@ class ConnectedExecutor(Executor):
             await self._link.ask(AskHead(0), HeadIs)  # answers come in order: the number comes before this one
         return job.job if isinstance(job, Job) else 0
 
+    # --- in a named session ------------------------------------------------------------------------------------------
+
+    def name(self, name: str, placeholder: Delayed[T]) -> Delayed[T]:
+        """Start a call with resources under a name in this session, and return its placeholder.
+
+        The head keeps its outcome until `forget`, and any program that has the session finds it in `placeholders`. The
+        head knows of the call once its arguments are there: until then it lives in this program alone. A call that is
+        cancelled loses its name.
+
+        Raises:
+            SessionError: the name is taken, or the session has 10 000 names; or there is no session.
+            GraphError: it is no call with resources, or has been started already.
+            ValueError: it is no name: that takes 1 to 255 printable characters.
+
+        Example::
+
+            async with connect(session="sweep") as ex:
+                r_ = ex.name("fit", (fit @ Cores(4))(data))
+        """
+        self._check_home("used")
+        self._check_session()
+        check_name(name, "a call")
+        self._check_free(name)
+        node = node_behind(placeholder)
+        if node.place is not Place.REMOTE or isinstance(node, StreamNode) or node.state is not State.LAZY:
+            raise GraphError(
+                f"{node.function.name} can not be given a name: that takes a call with resources, unstarted"
+            )
+        self._jobs.names[node] = name
+        self._named[name] = placeholder
+        self.start([node])
+        return placeholder
+
+    def placeholders(self) -> dict[str, Delayed[Any]]:
+        """What has a name in this session, from this program or from an earlier one; finished or not.
+
+        They can be awaited, asked about and cancelled like any other. Of one that an earlier program submitted, the
+        arguments are not known here.
+
+        Raises:
+            SessionError: there is no session.
+
+        Example::
+
+            async with connect(session="sweep") as ex:
+                for name, r_ in ex.placeholders().items():
+                    print(name, info(r_).state)
+        """
+        self._check_session()
+        return dict(self._named)
+
+    async def forget(self, *names: str) -> None:
+        """Keep nothing under these names any more, and wait until the head has heard so. What still runs goes on.
+
+        Raises:
+            SessionError: a name is not there; or there is no session.
+            HeadLostError: the head is gone.
+
+        Example::
+
+            print(await ex.placeholders()["fit"])
+            await ex.forget("fit")
+        """
+        self._check_home("used")
+        self._check_session()
+        unknown = [name for name in names if name not in self._named]
+        if unknown:
+            raise SessionError(f"session {self._session!r} has nothing named {', '.join(map(repr, unknown))}")
+        for name in names:
+            self._named.pop(name, None)
+        self._link.link.post(Forget(list(names)))
+        await self._link.ask(AskHead(0), HeadIs)  # it is heard in order
+
+    def _check_session(self) -> None:
+        if not self._session:
+            raise SessionError("names are of a session: open it with connect(session=...)")
+
+    def _check_free(self, name: str) -> None:
+        known = self._named.get(name)
+        if known is not None and node_behind(known).state is not State.CANCELLED:
+            raise SessionError(f"session {self._session!r} has something named {name!r}: take it, or forget it")
+        if len(self._named) >= MOST_NAMES:
+            raise SessionError(f"session {self._session!r} has {MOST_NAMES} names: forget some")
+
+    # --- questions ---------------------------------------------------------------------------------------------------
+
     def logs(self, placeholder: Delayed[Any] | Stream[Any]) -> AsyncIterator[LogLine]:
         """See `Executor.logs`; the head tells what it hears."""
         self._check_home("asked")
@@ -225,6 +335,12 @@ class ConnectedExecutor(Executor):
         if node.owner is not None and node.owner is not self and not node.finished:
             raise GraphError(f"{node.function.name} belongs to another executor ({node.owner}): ask that one")
         return node
+
+
+def check_name(name: object, of: str) -> None:
+    """Raise `ValueError` for what is no name."""
+    if not (isinstance(name, str) and name.isprintable() and 0 < len(name) <= NAME_LIMIT):
+        raise ValueError(f"the name of {of} takes 1 to {NAME_LIMIT} printable characters, which {name!r} has not")
 
 
 def _explanation(told: JobIs) -> Explanation:

@@ -12,11 +12,12 @@ import anyio
 from anyio.abc import TaskGroup
 
 from grainlike.errors import GrainlikeError, HeadLostError
-from grainlike.executor._guests import Guest, Guests
+from grainlike.executor._guest import Guest
+from grainlike.executor._guests import Guests
 from grainlike.executor._head import Head
 from grainlike.executor._party import Party
 from grainlike.executor._workers import Peer
-from grainlike.net import Link, is_gone, process_id
+from grainlike.net import ByteLink, Link, is_gone, process_id
 from grainlike.payload import serializer_versions
 from grainlike.resources import parse_allocation
 from grainlike.wire import FROM_CLIENT, FROM_WORKER, Beat, Frame, FrameLimits, Hello, Listener, Software, Welcome
@@ -127,6 +128,7 @@ class _Visit:
         elif self._guest is not None:
             self._door.guests.hear(self._guest, frames[at:])
         self._door.settled()
+        self._door.guests.look_whether_alone()
 
     @property
     def _known(self) -> Peer | Guest | None:
@@ -140,6 +142,7 @@ class _Visit:
                 self._take_back(hello)
                 return
             if hello.role == "client":
+                self._door.guests.check_session(hello)
                 self._welcome(FROM_CLIENT, hello.name, received=min(0, hello.received))
                 self._guest = self._door.guests.join(hello, self._link, self._tasks)
                 return
@@ -161,11 +164,12 @@ class _Visit:
         party = known(hello.incarnation)
         if party is None or party.session is None:
             raise HeadLostError(f"{hello.role} {hello.name!r} was given up meanwhile; it may join as somebody new")
-        limits = FROM_WORKER if hello.role == "worker" else FROM_CLIENT
-        self._welcome(limits, party.name, received=party.session.received)
-        if not party.go_on(self._link, hello.received):
+        if not (isinstance(self._link, ByteLink) and party.session.can_go_on(hello.received)):
             self._door.give_up(party, "too much was on the way when its link broke")
             raise HeadLostError(f"too much was on the way to {hello.role} {party.name}; it may join as somebody new")
+        limits = FROM_WORKER if hello.role == "worker" else FROM_CLIENT
+        self._welcome(limits, party.name, received=party.session.received)
+        party.go_on(self._link, hello.received)
         if isinstance(party, Peer):
             self._peer = party
             head.heard(party)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from anyio.abc import TaskGroup
 
 from grainlike.errors import JournalError
 from grainlike.executor._durable_head import DurableHead
-from grainlike.executor._guests import Guest, Guests
+from grainlike.executor._guest import Guest
+from grainlike.executor._guests import Guests
 from grainlike.executor._inputs import ClientCame, ClientRefused, ClientSaid, ClientWent
 from grainlike.net import Link, LostLink
 from grainlike.wire import Frame, Hello, Nested
@@ -32,7 +34,8 @@ class DurableGuests(Guests):
         guest = self.here[what.client]
         if guest.session is not None:
             guest.session.resume_at(what.received, what.heard)
-        self._take(guest, frames)
+        with suppress(Exception):  # it ended the connection then, and nothing else
+            self._take(guest, frames)
 
     def refused(self, what: ClientRefused, frames: Sequence[Frame]) -> None:
         """It had been told why its jobs would not be."""
@@ -45,6 +48,7 @@ class DurableGuests(Guests):
         """The head had ended all work, and nobody was here any more."""
         for guest in list(self.here.values()):
             self.leave(guest)
+        self._end_sessions([session.name for session in self.sessions])
         self._head.workers_went()
 
     def went(self, what: ClientWent) -> None:
@@ -94,4 +98,4 @@ class DurableGuests(Guests):
     def _refuse(self, guest: Guest, frames: Sequence[Frame], error: JournalError) -> None:
         for message, buffers in frames:
             assert isinstance(message, Nested)
-            self._head.refuse_for(guest, message, buffers, guest.paths, error)
+            self._head.refuse_for(guest.home, message, buffers, guest.paths, error)

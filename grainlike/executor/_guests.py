@@ -11,19 +11,18 @@ import os
 import platform
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Sequence
 
 import anyio
 from anyio.abc import TaskGroup
 
 from grainlike._version import __version__
-from grainlike.errors import GrainlikeError
+from grainlike.errors import GrainlikeError, SessionError
+from grainlike.executor._guest import Guest
 from grainlike.executor._head import FAREWELL_S, Head
-from grainlike.executor._logs import LogLine
-from grainlike.executor._party import Party
+from grainlike.executor._sessions import NamedSession, Sessions
 from grainlike.executor._workers import WorkerInfo
-from grainlike.net import Link
+from grainlike.net import Link, is_gone
 from grainlike.resources import offer_of, parse
 from grainlike.scheduler import Explanation
 from grainlike.wire import (
@@ -34,12 +33,16 @@ from grainlike.wire import (
     AskJob,
     AskJobs,
     AskLogs,
+    AskSessions,
     AskStop,
     AskWanted,
     AskWorkers,
     Beat,
+    Buffer,
     Done,
+    EndSessions,
     EnoughLogs,
+    Forget,
     Frame,
     Goodbye,
     HeadIs,
@@ -47,10 +50,10 @@ from grainlike.wire import (
     ImportsFrom,
     JobIs,
     JobsAre,
-    LogsAre,
     Matched,
     Message,
     Nested,
+    SessionsAre,
     Unable,
     WantedIs,
     Withdraw,
@@ -58,61 +61,23 @@ from grainlike.wire import (
     WorkersAre,
 )
 
-_UNREAD = 256 * 1024
-"""After how many characters of logs we wait until they have left."""
-
 _MOST_LOGS = 1000
 
-_Short = AskHead | AskWorkers | AskJobs | AskJob | AskCancel | AskDepart | AskStop | AskWanted
+_Short = AskHead | AskWorkers | AskJobs | AskJob | AskCancel | AskDepart | AskStop | AskWanted | AskSessions
 
-_WANTS = (Nested, Withdraw, ImportsFrom)
+_WANTS = (Nested, Withdraw, ImportsFrom, Forget, EndSessions)
 """What clients say about their jobs; all else is questions."""
 
-__all__ = ["Guest", "Guests"]
+__all__ = ["Guests"]
 
 logger = logging.getLogger("grainlike")
-
-
-class Guest(Party):
-    """A connected client."""
-
-    def __init__(self, number: int, hello: Hello, link: Link, tasks: TaskGroup | None) -> None:
-        super().__init__(number, hello.name, link, hello, time.monotonic())
-        self.tasks = tasks
-        """Of its visit: they end with it. None while it is away since before this head was started."""
-        self.listening: dict[int, anyio.CancelScope] = {}
-        """Its questions about logs that are being answered."""
-        self.paths: tuple[str, ...] = ()
-        """Where its program imports from."""
-
-    def hush(self) -> None:
-        """Answer no question about logs any more: they went with their link, and are asked anew on the next."""
-        listening, self.listening = self.listening, {}
-        for scope in listening.values():
-            scope.cancel()
-
-    async def tell(self, ask: int, lines: AsyncGenerator[LogLine, None]) -> None:
-        """Answer a question about logs, as fast as the client reads."""
-        link, listening = self.link, self.listening
-        with anyio.CancelScope() as scope:
-            listening[ask] = scope
-            async with aclosing(lines):
-                size = 0
-                async for line in lines:
-                    link.post(LogsAre(ask, [str(line)], [line.attempt], [line.stream], False))
-                    size += len(line)
-                    if size > _UNREAD:
-                        size = 0
-                        await link.drain()
-            link.post(LogsAre(ask, [], [], [], True))
-        del listening[ask]
 
 
 class Guests:
     """The clients of one head, of `cluster`. `cancel(job)` ends a job for everybody; False where there is none.
 
-    `stop()` ends the head itself; False if it may not be ended from outside. `alone()` is called when the last client
-    has left.
+    `stop()` ends the head itself; False if it may not be ended from outside. `alone()` is called when there is no
+    client and no named session, and this may be new.
     """
 
     def __init__(
@@ -124,6 +89,7 @@ class Guests:
         alone: Callable[[], None],
     ) -> None:
         self.here: dict[int, Guest] = {}
+        self.sessions = Sessions()
         self._head = head
         self._cluster = cluster
         self._cancel = cancel
@@ -135,7 +101,27 @@ class Guests:
         """Take in a client that has proved itself; what is done for it runs in `tasks`."""
         guest = Guest(self._head.next_peer(), hello, link, tasks)
         self.here[guest.number] = guest
+        if hello.session:
+            session = self.sessions.find(hello.session)
+            if session is None:
+                session = self.sessions.open(hello.session, self._head.next_peer(), self._head.now())
+            guest.home = session
+            session.attach(guest)
         return guest
+
+    def check_session(self, hello: Hello) -> None:
+        """See whether a client may have the session that it wants. A program that has died does not have it any more.
+
+        Raises:
+            SessionError: another program has it.
+        """
+        session = self.sessions.find(hello.session)
+        holder = None if session is None else session.guest
+        if holder is not None and not is_gone(holder.hello.process):
+            raise SessionError(
+                f"session {hello.session!r} is in use by the program {holder.name}, heard of "
+                f"{time.monotonic() - holder.heard:.0f} s ago: end that first, or use another session"
+            )
 
     def incarnation(self, incarnation: str) -> Guest | None:
         """The client that introduced itself so, if it has not been given up."""
@@ -150,17 +136,26 @@ class Guests:
             guest.post(self._workers(0))
 
     def leave(self, guest: Guest) -> None:
-        """A client is gone, and with it what it wanted. The second time does nothing."""
+        """A client is gone, and with it what it wanted; not so what belongs to a named session. The second time does
+        nothing.
+        """
         if self.here.pop(guest.number, None) is None:
             return
-        self._head.withdraw_all(guest)
-        if not self.here:
+        if isinstance(guest.home, NamedSession):
+            guest.home.detach(guest)
+        else:
+            self._head.withdraw_all(guest)
+        self.look_whether_alone()
+
+    def look_whether_alone(self) -> None:
+        """A client or a job has ended, and perhaps with it the last session."""
+        if not self.here and not self.sessions:
             self._alone()
 
     def leave_all(self) -> None:
-        """The head ends: so does what clients wanted."""
-        for guest in self.here.values():
-            self._head.withdraw_all(guest)
+        """The head ends: so does what clients wanted, and all sessions."""
+        for home in (*self.here.values(), *self.sessions):
+            self._head.withdraw_all(home)
 
     async def farewell(self) -> None:
         """Tell all clients that nothing more will come, and that there is nobody to dial to."""
@@ -187,7 +182,7 @@ class Guests:
             self._take(guest, wanted)
         for message, _ in fresh:
             match message:
-                case AskHead() | AskWorkers() | AskJobs() | AskJob() | AskWanted():
+                case AskHead() | AskWorkers() | AskJobs() | AskJob() | AskWanted() | AskSessions():
                     guest.post(self._answer(message))
                 case AskCancel() | AskDepart() | AskStop():
                     guest.post(self._answer(message))
@@ -201,6 +196,7 @@ class Guests:
                 case _ if not isinstance(message, _WANTS):
                     logger.warning("client %s sent %s, which clients do not send", guest.name, type(message).__name__)
         if guest.over:
+            self.leave(guest)
             guest.post(Goodbye("it has left"))  # so that it knows that all it said was heard, and hangs up
 
     def _take(self, guest: Guest, frames: Sequence[Frame]) -> None:
@@ -208,11 +204,35 @@ class Guests:
         for message, buffers in frames:
             match message:
                 case Nested():
-                    self._head.submit_for(guest, message, buffers, guest.paths)
+                    self._submit(guest, message, buffers)
                 case Withdraw():
-                    self._head.withdraw_for(guest, message)
+                    if isinstance(guest.home, NamedSession):
+                        guest.home.withdraws(message.children)
+                    self._head.withdraw_for(guest.home, message)
+                case Forget():
+                    if isinstance(guest.home, NamedSession):
+                        guest.home.forgets(message.names)
+                case EndSessions():
+                    self._end_sessions(message.sessions)
                 case ImportsFrom():
                     guest.paths = tuple(message.paths)
+
+    def _submit(self, guest: Guest, message: Nested, buffers: Sequence[Buffer]) -> None:
+        session = guest.home if isinstance(guest.home, NamedSession) else None
+        if session is not None:
+            session.submits(message)
+        try:
+            self._head.submit_for(guest.home, message, buffers, guest.paths)
+        except Exception:
+            if session is not None:
+                session.withdraws(message.children)  # they never were
+            raise
+
+    def _end_sessions(self, names: Sequence[str]) -> None:
+        for session in filter(None, map(self.sessions.find, names)):
+            for job in list(session.jobs.values()):
+                self._head.cancel_nested(job)
+            session.forget_all()
 
     def _tell_logs(self, guest: Guest, question: AskLogs) -> None:
         lines = self._head.logs_of(question.job, follow=question.follow)
@@ -246,6 +266,9 @@ class Guests:
             case AskStop():
                 why = f"this head is part of a program, process {os.getpid()}, and ends with it"
                 return Done(ask) if self._stop() else Unable(ask, why)
+            case AskSessions():
+                now = self._head.now()
+                return SessionsAre(ask, [session.row(now) for session in self.sessions])
 
     def _wanted(self, question: AskWanted) -> Message:
         try:

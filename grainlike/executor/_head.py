@@ -383,6 +383,10 @@ class Head:
         self._tell(WorkerJoined(peer.number, peer.name, peer.offer))
         return peer
 
+    def now(self) -> float:
+        """The moment, on its own clock."""
+        return self._now()
+
     @property
     def last_peer(self) -> int:
         """The number of whoever came last."""

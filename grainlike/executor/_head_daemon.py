@@ -30,7 +30,7 @@ class HeadDaemon(Executor):
     """`Executor(local=None, listen=...)`, which clients may end: then `stop` is set. See `Executor` for the arguments.
 
     With `run_once`, `stop` is set too when the last program that was connected has left, once there were jobs: those
-    end with their programs, so then the queue is empty.
+    end with their programs, so then the queue is empty. Named sessions keep it, until nothing is left of them.
 
     With `journal`, a directory, it outlives its process: whatever it is told is written there first, with the access
     files of its cluster. When it was killed, the next one with this directory goes on where it was; workers go on with

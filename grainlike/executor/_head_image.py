@@ -27,7 +27,7 @@ __all__ = ["began_here", "check_version", "classes_of_books", "draw_head", "read
 _ROOMS = ("grainlike.resources", "grainlike.wire", "grainlike.scheduler")
 """All that is in these is plain data."""
 
-_OURS = ("_functions", "_guests", "_inputs", "_job", "_nested", "_party", "_tally", "_workers")
+_OURS = ("_functions", "_guest", "_inputs", "_job", "_nested", "_party", "_sessions", "_tally", "_workers")
 _LINKS = ("_session",)
 
 _HELD = ("_functions", "_jobs", "_last_job", "_last_peer", "_mind", "_nested", "_told_late", "peers", "tally")
@@ -86,7 +86,7 @@ def draw_head(head: DurableHead, guests: Guests, began: HeadBegan, now: float) -
     """The image of a head with its clients. It must not be in the middle of anything."""
     title = _Title(now, began)
     yield msgspec.msgpack.encode(title)
-    state = [{name: head.__dict__[name] for name in _HELD}, guests.here]
+    state = [{name: head.__dict__[name] for name in _HELD}, guests.here, guests.sessions]
 
     def made(thing: object) -> tuple[str, Sequence[object]] | None:
         match thing:
@@ -131,9 +131,9 @@ def read_head(chunks: Iterable[bytes], head: DurableHead, guests: Guests) -> Non
         "known": known,
         "nobody": lambda: None,
     }
-    held, here = read_image(chunks, classes_of_books(), given)
+    held, here, sessions = read_image(chunks, classes_of_books(), given)
     if held.keys() != set(_HELD):
         raise JournalError("a damaged image of a head")
     head.__dict__.update(held)
-    guests.here = here
+    guests.here, guests.sessions = here, sessions
     head.wake()

@@ -38,12 +38,11 @@ class Party:
         else:
             self.session.post(message, buffers)
 
-    def go_on(self, link: Link, received: int) -> bool:
-        """Go on over another link, after a `Welcome`; False if too much was on the way."""
-        if self.session is None or not isinstance(link, ByteLink) or not self.session.go_on(link, received):
-            return False
+    def go_on(self, link: ByteLink, received: int) -> None:
+        """Go on over another link, after a `Welcome`: its conversation can, for not too much was on the way."""
+        assert self.session is not None
+        self.session.go_on(link, received)
         self.link, old = link, self.link
         old.close("it has dialled anew")
         self.taken_over.set()
         self.taken_over = anyio.Event()
-        return True

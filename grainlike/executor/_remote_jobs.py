@@ -10,9 +10,10 @@ from grainlike.executor._job import NO_PARCEL, Job
 from grainlike.executor._slices import portions
 from grainlike.executor._submission import pack_calls, settle_calls, submissions
 from grainlike.executor._tally import Tally
-from grainlike.graph import Node, State
+from grainlike.graph import Function, Node, Place, State
 from grainlike.net import Link
-from grainlike.wire import Began, Frame, Numbered, Outcomes, Withdraw
+from grainlike.resources import parse
+from grainlike.wire import Began, Frame, Numbered, Outcomes, SessionIs, Withdraw
 
 __all__ = ["RemoteJobs"]
 
@@ -33,6 +34,9 @@ class RemoteJobs:
         self._shipped: set[bytes] = set()
         self._last_child = 0
         self._lost: Exception | None = None
+        self._let_go = False
+        self.names: dict[Node, str] = {}
+        """Under which names outcomes are to be kept, of calls that have not been sent yet."""
 
     def submit(self, nodes: Iterable[Node]) -> None:
         """Send calls to the head. What cannot travel fails at once, alone; once the head is lost, all do."""
@@ -41,8 +45,28 @@ class RemoteJobs:
                 self._listener.failed(node, self._lost)
             return
         batches = pack_calls(nodes, self._number, self._listener, "over a connection to a head")
-        for message, buffers in submissions(0, 0, batches, self._shipped):
+        for message, buffers in submissions(0, 0, batches, self._shipped, self.names):
             self._link.post(message, buffers)
+        if self.names:
+            for node in [call.node for calls in batches.values() for call in calls]:
+                self.names.pop(node, None)
+
+    def adopt(self, told: SessionIs) -> dict[str, Node]:
+        """Take over what has a name in our session: calls that an earlier program submitted, lazy here."""
+        self._last_child = max(self._last_child, told.last_child)
+        rows = zip(told.names, told.children, told.jobs, told.functions, told.requests, strict=True)
+        return {name: self._adopted(child, job, function, request) for name, child, job, function, request in rows}
+
+    def _adopted(self, child: int, job: int, function: str, request: str) -> Node:
+        node = Node(Function(_submitted_before, name=function), parse(request), Place.REMOTE, (), None, ())
+        node.record = Job(job, 0, node, NO_PARCEL)
+        self._nodes[child] = node
+        self._children[node] = child
+        return node
+
+    def let_go(self) -> None:
+        """From now on cancelling means nothing to the head: what was submitted goes on."""
+        self._let_go = True
 
     def _number(self, node: Node) -> int:
         self._last_child += 1
@@ -59,8 +83,11 @@ class RemoteJobs:
 
     def cancel(self, nodes: Iterable[Node]) -> None:
         """Nobody in this program wants these any more."""
+        if self._let_go:
+            return
         gone: list[int] = []
         for node in nodes:
+            self.names.pop(node, None)
             child = self._children.get(node)
             if child is not None:
                 self._take(child)
@@ -111,6 +138,10 @@ class RemoteJobs:
         for node in nodes:
             self._listener.failed(node, error)
         self._pump()
+
+
+def _submitted_before() -> None:
+    """Stands for what an earlier program called: it is never called here."""
 
 
 class _Counting:

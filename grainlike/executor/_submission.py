@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from grainlike.errors import UnsatisfiableError
@@ -21,6 +21,8 @@ __all__ = ["pack_calls", "settle_calls", "submissions"]
 
 _FUNCTION_BYTES = BUFFER_COUNTS + 128
 """What a function that is told of takes: a buffer, and its columns."""
+
+_NAMELESS: Mapping[Node, str] = {}
 
 
 class Call(NamedTuple):
@@ -54,28 +56,39 @@ def pack_calls(
 
 
 def submissions(
-    parent: int, attempt: int, batches: dict[tuple[Request, int, bool], list[Call]], shipped: set[bytes]
+    parent: int,
+    attempt: int,
+    batches: dict[tuple[Request, int, bool], list[Call]],
+    shipped: set[bytes],
+    names: Mapping[Node, str] = _NAMELESS,
 ) -> Iterator[tuple[Nested, Sequence[Buffer]]]:
-    """The messages, and their buffers, that submit packed calls. Functions that are not in `shipped` go along."""
+    """The messages, and their buffers, that submit packed calls. Functions that are not in `shipped` go along.
+
+    `names` are those under which outcomes are to be kept.
+    """
     for (request, priority, isolate), rows in batches.items():
-        for first, last in slices([call.parcel for call in rows], _spoken_of(rows)):
+        for first, last in slices([call.parcel for call in rows], _spoken_of(rows, names)):
             calls = rows[first:last]
             functions, fns, blobs = _functions(calls, shipped)
             data, counts, buffers = pack_parcels([call.parcel for call in calls])
             children = [call.child for call in calls]
-            message = Nested(parent, attempt, str(request), priority, isolate, functions, children, fns, data, counts)
+            told = [names.get(call.node, "") for call in calls] if names else []
+            message = Nested(
+                parent, attempt, str(request), priority, isolate, functions, children, fns, data, counts, told
+            )
             yield message, [*blobs, *buffers]
 
 
-def _spoken_of(calls: Sequence[Call]) -> list[int]:
-    """How many bytes more each call brings: the first of a function brings what is said of it."""
+def _spoken_of(calls: Sequence[Call], names: Mapping[Node, str]) -> list[int]:
+    """How many bytes more each call brings: its name, and the first of a function what is said of that."""
     seen: set[int] = set()
     sizes: list[int] = []
     for call in calls:
         function = call.node.function
         new = id(function) not in seen
         seen.add(id(function))
-        sizes.append(_FUNCTION_BYTES + len(retry_spec(function.options.retry).on) + len(function.name) if new else 0)
+        said = _FUNCTION_BYTES + len(retry_spec(function.options.retry).on) + len(function.name) if new else 0
+        sizes.append(said + 4 * len(names.get(call.node, "")))
     return sizes
 
 

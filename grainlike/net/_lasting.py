@@ -153,6 +153,7 @@ class LastingLink(Link):
             if not (isinstance(link, ByteLink) and self._session.go_on(link, dialer.welcome.received)):
                 raise HeadLostError(f"the head at {self.peer} cannot go on with us: too much was on the way")
             self._link, self._welcome, frames = link, dialer.welcome, frames[1:]
+            self.peer, self.host = link.peer, link.host
             if self._on_carrier is not None:
                 self._on_carrier(link)
             self._waits = waits()

@@ -82,6 +82,10 @@ class Session:
         self._transcript.received = received
         self._acknowledged(heard)
 
+    def can_go_on(self, received: int) -> bool:
+        """Whether it can go on with a far end to which so many messages have come."""
+        return self._transcript.keeps(received)
+
     def go_on(self, link: ByteLink, received: int) -> bool:
         """Go on over another link, of whose far end so many messages had been heard; False if that cannot be."""
         missed = self._transcript.since(received)

@@ -13,7 +13,14 @@ from __future__ import annotations
 
 import msgspec
 
-from grainlike.errors import AuthenticationError, GrainlikeError, HeadLostError, ProtocolError, VersionMismatchError
+from grainlike.errors import (
+    AuthenticationError,
+    GrainlikeError,
+    HeadLostError,
+    ProtocolError,
+    SessionError,
+    VersionMismatchError,
+)
 from grainlike.wire._messages import Hello, Message, Refused, Welcome
 
 __all__ = ["PROTOCOL", "Dialer", "Listener", "Software"]
@@ -25,7 +32,8 @@ _NAME_LIMIT = 255
 """The most characters in a name that a peer gives itself."""
 
 _KINDS: dict[str, type[GrainlikeError]] = {
-    kind.__name__: kind for kind in (AuthenticationError, VersionMismatchError, ProtocolError, HeadLostError)
+    kind.__name__: kind
+    for kind in (AuthenticationError, VersionMismatchError, ProtocolError, HeadLostError, SessionError)
 }
 
 
@@ -59,8 +67,8 @@ def _minor(version: str) -> list[str]:
 
 def _check_names(hello: Hello) -> None:
     """Raise `ProtocolError` for words that must not get into a log, a terminal or an environment variable."""
-    process = [hello.process] if hello.process else []
-    words = [hello.name, hello.incarnation, hello.python, *process, *hello.serializers, *hello.serializers.values()]
+    optional = [word for word in (hello.process, hello.session) if word]
+    words = [hello.name, hello.incarnation, hello.python, *optional, *hello.serializers, *hello.serializers.values()]
     for word in words:
         if not (word.isprintable() and 0 < len(word) <= _NAME_LIMIT):
             raise ProtocolError(f"{word[:_NAME_LIMIT]!r} is no name: it takes 1 to {_NAME_LIMIT} printable characters")

@@ -103,6 +103,8 @@ class Hello(_Message, frozen=True, tag=1, forbid_unknown_fields=False):
     With `received`, its side of the conversation outlives a link that breaks (`Transcript`): it may dial anew, with
     `resumes` and how many messages have come to it so far. -1 is for who does not do that.
 
+    A client that names a `session` leaves its jobs to that, and gets what is there.
+
     A later protocol may add fields at the end: who speaks it must be understood well enough to be refused by name.
     """
 
@@ -121,6 +123,7 @@ class Hello(_Message, frozen=True, tag=1, forbid_unknown_fields=False):
     process: str = ""
     received: int = -1
     resumes: bool = False
+    session: str = ""
 
 
 class Welcome(_Message, frozen=True, tag=4):
@@ -432,7 +435,8 @@ class Nested(_Message, frozen=True, tag=40):
     """From a running job to the head: run these for it, all asking for the same.
 
     `children` are numbers that the job gives, `fns` positions in `functions`. The frame's buffers are the functions
-    that are `here`, then those of the arguments, in `data` and `counts`, which nobody opens on the way.
+    that are `here`, then those of the arguments, in `data` and `counts`, which nobody opens on the way. `names` is
+    empty, or says under which name the outcome of each call is kept in the client's session; empty for none.
     """
 
     parent: int
@@ -445,6 +449,7 @@ class Nested(_Message, frozen=True, tag=40):
     fns: list[int]
     data: list[bytes]
     counts: list[int]
+    names: list[str] = []
 
 
 class Withdraw(_Message, frozen=True, tag=41):

@@ -1,6 +1,7 @@
 """What a client may ask a head, and what it is told. `ask` is the client's number for a question; answers carry it.
 
-A client may also submit: `Nested` and `Withdraw` with parent 0, answered by `Outcomes`. See `_messages`.
+A client may also submit: `Nested` and `Withdraw` with parent 0, answered by `Outcomes`. See `_messages`. In a named
+session it first hears what is there: `SessionIs`, once or more often, then `Began` and `Outcomes` of what has a name.
 """
 
 from __future__ import annotations
@@ -18,12 +19,15 @@ __all__ = [
     "AskJob",
     "AskJobs",
     "AskLogs",
+    "AskSessions",
     "AskStop",
     "AskWanted",
     "AskWorkers",
     "Began",
     "Done",
+    "EndSessions",
     "EnoughLogs",
+    "Forget",
     "FromClient",
     "HeadIs",
     "ImportsFrom",
@@ -34,6 +38,9 @@ __all__ = [
     "Matched",
     "Numbered",
     "Question",
+    "SessionIs",
+    "SessionRow",
+    "SessionsAre",
     "ToClient",
     "Unable",
     "WantedIs",
@@ -123,6 +130,24 @@ class AskWanted(_Message, frozen=True, tag=113):
     offer: str
     most: Annotated[int, msgspec.Meta(ge=0, le=100_000)]
     within_s: Annotated[float, msgspec.Meta(gt=0, le=1e9)]
+
+
+class AskSessions(_Message, frozen=True, tag=115):
+    """Which named sessions are there?"""
+
+    ask: int
+
+
+class EndSessions(_Message, frozen=True, tag=116):
+    """Cancel what runs in these sessions, whoever has them, and forget what is kept in them. It has no answer."""
+
+    sessions: list[str]
+
+
+class Forget(_Message, frozen=True, tag=117):
+    """Keep nothing under these names any more; calls that still run go on without a name. It has no answer."""
+
+    names: list[str]
 
 
 class ImportsFrom(_Message, frozen=True, tag=88):
@@ -221,6 +246,43 @@ class JobIs(_Message, frozen=True, tag=93):
     lacking: int
 
 
+class SessionRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One named session. `client` is its number, as in `JobRow`; `jobs` counts those that have not ended, `names` the
+    calls that have one, `outcomes` and `kept_bytes` what is kept of them. `attached` is the program that has it now,
+    empty for none.
+    """
+
+    name: str
+    client: int
+    jobs: int
+    names: int
+    outcomes: int
+    kept_bytes: int
+    since_s: float
+    attached: str
+
+
+class SessionsAre(_Message, frozen=True, tag=118):
+    """The named sessions, in the order in which they were opened."""
+
+    ask: int
+    sessions: list[SessionRow]
+
+
+class SessionIs(_Message, frozen=True, tag=119):
+    """What has a name in the client's session, in columns; `last_child` is the highest number that a call has had.
+
+    `functions` are names, `requests` text, `jobs` the numbers of the jobs.
+    """
+
+    last_child: int
+    names: list[str]
+    children: list[int]
+    jobs: list[int]
+    functions: list[str]
+    requests: list[str]
+
+
 class LogsAre(_Message, frozen=True, tag=96):
     """Lines that a job has written, in columns; see `LogLine`. After `end` come no more."""
 
@@ -274,7 +336,19 @@ class Unable(_Message, frozen=True, tag=95):
     why: str
 
 
-Question = AskHead | AskWorkers | AskJobs | AskJob | AskCancel | AskDepart | AskLogs | EnoughLogs | AskStop | AskWanted
-FromClient = Question | ImportsFrom
-Answer = HeadIs | WorkersAre | JobsAre | JobIs | LogsAre | Matched | WantedIs | Done | Unable
-ToClient = Answer | Numbered | Began
+Question = (
+    AskHead
+    | AskWorkers
+    | AskJobs
+    | AskJob
+    | AskCancel
+    | AskDepart
+    | AskLogs
+    | EnoughLogs
+    | AskStop
+    | AskWanted
+    | AskSessions
+)
+FromClient = Question | ImportsFrom | Forget | EndSessions
+Answer = HeadIs | WorkersAre | JobsAre | JobIs | LogsAre | Matched | WantedIs | SessionsAre | Done | Unable
+ToClient = Answer | Numbered | Began | SessionIs

@@ -68,10 +68,13 @@ class Transcript(Generic[T]):
         for _ in range(count - first):
             self._forget_oldest()
 
+    def keeps(self, count: int) -> bool:
+        """Whether all is kept that the other end has to be sent again, of which so many have come."""
+        return self.sent_in_all - len(self._kept) <= count <= self.sent_in_all
+
     def since(self, count: int) -> list[T] | None:
         """What the other end has to be sent again, of which so many have come; None if not all of it is kept."""
-        first = self.sent_in_all - len(self._kept)
-        if not first <= count <= self.sent_in_all:
+        if not self.keeps(count):
             return None
         self.acknowledged(count)
         return [message for message, _ in self._kept]

@@ -9,7 +9,7 @@ from weather import Weather, port, way_through
 from grainlike import Cores, Executor, HeadLostError, connect, delayed, gather, info, start
 from grainlike.executor import _caller, _door, _guests
 from grainlike.executor._caller import call
-from grainlike.wire import AskHead, HeadIs
+from grainlike.wire import AskHead, HeadIs, _transcript
 
 pytestmark = pytest.mark.asyncio
 
@@ -161,6 +161,29 @@ async def test_a_client_that_stays_away_is_given_up_and_hears_so(gates, through,
             await runs_
         with pytest.raises(HeadLostError, match="was given up meanwhile"):
             await client.wait_for_workers(2)
+
+
+async def test_when_too_much_was_on_the_way_that_is_said(gates, through, monkeypatch):
+    async with (
+        asyncio.timeout(20),
+        gates() as gate,
+        Executor(listen=TLS, local=Cores(1)) as head,
+        Weather(port(head)) as weather,
+        through(weather, head),
+    ):
+        jobs = [start((stand @ Cores(1))(gate.visit, number)) for number in range(4)]
+        visitor = await gate.arrival()
+        monkeypatch.setattr(_transcript, "MOST_COUNT", 2)
+        weather.closed = True
+        weather.reset()
+        for _ in range(3):
+            visitor.release()
+            visitor = await gate.arrival()
+        weather.closed = False
+        for r_ in jobs:
+            with pytest.raises(HeadLostError, match="too much was on the way to client"):
+                await r_
+        await until(lambda: head._head.unended == 0)
 
 
 async def test_who_leaves_over_a_broken_link_is_heard(gates, through, monkeypatch):

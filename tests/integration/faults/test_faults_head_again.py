@@ -19,11 +19,13 @@ from grainlike import Cores, JobCancelledError, cancel, connect, delayed, gather
 from grainlike.cli import main
 from grainlike.errors import JournalError
 from grainlike.executor import _keeping
+from grainlike.executor._caller import call
 from grainlike.executor._durable_guests import DurableGuests
 from grainlike.executor._durable_head import DurableHead
 from grainlike.executor._head_daemon import HeadDaemon
 from grainlike.executor._head_image import began_here
 from grainlike.executor._keeping import Keeping
+from grainlike.wire import AskSessions, Nested, NestedFunction, RetrySpec, SessionsAre
 
 pytestmark = pytest.mark.asyncio
 
@@ -405,3 +407,62 @@ async def test_a_journal_of_another_release_is_refused(tmp_path, monkeypatch):
     with pytest.raises(JournalError, match=r"is of grainlike .*, which may decide otherwise than 99\.0"):
         async with HeadDaemon(TLS, journal=journal):
             pass
+
+
+@pytest.mark.parametrize("images", [None, EAGER])
+async def test_named_sessions_are_in_the_next_head(images, gates, start_worker, tmp_path, monkeypatch):
+    if images:
+        for name, value in zip(("IMAGE_BYTES", "IMAGE_TIMES", "LOOK_S"), images, strict=True):
+            monkeypatch.setattr(_keeping, name, value)
+    journal, path = tmp_path / "journal", tmp_path / "marks"
+    heads = Heads(journal)
+    async with asyncio.timeout(40), gates() as gate:
+        visit = gate.visit
+        worker = start_worker(await heads.next(), resources="cores=2")
+        async with connect(session="sweep") as client:
+            await client.wait_for_workers(1)
+            big_ = client.name("big", (grows @ Cores(1))(path, 1, np.zeros(30_000)))
+            assert (await big_)[-1] == 1
+            client.name("runs", (delayed(visit) @ Cores(1))("runs"))
+            client.name("forgotten", (plain @ Cores(1))(path, 2))
+            await gate.arrival()
+            await heads.next()  # while the program is attached
+            assert await client.name("later", (plain @ Cores(1))(path, 3)) == 3
+            await client.forget("forgotten")
+        await heads.next()  # while nobody is
+        async with connect(session="sweep") as client:
+            found = client.placeholders()
+            assert list(found) == ["big", "runs", "later"]
+            assert ((await found["big"])[-1], await found["later"]) == (1, 3)
+            gate.release_all()
+            await found["runs"]
+            assert info(found["runs"]).attempt == 1
+            await client.forget(*found)
+        await heads.next()
+        async with connect(session="sweep") as client:
+            assert client.placeholders() == {}
+            client.name("left", (plain @ Cores(1))(path, 4))
+            assert await client.placeholders()["left"] == 4  # and its worker is there again
+        assert bool(list(journal.glob("*.image"))) == bool(images)
+        await heads.end()  # in order: nothing is left
+        await worker.exit()
+        assert await heads_sessions(journal) == []
+
+
+async def heads_sessions(journal):
+    """The sessions that the next head with this journal has."""
+    async with HeadDaemon(TLS, journal=journal), call() as caller:
+        return (await caller.ask(AskSessions(0), SessionsAre)).sessions
+
+
+async def test_what_a_rude_client_has_said_does_not_keep_the_next_head_from_starting(tmp_path):
+    journal = tmp_path / "journal"
+    function = NestedFunction(b"digest", "f", False, None, RetrySpec(), False, False, True)
+    async with asyncio.timeout(20), a_head(journal):
+        async with connect(session="sweep") as client:
+            rude = Nested(0, 0, "cores=1", 0, False, [function], [1], [0], [b"data"], [2], ["r"])
+            client._link.link.post(rude, [b"code"])
+            await client._link.gone()
+        async with connect(session="other") as client:
+            client.name("r", (plain @ Cores(1))(tmp_path / "marks", 1))
+    assert [session.name for session in await heads_sessions(journal)] == ["other"]

@@ -166,6 +166,7 @@ async def test_what_is_of_jobs_is_said_again_and_what_is_asked_is_not(meet) -> N
     async with meet(head) as client:
         client.link.post(Withdraw(0, 0, [1]))
         await head.until(lambda: withdrawals(head.heard) == [1])
+        address, client.link.peer = client.link.peer, "where it was"
         head.cut()
         client.link.post(Withdraw(0, 0, [2]))  # over the dead link
         client.link.post(AskHead(1))
@@ -174,6 +175,7 @@ async def test_what_is_of_jobs_is_said_again_and_what_is_asked_is_not(meet) -> N
         await head.until(lambda: AskHead(2) in head.heard)
         assert head.heard == [Withdraw(0, 0, [1]), Withdraw(0, 0, [2]), AskHead(2)]
         assert [(hello.resumes, hello.received) for hello in head.hellos] == [(False, 0), (True, 0)]
+        assert client.link.peer == address
         head.session.post(Goodbye("enough"))
         assert await client.end() == "the head said goodbye: enough"
         assert withdrawals(client.heard) == [3]

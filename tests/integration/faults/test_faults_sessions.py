@@ -1,0 +1,335 @@
+"""Named sessions: jobs that outlive the program that submitted them, and whoever comes back for them."""
+
+import asyncio
+import json
+
+import pytest
+from weather import Weather, port, way_through
+
+from grainlike import (
+    Cores,
+    Executor,
+    GraphError,
+    JobCancelledError,
+    SessionError,
+    cancel,
+    connect,
+    delayed,
+    gather,
+    info,
+    start,
+)
+from grainlike.cli import main
+from grainlike.executor import _connect, _door, _executor, _sessions
+from grainlike.executor._caller import call
+from grainlike.executor._guests import Guests
+from grainlike.executor._head_daemon import HeadDaemon
+from grainlike.wire import AskSessions, Nested, NestedFunction, RetrySpec, SessionsAre
+
+pytestmark = pytest.mark.asyncio
+
+TLS = "tcp://127.0.0.1:0"
+
+
+@delayed
+def stand(visit, name):
+    print("here", name, flush=True)
+    visit(name)
+    return name
+
+
+@delayed
+async def square(x):
+    return x * x
+
+
+@delayed
+async def fails():
+    raise ArithmeticError("as it should")
+
+
+@delayed
+async def count():
+    yield 1
+
+
+async def until(condition):
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 - nobody tells of it
+            await asyncio.sleep(0.005)
+
+
+@pytest.fixture
+def told(capsys):
+    """Run a command in a thread; its exit code, and what it printed."""
+
+    async def tell(*arguments):
+        capsys.readouterr()
+        code = await asyncio.to_thread(main, [str(word) for word in arguments])
+        return code, capsys.readouterr().out
+
+    return tell
+
+
+async def sessions():
+    """The named sessions of the current head, as it tells them."""
+    async with call() as caller:
+        return (await caller.ask(AskSessions(0), SessionsAre)).sessions
+
+
+async def until_gone():
+    async with asyncio.timeout(20):
+        while await sessions():  # noqa: ASYNC110 - nobody tells of it
+            await asyncio.sleep(0.005)
+
+
+async def test_what_a_program_leaves_is_found_by_the_next(gates):
+    async with asyncio.timeout(20), gates() as gate, Executor(listen=TLS, local=Cores(2)) as head:
+        async with connect(session="sweep") as ex:
+            assert ex.placeholders() == {}
+            assert await ex.name("done", (square @ Cores(1))(3)) == 9
+            fails_ = ex.name("fails", (fails @ Cores(1))())
+            with pytest.raises(ArithmeticError):
+                await fails_
+            runs_ = ex.name("runs", (stand @ Cores(1))(gate.visit, "runs"))
+            start((stand @ Cores(1))(gate.visit, "unnamed"))
+            visitors = [await gate.arrival(), await gate.arrival()]
+            ex.name("waits", (square @ Cores(2))(5))
+        assert info(runs_).state == "cancelled"  # here; there it goes on
+        assert head._head.unended == 3
+        [row] = await sessions()
+        assert (row.name, row.jobs, row.names, row.outcomes, row.attached) == ("sweep", 3, 4, 2, "")
+        async with connect(session="sweep") as ex:
+            found = ex.placeholders()
+            assert list(found) == ["done", "fails", "runs", "waits"]
+            assert await found["done"] == 9
+            with pytest.raises(ArithmeticError, match="as it should"):
+                await found["fails"]
+            assert (info(found["runs"]).state, info(found["runs"]).worker) == ("running", "local")
+            assert (await ex.explain(found["waits"])).reason == "room"
+            lines = ex.logs(found["runs"])
+            assert await anext(lines) == "here runs"
+            new_ = ex.name("new", (square @ Cores(1))(7))  # its number is none of an earlier program's
+            for visitor in visitors:
+                visitor.release()
+            assert await gather(found["runs"], found["waits"] + 1, new_) == ["runs", 26, 49]
+            assert [line async for line in lines] == []
+            await ex.forget("done", "fails", "runs", "waits")
+            assert list(ex.placeholders()) == ["new"]
+        async with connect(session="sweep") as ex:
+            assert [await r_ for r_ in ex.placeholders().values()] == [49]
+            await ex.forget("new")
+        await until_gone()
+        assert gate.visits == 2
+
+
+async def test_a_program_that_is_killed_leaves_its_session_to_the_next(gates, script):
+    text = """
+import sys
+from grainlike import connect, Cores, delayed, run
+
+def stand(path, name):
+    import os, socket
+    with socket.socket(socket.AF_UNIX) as way:
+        way.connect(path)
+        way.sendall(f"{name} {os.getpid()}\\n".encode())
+        way.recv(1)
+    return name
+
+async def main():
+    async with connect(session="sweep") as ex:
+        for name in ("one", "two"):
+            ex.name(name, (delayed(stand) @ Cores(1))(sys.argv[1], name))
+        await ex.placeholders()["two"]
+
+run(main, local=None)
+"""
+    async with asyncio.timeout(30), gates() as gate, Executor(listen=TLS, local=Cores(1)):
+        program = script(text, gate.path)
+        first = await gate.arrival()
+        with pytest.raises(SessionError, match=f"in use by the program .*:{program.pid}"):
+            async with connect(session="sweep"):
+                pass
+        program.kill()
+        program.wait()
+        async with connect(session="sweep") as ex:  # at once: that it is dead can be seen
+            first.release()
+            (await gate.arrival()).release()
+            assert [await r_ for r_ in ex.placeholders().values()] == ["one", "two"]
+            assert [info(r_).attempt for r_ in ex.placeholders().values()] == [1, 1]
+            await ex.forget("one", "two")
+        await until_gone()
+        assert gate.visits == 2
+
+
+async def test_two_programs_do_not_share_a_session_and_may_take_turns():
+    async with asyncio.timeout(20), Executor(listen=TLS, local=Cores(1)):
+        async with connect(session="one") as first:
+            with pytest.raises(SessionError, match="'one' is in use by the program"):
+                async with connect(session="one"):
+                    pass
+            assert await first.name("r", (square @ Cores(1))(2)) == 4
+            async with connect(session="other") as other:
+                assert await other.name("r", (square @ Cores(1))(3)) == 9
+        for session, value in (("other", 9), ("one", 4)):
+            async with connect(session=session) as ex:
+                assert await ex.placeholders()["r"] == value
+        async with connect() as unnamed:
+            with pytest.raises(SessionError, match=r"connect\(session=...\)"):
+                unnamed.placeholders()
+
+
+async def test_who_has_left_has_left(monkeypatch):
+    """A program that was told so may be started again at once."""
+    found = []
+    join = Guests.join
+
+    async def later(visit):
+        await asyncio.Event().wait()
+
+    def joined(guests, *arguments):
+        found.append(guests)
+        return join(guests, *arguments)
+
+    monkeypatch.setattr(Guests, "join", joined)
+    monkeypatch.setattr(_door._Visit, "wait_for_return", later)  # the end of its link is told in good time, or not
+    async with asyncio.timeout(20), Executor(listen=TLS, local=Cores(1)):
+        for number in range(3):
+            async with connect(session="sweep") as ex:
+                ex.name(f"r{number}", (square @ Cores(1))(number))
+                assert len(found[0].here) == 1
+            assert found[0].here == {}
+
+
+async def test_what_can_have_no_name_is_refused_with_words(monkeypatch):
+    async with asyncio.timeout(20), Executor(listen=TLS, local=Cores(1)):
+        for name in ("", "x" * 256, "two\nlines", 7):
+            with pytest.raises(ValueError, match="1 to 255 printable characters"):
+                connect(session=name)
+        async with connect(session="sweep") as ex:
+            r_ = ex.name("r", (square @ Cores(1))(2))
+            for name, placeholder, error, words in (
+                ("r", (square @ Cores(1))(2), SessionError, "something named 'r'"),
+                ("s", r_ + 1, GraphError, "takes a call with resources, unstarted"),
+                ("s", square(2), GraphError, "takes a call with resources, unstarted"),
+                ("s", start((square @ Cores(1))(2)), GraphError, "takes a call with resources, unstarted"),
+                ("s", (count @ Cores(1))(), GraphError, "takes a call with resources, unstarted"),
+                ("", (square @ Cores(1))(2), ValueError, "1 to 255 printable characters"),
+            ):
+                with pytest.raises(error, match=words):
+                    ex.name(name, placeholder)
+            with pytest.raises(SessionError, match="nothing named 's'"):
+                await ex.forget("s")
+            monkeypatch.setattr(_connect, "MOST_NAMES", 1)
+            with pytest.raises(SessionError, match="has 1 names"):
+                ex.name("s", (square @ Cores(1))(2))
+            assert list(ex.placeholders()) == ["r"]
+
+
+async def test_names_come_over_broken_links_once(tmp_path):
+    async with asyncio.timeout(20), Executor(listen=TLS, local=Cores(2)) as head, Weather(port(head)) as weather:
+        async with connect(way_through(weather, head, tmp_path, "client"), session="sweep") as ex:
+            for count in range(1, 4):
+                await weather.until_made(count)
+                await until(lambda: weather.carried == 1)
+                weather.swallow()  # the submission leaves, and never comes
+                for number in range(20):
+                    ex.name(f"{count}.{number}", (square @ Cores(1))(number))
+                await asyncio.sleep(0.001)
+                weather.reset()
+                weather.clear_up()
+            assert await gather(*ex.placeholders().values()) == [number * number for number in range(20)] * 3
+        async with connect(session="sweep") as ex:
+            assert await gather(*ex.placeholders().values()) == [number * number for number in range(20)] * 3
+        assert head.report().succeeded == 60
+
+
+async def test_cancelling_frees_the_name_and_an_operator_leaves_word(gates, told):
+    async with asyncio.timeout(20), gates() as gate, Executor(listen=TLS, local=Cores(1)):
+        async with connect(session="sweep") as ex:
+            cancel(ex.name("r", (stand @ Cores(1))(gate.visit, "first")))
+            ex.name("r", (square @ Cores(1))(2))
+            s_ = ex.name("s", (stand @ Cores(2))(gate.visit, "never"))
+            await ex.placeholders()["r"]
+            number = (await ex.explain(s_)).job
+        assert (await told("cancel", number))[0] == 0
+        async with connect(session="sweep") as ex:
+            assert await ex.placeholders()["r"] == 4
+            with pytest.raises(JobCancelledError, match="operator"):
+                await ex.placeholders()["s"]
+
+
+async def test_the_command_line_lists_sessions_and_ends_them(gates, told):
+    async with asyncio.timeout(30), gates() as gate, Executor(listen=TLS, local=Cores(1)) as head:
+        assert await told("sessions") == (0, "no sessions\n")
+        async with connect(session="left") as ex:
+            assert await ex.name("done", (square @ Cores(1))(2)) == 4
+            ex.name("runs", (stand @ Cores(1))(gate.visit, "runs"))
+            await gate.arrival()
+        async with connect(session="held") as ex:
+            r_ = ex.name("waits", (square @ Cores(1))(2))
+            code, out = await told("sessions", "--json")
+            left, held = json.loads(out)
+            assert (code, left["name"], left["jobs"], left["names"], left["outcomes"]) == (0, "left", 1, 2, 1)
+            assert left["kept_bytes"] > 0
+            assert (held["attached"] != "", left["attached"]) == (True, "")
+            code, out = await told("sessions")
+            assert (code, "left" in out, "held" in out) == (0, True, True)
+            assert (await told("sessions", "end", "held"))[0] == 0
+            with pytest.raises(JobCancelledError, match="operator"):
+                await r_
+            assert (await told("sessions", "end", "left"))[0] == 0
+            assert [row.name for row in await sessions()] == ["held"]
+            await until(lambda: head._head.unended == 0)
+            assert (await told("sessions", "end", "left"))[0] == 1
+        await until_gone()
+
+
+async def test_an_outcome_that_does_not_fit_is_not_kept_and_that_is_said(monkeypatch):
+    monkeypatch.setattr(_sessions, "KEPT_BYTES", 2000)
+    async with asyncio.timeout(20), Executor(listen=TLS, local=Cores(1)):
+        async with connect(session="sweep") as ex:
+            assert await ex.name("small", (delayed(bytes) @ Cores(1))(100)) == bytes(100)
+            assert await ex.name("large", (delayed(bytes) @ Cores(1))(2000)) == bytes(2000)
+        async with connect(session="sweep") as ex:
+            assert await ex.placeholders()["small"] == bytes(100)
+            with pytest.raises(SessionError, match=r"'large', \d+ bytes, was not kept"):
+                await ex.placeholders()["large"]
+
+
+async def test_a_head_that_closes_ends_its_sessions(gates, monkeypatch):
+    monkeypatch.setattr(_executor, "QUIET_S", 600.0)
+    async with asyncio.timeout(20), gates() as gate, Executor(listen=TLS, local=Cores(1)):
+        async with connect(session="sweep") as ex:
+            ex.name("runs", (stand @ Cores(1))(gate.visit, "runs"))
+            await gate.arrival()
+        async with connect(session="sweep") as ex:
+            assert list(ex.placeholders()) == ["runs"]
+
+
+async def test_a_submission_that_can_not_be_read_leaves_nothing_in_the_session():
+    function = NestedFunction(b"digest", "f", False, None, RetrySpec(), False, False, True)
+    async with asyncio.timeout(20), Executor(listen=TLS, local=Cores(1)):
+        async with connect(session="sweep") as ex:
+            rude = Nested(0, 0, "cores=1", 0, False, [function], [1], [0], [b"data"], [2], ["r"])
+            ex._link.link.post(rude, [b"code"])
+            await ex._link.gone()
+        await until_gone()
+
+
+async def test_a_head_that_runs_once_stays_for_its_sessions(gates):
+    head = HeadDaemon(TLS, run_once=True)
+    head.offer = Cores([0])
+    async with asyncio.timeout(20), gates() as gate, head:
+        async with connect(session="sweep") as ex:
+            ex.name("named", (stand @ Cores(1))(gate.visit, "named"))
+            start((stand @ Cores(1))(gate.visit, "unnamed"))
+            visitor = await gate.arrival()
+        assert not head.stop.is_set()
+        async with connect(session="sweep") as ex:
+            await ex.forget("named")
+        visitor.release()
+        visitor = await gate.arrival()
+        assert not head.stop.is_set()  # nothing has a name any more, and not all has ended
+        visitor.release()
+        await head.stop.wait()
