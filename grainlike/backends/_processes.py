@@ -65,7 +65,7 @@ class ProcessBackend(Life):
         with self._lock:
             if self._over:
                 raise ChildLostError("its backend was shut down")
-            child = self._idle.pop() if self._idle else Child()
+            child = self._living()
             self._busy[future] = child
         lost = True
         try:
@@ -82,6 +82,15 @@ class ProcessBackend(Life):
             if child is not None:
                 child.close()
         return answer
+
+    def _living(self) -> Child:
+        """An idle process, or a new one. One that was killed while it was idle is no call's fault; under the lock."""
+        while self._idle:
+            child = self._idle.pop()
+            if child.alive:
+                return child
+            child.close()
+        return Child()
 
     def on_done(self, future: Future[Any], call: Callable[[], None]) -> None:
         """Call when there is a result."""

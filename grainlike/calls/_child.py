@@ -50,6 +50,11 @@ class Child:
         """Its number at the system."""
         return self._process.pid
 
+    @property
+    def alive(self) -> bool:
+        """Whether it has not ended, as far as the system has heard."""
+        return self._process.poll() is None
+
     def ask(self, call: Call, timeout: float | None = None) -> Answer:
         """Have a call performed.
 
