@@ -40,18 +40,35 @@ def read_request(text: str, *, lenient: bool, warn: list[str]) -> Request:
 def read_commands(lines: Iterable[str], default: str | None, *, lenient: bool, warn: list[str]) -> list[Command]:
     """The commands of a file, one a line: `COMMAND...`, or `-r TEXT -- COMMAND...` for a request of its own.
 
-    Words are split as a shell does, and nothing else is done to them; lines that are empty or begin with `#` are none.
+    Words are split as a shell does, and nothing else is done to them; what begins with `#` is a comment.
     Raises `ValueError` for the first line that is wrong, with its number.
     """
     commands = []
     for number, line in enumerate(lines, 1):
         try:
-            words = shlex.split(line, comments=True)
+            words = list(_Words(line))
             if words:
                 commands.append(_read_command(words, default, lenient=lenient, warn=warn))
         except ValueError as error:
             raise ValueError(f"line {number}: {error}") from None
     return commands
+
+
+class _Words(shlex.shlex):
+    """The words of a line. `shlex.split` takes `#` for a comment inside of a word too, and so cuts addresses short."""
+
+    def __init__(self, line: str) -> None:
+        super().__init__(line, posix=True)
+        self.whitespace_split = True
+
+    @property
+    def commenters(self) -> str:
+        """What begins a comment here: nothing inside of a word."""
+        return "#" if self.state == " " else ""
+
+    @commenters.setter
+    def commenters(self, _: str) -> None:
+        """`shlex` sets it once, to what it would be always."""
 
 
 def _read_command(words: Sequence[str], default: str | None, *, lenient: bool, warn: list[str]) -> Command:
@@ -63,7 +80,7 @@ def _read_command(words: Sequence[str], default: str | None, *, lenient: bool, w
         words = words[2:]
     if words and words[0] == "--":
         words = words[1:]
-    if not words:
+    if not words or not words[0]:
         raise ValueError("there is a request, but no command")
     text = " ".join(wanted) or default
     if text is None:

@@ -365,7 +365,13 @@ def _submit(
         typer.Option("-r", "--request", metavar="TEXT", help="What each command asks for; several are put together."),
     ] = None,
     file: Annotated[
-        typer.FileText | None, typer.Option(metavar="FILE", help="Commands, one a line; - for standard input.")
+        typer.FileText | None,
+        typer.Option(
+            metavar="FILE",
+            help="Commands, one a line; - for standard input.",
+            encoding="utf-8",
+            errors="surrogateescape",  # other bytes are the program's to understand, as on a command line
+        ),
     ] = None,
     run_once: Annotated[
         bool, typer.Option("--run-once", help="Without a head: run on slots of this machine, then end.")

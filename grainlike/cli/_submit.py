@@ -90,6 +90,8 @@ def _commands(
         if not found:
             raise UsageError(f"there is no command in {file.name}")
         return found
+    if not words[0]:
+        raise UsageError("the command has no name: its first word is empty")
     if request is None:
         raise UsageError("give -r TEXT, what the command asks for, as -r 'cores=1'")
     return [Command(tuple(words), read_request(request, lenient=lenient, warn=warn))]
@@ -131,7 +133,8 @@ class _Submission:
 
     def _submit(self, number: int, command: Command) -> _Submitted:
         words = [*command.words]
-        call = (delayed(run_command, name=Path(words[0]).name) @ command.request)(words, self._folder, self._variables)
+        name = escaped(Path(words[0]).name or words[0])
+        call = (delayed(run_command, name=name) @ command.request)(words, self._folder, self._variables)
         return _Submitted(number, command, call)
 
     async def run(self, *, as_json: bool) -> int:

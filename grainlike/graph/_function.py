@@ -80,6 +80,17 @@ def _check_text(option: str, value: object) -> None:
         raise TypeError(f"{option}= takes a string, not {value!r}")
     if value == "":
         raise ValueError(f"{option}= must not be empty")
+    if value is not None and not _is_text(value):
+        raise ValueError(f"{option}= has half a character, which is no text: {value!a}")
+
+
+def _is_text(value: str) -> bool:
+    """Whether it can be told to other processes: Python's strings may hold halves of characters, messages may not."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _check_timeout(timeout: object) -> None:
@@ -167,7 +178,7 @@ def _name_of(callable: Callable[..., Any]) -> str:  # noqa: A002
     while isinstance(callable, functools.partial):
         callable = callable.func  # noqa: A001
     name = getattr(callable, "__name__", None)
-    return name if isinstance(name, str) else type(callable).__name__
+    return name if isinstance(name, str) and _is_text(name) else type(callable).__name__
 
 
 def _look_up(module: str, qualname: str) -> object:

@@ -95,6 +95,7 @@ def test_k9_output_and_exit_code_are_kept_for_programs_too(tmp_path):
         (["--run-once", "-r", "cores=1", "--env", "NOT_SET_HERE", "--", "true"], "--env NOT_SET_HERE"),
         (["--run-once", "--resources", "cores=x", "-r", "cores=1", "--", "true"], "cores"),
         (["--run-once", "--file", os.devnull], "there is no command in"),
+        (["--run-once", "-r", "cores=1", "--", ""], "the command has no name"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_anything_runs(arguments, complaint, capsys, monkeypatch):
@@ -103,10 +104,14 @@ def test_what_makes_no_sense_is_refused_before_anything_runs(arguments, complain
     assert complaint in capsys.readouterr().err
 
 
-def test_a_program_that_is_not_there_and_a_folder_that_is_not_there_are_named():
-    done = submit("--run-once", "-r", "cores=1", "--", "no-such-program")
+def test_a_program_that_is_not_there_is_named_whatever_its_name_is_written_in(tmp_path):
+    commands = tmp_path / "commands"
+    commands.write_bytes(b"no-such-program\n/none/caf\xe9\n/\n")
+    done = submit("--run-once", "-r", "cores=1", "--file", str(commands))
     assert done.returncode == 1
-    assert "No such file or directory: 'no-such-program'" in done.stderr
+    assert "s: [Errno 2] No such file or directory: 'no-such-program'" in done.stderr
+    assert r"s: [Errno 2] No such file or directory: '/none/caf\udce9'" in done.stderr
+    assert "s: [Errno 13] Permission denied: '/'" in done.stderr
 
 
 def test_ctrl_c_ends_the_program_too(tmp_path):

@@ -22,6 +22,7 @@ def test_a_line_is_a_command_with_or_without_a_request_of_its_own():
     -r gpu0=1 -- ./train.py "two words"
     --request 'gpu1=1' -r cores=2 ./train.py -r 3
     -- -odd-program
+    fetch http://host/a#b '# no comment'# "#"
     """
     commands, warnings = read(text)
     assert commands == [
@@ -29,6 +30,7 @@ def test_a_line_is_a_command_with_or_without_a_request_of_its_own():
         (("./train.py", "two words"), "gpu0=1"),
         (("./train.py", "-r", "3"), "cores=2 gpu1=1"),
         (("-odd-program",), "cores=1"),
+        (("fetch", "http://host/a#b", "# no comment#", "#"), "cores=1"),
     ]
     assert warnings == []
 
@@ -38,6 +40,7 @@ def test_a_line_is_a_command_with_or_without_a_request_of_its_own():
     [
         ("-r", "line 2: -r takes a request"),
         ("-r cores=1 --", "line 2: there is a request, but no command"),
+        ("''", "line 2: there is a request, but no command"),
         ("-r cores -- true", "line 2: parts must be KEY=VALUE, but 'cores' is not"),
         ("-r cores=-1 -- true", "line 2: .*cores"),
         ("echo 'open", "line 2: No closing quotation"),
