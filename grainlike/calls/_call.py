@@ -95,6 +95,10 @@ def perform(do: Callable[[], Any], job: JobInfo, worker: str, slots: str, *, who
             good = True
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the call's own: its awaiters raise it
             value, good = error, False
+        except KeyboardInterrupt as error:
+            if threading.current_thread() is threading.main_thread():
+                raise  # somebody pressed Ctrl-C
+            value, good = error, False
         return Deed(good, value, time.monotonic() - wall, time.thread_time() - cpu)
 
     return copy_context().run(inside)

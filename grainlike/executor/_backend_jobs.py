@@ -21,7 +21,7 @@ from grainlike.executor._job import NO_PARCEL, Job
 from grainlike.executor._observer import Observer
 from grainlike.executor._tally import Tally
 from grainlike.graph import Node, Retry, StreamNode
-from grainlike.payload import Payload, dump_arguments, dump_function, load_error, load_value
+from grainlike.payload import Payload, dump_arguments, dump_error, dump_function, load_error, load_value
 from grainlike.resources import Ledger, Request, missing
 
 __all__ = ["BackendJobs"]
@@ -253,9 +253,7 @@ class BackendJobs:
         """Whether there is a value, and it or the error."""
         if isinstance(outcome, Deed):
             job.took(self._manner.name, outcome.wall, outcome.cpu, 0)
-            if not outcome.good:
-                outcome.value.add_note(job.note)
-            return outcome.good, outcome.value
+            return (True, outcome.value) if outcome.good else (False, _raised(outcome.value, job.note))
         if not isinstance(outcome, Answer):
             return False, self._lost(job, outcome)
         job.took(outcome.worker, outcome.wall, outcome.cpu, outcome.rss)
@@ -309,6 +307,14 @@ class BackendJobs:
             report = self._site.report(started, ended, good=good)
             for observer in self._observers:
                 observer.reported(self._site, report)
+
+
+def _raised(error: BaseException, note: str) -> Exception:
+    """What a call in this process raised; as from elsewhere, what would end the program is told of by `RemoteError`."""
+    if not isinstance(error, Exception):
+        return load_error(dump_error(error), note)
+    error.add_note(note)
+    return error
 
 
 def _nothing() -> None:

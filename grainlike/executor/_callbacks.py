@@ -6,7 +6,7 @@ import inspect
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from grainlike.resources import Allocation
@@ -46,6 +46,12 @@ class Callbacks:
     on_skip: Callable[[str], object] | None = None
     on_resource_acquired: Callable[[str, Allocation], object] | None = None
     on_resource_released: Callable[[str, Allocation], object] | None = None
+
+    def __post_init__(self) -> None:
+        for option in fields(self):
+            value = getattr(self, option.name)
+            if value is not None and not callable(value):
+                raise TypeError(f"{option.name}= takes a function, not {value!r}")
 
 
 class News:

@@ -74,7 +74,7 @@ class Dag(NamedGraph):
             UnsatisfiableError: no worker could ever give what some job asks for, and none can join; nothing was
                 started.
             ValueError: `on_failure` or `timeout` is none.
-            TypeError: `partition` is none.
+            TypeError: `partition` is none, or `callbacks` are none.
             GraphError: one of the jobs was started by another executor, and has not finished.
             FileNotFoundError: there is no folder for the trace; nothing was started.
             RuntimeError: there is no executor here, or this is a job on a worker.
@@ -92,6 +92,8 @@ class Dag(NamedGraph):
             _check_folder(trace)
         if partition is not None and not isinstance(partition, Partition):
             raise TypeError(f"partition= takes a Partition, as Partition(k=4), not {partition!r}")
+        if callbacks is not None and not isinstance(callbacks, Callbacks):
+            raise TypeError(f"callbacks= takes Callbacks(on_start=...), not {callbacks!r}")
         executor = find()
         if not isinstance(executor, Executor):
             raise RuntimeError("a named graph runs in the program, which hears of all its jobs, and not inside a job")

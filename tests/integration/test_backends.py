@@ -23,6 +23,7 @@ from grainlike import (
     Executor,
     GPUs,
     ProcessBackend,
+    RemoteError,
     ThreadBackend,
     UnsatisfiableError,
     WorkerLostError,
@@ -160,6 +161,25 @@ async def test_functions_that_ask_for_what_threads_lack_are_refused_by_name():
         assert (executor.report().failed, executor.report().skipped) == (3, 0)
         with pytest.raises(RuntimeError, match="own logs"):
             executor.logs(executor.submit(Cores(1), add))
+
+
+@pytest.mark.parametrize("stop", [SystemExit(3), KeyboardInterrupt()])
+async def test_what_would_end_a_program_ends_only_the_call_in_a_thread(stop):
+    def end() -> None:
+        raise stop
+
+    async with Executor(backend=ThreadBackend(1)) as executor:
+        with pytest.raises(RemoteError, match=type(stop).__name__):
+            await executor.submit(Cores(1), end)
+        assert await executor.submit(Cores(1), add) == 1
+
+
+async def test_a_process_that_was_killed_while_idle_is_no_calls_fault():
+    async with Executor(backend=ProcessBackend(1)) as executor:
+        pid = await executor.submit(Cores(1), os.getpid)
+        os.kill(pid, signal.SIGKILL)
+        await anyio.to_thread.run_sync(wait_gone, pid)
+        assert await executor.submit(Cores(1), add) == 1
 
 
 async def test_cancelling_frees_the_slots_when_the_process_is_gone(fifo):

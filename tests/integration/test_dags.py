@@ -305,6 +305,10 @@ async def test_a_run_that_is_none_is_refused_before_anything_starts(tmp_path):
             await dag.run(timeout=0)
         with pytest.raises(FileNotFoundError, match="no folder"):
             await dag.run(trace=tmp_path / "nowhere" / "trace.json")
+        with pytest.raises(TypeError, match=r"callbacks= takes Callbacks\(on_start=...\), not \{\}"):
+            await dag.run(callbacks={})  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="on_skip= takes a function, not 'a'"):
+        Callbacks(on_skip="a")  # type: ignore[arg-type]
     assert info(dag["a"]).state == "lazy"
 
 
