@@ -1,43 +1,61 @@
-"""What the job of a part does: it makes the part's calls one after another, and tells how each went."""
+"""What the job of a part does: it makes the part's calls one after another, and tells how each went.
+
+Whatever a call is given is a copy of its own, as if it had come from elsewhere: so a call that changes its arguments
+changes nothing for others, and what cannot travel fails alone, as it would by itself.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from grainlike.context import GVAR, enter_part
-from grainlike.graph import Hole, Step, Template
-from grainlike.payload import Payload, dump_error, load_function
+from grainlike.graph import ATOMS, Given, Hole, Step, Template
+from grainlike.payload import Payload, dump_error, dump_value, load_error, load_function, load_value
 
 __all__ = ["PartPlan", "Told", "run_part", "run_part_async"]
 
 
 class PartPlan(NamedTuple):
-    """What travels. All lists but `blobs` have an entry for each call; `functions` are numbers of blobs."""
+    """What travels. All lists but `blobs` and `packed` have an entry for each call.
+
+    `functions` are numbers of blobs; `given` are numbers of what is packed, None for a call that brings nothing along.
+    """
 
     blobs: list[bytes]
     functions: list[int]
     names: list[str]
     retries: list[int]
     steps: list[Step]
+    packed: list[Payload]
+    given: list[int | None]
     fail_fast: bool
 
 
 class Told(NamedTuple):
     """How one call went. Times are seconds from when the part began.
 
-    `good` is None for one that was not made, as something that it needs failed or the part ended at a failure; of one
-    that failed, `value` is the packed error.
+    `good` is None for one that was not made, as something that it needs failed or the part ended at a failure. A value
+    that nobody can change is there itself, any other one is `packed`, and so is an error. `left` says of an operator
+    that its value cannot travel: it is to be applied where it is wanted.
     """
 
     good: bool | None = None
     value: Any = None
+    packed: Payload | None = None
+    left: bool = False
     began: float = 0.0
     ended: float = 0.0
     cpu: float = 0.0
     attempt: int = 0
+
+    def outcome(self, note: str) -> Any:
+        """The value; raises the call's error, which carries `note`, or what opening the value raises."""
+        if not self.good:
+            raise load_error(self.packed or Payload(b""), note)
+        return self.value if self.packed is None else load_value(self.packed)
 
 
 def run_part(plan: PartPlan) -> list[Told]:
@@ -74,8 +92,9 @@ class _Course:
     def __init__(self, plan: PartPlan) -> None:
         self.told = [Told()] * len(plan.steps)
         self._plan = plan
-        self._functions = [load_function(blob) for blob in plan.blobs]
-        self._values: list[Any] = [None] * len(plan.steps)
+        self._functions: dict[int, Callable[..., Any]] = {}
+        self._values: dict[int, Any] = {}
+        """Of operators, and what operators have worked on."""
         self._zero = time.monotonic()
         self._cpu = 0.0
 
@@ -87,7 +106,7 @@ class _Course:
                 continue
             for attempt in range(1, plan.retries[number] + 2):
                 self._cpu = time.process_time()
-                self.told[number] = Told(None, None, time.monotonic() - self._zero, attempt=attempt)
+                self.told[number] = Told(began=time.monotonic() - self._zero, attempt=attempt)
                 self._show(number, attempt)
                 yield number
                 if self.told[number].good:
@@ -101,34 +120,79 @@ class _Course:
         if whole is not None:
             enter_part(replace(whole, name=self._plan.names[number], attempt=attempt))
 
+    # --- what a call is given ----------------------------------------------------------------------------------------
+
     def call(self, number: int) -> Any:
         """Make a call; of a coroutine function, begin it."""
         step = self._plan.steps[number]
-        built: dict[int, Any] = {}
-        args = [self._filled(item, built) for item in step.args]
-        kwargs = {key: self._filled(item, built) for key, item in step.kwargs.items()}
-        return self._functions[self._plan.functions[number]](*args, **kwargs)
+        built: dict[Any, Any] = {}
+        brought = self._plan.given[number]
+        given = [] if brought is None else load_value(self._plan.packed[brought].lent(), what="the arguments")
 
-    def _filled(self, item: Any, built: dict[int, Any]) -> Any:
-        if type(item) is Hole:
-            return self._values[item.step]
-        if type(item) is not Template:
-            return item
-        if id(item) not in built:  # a container that is passed twice stays one object
-            built[id(item)] = item.make([self._filled(part, built) for part in item.items])
-        return built[id(item)]
+        def filled(item: Any) -> Any:
+            kind = type(item)
+            if kind is Given:
+                return given[item.number]
+            if kind is not Hole and kind is not Template:
+                return item
+            key = item.step if kind is Hole else item
+            if key not in built:  # what is passed twice stays one object
+                built[key] = self._value(item.step, step) if kind is Hole else item.make(list(map(filled, item.items)))
+            return built[key]
+
+        args = [filled(item) for item in step.args]
+        kwargs = {key: filled(item) for key, item in step.kwargs.items()}
+        return self._function(number)(*args, **kwargs)
+
+    def _function(self, number: int) -> Callable[..., Any]:
+        blob = self._plan.functions[number]
+        if blob not in self._functions:
+            self._functions[blob] = load_function(self._plan.blobs[blob])
+        return self._functions[blob]
+
+    def _value(self, number: int, wanted_by: Step) -> Any:
+        """What an earlier call gave: for an operator the value itself, which is its own; for a job a copy."""
+        told = self.told[number]
+        if told.packed is None and not told.left:
+            return told.value
+        if wanted_by.inline:
+            if number not in self._values:
+                self._values[number] = _opened(told)
+            return self._values[number]
+        if not self._plan.steps[number].inline:
+            return _opened(told)
+        return load_value(dump_value(self._values[number], what="an argument").detached())
+
+    # --- what it gave ------------------------------------------------------------------------------------------------
 
     def succeeded(self, number: int, value: Any) -> None:
         """A call gave a value."""
-        self._values[number] = value
-        self._tell(number, good=True, value=value)
+        ended = time.monotonic()
+        if type(value) in ATOMS:
+            self._tell(number, ended, good=True, value=value)
+            return
+        inline = self._plan.steps[number].inline
+        if inline:
+            self._values[number] = value
+        try:
+            packed = dump_value(value, what=f"the value of {self._plan.names[number]}").detached()
+        except Exception as error:  # noqa: BLE001 - what cannot travel back is the call's own error
+            if inline:
+                self._tell(number, ended, good=True, left=True)
+            else:
+                self.failed(number, error)
+        else:
+            self._tell(number, ended, good=True, packed=packed.inside())
 
     def failed(self, number: int, error: BaseException) -> None:
         """A call raised."""
-        packed: Payload = dump_error(error)
-        self._tell(number, good=False, value=bytes(packed.data))
+        self._tell(number, time.monotonic(), good=False, packed=dump_error(error))
 
-    def _tell(self, number: int, *, good: bool, value: Any) -> None:
-        ended = time.monotonic() - self._zero
+    def _tell(self, number: int, ended: float, **told: Any) -> None:
         cpu = time.process_time() - self._cpu
-        self.told[number] = self.told[number]._replace(good=good, value=value, ended=ended, cpu=cpu)
+        self.told[number] = self.told[number]._replace(ended=ended - self._zero, cpu=cpu, **told)
+
+
+def _opened(told: Told) -> Any:
+    assert told.packed is not None
+    return load_value(told.packed.lent())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from grainlike.resources import Request, parse
 __all__ = ["Command", "read_commands", "read_request"]
 
 _REQUEST = ("-r", "--request")
+
+_QUOTED_OR_COMMENT = re.compile(r"""\\.|'[^']*'|"(?:\\.|[^"\\])*"|(?<!\S)(?P<comment>#)""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,7 @@ def read_commands(lines: Iterable[str], default: str | None, *, lenient: bool, w
     commands = []
     for number, line in enumerate(lines, 1):
         try:
-            words = list(_Words(line))
+            words = shlex.split(_without_comment(line))
             if words:
                 commands.append(_read_command(words, default, lenient=lenient, warn=warn))
         except ValueError as error:
@@ -54,21 +57,12 @@ def read_commands(lines: Iterable[str], default: str | None, *, lenient: bool, w
     return commands
 
 
-class _Words(shlex.shlex):
-    """The words of a line. `shlex.split` takes `#` for a comment inside of a word too, and so cuts addresses short."""
-
-    def __init__(self, line: str) -> None:
-        super().__init__(line, posix=True)
-        self.whitespace_split = True
-
-    @property
-    def commenters(self) -> str:
-        """What begins a comment here: nothing inside of a word."""
-        return "#" if self.state == " " else ""
-
-    @commenters.setter
-    def commenters(self, _: str) -> None:
-        """`shlex` sets it once, to what it would be always."""
+def _without_comment(line: str) -> str:
+    """What stands before a comment. `shlex` takes `#` for one inside of a word too, and so cuts addresses short."""
+    for found in _QUOTED_OR_COMMENT.finditer(line):
+        if found["comment"]:
+            return line[: found.start()]
+    return line
 
 
 def _read_command(words: Sequence[str], default: str | None, *, lenient: bool, warn: list[str]) -> Command:

@@ -64,9 +64,8 @@ class Dag(NamedGraph):
             partition: cut the graph into parts, each of which is sent as one job that asks for the element-wise maximum
                 of what its jobs ask for. They give the same values; sending them costs less. Jobs of a part start
                 together, and their outcomes are heard of together, when the part has ended; so fail-fast ends a part
-                at its first failure, and the others when that is heard of. What a part holds that cannot travel fails
-                the part. Calls without resources, jobs with a timeout, and jobs whose requests say more than amounts
-                and tokens run by themselves beside the parts.
+                at its first failure, and the others when that is heard of. Calls without resources, jobs with a
+                timeout, and jobs whose requests say more than amounts and tokens run by themselves beside the parts.
             trace: a file to write to at the end, for ui.perfetto.dev and chrome://tracing: which job ran when on which
                 core or GPU of which worker.
 

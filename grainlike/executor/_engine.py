@@ -123,6 +123,10 @@ class Engine:
                     dep.interest += 1
             self._wanted.add(node)
 
+    def apply(self, nodes: Iterable[Node]) -> None:
+        """Apply adopted operators after all, in this order, once what was told of before is settled."""
+        self._ready.extend((node, _EMPTY) for node in nodes)
+
     async def wait(self, node: Node) -> Any:
         """Begin, wait, and return the value or raise the error. Cancelled, the last awaiter takes the work with it."""
         self._want([node])

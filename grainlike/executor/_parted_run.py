@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from grainlike.calls import PartPlan, Told, run_part, run_part_async
 from grainlike.errors import SerializationError
@@ -27,11 +28,12 @@ from grainlike.graph import (
     Record,
     State,
     Status,
+    Step,
+    Steps,
     pieces_of,
-    steps_of,
     unfinished_nodes,
 )
-from grainlike.payload import Payload, dump_function, load_error
+from grainlike.payload import Payload, dump_arguments, dump_function, dump_value
 from grainlike.resources import Allocation, Receipt, Request, Usage
 
 __all__ = ["PartedRun"]
@@ -88,32 +90,19 @@ class PartedRun(DagRun):
     def _launch(self, piece: Piece) -> None:
         if self._over:
             return
+        load = _Load()
         bad: dict[Node, BaseException] = {}
-        blobs: dict[bytes, int] = {}
-        functions: list[int] = []
-        nodes: list[Node] = []
         for node in piece.nodes:
             error = _error_before(node, bad)
             if error is None:
                 try:
-                    blob = dump_function(node.function.callable)
-                except SerializationError as refused:
+                    load.add(node, self._name(node))
+                except Exception as refused:  # noqa: BLE001 - whatever the user's objects raise is this call's own
                     error = refused
-                else:
-                    functions.append(blobs.setdefault(blob.data, len(blobs)))
-                    nodes.append(node)
             if error is not None:
                 bad[node] = error
-        if nodes:
-            plan = PartPlan(
-                list(blobs),
-                functions,
-                [self._name(node) for node in nodes],
-                [node.function.options.retry.times for node in nodes],
-                steps_of(nodes),
-                self._fail_fast,
-            )
-            self._send(piece, nodes, plan)
+        if load.nodes:
+            self._send(piece, load.nodes, load.plan(fail_fast=self._fail_fast))
         self._executor.settle({}, bad)
 
     def _name(self, node: Node) -> str:
@@ -139,6 +128,7 @@ class PartedRun(DagRun):
             return
         good: dict[Node, object] = {}
         bad: dict[Node, BaseException] = {}
+        left: list[Node] = []
         for node, told in zip(nodes, job.value, strict=True):
             if told.good is None:
                 node.state = State.PENDING
@@ -147,11 +137,14 @@ class PartedRun(DagRun):
                     bad[node] = error
                 continue
             record = node.record = StepRecord.of(told, job)
-            if told.good:
-                good[node] = told.value
-            else:
-                bad[node] = load_error(Payload(told.value, ()), record.note)
-        self._executor.settle(good, bad)
+            if told.left:
+                left.append(node)
+                continue
+            try:
+                good[node] = told.outcome(record.note)
+            except Exception as error:  # noqa: BLE001 - its own, or what opening its value raised
+                bad[node] = error
+        self._executor.settle(good, bad, left)
 
     def _stop(self, running: Status, why: str) -> None:
         self._over = True
@@ -180,6 +173,56 @@ def _error_before(node: Node, bad: Mapping[Node, BaseException]) -> BaseExceptio
         if error is not None:
             return error
     return None
+
+
+class _Load:
+    """What travels in one piece, as it is packed: what is the same is packed once."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self._steps = Steps()
+        self._lines: list[Step] = []
+        self._names: list[str] = []
+        self._functions: list[int] = []
+        self._blobs: dict[bytes, int] = {}
+        self._packed: list[Payload] = []
+        self._given: list[int | None] = []
+        self._numbers: dict[tuple[int, ...], int] = {}
+        self._alive: list[tuple[Any, ...]] = []
+        """What was packed; while it lives, nothing else has its identity."""
+
+    def add(self, node: Node, name: str) -> None:
+        """Take a node along; raises what its function or its arguments have against it."""
+        blob = dump_function(node.function.callable)
+        step, given = self._steps.of(node)
+        brought = self._pack(node, step, given) if given else None
+        self._given.append(brought)
+        self._functions.append(self._blobs.setdefault(blob.data, len(self._blobs)))
+        self._lines.append(step)
+        self._names.append(name)
+        self._steps.add(node)
+        self.nodes.append(node)
+
+    def _pack(self, node: Node, step: Step, given: tuple[Any, ...]) -> int:
+        key = tuple(map(id, given))
+        number = self._numbers.get(key)
+        if number is None:
+            try:
+                payload = dump_value(given)
+            except SerializationError:
+                dump_arguments(*step.with_given(given), what=node.function.name)  # says which of them it is
+                raise
+            number = self._numbers[key] = len(self._packed)
+            self._packed.append(payload.inside())
+            self._alive.append(given)
+        return number
+
+    def plan(self, *, fail_fast: bool) -> PartPlan:
+        """All of it."""
+        retries = [node.function.options.retry.times for node in self.nodes]
+        return PartPlan(
+            list(self._blobs), self._functions, self._names, retries, self._lines, self._packed, self._given, fail_fast
+        )
 
 
 class _Told:

@@ -52,12 +52,13 @@ class Resolving(ABC):
         self._check_home("started")
         self._engine.adopt(nodes)
 
-    def settle(self, good: Mapping[Node, object], bad: Mapping[Node, BaseException]) -> None:
-        """The values of some adopted nodes, and the errors of others."""
+    def settle(self, good: Mapping[Node, object], bad: Mapping[Node, BaseException], left: Iterable[Node] = ()) -> None:
+        """The values of some adopted nodes, and the errors of others; operators that are `left` are applied here."""
         for node, value in good.items():
             self._engine.succeeded(node, value)
         for node, error in bad.items():
             self._engine.failed(node, error)
+        self._engine.apply(left)
         self._engine.pump()
 
     def cancel(self, node: Node) -> None:

@@ -29,12 +29,14 @@ if TYPE_CHECKING:
     from grainlike.graph._named import NamedGraph, NamedJob
     from grainlike.graph._partition import Partition
     from grainlike.graph._picture import Graph, GraphNode, graph
-    from grainlike.graph._pieces import Hole, Piece, Step, pieces_of, steps_of
+    from grainlike.graph._pieces import ATOMS, Given, Hole, Piece, Step, Steps, pieces_of
 
 __all__ = [
+    "ATOMS",
     "Delayed",
     "DelayedFn",
     "Function",
+    "Given",
     "Graph",
     "GraphNode",
     "Hole",
@@ -52,6 +54,7 @@ __all__ = [
     "State",
     "Status",
     "Step",
+    "Steps",
     "Stream",
     "StreamFn",
     "StreamNode",
@@ -70,7 +73,6 @@ __all__ = [
     "pieces_of",
     "register",
     "start",
-    "steps_of",
     "unfinished_nodes",
 ]
 
@@ -78,6 +80,8 @@ if not TYPE_CHECKING:  # else any name would be there
     __getattr__ = load_later(
         __name__,
         {
+            "ATOMS": "_pieces",
+            "Given": "_pieces",
             "Graph": "_picture",
             "GraphNode": "_picture",
             "Hole": "_pieces",
@@ -86,8 +90,8 @@ if not TYPE_CHECKING:  # else any name would be there
             "Partition": "_partition",
             "Piece": "_pieces",
             "Step": "_pieces",
+            "Steps": "_pieces",
             "graph": "_picture",
             "pieces_of": "_pieces",
-            "steps_of": "_pieces",
         },
     )

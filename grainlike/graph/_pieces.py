@@ -8,7 +8,7 @@ amounts, for several jobs together would not mean the same by them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from grainlike.graph._retry import Retry
 from grainlike.graph._state import Place, State
 from grainlike.resources import Request, shareable, widest
 
-__all__ = ["Hole", "Piece", "Step", "pieces_of", "steps_of"]
+__all__ = ["ATOMS", "Given", "Hole", "Piece", "Step", "Steps", "pieces_of"]
 
 
 @dataclass(slots=True, eq=False)
@@ -111,6 +111,9 @@ def _piece(part: int, nodes: Sequence[Node]) -> Piece:
 
 # --- what a piece's job is told --------------------------------------------------------------------------------------
 
+ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes})
+"""Types of values that nobody can change, and that can always travel."""
+
 
 class Hole:
     """In a step's arguments: where the value of the step with this number goes."""
@@ -124,35 +127,99 @@ class Hole:
         return Hole, (self.step,)
 
 
+class Given:
+    """In a step's arguments: where the object with this number goes, of those that the step brings along."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Given, (self.number,)
+
+
 @dataclass(slots=True)
 class Step:
-    """One call of a piece: `args` and `kwargs` have holes, and `needs` are the steps that must have succeeded."""
+    """One call of a piece: `args` and `kwargs` have holes, and `needs` are the steps that must have succeeded.
+
+    `inline` says that it is an operator, which works on the values themselves; a job has copies of its own.
+    """
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     needs: tuple[int, ...]
+    inline: bool
+
+    def with_given(self, given: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments with these objects in the places that are marked for them."""
+
+        def filled(item: Any) -> Any:
+            if type(item) is Template:
+                return [filled(part) for part in item.items]
+            return given[item.number] if type(item) is Given else item
+
+        return tuple(map(filled, self.args)), {key: filled(item) for key, item in self.kwargs.items()}
 
 
-def steps_of(nodes: Iterable[Node]) -> list[Step]:
-    """What to call, with holes for what these nodes get from each other; all else that they need has succeeded."""
-    numbers: dict[Node, int] = {}
-    steps = []
-    for number, node in enumerate(nodes):
-        templates: dict[Template, Any] = {}
-        args = tuple([_with_holes(item, numbers, templates) for item in node._args])
-        kwargs = {key: _with_holes(item, numbers, templates) for key, item in (node._kwargs or {}).items()}
-        steps.append(Step(args, kwargs, tuple([numbers[dep] for dep in node.deps if dep in numbers])))
-        numbers[node] = number
-    return steps
+class Steps:
+    """The steps of a piece, made one by one: `numbers` are those of the nodes that have become one."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[Node, int] = {}
+
+    def of(self, node: Node) -> tuple[Step, tuple[Any, ...]]:
+        """What to call for a node, and the objects that it is given besides; only trying tells if those can travel.
+
+        It has holes for what it gets from nodes that are steps already; all else that it needs has succeeded.
+        """
+        numbers = self.numbers
+        form = _Form(numbers)
+        args = tuple([form.item(item) for item in node._args])
+        kwargs = {key: form.item(item) for key, item in (node._kwargs or {}).items()}
+        needs = tuple([numbers[dep] for dep in node.deps if dep in numbers])
+        return Step(args, kwargs, needs, node.place is Place.INLINE), tuple(form.given)
+
+    def add(self, node: Node) -> None:
+        """It is a step from now on."""
+        self.numbers[node] = len(self.numbers)
 
 
-def _with_holes(item: Any, numbers: Mapping[Node, int], templates: dict[Template, Any]) -> Any:
-    if type(item) is Node:
-        return Hole(numbers[item]) if item in numbers else item.value
-    if type(item) is not Template:
-        return item
-    if item not in templates:
-        items = [_with_holes(part, numbers, templates) for part in item.items]
-        holes = any(type(part) in (Hole, Template) for part in items)
-        templates[item] = Template(item.make, items) if holes else item.make(items)
-    return templates[item]
+class _Form:
+    """The arguments of one step as they travel."""
+
+    def __init__(self, numbers: Mapping[Node, int]) -> None:
+        self.given: list[Any] = []
+        self._numbers = numbers
+        self._templates: dict[Template, Any] = {}
+        self._marks: dict[int, Any] = {}
+
+    def item(self, item: Any) -> Any:
+        """One argument."""
+        return self._marked(self._with_holes(item))
+
+    def _with_holes(self, item: Any) -> Any:
+        if type(item) is Node:
+            return Hole(self._numbers[item]) if item in self._numbers else item.value
+        if type(item) is not Template:
+            return item
+        if item not in self._templates:
+            items = [self._with_holes(part) for part in item.items]
+            holes = any(type(part) in (Hole, Template) for part in items)
+            self._templates[item] = Template(item.make, items) if holes else item.make(items)
+        return self._templates[item]
+
+    def _marked(self, item: Any) -> Any:
+        """With marks for the objects that have to travel beside it. One that is there twice stays one."""
+        kind = type(item)
+        if kind is Hole or kind in ATOMS:
+            return item
+        mark = self._marks.get(id(item))
+        if mark is None:
+            if kind is Template:
+                mark = Template(item.make, [self._marked(part) for part in item.items])
+            else:
+                mark = Given(len(self.given))
+                self.given.append(item)
+            self._marks[id(item)] = mark
+        return mark

@@ -1,6 +1,8 @@
 """What travels: one pickle stream, and the large buffers that stay out of it."""
 
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable
+from pickle import PickleBuffer
+from typing import Any, NamedTuple, TypeAlias
 
 __all__ = ["INLINE_LIMIT", "Buffer", "Payload"]
 
@@ -8,6 +10,10 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 INLINE_LIMIT = 8192
 """Bytes below which a buffer stays inside the stream: copying it costs less than framing it."""
+
+
+_apart: Callable[[Buffer], Any] = PickleBuffer
+"""Marks a buffer of an object's for pickle; until it is dumped it is a buffer like others."""
 
 
 class Payload(NamedTuple):
@@ -29,6 +35,20 @@ class Payload(NamedTuple):
     def nbytes(self) -> int:
         """The size of the stream and all buffers, in bytes."""
         return _size(self.data) + sum(map(_size, self.buffers))
+
+    def inside(self) -> "Payload":
+        """The same payload as a part of an object that is dumped itself: its buffers stay apart there, too.
+
+        >>> Payload(b"stream").inside()
+        Payload(data=b'stream', buffers=())
+        """
+        return Payload(self.data, tuple(map(_apart, self.buffers))) if self.buffers else self
+
+    def lent(self) -> "Payload":
+        """The same payload for loading more than once: each time on memory of its own."""
+        if not self.buffers:
+            return self
+        return Payload(self.data, tuple([memoryview(buffer).toreadonly() for buffer in self.buffers]))
 
     def detached(self) -> "Payload":
         """The same payload on writable memory of its own, sharing none with the object it was made from.

@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 import anyio
+import numpy as np
 import pytest
 
 from grainlike import (
@@ -130,6 +131,66 @@ async def test_x6_a_run_in_parts_gives_the_same_outcomes_by_every_strategy():
                 with anyio.fail_after(LIMIT_S):
                     parted = await mixed(7, broken=broken).run(on_failure="continue", partition=Partition(4, strategy))
                 assert outcomes(parted) == outcomes(whole), strategy
+
+
+class Stays:
+    """What can be sent nowhere."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("it stays")
+
+
+def sort(values: list[int]) -> list[int]:
+    values.sort()
+    return values
+
+
+def same(one: object, other: object) -> bool:
+    return one is other
+
+
+def changes_and_stays() -> Dag:
+    """Calls that change what they are given, and values and arguments that can not travel."""
+    dag = Dag()
+    numbers = [6, 5]
+
+    def add(name: str, fn: Any, *args: Any, after: Any = ()) -> Any:
+        return dag.add(name, fn, *args, after=after, request=Cores(1))
+
+    drawn_ = add("drawn", lambda: [3, 1, 2])
+    add("sorted", sort, drawn_)
+    add("first", min, drawn_[:1], after=["sorted"])
+    add("twice", same, drawn_, drawn_)
+    add("ours", sort, numbers)
+    add("ours again", lambda values: values[0], numbers, after=["ours"])
+    array_ = add("array", np.arange, 5000)
+    for name in ("raised", "raised again"):
+        add(name, lambda array: np.add(array, 1, out=array).sum(), array_)
+    add("Stays", Stays)
+    add("needs it", type, dag["Stays"])
+    add("is given one", lambda _, values: values, 1, [drawn_, Stays()])
+    table_ = add("table", lambda: {"a": 1})
+    add("keys", list, delayed(list)(table_.keys()))
+    add("all keys", list, table_.keys())
+    return dag
+
+
+async def test_x6_calls_of_a_part_share_nothing_and_what_cannot_travel_fails_alone():
+    async with Executor(local=SMALL):
+        whole = outcomes(await changes_and_stays().run(on_failure="continue"))
+        parted = outcomes(await changes_and_stays().run(on_failure="continue", partition=Partition(1)))
+    assert (whole.pop("array")[1] == parted.pop("array")[1]).all()
+    assert parted == whole
+    assert {name: how for name, (how, *_) in whole.items() if how != "succeeded"} == {
+        "Stays": "failed",
+        "needs it": "skipped",
+        "is given one": "failed",
+    }
+    assert whole["sorted"][1] == [1, 2, 3]
+    assert (whole["first"][1], whole["ours again"][1], whole["twice"][1]) == (3, 6, True)
+    assert whole["raised"][1] == whole["raised again"][1] == 12_502_500
+    assert "argument 1 of <lambda>, at [1], cannot travel" in parted["is given one"][3]
+    assert "the value of Stays cannot travel" in parted["Stays"][3]
 
 
 async def test_x6_a_part_travels_as_one_job():
