@@ -15,7 +15,8 @@ When a program ends, or dies, its jobs end too, unless they belong to a session,
 what waits for it fails with `HeadLostError`.
 
 The commands ask any head, also a program with `Executor(listen=...)`: `grainlike ls`, `jobs`, `explain JOB`,
-`logs JOB`, `cancel JOB`, `head status`. With `--json` they are for programs.
+`logs JOB`, `cancel JOB`, `head status`. With `--json` they are for programs. `grainlike report` counts how the jobs of
+all programs ended; `grainlike trace -o trace.json` draws them, if the head was started with `--record`.
 
 It prints::
 

@@ -278,6 +278,9 @@ def _head_start(
     salvage: Annotated[
         bool, typer.Option("--salvage", help="Set aside what is damaged in the journal, and go on without it.")
     ] = False,
+    record: Annotated[
+        bool, typer.Option("--record", help="Keep where and when the last 100 000 jobs ran, for `grainlike trace`.")
+    ] = False,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Listen without TLS, on this machine's loopback alone.")
     ] = False,
@@ -297,7 +300,12 @@ def _head_start(
             if detach:
                 files = [] if access is None else ["--access", str(access.expanduser().absolute())]
                 files += [] if journal is None else ["--journal", str(journal.expanduser().absolute())]
-                flags = ["--insecure"] * insecure + ["--run-once"] * run_once + ["--salvage"] * salvage
+                flags = (
+                    ["--insecure"] * insecure
+                    + ["--run-once"] * run_once
+                    + ["--salvage"] * salvage
+                    + ["--record"] * record
+                )
                 return start_detached(["--listen", listen, "--log-level", log_level.value, *files, *flags])
             return start_head(
                 listen,
@@ -307,6 +315,7 @@ def _head_start(
                 run_once=run_once,
                 journal=journal,
                 salvage=salvage,
+                record=record,
                 ready=ready,
             )
         except ValueError as error:

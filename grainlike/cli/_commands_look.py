@@ -76,6 +76,31 @@ grainlike sessions end sweep
 3 no head there, or it refused
 """
 
+_REPORT_EXAMPLES = """[bold]Examples[/bold]
+
+grainlike report
+grainlike report --json
+
+[bold]Exit codes[/bold]
+
+0 success
+2 wrong usage
+3 no head there, or it refused
+"""
+
+_TRACE_EXAMPLES = """[bold]Examples[/bold]
+
+grainlike head start --detach --record
+grainlike trace -o trace.json
+
+[bold]Exit codes[/bold]
+
+0 success
+1 the head records nothing
+2 wrong usage
+3 no head there, or it refused
+"""
+
 _CACHE_EXAMPLES = """[bold]Examples[/bold]
 
 grainlike cache ls
@@ -175,6 +200,30 @@ def _sessions_end(
     from grainlike.cli._ask import asking, end_session
 
     exit_with(lambda: asking(head, insecure, lambda caller: end_session(caller, name)))
+
+
+@app.command("report", epilog=_REPORT_EXAMPLES, rich_help_panel="Look at a cluster")
+def _report(head: Head = None, as_json: Json = False, insecure: Insecure = False) -> None:
+    """Count how the jobs of a head have ended since it began."""
+    from grainlike.cli._ask import asking
+    from grainlike.cli._past import show_report
+
+    exit_with(lambda: asking(head, insecure, lambda caller: show_report(caller, as_json=as_json)))
+
+
+@app.command("trace", epilog=_TRACE_EXAMPLES, rich_help_panel="Look at a cluster")
+def _trace(
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", dir_okay=False, help="Where to write it.")],
+    head: Head = None,
+    insecure: Insecure = False,
+) -> None:
+    """Write which job ran when on which core or GPU, for ui.perfetto.dev and chrome://tracing."""
+    from grainlike.cli._ask import asking
+    from grainlike.cli._past import write_trace
+
+    if not output.absolute().parent.is_dir():
+        raise typer.BadParameter(f"there is no folder {output.absolute().parent}", param_hint="--output")
+    exit_with(lambda: asking(head, insecure, lambda caller: write_trace(caller, output)))
 
 
 @cache_app.command("ls", epilog=_CACHE_EXAMPLES)

@@ -36,6 +36,7 @@ def start_head(
     run_once: bool = False,
     journal: Path | None = None,
     salvage: bool = False,
+    record: bool = False,
     ready: int | None = None,
 ) -> int:
     """Be a head until a signal or a client ends it, or (`run_once`) the work of its programs is done.
@@ -47,7 +48,15 @@ def start_head(
     Raises `ValueError` for what is no address, or no access file of a head.
     """
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(name)s %(levelname)s %(message)s")
-    daemon = HeadDaemon(listen, access=access, insecure=insecure, run_once=run_once, journal=journal, salvage=salvage)
+    daemon = HeadDaemon(
+        listen,
+        access=access,
+        insecure=insecure,
+        run_once=run_once,
+        journal=journal,
+        salvage=salvage,
+        record=record,
+    )
     try:
         anyio.run(_serve, daemon, access, ready, backend_options=_uvloop())
     except (GrainlikeError, OSError) as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -66,6 +66,8 @@ class BackendJobs:
         self._most = IN_FLIGHT if manner.tells_when_done else WAITERS
         self._site = Site(manner.name)
         self.changed = _nothing
+        self.counted: Callable[[int], None] | None = None
+        """Hears how many calls have not ended, whenever that may have changed."""
 
     @property
     def quiet(self) -> bool:
@@ -134,6 +136,7 @@ class BackendJobs:
             self._jobs[job.job] = job
             self._waiting.add(job)
         self._admit()
+        self._count()
 
     def _make_job(self, node: Node) -> EngineJob:
         args, kwargs = node.arguments()
@@ -181,6 +184,7 @@ class BackendJobs:
                 self._tally.cancelled += 1
                 if self._manner.cancels and job.future is not None and self._tasks is not None:
                     self._tasks.start_soon(self._cancel, job)
+        self._count()
         self.changed()
 
     async def _cancel(self, job: EngineJob) -> None:
@@ -212,6 +216,7 @@ class BackendJobs:
             del self._jobs[job.job]
             self._settle(job, value, good=good)
         self._admit()
+        self._count()
         self._outcomes.pump()
         self.changed()
 
@@ -301,6 +306,10 @@ class BackendJobs:
         """Tell a new observer that the engine is here."""
         if self._tasks is not None:
             observer.joined(self._site)
+
+    def _count(self) -> None:
+        if self.counted is not None:
+            self.counted(len(self._jobs))
 
     def _tell(self, *, started: EngineJob | None = None, ended: EngineJob | None = None, good: bool = True) -> None:
         if self._observers:

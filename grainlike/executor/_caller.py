@@ -23,6 +23,7 @@ from grainlike.wire import (
     PROTOCOL,
     Answer,
     AskLogs,
+    AskTrace,
     Beat,
     Dialer,
     EnoughLogs,
@@ -31,6 +32,7 @@ from grainlike.wire import (
     Hello,
     LogsAre,
     Question,
+    TraceIs,
     Unable,
     Welcome,
 )
@@ -178,6 +180,21 @@ class Caller:
         finally:
             del self._asked[number]
             self._link.post(EnoughLogs(number))
+
+    async def trace(self) -> AsyncGenerator[TraceIs, None]:
+        """What ran where and when, piece by piece.
+
+        Raises as `ask` does.
+        """
+        number, asked = self._post(AskTrace(0))
+        try:
+            while True:
+                told = self._checked(await asked.next(), TraceIs)
+                yield told
+                if told.end:
+                    return
+        finally:
+            del self._asked[number]
 
     def _post(self, question: Question, kind: type[Asked] = Asked) -> tuple[int, Asked]:
         if self._failure is not None:

@@ -236,9 +236,11 @@ class Executor(Resolving):
         from grainlike.executor._recorder import MOST, Recorder
 
         most = MOST if self._most_recorded is True else self._most_recorded
-        self._recorder = recorder = Recorder(self._head, most)
+        self._recorder = self._head.recorder = recorder = Recorder(self.live_job, self.assembles, most)
         self._head.observers.append(recorder)
         self._head.counted = recorder.counted
+        if self._foreign is not None:
+            self._foreign.counted = recorder.counted
         self._engine.applied = recorder.applied
 
     async def _close(self) -> None:

@@ -20,6 +20,7 @@ from grainlike._version import __version__
 from grainlike.errors import GrainlikeError, SessionError
 from grainlike.executor._guest import Guest
 from grainlike.executor._head import FAREWELL_S, Head
+from grainlike.executor._history import report_is, tell_trace
 from grainlike.executor._sessions import NamedSession, Sessions
 from grainlike.executor._workers import WorkerInfo
 from grainlike.net import Link, is_gone
@@ -33,8 +34,10 @@ from grainlike.wire import (
     AskJob,
     AskJobs,
     AskLogs,
+    AskReport,
     AskSessions,
     AskStop,
+    AskTrace,
     AskWanted,
     AskWorkers,
     Beat,
@@ -63,7 +66,7 @@ from grainlike.wire import (
 
 _MOST_LOGS = 1000
 
-_Short = AskHead | AskWorkers | AskJobs | AskJob | AskCancel | AskDepart | AskStop | AskWanted | AskSessions
+_Short = AskHead | AskWorkers | AskJobs | AskJob | AskCancel | AskDepart | AskStop | AskWanted | AskSessions | AskReport
 
 _WANTS = (Nested, Withdraw, ImportsFrom, Forget, EndSessions)
 """What clients say about their jobs; all else is questions."""
@@ -182,12 +185,14 @@ class Guests:
             self._take(guest, wanted)
         for message, _ in fresh:
             match message:
-                case AskHead() | AskWorkers() | AskJobs() | AskJob() | AskWanted() | AskSessions():
+                case AskHead() | AskWorkers() | AskJobs() | AskJob() | AskWanted() | AskSessions() | AskReport():
                     guest.post(self._answer(message))
                 case AskCancel() | AskDepart() | AskStop():
                     guest.post(self._answer(message))
                 case AskLogs():
                     self._tell_logs(guest, message)
+                case AskTrace() if guest.tasks is not None:
+                    guest.tasks.start_soon(tell_trace, guest.link, message.ask, self._head.recorder)
                 case EnoughLogs():
                     if message.ask in guest.listening:
                         guest.listening[message.ask].cancel()
@@ -263,6 +268,8 @@ class Guests:
                 return Matched(ask, self._head.let_go(question.patterns, kill=question.kill))
             case AskWanted():
                 return self._wanted(question)
+            case AskReport():
+                return report_is(ask, self._head.tally.totals(), self._head.unended)
             case AskStop():
                 why = f"this head is part of a program, process {os.getpid()}, and ends with it"
                 return Done(ask) if self._stop() else Unable(ask, why)

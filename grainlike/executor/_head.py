@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 from msgspec.structs import replace
@@ -103,6 +103,9 @@ from grainlike.wire import (
     unpack_parcels,
 )
 
+if TYPE_CHECKING:
+    from grainlike.executor._recorder import Recorder
+
 __all__ = ["Head", "Outcomes"]
 
 logger = logging.getLogger("grainlike")
@@ -161,6 +164,8 @@ class Head:
         self.observers: list[Observer] = []
         self.counted: Callable[[int], None] | None = None
         """Hears how many jobs have not ended, whenever that may have changed."""
+        self.recorder: Recorder | None = None
+        """Who keeps what ran, if anybody does; it is among the observers, too."""
         self.tally = Tally()
         self.depot = Depot()
         self._mind = HeadMind(closed=closed, seed=secrets.randbits(64) if seed is None else seed)
@@ -172,7 +177,7 @@ class Head:
         self._last_job = 0
         self._last_peer = 0
         self._told_late = False
-        self._nested = NestedJobs(self._jobs, self._functions, self._next, self._tell)
+        self._nested = NestedJobs(self._jobs, self._functions, self._next, self._tell, self.tally)
 
     @property
     def quiet(self) -> bool:
@@ -267,7 +272,8 @@ class Head:
         if not isinstance(job, NestedJob):
             return False
         del self._jobs[number]
-        self._nested.failed(job, JobCancelledError(f"{job.name} was cancelled by an operator"))
+        self.tally.unwanted(began=job.began is not None)
+        self._nested.ended_by(job, JobCancelledError(f"{job.name} was cancelled by an operator"))
         self._tell(JobsCancelled([number]))
         return True
 
@@ -363,10 +369,7 @@ class Head:
             if isinstance(job, Job) and self._jobs.pop(job.job, None) is not None:
                 job.close()
                 numbers.append(job.job)
-                if job.began is not None:
-                    self.tally.cancelled += 1
-                else:
-                    self.tally.skipped += 1
+                self.tally.unwanted(began=job.began is not None)
             elif job is None or (isinstance(job, Job) and job.node is not None):  # never sent, or along with another
                 self.tally.skipped += 1
         if numbers:
@@ -748,9 +751,14 @@ class Head:
         """What became of a job that a job on a worker awaits."""
         assert isinstance(job, NestedJob)
         if code in (Code.SUCCEEDED, Code.FAILED, Code.OUT_OF_MEMORY):
+            self.tally.failed += code is not Code.SUCCEEDED
             self._nested.ended(job, with_buffers(parcel), good=code is Code.SUCCEEDED)
+            return
+        if code is Code.TIMED_OUT:
+            self.tally.timed_out += 1
         else:
-            self._nested.failed(job, _ended_by(job, job.name, job.timeout, code))
+            self.tally.failed += 1
+        self._nested.ended_by(job, _ended_by(job, job.name, job.timeout, code))
 
     def _settle_chain(self, first: Job, whole: Placement, links: list[Job], parcel: Parcel, skew: float) -> None:
         """Give each link of a chain its own outcome; the engine sends anew what was not run."""
@@ -824,12 +832,12 @@ class Head:
             error.add_note(job.note)
         if job.last_words is not None:
             error.add_note(job.last_words)
+        self.tally.failed += 1
         if isinstance(job, NestedJob):
-            self._nested.failed(job, error)
+            self._nested.ended_by(job, error)
             return
         job.close()
         if node is not None:
-            self.tally.failed += 1
             self._outcomes.failed(node, error)
 
 

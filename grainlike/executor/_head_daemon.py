@@ -56,8 +56,9 @@ class HeadDaemon(Executor):
         run_once: bool = False,
         journal: str | PathLike[str] | None = None,
         salvage: bool = False,
+        record: bool = False,
     ) -> None:
-        super().__init__(local=None, listen=listen, access=access, insecure=insecure)
+        super().__init__(local=None, listen=listen, access=access, insecure=insecure, record=record)
         if salvage and journal is None:
             raise ValueError("salvage= is about a journal")
         self.stop = anyio.Event()

@@ -13,6 +13,7 @@ from grainlike.errors import GrainlikeError
 from grainlike.executor._functions import Functions
 from grainlike.executor._job import NO_PARCEL, Job, Placement
 from grainlike.executor._slices import slices
+from grainlike.executor._tally import Tally
 from grainlike.payload import dump_error
 from grainlike.resources import EMPTY, parse
 from grainlike.scheduler import HeadEvent, JobsCancelled, JobsSubmitted
@@ -68,7 +69,10 @@ class NestedJob(Job):
 
 
 class NestedJobs:
-    """The nested jobs of one head. `jobs` are all that it has, `tell` its way to the mind, `number` gives new ones."""
+    """The nested jobs of one head. `jobs` are all that it has, `tell` its way to the mind, `number` gives new ones.
+
+    Those that end here, without a worker's word, are counted in `tally`.
+    """
 
     def __init__(
         self,
@@ -76,11 +80,13 @@ class NestedJobs:
         functions: Functions,
         number: Callable[[], int],
         tell: Callable[[HeadEvent], object],
+        tally: Tally,
     ) -> None:
         self._jobs = jobs
         self._functions = functions
         self._number = number
         self._tell = tell
+        self._tally = tally
         self._children: dict[_Attempt, dict[int, int]] = {}
         self._outbox: dict[_Attempt, tuple[Home, list[tuple[NestedJob, bool, Parcel]]]] = {}
 
@@ -118,7 +124,8 @@ class NestedJobs:
         except GrainlikeError as error:
             for job in made:
                 del self._jobs[job.job]
-                self.failed(job, error)
+                self._tally.failed += 1
+                self.ended_by(job, error)
             return
         jobs, fns = [job.job for job in made], [job.fn for job in made]
         parent = (message.parent, message.attempt)
@@ -137,7 +144,8 @@ class NestedJobs:
         self._adopt(message, buffers, paths)
         for child, at in zip(message.children, message.fns, strict=True):
             name = message.functions[at].name
-            self.failed(NestedJob(0, 0, NO_PARCEL, home, (home.number, 0, 0), child, name), error)
+            self._tally.failed += 1
+            self.ended_by(NestedJob(0, 0, NO_PARCEL, home, (home.number, 0, 0), child, name), error)
 
     def withdraw_all(self, home: Home) -> None:
         """A client is gone, and with it all that it wanted."""
@@ -160,6 +168,7 @@ class NestedJobs:
         for number in numbers:
             job = self._jobs.pop(number, None)
             if isinstance(job, NestedJob):
+                self._tally.unwanted(began=job.began is not None)
                 self._leave(job)
                 job.close()
 
@@ -171,7 +180,7 @@ class NestedJobs:
         job.close()
         self._outbox.setdefault(job.attempt_of, (job.home, []))[1].append((job, good, parcel))
 
-    def failed(self, job: NestedJob, error: BaseException) -> None:
+    def ended_by(self, job: NestedJob, error: BaseException) -> None:
         """A job will have no value, and the head itself says why."""
         payload = dump_error(error)
         self.ended(job, (bytes(payload.data), payload.buffers), good=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from grainlike.executor._behind import Behind, key_of, sources_of
@@ -15,7 +15,6 @@ from grainlike.observe import Depth, Stretch
 from grainlike.wire import Code
 
 if TYPE_CHECKING:
-    from grainlike.executor._head import Head
     from grainlike.executor._job import Job
     from grainlike.executor._observer import Worker
     from grainlike.executor._occupancy import Lease
@@ -92,13 +91,14 @@ class _Called(NamedTuple):
 class Recorder:
     """Implements `Observer`; `counted` hears how many jobs there are, and `applied` of operators.
 
+    `live_job` tells what is known of a job, by number and attempt, `assembles` whether it only waits with slots held.
     It keeps the last `most` attempts that ended and calls that began, and as many changes of the queue's depth. Times
     are kept as workers told them, and put on this process's clock when somebody asks, with what is known then of how
     the clocks differ: so attempts of one worker never seem to overlap because one report took longer than another.
     """
 
-    def __init__(self, head: Head, most: int) -> None:
-        self._live_job, self._assembles = head.job, head.assembles
+    def __init__(self, live_job: Callable[[int, int], Job | None], assembles: Callable[[int], bool], most: int) -> None:
+        self._live_job, self._assembles = live_job, assembles
         self._ran: deque[_Ran | _Called] = deque(maxlen=most)
         self._open: dict[Lease, _Lease] = {}
         self._clocks: dict[int, _Clock] = {}

@@ -26,6 +26,13 @@ class Tally:
         """How many of those that were answered for gave no value."""
         return self.failed + self.timed_out
 
+    def unwanted(self, *, began: bool) -> None:
+        """Nobody wants a job any more, which had begun or had not."""
+        if began:
+            self.cancelled += 1
+        else:
+            self.skipped += 1
+
     def totals(self) -> Totals:
         """The figures at this moment."""
         return Totals(

@@ -19,8 +19,10 @@ __all__ = [
     "AskJob",
     "AskJobs",
     "AskLogs",
+    "AskReport",
     "AskSessions",
     "AskStop",
+    "AskTrace",
     "AskWanted",
     "AskWorkers",
     "Began",
@@ -38,10 +40,13 @@ __all__ = [
     "Matched",
     "Numbered",
     "Question",
+    "ReportIs",
     "SessionIs",
     "SessionRow",
     "SessionsAre",
+    "SpanRow",
     "ToClient",
+    "TraceIs",
     "Unable",
     "WantedIs",
     "WorkerRow",
@@ -154,6 +159,18 @@ class ImportsFrom(_Message, frozen=True, tag=88):
     """Where the client's program imports from: the functions that it submits from now on need these paths."""
 
     paths: list[str]
+
+
+class AskReport(_Message, frozen=True, tag=100):
+    """How have jobs ended so far?"""
+
+    ask: int
+
+
+class AskTrace(_Message, frozen=True, tag=101):
+    """What ran where and when, as far as you recorded it? Answered by any number of `TraceIs`."""
+
+    ask: int
 
 
 # --- answers ---------------------------------------------------------------------------------------------------------
@@ -323,6 +340,50 @@ class WantedIs(_Message, frozen=True, tag=114):
     workers: int
 
 
+class ReportIs(_Message, frozen=True, tag=102):
+    """How many jobs have ended how, as `Totals` counts them; seconds since the head began, and those that jobs ran.
+
+    `unended` counts those that have not ended.
+    """
+
+    ask: int
+    succeeded: int
+    failed: int
+    skipped: int
+    timed_out: int
+    cancelled: int
+    total_seconds: float
+    run_seconds: float
+    unended: int
+
+
+class SpanRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One attempt as it ran, on the head's own clock; a call of the head's program has no slots, and job 0.
+
+    `key` is what other rows call it by in their `needs`: those whose values it was given.
+    """
+
+    name: str
+    worker: str
+    slots: str
+    began: float
+    ended: float
+    status: str
+    job: int
+    attempt: int
+    key: int
+    needs: list[int]
+
+
+class TraceIs(_Message, frozen=True, tag=103):
+    """Some of what ran, and some moments with how many jobs waited and ran from then on. After `end` come no more."""
+
+    ask: int
+    spans: list[SpanRow]
+    depths: list[tuple[float, int, int]]
+    end: bool
+
+
 class Done(_Message, frozen=True, tag=94):
     """It is done, or has begun and cannot fail any more."""
 
@@ -348,7 +409,22 @@ Question = (
     | AskStop
     | AskWanted
     | AskSessions
+    | AskReport
+    | AskTrace
 )
 FromClient = Question | ImportsFrom | Forget | EndSessions
-Answer = HeadIs | WorkersAre | JobsAre | JobIs | LogsAre | Matched | WantedIs | SessionsAre | Done | Unable
+Answer = (
+    HeadIs
+    | WorkersAre
+    | JobsAre
+    | JobIs
+    | LogsAre
+    | Matched
+    | WantedIs
+    | SessionsAre
+    | ReportIs
+    | TraceIs
+    | Done
+    | Unable
+)
 ToClient = Answer | Numbered | Began | SessionIs

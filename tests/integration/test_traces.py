@@ -13,7 +13,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from grainlike import Cores, Dag, Executor, GPUs, Memory, Node, delayed, gather
+from grainlike import Cores, Dag, Executor, GPUs, Memory, Node, ThreadBackend, delayed, gather
 from grainlike.observe import Depth, Stretch, depths, trace
 
 LIMIT_S = 30.0
@@ -252,6 +252,19 @@ async def test_only_the_last_are_kept_and_what_runs_is_drawn_to_this_moment(tmp_
         del endless
     executor.write_trace(path)  # the executor has closed, and has ended what ran
     assert read(path.read_text()).bar("wait_for_ever")["args"]["status"] == "cancelled"
+
+
+@pytest.mark.asyncio
+async def test_jobs_on_another_engine_are_drawn_too(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    async with Executor(backend=ThreadBackend(2), record=True) as executor:
+        with anyio.fail_after(LIMIT_S):
+            assert await (delayed(square) @ Cores(1))((delayed(add) @ Cores(1))(1, 2)) == 9
+        executor.write_trace(path)
+    found = read(path.read_text())
+    assert sorted(found.workers.values()) == ["queue", "threads"]
+    assert set(found.arrows) == {("add", "square")}
+    assert max(figures["running"] for _, figures in found.counters[0, "jobs"]) == 1
 
 
 @pytest.mark.asyncio

@@ -6,14 +6,27 @@ import logging
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import anyio
 import pytest
 
-from grainlike import AuthenticationError, Cores, Executor, HeadLostError, JobCancelledError, delayed, info, start
+from grainlike import (
+    AuthenticationError,
+    Cores,
+    Executor,
+    HeadLostError,
+    JobCancelledError,
+    JobTimeoutError,
+    cancel,
+    connect,
+    delayed,
+    info,
+    start,
+)
 from grainlike.cli import main
-from grainlike.executor import _caller, _door, _guests
+from grainlike.executor import _caller, _door, _guests, _history
 from grainlike.executor._caller import UnableError, call
 from grainlike.net import dial, find_access
 from grainlike.wire import (
@@ -119,6 +132,65 @@ async def test_the_command_line_asks_a_head_over_tls_and_cancels(gates, start_wo
         del never_
     code, _, why = await typed("ls")
     assert (code, "no head is running here" in why) == (3, True)
+
+
+def fail(_):
+    raise ValueError("broken on purpose")
+
+
+@delayed
+async def tries(fn):
+    try:
+        return await (delayed(fn) @ Cores(1))(1)
+    except ValueError:
+        return "in vain"
+
+
+async def test_a_head_tells_how_jobs_of_all_programs_ended_and_what_ran_where(told, gates, tmp_path, monkeypatch):
+    monkeypatch.setattr(_history, "_ROWS", 2)
+    path = tmp_path / "trace.json"
+    async with asyncio.timeout(60), gates() as gate, Executor(listen=TLS, local=Cores([0, 1]), record=True) as head:
+        assert (await told("trace", "-o", tmp_path / "none" / "trace.json"))[0] == 2
+        async with connect(head.address) as ex:
+            await ex.wait_for_workers(1)
+            assert await (tries @ Cores(1))(fail) == "in vain"
+            with pytest.raises(ValueError, match="on purpose"):
+                await ex.submit(Cores(1), fail, 1)
+            with pytest.raises(JobTimeoutError):
+                await (delayed(time.sleep, timeout=0.05) @ Cores(1))(60)
+            assert await ex.submit(Cores(1), abs, -3) == 3
+            runs_ = start((wait_at @ Cores(2))(gate.visit, "runs"))
+            await gate.arrival()
+            waits_ = ex.submit(Cores(1), abs, 1)
+            report = json.loads((await told("report", "--json"))[1])
+            assert (report["succeeded"], report["failed"], report["timed_out"], report["unended"]) == (2, 2, 1, 2)
+            cancel(waits_)
+            cancel(runs_)
+            await until(lambda: not head._head.unended)
+        report = head.report()
+        counts = (report.succeeded, report.failed, report.timed_out, report.cancelled, report.skipped)
+        assert counts == (2, 2, 1, 1, 1)
+        code, out = await told("report")
+        assert (code, out.startswith("2 succeeded, 2 failed, 1 skipped, 1 timed out, 1 cancelled in")) == (0, True)
+        assert out.endswith("0 have not ended\n")
+        code, out = await told("trace", "-o", path)
+        assert (code, out) == (0, f"{path}: what ran in 6 attempts; open it in ui.perfetto.dev\n")
+        drawn = path.read_text()
+        head.write_trace(path)
+        events = json.loads(path.read_text())["traceEvents"]
+        told_of = json.loads(drawn)["traceEvents"]
+        assert [event for event in told_of if event["ph"] != "C"] == [event for event in events if event["ph"] != "C"]
+        assert {event["name"] for event in told_of if event["ph"] == "X"} == {
+            "tries",
+            "fail",
+            "sleep",
+            "abs",
+            "wait_at",
+        }
+        assert max(event["args"]["waiting"] for event in told_of if event["name"] == "jobs") == 1
+    async with Executor(listen=TLS):
+        assert await told("trace", "-o", path) == (1, "")
+        assert json.loads(path.read_text())["traceEvents"] == events, "what was there stays"
 
 
 async def test_without_a_head_or_with_the_wrong_file_it_is_exit_3(private_state, told):

@@ -1,0 +1,49 @@
+"""What is asked of a running head about jobs that have ended: `report`, `trace`."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from pathlib import Path
+
+from grainlike.cli._exits import OK
+from grainlike.cli._words import as_plain, print_json, seconds
+from grainlike.executor._caller import Caller
+from grainlike.executor._history import drawn
+from grainlike.executor._totals import Totals
+from grainlike.observe import Depth, trace
+from grainlike.wire import AskReport, ReportIs, SpanRow
+
+__all__ = ["show_report", "write_trace"]
+
+
+async def show_report(caller: Caller, *, as_json: bool) -> int:
+    """Print how jobs have ended."""
+    found = await caller.ask(AskReport(0), ReportIs)
+    if as_json:
+        print_json(as_plain(found))
+        return OK
+    totals = Totals(
+        succeeded=found.succeeded,
+        failed=found.failed,
+        skipped=found.skipped,
+        timed_out=found.timed_out,
+        cancelled=found.cancelled,
+        total_seconds=found.total_seconds,
+        run_seconds=found.run_seconds,
+    )
+    print(totals)  # noqa: T201 - a command line speaks
+    print(f"they ran for {seconds(found.run_seconds)} in all; {found.unended:,} have not ended")  # noqa: T201
+    return OK
+
+
+async def write_trace(caller: Caller, path: Path) -> int:
+    """Draw what the head has recorded."""
+    spans: list[SpanRow] = []
+    depths: list[Depth] = []
+    async with aclosing(caller.trace()) as pieces:
+        async for piece in pieces:
+            spans.extend(piece.spans)
+            depths.extend(Depth(*depth) for depth in piece.depths)
+    path.write_text(trace(drawn(spans), depths), encoding="utf-8")  # noqa: ASYNC240 - nothing else runs here
+    print(f"{path}: what ran in {len(spans):,} attempts; open it in ui.perfetto.dev")  # noqa: T201
+    return OK
