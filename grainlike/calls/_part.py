@@ -38,8 +38,8 @@ class Told(NamedTuple):
     """How one call went. Times are seconds from when the part began.
 
     `good` is None for one that was not made, as something that it needs failed or the part ended at a failure. A value
-    that nobody can change is there itself, any other one is `packed`, and so is an error. `left` says of an operator
-    that its value cannot travel: it is to be applied where it is wanted.
+    that nobody can change is there itself, any other one is `packed`, and so is an error. An operator is `left` to be
+    applied to what comes back: its value may be a part of that, or nothing that can travel.
     """
 
     good: bool | None = None
@@ -171,16 +171,14 @@ class _Course:
         if type(value) in ATOMS:
             self._tell(number, ended, good=True, value=value)
             return
-        inline = self._plan.steps[number].inline
-        if inline:
+        if self._plan.steps[number].inline:
             self._values[number] = value
+            self._tell(number, ended, good=True, left=True)
+            return
         try:
             packed = dump_value(value, what=f"the value of {self._plan.names[number]}").detached()
         except Exception as error:  # noqa: BLE001 - what cannot travel back is the call's own error
-            if inline:
-                self._tell(number, ended, good=True, left=True)
-            else:
-                self.failed(number, error)
+            self.failed(number, error)
         else:
             self._tell(number, ended, good=True, packed=packed.inside())
 

@@ -149,8 +149,8 @@ def same(one: object, other: object) -> bool:
     return one is other
 
 
-def changes_and_stays() -> Dag:
-    """Calls that change what they are given, and values and arguments that can not travel."""
+def changes_and_stays() -> tuple[Dag, Any]:
+    """Calls that change what they are given, values and arguments that can not travel, and a view, which can not."""
     dag = Dag()
     numbers = [6, 5]
 
@@ -169,16 +169,18 @@ def changes_and_stays() -> Dag:
     add("Stays", Stays)
     add("needs it", type, dag["Stays"])
     add("is given one", lambda _, values: values, 1, [drawn_, Stays()])
-    table_ = add("table", lambda: {"a": 1})
-    add("keys", list, delayed(list)(table_.keys()))
-    add("all keys", list, table_.keys())
-    return dag
+    view_ = array_.data
+    add("bytes", abs, view_.nbytes)
+    return dag, view_
 
 
 async def test_x6_calls_of_a_part_share_nothing_and_what_cannot_travel_fails_alone():
     async with Executor(local=SMALL):
-        whole = outcomes(await changes_and_stays().run(on_failure="continue"))
-        parted = outcomes(await changes_and_stays().run(on_failure="continue", partition=Partition(1)))
+        whole = outcomes(await changes_and_stays()[0].run(on_failure="continue"))
+        dag, view_ = changes_and_stays()
+        parted = outcomes(await dag.run(on_failure="continue", partition=Partition(1)))
+        assert info(view_).state == "succeeded"
+        assert isinstance(await view_, memoryview)
     assert (whole.pop("array")[1] == parted.pop("array")[1]).all()
     assert parted == whole
     assert {name: how for name, (how, *_) in whole.items() if how != "succeeded"} == {
@@ -189,6 +191,7 @@ async def test_x6_calls_of_a_part_share_nothing_and_what_cannot_travel_fails_alo
     assert whole["sorted"][1] == [1, 2, 3]
     assert (whole["first"][1], whole["ours again"][1], whole["twice"][1]) == (3, 6, True)
     assert whole["raised"][1] == whole["raised again"][1] == 12_502_500
+    assert whole["bytes"][1] == 40_000
     assert "argument 1 of <lambda>, at [1], cannot travel" in parted["is given one"][3]
     assert "the value of Stays cannot travel" in parted["Stays"][3]
 

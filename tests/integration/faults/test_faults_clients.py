@@ -151,6 +151,7 @@ async def test_a_head_tells_how_jobs_of_all_programs_ended_and_what_ran_where(to
     path = tmp_path / "trace.json"
     async with asyncio.timeout(60), gates() as gate, Executor(listen=TLS, local=Cores([0, 1]), record=True) as head:
         assert (await told("trace", "-o", tmp_path / "none" / "trace.json"))[0] == 2
+        assert await (delayed(abs) @ Cores(1))((delayed(divmod) @ Cores(1))(-7, 2)[0]) == 4
         async with connect(head.address) as ex:
             await ex.wait_for_workers(1)
             assert await (tries @ Cores(1))(fail) == "in vain"
@@ -163,30 +164,26 @@ async def test_a_head_tells_how_jobs_of_all_programs_ended_and_what_ran_where(to
             await gate.arrival()
             waits_ = ex.submit(Cores(1), abs, 1)
             report = json.loads((await told("report", "--json"))[1])
-            assert (report["succeeded"], report["failed"], report["timed_out"], report["unended"]) == (2, 2, 1, 2)
+            assert (report["succeeded"], report["failed"], report["timed_out"], report["unended"]) == (4, 2, 1, 2)
             cancel(waits_)
             cancel(runs_)
             await until(lambda: not head._head.unended)
         report = head.report()
         counts = (report.succeeded, report.failed, report.timed_out, report.cancelled, report.skipped)
-        assert counts == (2, 2, 1, 1, 1)
+        assert counts == (4, 2, 1, 1, 1)
         code, out = await told("report")
-        assert (code, out.startswith("2 succeeded, 2 failed, 1 skipped, 1 timed out, 1 cancelled in")) == (0, True)
+        assert (code, out.startswith("4 succeeded, 2 failed, 1 skipped, 1 timed out, 1 cancelled in")) == (0, True)
         assert out.endswith("0 have not ended\n")
         code, out = await told("trace", "-o", path)
-        assert (code, out) == (0, f"{path}: what ran in 6 attempts; open it in ui.perfetto.dev\n")
+        assert (code, out) == (0, f"{path}: what ran in 8 attempts; open it in ui.perfetto.dev\n")
         drawn = path.read_text()
         head.write_trace(path)
         events = json.loads(path.read_text())["traceEvents"]
         told_of = json.loads(drawn)["traceEvents"]
         assert [event for event in told_of if event["ph"] != "C"] == [event for event in events if event["ph"] != "C"]
-        assert {event["name"] for event in told_of if event["ph"] == "X"} == {
-            "tries",
-            "fail",
-            "sleep",
-            "abs",
-            "wait_at",
-        }
+        names = {event["name"] for event in told_of if event["ph"] == "X"}
+        assert names == {"divmod", "tries", "fail", "sleep", "abs", "wait_at"}
+        assert [event["ph"] for event in told_of if event["name"] == "needs"] == ["s", "f"]
         assert max(event["args"]["waiting"] for event in told_of if event["name"] == "jobs") == 1
     async with Executor(listen=TLS):
         assert await told("trace", "-o", path) == (1, "")
