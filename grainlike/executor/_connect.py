@@ -15,6 +15,7 @@ from grainlike.executor._caller import Caller, UnableError, find_client_access
 from grainlike.executor._door import LOST_S
 from grainlike.executor._events import Event
 from grainlike.executor._executor import Executor, import_paths
+from grainlike.executor._far_leases import FarLeases
 from grainlike.executor._job import Job
 from grainlike.executor._logs import LogLine
 from grainlike.executor._remote_jobs import RemoteJobs
@@ -116,7 +117,8 @@ class ConnectedExecutor(Executor):
         link = LastingLink(await way.first(), way.again, LOST_S, self._patience)
         self._caller = caller = Caller(link, self._hear, self._session)
         self._address = caller.link.peer
-        self._jobs = RemoteJobs(caller.link, self._engine, self._engine.pump, self._head.tally)
+        self._leases = FarLeases(self._head.observers)
+        self._jobs = RemoteJobs(caller.link, self._engine, self._engine.pump, self._head.tally, self._leases)
         self._engine.jobs = self._jobs
         async with anyio.create_task_group() as tasks:
             self._calls.open(tasks)
@@ -201,6 +203,10 @@ class ConnectedExecutor(Executor):
     def refusal(self, request: Request) -> str | None:  # noqa: ARG002 - workers may come
         """Why no call that asks for this would ever run: a head's workers come and go, so one may."""
         return None
+
+    def live_job(self, number: int, attempt: int) -> Job | None:
+        """See `Executor.live_job`; of those that run, only the one that observers are told of."""
+        return self._leases.live_job(number, attempt)
 
     async def explain(self, placeholder: Delayed[Any] | Stream[Any]) -> Explanation:
         """See `Executor.explain`; the head answers."""

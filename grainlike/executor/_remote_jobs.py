@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from grainlike.errors import JobCancelledError, JobTimeoutError
+from grainlike.executor._far_leases import FarLeases
 from grainlike.executor._head import Outcomes as Listener
 from grainlike.executor._job import NO_PARCEL, Job
 from grainlike.executor._slices import portions
@@ -19,13 +20,16 @@ __all__ = ["RemoteJobs"]
 
 
 class RemoteJobs:
-    """Implements the engine's `Jobs` over a connection as a client. `listener` hears how jobs ended.
+    """Implements the engine's `Jobs` over a connection as a client. `listener` hears how jobs ended, `leases` of slots.
 
     Nodes carry a `Job` with the head's number for it, 0 until the head has told that.
     """
 
-    def __init__(self, link: Link, listener: Listener, pump: Callable[[], None], tally: Tally) -> None:
+    def __init__(
+        self, link: Link, listener: Listener, pump: Callable[[], None], tally: Tally, leases: FarLeases
+    ) -> None:
         self._link = link
+        self._leases = leases
         self._listener = _Counting(listener, tally)
         self._pump = pump
         self._tally = tally
@@ -92,7 +96,10 @@ class RemoteJobs:
             if child is not None:
                 self._take(child)
                 gone.append(child)
-                began = isinstance(node.record, Job) and node.record.began is not None
+                job = node.record
+                began = isinstance(job, Job) and job.began is not None
+                if isinstance(job, Job):
+                    self._leases.ended(job)
                 self._tally.cancelled += began
                 self._tally.skipped += not began
             elif node.record is None and node.state is not State.FAILED:
@@ -106,6 +113,8 @@ class RemoteJobs:
         match message:
             case Outcomes():
                 self._tally.run_seconds += sum(message.wall)
+                for ended in filter(None, map(self._job, message.children)):
+                    self._leases.ended(ended)
                 settle_calls(message, buffers, self._take, self._listener)
                 self._pump()
             case Numbered():
@@ -122,6 +131,7 @@ class RemoteJobs:
             job = self._job(child)
             if job is not None and worker:
                 job.begin(worker, attempt, slots)
+                self._leases.began(job)
             elif job is not None:
                 job.waits_again()
 
@@ -136,6 +146,8 @@ class RemoteJobs:
         self._nodes.clear()
         self._children.clear()
         for node in nodes:
+            if isinstance(node.record, Job):
+                self._leases.ended(node.record)
             self._listener.failed(node, error)
         self._pump()
 

@@ -11,7 +11,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from grainlike import (
     Nodes,
     UnsatisfiableError,
     cancel,
+    connect,
     delayed,
     info,
     run,
@@ -392,8 +394,24 @@ def of(heard: list[tuple[Any, ...]], name: str) -> list[tuple[Any, ...]]:
     return [(what, *rest) for what, whose, *rest in heard if whose == name]
 
 
+@asynccontextmanager
+async def embedded() -> AsyncIterator[Executor]:
+    async with Executor(local=SMALL) as executor:
+        yield executor
+
+
+@asynccontextmanager
+async def connected() -> AsyncIterator[Executor]:
+    """A client of a head, which hears of its jobs from there alone."""
+    async with Executor(listen="tcp://127.0.0.1:0", local=SMALL) as head, connect(head.address) as executor:
+        yield executor
+
+
 @both_loops
-async def test_r7_callbacks_come_once_for_each_job_in_order(tmp_path):
+@pytest.mark.parametrize("opened", [embedded, connected])
+async def test_r7_callbacks_come_once_for_each_job_in_order(tmp_path, monkeypatch, opened):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
     def second_time(mark: Path) -> int:
         if mark.exists():
             return 7
@@ -406,7 +424,7 @@ async def test_r7_callbacks_come_once_for_each_job_in_order(tmp_path):
     dag.add("bad", fail, dag["retried"], request=Cores(1))
     dag.add("never", value, dag["bad"])
     dag.add("here", avalue, 1, after=["retried"])
-    async with Executor(local=SMALL):
+    async with opened():
         report = await dag.run(on_failure="continue", callbacks=listening(heard))
     assert report["retried"].attempt == 2
     assert of(heard, "retried") == [("acquired", 2), ("start",), ("complete", 7), ("released", 2)]

@@ -1,0 +1,58 @@
+"""What observers of a client hear of its jobs: slots that workers elsewhere granted them, as if by one worker."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from grainlike.executor._job import Job
+from grainlike.executor._observer import Observer
+from grainlike.resources import NO_ALLOCATION
+from grainlike.wire import LeaseStart, Report
+
+__all__ = ["FarLeases"]
+
+
+class FarLeases:
+    """The slots of a client's jobs. The head tells when an attempt begins and when the job has ended, and no more.
+
+    Implements the observers' `Worker`: all workers are one to them, and what it offers is not known.
+    """
+
+    number = 1
+    name = "head"
+    offer = NO_ALLOCATION
+    skew = 0.0
+
+    def __init__(self, observers: Sequence[Observer]) -> None:
+        self._observers = observers
+        self._leases: dict[Job, int] = {}
+        self._last = 0
+        self._telling: Job | None = None
+
+    def began(self, job: Job) -> None:
+        """An attempt of a job has got slots; those of one before it are free."""
+        self.ended(job)
+        if not self._observers or job.slots is None:
+            return
+        self._last += 1
+        self._leases[job] = self._last
+        self._telling = job
+        now = time.monotonic()
+        self._tell(Report(now, [LeaseStart(self._last, 0, job.slots, [job.job], [job.attempt], now)], [], []))
+        self._telling = None
+
+    def ended(self, job: Job) -> None:
+        """Its slots are free, as far as anybody here can know."""
+        lease = self._leases.pop(job, None)
+        if lease is not None:
+            self._tell(Report(time.monotonic(), [], [], [lease]))
+
+    def live_job(self, number: int, attempt: int) -> Job | None:
+        """The job that is being told of, if it is this one."""
+        job = self._telling
+        return job if job is not None and (job.job, job.attempt) == (number, attempt) else None
+
+    def _tell(self, report: Report) -> None:
+        for observer in self._observers:
+            observer.reported(self, report)
