@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from contextlib import nullcontext
 from graphlib import TopologicalSorter
 from typing import Any
@@ -47,7 +47,7 @@ def dask_get(
         Values in the places of their keys; lists of keys give tuples.
 
     Raises:
-        Whatever a task raises, as its own type; the others are cancelled, or end unheard.
+        Whatever a task raises, as its own type; the others are cancelled, those that run too.
         TypeError: `pool` is some other pool.
         ValueError: tasks need each other in a circle.
         KeyError: there is no such key.
@@ -67,7 +67,7 @@ def dask_get(
         graph = dict(dsk.__dask_graph__() if hasattr(dsk, "__dask_graph__") else dsk)
         made = _placeholders(convert_legacy_graph(graph), wanted, asked)
         futures = {key: runs.start(made[key]) for key in wanted}
-        values = _values(futures)
+        values = _values(runs, futures)
     return _arranged(keys, values)
 
 
@@ -101,12 +101,15 @@ def _needed(tasks: Mapping[Hashable, GraphNode], wanted: Iterable[Hashable]) -> 
     return found
 
 
-def _values(futures: Mapping[Hashable, Future[Any]]) -> dict[Hashable, Any]:
+def _values(pool: GrainlikePool, futures: Mapping[Hashable, Future[Any]]) -> dict[Hashable, Any]:
+    """What the tasks give; raises the error of the first that fails, whichever it is."""
     try:
+        done, _ = wait(futures.values(), return_when=FIRST_EXCEPTION)
+        for future in done:
+            future.result()
         return {key: future.result() for key, future in futures.items()}
     finally:
-        for future in futures.values():
-            future.cancel()
+        pool.abandon(futures.values())
 
 
 def _arranged(keys: Any, values: Mapping[Hashable, Any]) -> Any:

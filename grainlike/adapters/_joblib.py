@@ -73,6 +73,8 @@ class GrainlikeBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[
         self._given = pool
         self._options = options
         self._pool: GrainlikePool | None = None
+        self._open: set[Future[Any]] = set()
+        """The batches that have not ended."""
 
     def effective_n_jobs(self, n_jobs: int | None) -> Any:
         """How many calls run at once."""
@@ -118,6 +120,8 @@ class GrainlikeBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[
         """Run a batch of calls."""
         assert self._pool is not None
         future: Future[Any] = self._pool.submit_as(self._request, call, func)
+        self._open.add(future)
+        future.add_done_callback(self._open.discard)
         if callback is not None:
             future.add_done_callback(callback)
         return future
@@ -134,7 +138,9 @@ class GrainlikeBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[
         self.reset_batch_stats()
 
     def abort_everything(self, ensure_ready: bool = True) -> None:
-        """A call has failed: cancel what has not begun, and be there for the next, if there is one."""
+        """A call has failed: end the others, those that run too, and be there for the next, if there is one."""
+        if self._pool is not None:
+            self._pool.abandon(list(self._open))
         self.terminate()
         if ensure_ready:
             self.configure(n_jobs=self.parallel.n_jobs, parallel=self.parallel)

@@ -126,6 +126,18 @@ class GrainlikePool(FuturesExecutor):
         pieces = super().map(partial(call_each, fn), _pieces(zip(*iterables, strict=False), chunksize), timeout=timeout)
         return chain.from_iterable(pieces)
 
+    def abandon(self, futures: Iterable[Future[Any]]) -> None:
+        """Cancel calls, and end those that run, too: `future.cancel()` leaves these alone.
+
+        Futures of calls that ran raise `JobCancelledError`. It does not wait.
+
+        Example::
+
+            done, not_done = wait(futures, return_when=FIRST_EXCEPTION)
+            pool.abandon(not_done)
+        """
+        self._thread.abandon(futures)
+
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more calls, and end with the last of those that were submitted.
 

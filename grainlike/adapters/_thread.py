@@ -8,7 +8,7 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
 from itertools import chain
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from grainlike.errors import GrainlikeError
+from grainlike.errors import GrainlikeError, JobCancelledError
 from grainlike.executor import Executor
 from grainlike.graph import Delayed, Node, node_behind
 
@@ -125,6 +125,12 @@ class ExecutorThread:
             with suppress(RuntimeError):  # it has ended before, and its loop is closed
                 self._post(self._cancel_all if cancel else _nothing)
 
+    def abandon(self, futures: Iterable[Future[Any]]) -> None:
+        """End these calls, those that run too, with `JobCancelledError`. Does not wait."""
+        unwanted = set(futures)
+        with self._lock, suppress(RuntimeError):  # its loop is closed, and nothing runs
+            self._post(lambda: self._abandon(unwanted))
+
     def join(self) -> None:
         """Wait until it has ended, and no thread and no process of it is left."""
         self._thread.join()
@@ -205,6 +211,13 @@ class ExecutorThread:
                 del self._calls[call.node]
             self.executor.release([call.node])
         self._wake.set()
+
+    def _abandon(self, unwanted: set[Future[Any]]) -> None:
+        every = [*self._starting, *chain.from_iterable(self._calls.values())]
+        for call in [call for call in every if call.future in unwanted]:
+            if not call.future.cancel():
+                self._withdraw(call)
+                call.future.set_exception(JobCancelledError("its pool was told to end it"))
 
     def _cancel_all(self) -> None:
         for call in [*self._starting, *chain.from_iterable(self._calls.values())]:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import select
+import time
+from contextlib import suppress
 from operator import add, mul
+from pathlib import Path
 
 import dask
 import pytest
@@ -10,6 +15,8 @@ from dask.local import get_sync
 
 from grainlike import GVAR, Cores
 from grainlike.adapters import GrainlikePool, dask_get
+
+LIMIT_S = 10.0
 
 
 def square(x: int) -> int:
@@ -72,6 +79,37 @@ def test_it_can_be_the_scheduler_of_the_program() -> None:
 def test_an_error_is_the_tasks_own(pool: GrainlikePool) -> None:
     with pytest.raises(ValueError, match="on purpose: 3"):
         dask.delayed(square)(dask.delayed(fail)(3)).compute(scheduler=dask_get, pool=pool)
+
+
+def hold(path: str) -> None:
+    """Say who runs, then stay longer than anybody waits."""
+    with open(path, "w") as file:  # noqa: PTH123
+        file.write(str(os.getpid()))
+    time.sleep(2 * LIMIT_S)
+
+
+def fail_beside(path: str, told: str) -> None:
+    """Fail once `hold` runs, and leave word of who does."""
+    Path(told).write_text(Path(path).read_text())
+    raise ValueError("broken on purpose")
+
+
+def wait_gone(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        descriptor = os.pidfd_open(pid)
+        try:
+            assert select.select([descriptor], [], [], LIMIT_S)[0], f"process {pid} goes on"
+        finally:
+            os.close(descriptor)
+
+
+def test_when_a_task_fails_the_others_are_ended_whichever_was_asked_for_first(pool: GrainlikePool, tmp_path) -> None:
+    fifo, told = tmp_path / "fifo", tmp_path / "pid"
+    os.mkfifo(fifo)
+    tasks = [dask.delayed(hold)(str(fifo)), dask.delayed(fail_beside)(str(fifo), str(told))]
+    with pytest.raises(ValueError, match="on purpose"):
+        dask.compute(*tasks, scheduler=dask_get, pool=pool)
+    wait_gone(int(told.read_text()))
 
 
 def test_a_circle_is_refused(pool: GrainlikePool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -32,6 +33,7 @@ from grainlike import (
     GVAR,
     Cores,
     GraphError,
+    JobCancelledError,
     Memory,
     Node,
     SerializationError,
@@ -165,6 +167,24 @@ def test_map_reads_its_source_at_once_and_raises_what_a_call_raises(pool: Execut
     with pytest.raises(ZeroDivisionError):
         next(values)
     assert list(values) == []
+
+
+def hold(path: str) -> None:
+    with open(path, "w"):  # noqa: PTH123
+        signal.pause()
+
+
+def test_calls_that_run_can_be_abandoned(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    with GrainlikePool(Cores(1), local=Cores([0])) as pool:
+        runs, waits = pool.submit(hold, str(tmp_path / "fifo")), pool.submit(int)
+        (tmp_path / "fifo").open().close()
+        pool.abandon([runs, waits])
+        with pytest.raises(JobCancelledError, match="told to end it"):
+            runs.result(LIMIT_S)
+        with pytest.raises(CancelledError):
+            waits.result(LIMIT_S)
+        assert pool.submit(int).result(LIMIT_S) == 0
 
 
 def test_map_refuses_pieces_of_nothing(pool: Executor) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import select
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
+from pathlib import Path
 
 import joblib
 import numpy as np
@@ -21,6 +24,8 @@ from grainlike import GVAR, Cores
 from grainlike.adapters import GrainlikePool, register_joblib
 
 register_joblib()
+
+LIMIT_S = 10.0
 
 
 def square(x: int) -> int:
@@ -44,6 +49,28 @@ def inner(_: int) -> tuple[int, int, int]:
 
 def fail(x: int) -> int:
     raise ValueError(f"broken on purpose: {x}")
+
+
+def hold(path: str) -> None:
+    """Say who runs, then stay longer than anybody waits."""
+    with open(path, "w") as file:  # noqa: PTH123
+        file.write(str(os.getpid()))
+    time.sleep(2 * LIMIT_S)
+
+
+def fail_beside(path: str, told: str) -> None:
+    """Fail once `hold` runs, and leave word of who does."""
+    Path(told).write_text(Path(path).read_text())
+    raise ValueError("broken on purpose")
+
+
+def wait_gone(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        descriptor = os.pidfd_open(pid)
+        try:
+            assert select.select([descriptor], [], [], LIMIT_S)[0], f"process {pid} goes on"
+        finally:
+            os.close(descriptor)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -95,6 +122,15 @@ def test_errors_are_the_calls_own_and_the_next_parallel_works(pool: GrainlikePoo
         with pytest.raises(ValueError, match="on purpose"):
             Parallel()(later(fail)(x) for x in range(4))
         assert Parallel()(later(square)(x) for x in range(4)) == [0, 1, 4, 9]
+
+
+def test_when_a_call_fails_those_beside_it_are_ended(pool: GrainlikePool, tmp_path: Path) -> None:
+    fifo, told = tmp_path / "fifo", tmp_path / "pid"
+    os.mkfifo(fifo)
+    calls = [later(hold)(str(fifo)), later(fail_beside)(str(fifo), str(told))]
+    with joblib.parallel_config("grainlike", pool=pool), pytest.raises(ValueError, match="on purpose"):
+        Parallel(n_jobs=2)(calls)
+    wait_gone(int(told.read_text()))
 
 
 def test_n_jobs_is_how_many_run_at_once(pool: GrainlikePool) -> None:
