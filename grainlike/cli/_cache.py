@@ -14,6 +14,9 @@ from grainlike.executor._results import Kept, Results, results_directory
 
 __all__ = ["list_results", "remove_results"]
 
+_UNFINISHED_S = 3600
+"""What has been written for so long is not going to be finished."""
+
 _DAY_S = 86_400.0
 
 
@@ -82,5 +85,7 @@ def _remove(results: Results, fits: Callable[[Kept], bool]) -> int:
     found: list[tuple[Path, Kept]] = [(path, kept) for path, kept in results if fits(kept)]
     for path, _ in found:
         results.remove(path)
-    print(f"removed {len(found)} results, {sum(kept.size for _, kept in found):,} bytes")  # noqa: T201
+    results.tidy(time.time() - _UNFINISHED_S)
+    many = "1 result" if len(found) == 1 else f"{len(found):,} results"
+    print(f"removed {many}, {sum(kept.size for _, kept in found):,} bytes")  # noqa: T201
     return OK if found else FAILED

@@ -128,7 +128,9 @@ class Memo:
         search = self._searches.get(node)
         if search is not None:
             return search.words
-        return "It ran: its result had not been kept." if node.finished else ""
+        if not node.finished:
+            return ""
+        return "It did not run." if node.record is None else "It ran: its result had not been kept."
 
     async def aclose(self) -> None:
         """Wait for what is being written."""

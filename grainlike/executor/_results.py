@@ -21,6 +21,9 @@ from grainlike.payload import Payload, dump_value, load_value
 __all__ = ["DamagedError", "Kept", "Key", "Results", "results_directory"]
 
 _MAGIC = b"grainlike result 1\n"
+_NEW = ".new-"
+"""How files begin that are being written."""
+
 _LONGEST_NAME = 200
 _HEADER_MOST = 1 << 20
 
@@ -103,7 +106,7 @@ class Results:
         path = self._path(key)
         self._make()
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=_NEW)
         new = Path(name)
         try:
             with os.fdopen(handle, "wb") as file:
@@ -128,6 +131,14 @@ class Results:
         for path in sorted(self.directory.glob("*/*/[0-9a-f]*")):
             with suppress(OSError, DamagedError), path.open("rb") as file:
                 yield path, _head(file.read(_HEADER_MOST))[0]
+
+    def tidy(self, before: float) -> None:
+        """Remove what programs that died had begun to write before this time, by the wall clock."""
+        self._check()
+        for path in self.directory.glob(f"*/*/{_NEW}*"):
+            with suppress(FileNotFoundError):  # it is finished now, or gone
+                if path.stat().st_mtime < before:
+                    self.remove(path)
 
     def remove(self, path: Path) -> None:
         """Remove one, and the folders that it leaves empty."""

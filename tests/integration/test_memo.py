@@ -172,9 +172,11 @@ async def test_objects_that_would_end_their_process_are_told_of_and_leave_nobody
 async def test_a_directory_that_others_can_write_to_is_an_error(log, directory):
     directory.mkdir()
     directory.chmod(0o777)
-    async with Executor(local=Cores(1)):
+    async with Executor(local=Cores(1)) as executor:
+        r_ = (double @ Cores(1))(log, 3)
         with pytest.raises(PermissionError, match="chmod go-w"):
-            await double(log, 3)
+            await r_
+        assert "It did not run." in str(await executor.explain(r_))
     assert runs(log) == []
 
 
@@ -254,8 +256,13 @@ def test_programs_find_what_others_kept_and_it_is_listed_and_removed(tmp_path, c
     assert "script.py:slow" in capsys.readouterr().out.replace("\n", "")
     assert command_line(["cache", "rm", "slow", "--version", "v2"]) == 1
     assert command_line(["cache", "rm", "slow", "--older", "1"]) == 1
+    [kept] = Path(os.environ["GRAINLIKE_CACHE__DIRECTORY"]).glob("*/v1/*")
+    begun = kept.with_name(".new-by-a-program-that-died")
+    begun.touch()
+    os.utime(begun, (0, 0))
     assert command_line(["cache", "rm", "slow"]) == 0
-    assert "removed 1 results" in capsys.readouterr().out
+    assert "removed 1 result, 5 bytes" in capsys.readouterr().out
+    assert not begun.exists()
     assert said(1) == ["runs", "2"]
     assert command_line(["cache", "rm", "--all"]) == 0
     assert command_line(["cache", "rm"]) == 2

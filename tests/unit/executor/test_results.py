@@ -102,6 +102,19 @@ def test_removing_takes_empty_folders_along(results):
     assert [path.name for path in (results.directory / "module%3Afit").iterdir()] == ["v2"]
 
 
+def test_what_was_never_finished_is_removed_when_it_is_old(results):
+    results.put(KEY, 1)
+    folder = files(results)[0].parent
+    old, fresh = folder / ".new-old", folder / ".new-fresh"
+    for path, changed in ((old, 1000), (fresh, 3000)):
+        path.touch()
+        os.utime(path, (changed, changed))
+    results.tidy(before=2000)
+    assert not old.exists()
+    assert fresh.exists()
+    assert results.find(KEY)[1] == 1
+
+
 @pytest.mark.parametrize("mode", [0o770, 0o702])
 def test_a_directory_that_others_can_write_to_is_refused(results, mode):
     results.put(KEY, 1)
