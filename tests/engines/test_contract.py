@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -37,7 +38,7 @@ from grainlike import (
     info,
     start,
 )
-from grainlike.errors import JobTimeoutError, SerializationError, WorkerLostError
+from grainlike.errors import JobTimeoutError, RemoteError, SerializationError, WorkerLostError
 
 pytestmark = [
     pytest.mark.anyio,
@@ -158,6 +159,26 @@ async def test_an_exception_comes_back_as_its_own_type_with_its_traceback_and_a_
     if not engine.in_process:
         assert "in fail" in str(caught.value.__cause__)
     table.note("a job's own exception, with its traceback", engine.name)
+
+
+async def test_what_would_end_a_program_is_only_the_jobs_own_error(engine, table):
+    async with Executor(backend=engine.make()) as executor:
+        with pytest.raises(RemoteError, match="SystemExit: 3"):
+            await executor.submit(Cores(1), sys.exit, 3)
+        assert await executor.submit(Cores(1), add, 1) == 2
+    table.note("`sys.exit` in a job fails it, and nothing else", engine.name)
+
+
+async def test_what_a_job_changes_is_its_own(engine, table):
+    def sort(values: list[int]) -> list[int]:
+        values.sort()
+        return values
+
+    async with Executor(backend=engine.make()):
+        drawn_ = (delayed(list) @ Cores(1))((3, 1, 2))
+        assert await (delayed(sort) @ Cores(1))(drawn_) == [1, 2, 3]
+        assert await drawn_ == ([1, 2, 3] if engine.in_process else [3, 1, 2])
+    table.note("a job has copies of what it is given", engine.name, "the objects" if engine.in_process else "yes")
 
 
 async def test_what_can_not_travel_fails_alone(engine, table):
