@@ -332,6 +332,11 @@ class ConnectedExecutor(Executor):
         """Not here: what happens on the workers concerns all their clients, and is told to the head's own program."""
         raise RuntimeError("events() is for the program that is the head; here, ask workers() and explain()")
 
+    def write_trace(self, path: str | PathLike[str]) -> None:  # noqa: ARG002 - nothing is written
+        """Not here: the head records, for all its clients. See `Executor.write_trace`."""
+        why = "write_trace() is for the program that is the head; `grainlike trace` draws what a head has recorded"
+        raise RuntimeError(why)
+
     @property
     def _link(self) -> Caller:
         return cast("Caller", self._caller)

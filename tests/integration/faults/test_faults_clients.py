@@ -154,6 +154,8 @@ async def test_a_head_tells_how_jobs_of_all_programs_ended_and_what_ran_where(to
         assert await (delayed(abs) @ Cores(1))((delayed(divmod) @ Cores(1))(-7, 2)[0]) == 4
         async with connect(head.address) as ex:
             await ex.wait_for_workers(1)
+            with pytest.raises(RuntimeError, match="`grainlike trace` draws"):
+                ex.write_trace(path)
             assert await (tries @ Cores(1))(fail) == "in vain"
             with pytest.raises(ValueError, match="on purpose"):
                 await ex.submit(Cores(1), fail, 1)
