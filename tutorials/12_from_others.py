@@ -21,7 +21,7 @@ elsewhere                                               here
 `y.compute()`                                           `await y_`
 `dask.delayed(fn, nout=2)`, operators, attributes       the same: `delayed(fn, nout=2)`
 `dask.delayed(fn, pure=True)`, `dask_key_name=`         each call is a job of its own; names are those of a `Dag`
-`dask.annotate(resources={"GPU": 1})`                   `fn @ GPUs(1)`
+`dask.annotate(resources={"GPU": 1})`                   the same; in new programs `fn @ GPUs(1)`
 `client.submit(fn, x)`, `client.map`                    `executor.submit(Cores(1), fn, x)`, `amap`
 `client.persist(y)`                                     `start(y_)`
 ======================================================  ==============================================================

@@ -33,8 +33,12 @@ def dask_get(
 ) -> Any:
     """Compute `keys` of a Dask graph, each task of which is a job; for `dask.compute(..., scheduler=dask_get)`.
 
-    Tasks start as soon as those that they need have ended and there are slots. All keyword arguments can be given
-    to `dask.compute` and to `.compute`; others that Dask passes on are not for this scheduler, and do nothing.
+    Tasks start as soon as those that they need have ended and there are slots. A task that was made under
+    `dask.annotate(resources={"GPU": 1})` asks for that too, in place of what `request` says by the same name. Other
+    annotations do nothing, nor do those that Dask itself drops when it optimizes a collection.
+
+    All keyword arguments can be given to `dask.compute` and to `.compute`; others that Dask passes on are not for this
+    scheduler, and do nothing.
 
     Args:
         dsk: a graph, or an expression that has one, as Dask makes it: of `dask.delayed`, bags, arrays or data frames.
@@ -65,17 +69,34 @@ def dask_get(
     options = {} if num_workers is None else {"local": Cores(num_workers)}
     with GrainlikePool(asked, **options) if pool is None else nullcontext(pool) as runs:
         graph = dict(dsk.__dask_graph__() if hasattr(dsk, "__dask_graph__") else dsk)
-        made = _placeholders(convert_legacy_graph(graph), wanted, asked)
+        made = _placeholders(convert_legacy_graph(graph), wanted, asked, _resources(dsk))
         futures = {key: runs.start(made[key]) for key in wanted}
         values = _values(runs, futures)
     return _arranged(keys, values)
 
 
+def _resources(dsk: Any) -> Mapping[Hashable, Mapping[str, float]]:
+    """What annotations say that tasks need, by key."""
+    annotations = dsk.__dask_annotations__() if hasattr(dsk, "__dask_annotations__") else {}
+    found: Mapping[Hashable, Mapping[str, float]] = annotations.get("resources", {})
+    return found
+
+
+def _with(request: Request, resources: Mapping[str, float]) -> Request:
+    """What a task asks for that needs these, in Dask's words, too."""
+    ours = {"gpus" if name == "GPU" else name: amount for name, amount in resources.items()}
+    replaced = Request({name: request[name] for name in ours if name in request})
+    return (request - replaced if replaced else request) & Request(ours)
+
+
 def _placeholders(
-    tasks: Mapping[Hashable, GraphNode], wanted: Iterable[Hashable], request: Request
+    tasks: Mapping[Hashable, GraphNode],
+    wanted: Iterable[Hashable],
+    request: Request,
+    resources: Mapping[Hashable, Mapping[str, float]],
 ) -> dict[Hashable, Delayed[Any]]:
     """Placeholders for the tasks that are wanted, and all that they need."""
-    run = delayed(fulfil) @ request
+    plain = delayed(fulfil) @ request
     made: dict[Hashable, Delayed[Any]] = {}
     for key in TopologicalSorter(_needed(tasks, wanted)).static_order():
         task = tasks[key]
@@ -85,6 +106,7 @@ def _placeholders(
         elif isinstance(task, Alias):
             made[key] = made[needs[0]]
         else:
+            run = plain if key not in resources else delayed(fulfil) @ _with(request, resources[key])
             made[key] = run(task, needs, *(made[need] for need in needs))
     return made
 

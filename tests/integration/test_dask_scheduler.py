@@ -13,7 +13,7 @@ import dask
 import pytest
 from dask.local import get_sync
 
-from grainlike import GVAR, Cores
+from grainlike import GVAR, Cores, GPUs, Token, UnsatisfiableError
 from grainlike.adapters import GrainlikePool, dask_get
 
 LIMIT_S = 10.0
@@ -25,6 +25,10 @@ def square(x: int) -> int:
 
 def cores(*_: object) -> int:
     return len(GVAR.res.cores)
+
+
+def held() -> tuple[int, int]:
+    return len(GVAR.res.cores), len(GVAR.res.gpus)
 
 
 def fail(x: int) -> None:
@@ -69,6 +73,19 @@ def test_delayed_computes_in_slots(pool: GrainlikePool) -> None:
     assert total.compute(scheduler=dask_get, pool=pool) == 285
     wide = dask.delayed(cores)(total)
     assert dask.compute(wide, squares[3], scheduler=dask_get, pool=pool, request=Cores(2)) == (2, 9)
+
+
+def test_a_task_gets_what_its_annotation_says() -> None:
+    with dask.annotate(resources={"cores": 2, "GPU": 1}):
+        wide = dask.delayed(held)()
+    with GrainlikePool(Cores(1), local=Cores([0, 1]) & GPUs(1)) as pool:
+        assert dask.compute(wide, dask.delayed(held)(), scheduler=dask_get, pool=pool) == ((2, 1), (1, 0))
+        with dask.annotate(resources={"GPU": 1}):
+            bound = dask.delayed(held)()
+        with pytest.raises(UnsatisfiableError, match="no worker has token=big"):
+            bound.compute(scheduler=dask_get, pool=pool, request=Cores(1) & Token("big"))
+    with dask.annotate(resources={"licence": 1}), pytest.raises(UnsatisfiableError, match="no worker has licence"):
+        dask.delayed(held)().compute(scheduler=dask_get, num_workers=1)
 
 
 def test_it_can_be_the_scheduler_of_the_program() -> None:
