@@ -134,6 +134,7 @@ class RemoteJobs:
                 self._leases.began(job)
             elif job is not None:
                 job.waits_again()
+                self._leases.ended(job)
 
     def _job(self, child: int) -> Job | None:
         node = self._nodes.get(child)
