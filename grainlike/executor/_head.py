@@ -98,6 +98,7 @@ from grainlike.wire import (
     Parcel,
     Report,
     Retract,
+    Warned,
     Withdraw,
     pack_parcels,
     unpack_parcels,
@@ -635,9 +636,7 @@ class Head:
                 for job in self._ending(action.jobs):
                     self._fail(job, UnsatisfiableError(_refusal(action.missing)))
             case JobsPending():
-                jobs = "1 job waits" if action.waiting == 1 else f"{action.waiting} jobs wait"
-                why = _LAYOUT if action.missing is None else action.missing.why
-                logger.warning("%s for a worker that can give %s: %s", jobs, action.request, why)
+                self._warn(action)
             case JobsDeadlocked():
                 self._deadlocked(action)
             case JobsOrphaned():
@@ -811,6 +810,15 @@ class Head:
         for job in self._ending(action.jobs):
             how = "had given items" if job.streamed else f"was running {action.losses} times"
             self._fail(job, WorkerLostError(f"{_name(job)} {how} when it was lost: {action.reason}"))
+
+    def _warn(self, action: JobsPending) -> None:
+        """Say that jobs wait for what nobody here offers; to the client whose they are, too."""
+        jobs = "1 job waits" if action.waiting == 1 else f"{action.waiting} jobs wait"
+        why = _LAYOUT if action.missing is None else action.missing.why
+        words = f"{jobs} for a worker that can give {action.request}: {why}"
+        logger.warning("%s", words)
+        for home, _ in _of_clients([self._jobs[action.job]]):
+            home.post(Warned(words))
 
     def _deadlocked(self, action: JobsDeadlocked) -> None:
         why = _why_stuck(action.deadlock, self._jobs)

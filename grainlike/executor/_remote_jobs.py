@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 
 from grainlike.errors import JobCancelledError, JobTimeoutError
@@ -14,9 +15,11 @@ from grainlike.executor._tally import Tally
 from grainlike.graph import Function, Node, Place, State
 from grainlike.net import Link
 from grainlike.resources import parse
-from grainlike.wire import Began, Frame, Numbered, Outcomes, SessionIs, Withdraw
+from grainlike.wire import Began, Frame, Numbered, Outcomes, SessionIs, Warned, Withdraw
 
 __all__ = ["RemoteJobs"]
+
+logger = logging.getLogger("grainlike")
 
 
 class RemoteJobs:
@@ -124,6 +127,8 @@ class RemoteJobs:
                         job.job = number
             case Began():
                 self._began(message)
+            case Warned():
+                logger.warning("%s", message.words)
 
     def _began(self, message: Began) -> None:
         rows = zip(message.children, message.attempts, message.workers, message.slots, strict=True)

@@ -16,7 +16,8 @@ def complain(books: HeadBooks, now: float, out: list[HeadAction]) -> float | Non
     members, catalogue = books.planner.members, books.catalogue
     wake: float | None = None
     for cls in catalogue.classes.values():
-        if cls.warned or cls.fits_as_of == members or cls.head() is None:
+        oldest = None if cls.warned or cls.fits_as_of == members else cls.head()
+        if oldest is None:
             continue
         if catalogue.anybody_fits(cls):
             cls.fits_as_of = members
@@ -26,5 +27,5 @@ def complain(books: HeadBooks, now: float, out: list[HeadAction]) -> float | Non
             wake = due if wake is None else min(wake, due)
             continue
         cls.warned = True
-        out.append(JobsPending(cls.request, len(cls.live()), catalogue.why_never(cls.request)))
+        out.append(JobsPending(cls.request, oldest.job, len(cls.live()), catalogue.why_never(cls.request)))
     return wake

@@ -311,9 +311,10 @@ class JobsUnsatisfiable(msgspec.Struct, frozen=True, gc=False):
 
 
 class JobsPending(msgspec.Struct, frozen=True, gc=False):
-    """A warning, once per request class: no worker that is here could run these jobs."""
+    """A warning, once per request class: no worker that is here could run these jobs. `job` is the oldest of them."""
 
     request: Request
+    job: int
     waiting: int
     missing: Missing | None
 

@@ -110,6 +110,7 @@ from grainlike.wire._questions import (
     TraceIs,
     Unable,
     WantedIs,
+    Warned,
     WorkerRow,
     WorkersAre,
 )
@@ -214,6 +215,7 @@ __all__ = [
     "Unable",
     "Wait",
     "WantedIs",
+    "Warned",
     "Welcome",
     "Window",
     "Withdraw",

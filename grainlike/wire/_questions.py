@@ -49,6 +49,7 @@ __all__ = [
     "TraceIs",
     "Unable",
     "WantedIs",
+    "Warned",
     "WorkerRow",
     "WorkersAre",
 ]
@@ -317,6 +318,12 @@ class Numbered(_Message, frozen=True, tag=97):
     jobs: list[int]
 
 
+class Warned(_Message, frozen=True, tag=120):
+    """What a client's program should know of its jobs, as that nobody is there who could run some."""
+
+    words: str
+
+
 class Began(_Message, frozen=True, tag=98):
     """Jobs that a client submitted run now, or are back in the queue (`worker` is empty), in columns."""
 
@@ -427,4 +434,4 @@ Answer = (
     | Done
     | Unable
 )
-ToClient = Answer | Numbered | Began | SessionIs
+ToClient = Answer | Numbered | Began | Warned | SessionIs

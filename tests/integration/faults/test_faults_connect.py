@@ -333,6 +333,17 @@ async def test_it_is_asked_where_a_job_stands_and_what_it_printed(gates, capsys)
         assert [line async for line in executor.logs(waits_)] == ["here two"]
 
 
+async def test_a_program_hears_that_nobody_could_run_its_jobs(caplog):
+    """The head logs it where nobody may look; who waits is told, once."""
+    async with Executor(listen=TLS, local=Cores(2)) as head, connect(head.address):
+        job = start((square @ Cores(16))(3))
+        words = "1 job waits for a worker that can give cores=16: "
+        await until(lambda: [record.getMessage().startswith(words) for record in caplog.records].count(True) == 2)
+        assert info(job).worker is None
+    by_whom = [record.module for record in caplog.records if record.getMessage().startswith(words)]
+    assert sorted(by_whom) == ["_head", "_remote_jobs"]
+
+
 async def test_a_stream_with_resources_is_refused_with_words():
     @delayed
     async def count(n):
