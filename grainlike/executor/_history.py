@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
 from itertools import islice
+from typing import TYPE_CHECKING
 
-from grainlike.executor._recorder import Recorder
 from grainlike.executor._totals import Totals
 from grainlike.net import Link
-from grainlike.observe import Stretch
 from grainlike.resources import parse_allocation
 from grainlike.wire import ReportIs, SpanRow, TraceIs, Unable
+
+if TYPE_CHECKING:  # few programs record, and every head may be asked
+    from grainlike.executor._recorder import Recorder
+    from grainlike.observe import Stretch
 
 __all__ = ["NOT_RECORDED", "drawn", "report_is", "tell_trace"]
 
@@ -75,12 +78,14 @@ class _Rows:
 
 def drawn(rows: Iterable[SpanRow]) -> Iterator[Stretch]:
     """The stretches that rows tell of."""
+    from grainlike.observe import Stretch as Drawn
+
     for row in rows:
         details: dict[str, str | int | float] = {"status": row.status, "attempt": row.attempt}
         if row.job:
             details |= {"job": row.job, "slots": row.slots}
         slots = parse_allocation(row.slots)
-        yield Stretch(
+        yield Drawn(
             row.name,
             row.worker,
             slots.cores,

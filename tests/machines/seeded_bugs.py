@@ -112,7 +112,7 @@ BUGS: tuple[Bug, ...] = (
         TALK,
         "what was sent a while ago is not kept, whether or not it has come",
         "judge",
-        (_TRANSCRIPT, "if not first <= count <= self.sent_in_all:", "if count > self.sent_in_all:"),
+        (_TRANSCRIPT, "return self.sent_in_all - len(self._kept) <= count <= ", "return count <= "),
         (_TRANSCRIPT, "len(self._kept) > MOST_COUNT", "len(self._kept) > 2"),
         (_TRANSCRIPT, "for _ in range(count - first):", "for _ in range(min(count - first, len(self._kept))):"),
     ),
