@@ -128,12 +128,12 @@ class DagRun:
         return Ended(_status(node, needs), node.error, node, needs, None)
 
     def _stop(self, running: Status, why: str) -> None:
-        """End all that has not: what runs has this status, the others are skipped."""
+        """End all that has not: what runs, or ran before its worker was lost, has this status, the others are skipped."""
         rest, self._open = self._open, {}
         now = time.monotonic()
         for node, job in rest.items():
             needs = tuple([self._graph[name].node for name in job.needs])
-            if node.state is State.RUNNING:
+            if node.state is State.RUNNING or node in self._started:
                 kind = JobTimeoutError if running == "timed_out" else JobCancelledError
                 self._end(job, Ended(running, kind(f"{job.name} was ended: {why}"), node, needs, now))
             else:

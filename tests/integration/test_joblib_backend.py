@@ -92,7 +92,7 @@ def test_parallel_opens_a_pool_of_its_own_and_ends_it() -> None:
         assert [parallel(later(square)(x) for x in range(n)) for n in (0, 2, 20)] == [
             [x * x for x in range(n)] for n in (0, 2, 20)
         ]
-    assert set(threading.enumerate()) == threads
+    assert set(threading.enumerate()) <= threads  # one that idled before may have gone meanwhile
 
 
 def test_values_come_as_joblib_is_told(pool: GrainlikePool) -> None:
