@@ -11,6 +11,7 @@ SEEDS ?= 100000
 EXAMPLES ?= 20000
 STEPS ?= 200
 KERNEL ?= /
+LONG := tests/integration/faults tests/integration/acceptance
 
 # Where a shell forbids to keep compiled code, as in many containers, each of the tests' processes would compile it anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -24,12 +25,12 @@ help:  ## show this list
 demo: $(VENV)/.demo  ## run the demonstration (ARGS="--help" for its options)
 	$(BIN)/grainlike demo $(ARGS)
 
-# What starts workers is tested one test at a time, for it watches what is left on the machine; all else runs beside it.
+# Two programs of about the same length run side by side, each its tests one at a time: they watch what they leave behind.
 test: check  ## check, then run the tests (ARGS="-k net" for some of them)
 ifeq ($(strip $(ARGS)),)
 	@trap 'kill $$others 2>/dev/null' INT TERM; \
-	$(BIN)/python -m pytest --ignore tests/integration >$(VENV)/others.log 2>&1 & others=$$!; \
-	$(BIN)/python -m pytest tests/integration; ours=$$?; \
+	$(BIN)/python -m pytest $(addprefix --ignore ,$(LONG)) >$(VENV)/others.log 2>&1 & others=$$!; \
+	$(BIN)/python -m pytest $(LONG); ours=$$?; \
 	echo "the other tests, which ran meanwhile:"; wait $$others; theirs=$$?; cat $(VENV)/others.log; \
 	exit $$((ours + theirs))
 else

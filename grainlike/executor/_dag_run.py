@@ -128,7 +128,7 @@ class DagRun:
         return Ended(_status(node, needs), node.error, node, needs, None)
 
     def _stop(self, running: Status, why: str) -> None:
-        """End all that has not: what runs, or ran before its worker was lost, has this status, the others are skipped."""
+        """End all that has not: what runs, or ran on a lost worker, has this status; the others are skipped."""
         rest, self._open = self._open, {}
         now = time.monotonic()
         for node, job in rest.items():
