@@ -19,6 +19,7 @@ from grainlike.errors import JournalError
 from grainlike.executor._durable_head import DurableHead
 from grainlike.executor._guests import Guests
 from grainlike.executor._inputs import HeadBegan
+from grainlike.executor._logs import Listener
 from grainlike.journal import draw_image, read_image
 from grainlike.net import Link, LostLink
 
@@ -94,7 +95,7 @@ def draw_head(head: DurableHead, guests: Guests, began: HeadBegan, now: float) -
                 return "head", ()
             case Link():
                 return "link", (thing.peer, thing.host)
-            case anyio.Event():
+            case anyio.Event() | Listener():  # who reads a log asks the next head for it; this one has nobody to tell
                 return "event", ()
             case memoryview():
                 return "bytes", (bytes(thing),)

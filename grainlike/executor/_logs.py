@@ -19,7 +19,7 @@ from grainlike.executor._job import NO_PARCEL, Job, Placement
 from grainlike.executor._workers import Peer
 from grainlike.wire import Follow, Output, OutputStream
 
-__all__ = ["EndedJob", "LogLine", "Logs", "Source", "last_words", "source_of"]
+__all__ = ["EndedJob", "Listener", "LogLine", "Logs", "Source", "last_words", "source_of"]
 
 LONGEST_LINE = 64 * 1024
 """What has no line end for so long is told in pieces."""
@@ -87,7 +87,7 @@ class Logs:
 
     def __init__(self, ask: Callable[[Peer, Follow], None]) -> None:
         self._ask = ask
-        self._listeners: dict[int, _Listener] = {}
+        self._listeners: dict[int, Listener] = {}
         self._last = 0
 
     def __bool__(self) -> bool:
@@ -98,7 +98,7 @@ class Logs:
     ) -> AsyncGenerator[LogLine, None]:
         """What `node` has written, as a job, and, to `follow` it, what it writes until it has finished."""
         self._last += 1
-        listener = self._listeners[self._last] = _Listener(self._last, node, self._ask, follow=follow)
+        listener = self._listeners[self._last] = Listener(self._last, node, self._ask, follow=follow)
         if not node.finished:
             node.waiters = [*(node.waiters or ()), listener]
         try:
@@ -136,7 +136,7 @@ _Source = tuple[int, int]
 """A worker's number, and that of a job there."""
 
 
-class _Listener:
+class Listener:
     """One iteration over the output of one node. `set` is called when the node has finished."""
 
     def __init__(self, number: int, node: Source, ask: Callable[[Peer, Follow], None], *, follow: bool = True) -> None:

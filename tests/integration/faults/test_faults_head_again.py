@@ -377,6 +377,32 @@ async def test_what_a_killed_head_had_on_its_hands_can_be_told(start_worker, gat
         daemon.leaves = False
 
 
+async def test_an_image_is_drawn_while_somebody_reads_a_log(start_worker, gates, monkeypatch, tmp_path, caplog):
+    for name, value in zip(("IMAGE_BYTES", "IMAGE_TIMES", "LOOK_S"), EAGER, strict=True):
+        monkeypatch.setattr(_keeping, name, value)
+    journal = tmp_path / "journal"
+    async with asyncio.timeout(30), gates() as gate, a_head(journal) as daemon:
+        start_worker(daemon.address, resources="cores=2")
+        async with connect() as client:
+            await client.wait_for_workers(1)
+            job = start((delayed(gate.visit) @ Cores(1))("read"))
+            await gate.arrival()
+            reads = asyncio.ensure_future(anext(client.logs(job), None))
+            while not daemon._head.logs:  # noqa: ASYNC110 - nobody tells of it
+                await asyncio.sleep(0.005)
+            assert await (delayed(len) @ Cores(1))(bytes(100_000)) == 100_000
+            while not list(journal.glob("*.image")):  # noqa: ASYNC110
+                assert "no new image" not in caplog.text
+                await asyncio.sleep(0.01)
+            again, _ = made_again(journal, tmp_path, 1)
+            (followed,) = again._jobs.values()
+            followed.close()  # whoever read is not told by this head, but by his own
+            gate.release_all()
+            await job
+            assert await reads is None
+        daemon.leaves = False
+
+
 async def test_an_orderly_end_leaves_nothing_for_the_next_head(start_worker, tmp_path):
     journal = tmp_path / "journal"
     async with HeadDaemon(TLS, journal=journal) as daemon:

@@ -119,14 +119,18 @@ class Weather:
         if self.closed:
             _end(writer, by_reset=True)
             return
-        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._to)
+        try:
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._to)
+        except ConnectionError:  # nobody listens there just now
+            _end(writer, by_reset=True)
+            return
         pair = (writer, far_writer)
         self._pairs.append(pair)
         self.made += 1
         async with self._changed:
             self._changed.notify_all()
         try:
-            with contextlib.suppress(ConnectionError):
+            with contextlib.suppress(ConnectionError, asyncio.CancelledError):  # it is cancelled to end, and then ends
                 async with asyncio.TaskGroup() as ways:
                     ways.create_task(self._one_way(reader, far_writer))
                     ways.create_task(self._one_way(far_reader, writer))
