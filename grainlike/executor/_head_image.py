@@ -137,4 +137,6 @@ def read_head(chunks: Iterable[bytes], head: DurableHead, guests: Guests) -> Non
         raise JournalError("a damaged image of a head")
     head.__dict__.update(held)
     guests.here, guests.sessions = here, sessions
+    for guest in guests.here.values():
+        guest.listening = {}  # it asks anew
     head.wake()

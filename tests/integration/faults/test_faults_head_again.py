@@ -394,7 +394,9 @@ async def test_an_image_is_drawn_while_somebody_reads_a_log(start_worker, gates,
             while not list(journal.glob("*.image")):  # noqa: ASYNC110
                 assert "no new image" not in caplog.text
                 await asyncio.sleep(0.01)
-            again, _ = made_again(journal, tmp_path, 1)
+            again, guests = made_again(journal, tmp_path, 1)
+            (guest,) = guests.here.values()
+            guest.hush()  # as when it is there again
             (followed,) = again._jobs.values()
             followed.close()  # whoever read is not told by this head, but by his own
             gate.release_all()
