@@ -30,7 +30,7 @@ IMAGE_TIMES = 4
 """An image is drawn when the log behind the last one has so many bytes, and is so many times as large as that."""
 
 LOOK_S = 1.0
-"""How often that is looked at, and whether a disk that refused takes something again."""
+"""How often that is looked at, whether the files are where they were, and whether a disk that refused takes something."""
 
 _CHILD_S = 0.02
 """How often it is looked whether the process that writes an image has ended."""
@@ -123,8 +123,17 @@ class Keeping:
             tasks.start_soon(self._journal.run)
             while True:
                 await anyio.sleep(LOOK_S)
+                self._check_place()
                 if self.failure is not None or (self._writes and (self._is_old or self._is_long())):
                     await self._renew()
+
+    def _check_place(self) -> None:
+        """What is synced to files that nobody finds is not kept."""
+        if self._writes:
+            try:
+                self._journal.check_place()
+            except JournalError as error:
+                self._fail(error)
 
     def _is_long(self) -> bool:
         return self._journal.segment_size > max(IMAGE_BYTES, IMAGE_TIMES * self._image_size)

@@ -131,6 +131,22 @@ def lock_directory(disk: Disk, directory: Path) -> int:
     return file
 
 
+def check_lock(disk: Disk, directory: Path, lock: int) -> None:
+    """Raise `JournalError` unless the lock is where it was: whoever moves or removes it lets another head in there."""
+    check_is_at(disk, lock, directory / _LOCK)
+
+
+def check_is_at(disk: Disk, file: int, path: Path) -> None:
+    """Raise `JournalError` unless the name of an open file still is its own."""
+    ours = disk.file_status(file)
+    try:
+        there = disk.status(path)
+    except FileNotFoundError:
+        raise JournalError(f"{path} was removed, or moved away", str(path)) from None
+    if (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino):
+        raise JournalError(f"{path} is another file than the one that was begun here", str(path))
+
+
 def _take(disk: Disk, file: int, directory: Path) -> None:
     try:
         disk.lock(file)

@@ -13,6 +13,8 @@ import anyio.to_thread
 from grainlike.errors import JournalError
 from grainlike.journal._disk import Disk
 from grainlike.journal._files import (
+    check_is_at,
+    check_lock,
     check_private_directory,
     image_path,
     lock_directory,
@@ -153,6 +155,18 @@ class Journal:
             self._nudge()
         return self._segment.position
 
+    def check_place(self) -> None:
+        """See that what is appended can be found by its name: that nobody has moved the files, or removed them.
+
+        Raises:
+            JournalError: it cannot, so whatever is synced would be gone with this process.
+        """
+        try:
+            check_lock(self._disk, self.directory, self._lock)
+            check_is_at(self._disk, self._segment.file, self._segment.path)
+        except OSError as error:
+            raise error if isinstance(error, JournalError) else refused("look at", self.directory, error) from error
+
     def begin_segment(self) -> int:
         """Begin a new segment and return its number: an image of the state at this moment may be written for it.
 
@@ -160,19 +174,21 @@ class Journal:
         where it is until `forget_before` is called with this number, or a higher one.
 
         Raises:
-            JournalError: the disk refuses, and all is as it was before; or the journal is closed.
+            JournalError: the disk refuses, or the directory is another one by now, and all is as it was before; or the
+                journal is closed.
         """
         old = self._segment
         path = segment_path(self.directory, old.header.number + 1)
         if self._closed:
             raise JournalError(f"the journal is closed: {self.directory}", str(self.directory))
         try:
+            check_lock(self._disk, self.directory, self._lock)
             if old.ragged:
                 old.cut()
             header = replace(old.header, number=old.header.number + 1, first=self.position)
             self._segment = SegmentWriter.create(self._disk, path, header)
         except OSError as error:
-            raise refused("write", path, error) from error
+            raise error if isinstance(error, JournalError) else refused("write", path, error) from error
         self._retire(old)
         self._firsts[self.segment] = self.position
         self._has_new_name = True

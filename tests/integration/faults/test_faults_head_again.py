@@ -350,6 +350,21 @@ async def test_a_full_disk_refuses_new_jobs_and_stops_none(start_worker, gates, 
         daemon.leaves = False
 
 
+async def test_a_journal_that_was_moved_away_is_not_kept_until_it_is_back(tmp_path, monkeypatch):
+    monkeypatch.setattr(_keeping, "LOOK_S", 0.02)
+    journal, away = tmp_path / "journal", tmp_path / "away"
+    async with asyncio.timeout(20), a_head(journal) as daemon:
+        journal.rename(away)
+        while daemon._keeping.failure is None:  # noqa: ASYNC110 - nobody tells of it
+            await asyncio.sleep(0.01)
+        assert "was removed, or moved away" in str(daemon._keeping.failure)
+        away.rename(journal)
+        while daemon._keeping.failure is not None:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        assert list(journal.glob("*.image"))
+        daemon.leaves = False
+
+
 async def test_what_a_killed_head_had_on_its_hands_can_be_told(start_worker, gates, tmp_path, capsys):
     journal = tmp_path / "journal"
     async with asyncio.timeout(30), gates() as gate, a_head(journal) as daemon:

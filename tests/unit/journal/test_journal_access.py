@@ -152,3 +152,34 @@ def test_what_is_said_when_a_file_is_closed_comes_too_late():
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.close(-1)
     assert Disk().close(-1) is None
+
+
+@pytest.mark.parametrize("name", ["lock", "0000000000000001.log"])
+@pytest.mark.parametrize("other", [False, True])
+def test_a_file_that_was_moved_away_is_missed(tmp_path, name, other):
+    journal, _ = Journal.open(tmp_path / "j")
+    path, away = tmp_path / "j" / name, tmp_path / "away"
+    journal.check_place()
+    path.rename(away)
+    if other:
+        path.touch(mode=0o600)
+    with pytest.raises(JournalError, match="another file than" if other else "was removed, or moved away") as found:
+        journal.check_place()
+    assert found.value.path == str(path)
+    away.rename(path)
+    journal.check_place()
+    journal.close()
+
+
+def test_no_segment_is_begun_in_a_directory_that_another_head_may_take(tmp_path):
+    journal, _ = Journal.open(tmp_path / "j")
+    (tmp_path / "j").rename(tmp_path / "away")
+    (tmp_path / "j").mkdir(mode=0o700)
+    with pytest.raises(JournalError, match="lock was removed"):
+        journal.begin_segment()
+    assert not list((tmp_path / "j").iterdir())
+    assert journal.append(b"x") == 1
+    (tmp_path / "j").rmdir()
+    (tmp_path / "away").rename(tmp_path / "j")
+    assert journal.begin_segment() == 2
+    journal.close()
