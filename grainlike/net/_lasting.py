@@ -70,6 +70,11 @@ class LastingLink(Link):
         """Whether a head has let us in over it."""
         return self._welcome is not None
 
+    @property
+    def returns(self) -> bool:
+        """Whether that head outlives its process."""
+        return self._welcome is not None and self._welcome.returns
+
     def carried_by(self, tell: Callable[[ByteLink], None]) -> None:
         """Tell of the link that carries it now, and of each that does so later."""
         self._on_carrier = tell

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import math
 import signal
 import socket
 import sys
@@ -18,7 +19,7 @@ import anyio
 from anyio.abc import TaskStatus
 
 from grainlike.errors import GrainlikeError, HeadLostError, ResourceSpecError
-from grainlike.net import RETURN_S, LastingLink, Link, Way
+from grainlike.net import RETURN_S, LastingLink, Link, Way, waits
 from grainlike.resources import Allocation, parse
 from grainlike_worker._context_check import why_not
 from grainlike_worker._daemon import LOST_S, serve_daemon
@@ -101,8 +102,13 @@ async def _serve_heads(
     wait: bool,
     patience: float,
 ) -> None:
-    """Serve as one incarnation after another, each of which ends when its head gives it up; until the head closes."""
-    while (link := await (wait_for_head(way, stop) if wait else way.first())) is not None:
+    """Serve as one incarnation after another, each of which ends when its head gives it up; until the head closes.
+
+    A head that returns may be away when we begin anew, so it is waited for then, too.
+    """
+    within = math.inf if wait else 0.0
+    pauses = waits()
+    while (link := await wait_for_head(way, stop, within)) is not None:
         if link.role is None and link.peer.startswith("tcp:"):
             words = "INSECURE: the link to %s has no TLS; whoever listens there runs code as this user"
             logger.warning(words, link.peer)
@@ -111,9 +117,13 @@ async def _serve_heads(
         try:
             await work(lasting)
         except HeadLostError as error:
-            if not lasting.joined or stop.is_set():
+            if stop.is_set() or not (lasting.joined or within):
                 raise
             logger.warning("worker %s begins anew: %s", name, error)
+            within = max(within, patience if lasting.returns else 0.0)
+            pauses = waits() if lasting.joined else pauses
+            with anyio.move_on_after(next(pauses)):
+                await stop.wait()
         else:
             logger.info("worker %s has ended: %s", name, lasting.reason)
             return

@@ -28,23 +28,28 @@ def to_head(head: str | None, *, insecure: bool) -> Way:
     return Way(find, insecure=insecure)
 
 
-async def wait_for_head(way: Way, stop: anyio.Event) -> ByteLink | None:
-    """A link to the head, once there is one; None when `stop` is set before.
+async def wait_for_head(way: Way, stop: anyio.Event, within: float) -> ByteLink | None:
+    """A link to the head, once there is one, within so many seconds; None when `stop` is set before.
 
     Raises:
         AuthenticationError, PermissionError, ValueError: as `Way.first`, for waiting would not help.
+        HeadLostError, ConnectionError: as `Way.first`, when the time is over.
     """
     told = False
+    deadline = anyio.current_time() + within
     for pause in waits():
+        if stop.is_set():
+            return None
         try:
             return await way.first()
         except (AuthenticationError, PermissionError):
             raise
         except (OSError, HeadLostError) as error:
+            if anyio.current_time() >= deadline:
+                raise
             if not told:
                 logger.info("waiting for a head: %s", error)
                 told = True
             with anyio.move_on_after(pause):
                 await stop.wait()
-                return None
     raise AssertionError("it is tried for ever")
