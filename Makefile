@@ -10,6 +10,7 @@ ARGS ?=
 SEEDS ?= 100000
 EXAMPLES ?= 20000
 STEPS ?= 200
+KILLS ?= 5000
 KERNEL ?= /
 LONG := tests/integration/faults tests/integration/acceptance
 
@@ -40,9 +41,10 @@ endif
 test-engines: $(ENGINES)/.engines  ## run the tests of Dask, Ray and Celery (with a Redis server of their own)
 	GRAINLIKE_TEST_ENGINES="plain dask dask-scheduler ray celery" $(ENGINES)/bin/python -m pytest tests/engines $(ARGS)
 
-test-long: bugs  ## what takes hours: SEEDS=100000 worlds and broken journals, EXAMPLES=20000 of STEPS=200 of both minds, every seeded bug
+test-long: bugs  ## what takes hours: SEEDS=100000 worlds and broken journals, EXAMPLES=20000 of STEPS=200 of both minds, KILLS=5000 of processes, every seeded bug
 	GRAINLIKE_TEST_SEEDS=$(SEEDS) GRAINLIKE_TEST_REPLAYS=10 $(BIN)/python -m pytest tests/simulation
 	GRAINLIKE_TEST_SEEDS=$(SEEDS) $(BIN)/python -m pytest tests/unit/journal
+	GRAINLIKE_TEST_KILLS=$(KILLS) $(BIN)/python -m pytest -s tests/chaos
 	GRAINLIKE_TEST_EXAMPLES=$(EXAMPLES) GRAINLIKE_TEST_STEPS=$(STEPS) $(BIN)/python -m pytest tests/machines
 
 test-kernel: $(VENV)/.dev  ## memory limits that a kernel keeps, in an emulated machine; KERNEL= is an unpacked kernel package

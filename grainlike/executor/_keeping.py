@@ -30,7 +30,7 @@ IMAGE_TIMES = 4
 """An image is drawn when the log behind the last one has so many bytes, and is so many times as large as that."""
 
 LOOK_S = 1.0
-"""How often that is looked at, whether the files are where they were, and whether a disk that refused takes something."""
+"""How often that is looked at, whether the files are where they were, and whether a disk that refused does so still."""
 
 _CHILD_S = 0.02
 """How often it is looked whether the process that writes an image has ended."""

@@ -406,7 +406,7 @@ async def test_an_image_is_drawn_while_somebody_reads_a_log(start_worker, gates,
             while not daemon._head.logs:  # noqa: ASYNC110 - nobody tells of it
                 await asyncio.sleep(0.005)
             assert await (delayed(len) @ Cores(1))(bytes(100_000)) == 100_000
-            while not list(journal.glob("*.image")):  # noqa: ASYNC110
+            while not list(journal.glob("*.image")):
                 assert "no new image" not in caplog.text
                 await asyncio.sleep(0.01)
             again, guests = made_again(journal, tmp_path, 1)
