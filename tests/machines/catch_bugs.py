@@ -1,4 +1,4 @@
-"""Plant each of `seeded_bugs.BUGS` in a copy of the sources, run the suite that must see it, and print the table.
+"""Plant each of the seeded bugs, in the minds and in the recovery of a head, in a copy of the sources, run the suite that must see it, and print the table.
 
 ::
 
@@ -20,7 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
+from recovery_bugs import RECOVERY_BUGS, RECOVERY_SUITES
 from seeded_bugs import BUGS, SUITES, Bug, plant
+
+ALL_BUGS = (*BUGS, *RECOVERY_BUGS)
+ALL_SUITES = {**SUITES, **RECOVERY_SUITES}
 
 SEEDS = 2000
 """How many worlds a bug may take to be seen."""
@@ -56,7 +60,7 @@ def try_suite(bug: Bug | None, suite: str, seeds: int = SEEDS) -> Finding:
             "-p",
             "no:cacheprovider",
             "--hypothesis-seed=0",
-            SUITES[suite],
+            ALL_SUITES[suite],
         ]
         done = subprocess.run(
             command,
@@ -97,10 +101,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=SEEDS, help="how many worlds a bug may take")
     parser.add_argument("--list", action="store_true", help="say what each breaks, and run nothing")
     options = parser.parse_args(arguments)
-    unknown = {*options.names} - {bug.name for bug in BUGS}
+    unknown = {*options.names} - {bug.name for bug in ALL_BUGS}
     if unknown:
         parser.error(f"no bug is named {', '.join(sorted(unknown))}")
-    bugs = [bug for bug in BUGS if not options.names or bug.name in options.names]
+    bugs = [bug for bug in ALL_BUGS if not options.names or bug.name in options.names]
     if options.list:
         for bug in bugs:
             print(f"{bug.room:<12} {bug.name:<34} {bug.suite:<8} {bug.breaks}")

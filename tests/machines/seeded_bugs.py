@@ -71,7 +71,7 @@ def planted_source(change: Change) -> str:
 def plant(bug: Bug | None, tree: Path) -> None:
     """Lay out what the suites need under `tree`, with the bug in it; `None` is none."""
     skip = shutil.ignore_patterns("__pycache__")
-    for part in ("grainlike", "worker", "tests/simulation", "tests/machines"):
+    for part in ("grainlike", "worker", "tests"):
         shutil.copytree(REPOSITORY / part, tree / part, ignore=skip)
     shutil.copy(REPOSITORY / "pyproject.toml", tree)
     changes: Sequence[Change] = () if bug is None else bug.changes

@@ -9,13 +9,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from grainlike import Cores, JobCancelledError, cancel, connect, delayed, gather, info, start
+from grainlike import Cores, JobCancelledError, Retry, cancel, connect, delayed, gather, info, start
 from grainlike.cli import main
 from grainlike.errors import JournalError
 from grainlike.executor import _keeping
@@ -26,6 +27,7 @@ from grainlike.executor._head_daemon import HeadDaemon
 from grainlike.executor._head_image import began_here
 from grainlike.executor._keeping import Keeping
 from grainlike.wire import AskSessions, Nested, NestedFunction, RetrySpec, SessionsAre
+from grainlike.journal import Disk
 
 pytestmark = pytest.mark.asyncio
 
@@ -65,7 +67,7 @@ async def parent(path, number):
     return sum(found) - 2 * number - 1.5
 
 
-@delayed(retries=1)
+@delayed(retries=Retry(1, backoff=0.1))
 def second(path, number):
     from grainlike import GVAR
 
@@ -132,7 +134,7 @@ def made_again(journal, tmp_path, seed):
     """What the next head would be, if this one were killed now."""
     copy = tmp_path / f"copy{seed}"
     copy.mkdir(mode=0o700)
-    for file in journal.glob("*.*"):
+    for file in [*journal.glob("*.log"), *journal.glob("*.image")]:  # another process renames what it has written
         (copy / file.name).write_bytes(file.read_bytes())
         (copy / file.name).chmod(0o600)
     keeping = Keeping(copy, began_here(seed))
@@ -152,7 +154,7 @@ def told(head, guests):
         first = transcript.sent_in_all - len(transcript)
         frames = {first + at: b"".join(map(bytes, pieces)) for at, (pieces, _) in enumerate(transcript._kept)}
         said[party.number] = (transcript.received, transcript.sent_in_all, frames)
-    return said, sorted(head._mind.jobs), head._last_job
+    return said, sorted(head._mind.jobs), head._last_job, head._mind.wakes_at
 
 
 def same(now, again):
@@ -317,6 +319,26 @@ async def test_a_killed_head_is_followed_by_one_that_goes_on(start_worker, tmp_p
         for head in heads:
             head.kill()
             head.communicate()
+
+
+async def test_nobody_is_told_that_his_words_have_come_before_they_are_on_disk(tmp_path, monkeypatch):
+    disk_is_free, sync = threading.Event(), Disk.sync
+    disk_is_free.set()
+    monkeypatch.setattr(Disk, "sync", lambda disk, file: (disk_is_free.wait(), sync(disk, file)))
+    async with asyncio.timeout(30), a_head(tmp_path / "journal") as daemon:
+        async with connect() as client:
+            kept = client._link.link._session._transcript
+            disk_is_free.clear()
+            try:
+                job = start((plain @ Cores(1))(tmp_path / "marks", 1))
+                for _ in range(3):  # an acknowledgement would come before an answer
+                    assert (await client.explain(job)).state == "queued"
+                assert len(kept) > 0
+            finally:
+                disk_is_free.set()
+            while len(kept) > 0:  # noqa: ASYNC110 - nobody tells of it
+                await asyncio.sleep(0.01)
+        daemon.leaves = False
 
 
 async def test_a_full_disk_refuses_new_jobs_and_stops_none(start_worker, gates, tmp_path, monkeypatch):

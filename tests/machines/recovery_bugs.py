@@ -1,0 +1,64 @@
+"""Bugs made by hand in what lets a head outlive its process; see `seeded_bugs`."""
+
+from __future__ import annotations
+
+from seeded_bugs import Bug, Change
+
+__all__ = ["RECOVERY_BUGS", "RECOVERY_SUITES"]
+
+RECOVERY_SUITES = {
+    "again": "tests/integration/faults/test_faults_head_again.py",
+    "town": "tests/chaos/test_chaos.py",
+}
+
+_DURABLE, _DAEMON, _IMAGE = "executor/_durable_head.py", "executor/_head_daemon.py", "executor/_head_image.py"
+
+
+def _bug(name: str, breaks: str, suite: str, *changes: tuple[str, str, str]) -> Bug:
+    return Bug(name, "recovery", breaks, suite, tuple(Change(*change) for change in changes))
+
+
+RECOVERY_BUGS: tuple[Bug, ...] = (
+    _bug(
+        "acknowledge_before_the_disk_has_it",
+        "who said something forgets it, and a power cut takes the only record of it",
+        "again",
+        (_DURABLE, "self._unsaid.append((position, session, session.received))", "session.tell(session.received)"),
+    ),
+    _bug(
+        "let_time_go_on_in_a_replay",
+        "the mind is asked the same questions at other moments, and decides otherwise",
+        "again",
+        (_DURABLE, "return self._clock() if self._moment is None else self._moment", "return self._clock()"),
+    ),
+    _bug(
+        "keep_hashes_in_an_image",
+        "the next process hashes otherwise, and does not find what it has",
+        "town",
+        ("journal/_objects.py", '_WORKED_OUT = frozenset({"_hash"})', "_WORKED_OUT = frozenset[str]()"),
+    ),
+    _bug(
+        "record_that_all_leave_at_sigterm",
+        "the end of a process is taken for the end of its work",
+        "again",
+        (_DAEMON, "        self._keeping.stop()\n", ""),
+    ),
+    _bug(
+        "record_no_question_about_logs",
+        "the next head has said fewer messages than its workers have heard",
+        "town",
+        (_DURABLE, "                self._write(WorkerTold(self._clock(), peer.number), [Frame(follow)])\n", ""),
+    ),
+    _bug(
+        "count_no_words_that_change_nothing",
+        "the next head thinks that less has come from a worker than has",
+        "again",
+        (_DURABLE, "                _session(peer).resume_at(what.received, what.heard)\n", ""),
+    ),
+    _bug(
+        "keep_readers_in_an_image",
+        "a client that was reading a log cannot come back",
+        "again",
+        (_IMAGE, "        guest.listening = {}  # it asks anew\n", "        pass\n"),
+    ),
+)
