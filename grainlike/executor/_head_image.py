@@ -112,7 +112,7 @@ def read_title(chunk: bytes) -> tuple[HeadBegan, float]:
     """What the head began with, and the moment of the image. Raises `JournalError` if this release cannot read it."""
     try:
         title = _decoder.decode(chunk)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise JournalError(f"no image of a head: {error}") from None
     check_version(title.began)
     return title.began, title.now

@@ -200,7 +200,7 @@ def unpack_input(record: Buffer) -> tuple[Input, Sequence[Frame]]:
         what = _decoder.decode(view[start : start + length])
         decoder = FrameDecoder(TRUSTED)
         frames = decoder.feed(view[start + length :])
-    except (struct.error, msgspec.DecodeError, ProtocolError) as error:
+    except (struct.error, msgspec.DecodeError, UnicodeDecodeError, ProtocolError) as error:
         raise JournalError(f"a record that this grainlike does not know: {error}") from None
     if not decoder.idle:
         raise JournalError("a record ends inside a message")

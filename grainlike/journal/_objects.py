@@ -67,7 +67,7 @@ def read_image(chunks: Iterable[bytes], classes: Mapping[str, type], given: Mapp
         for row in _rows(chunks):
             reader.take(row)
         return reader.root()
-    except (msgspec.DecodeError, LookupError, TypeError, ValueError, AttributeError) as error:
+    except (msgspec.DecodeError, LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise JournalError(f"a damaged image: {error!r}") from None
 
 

@@ -35,7 +35,7 @@ ORPHAN_S = 10.0
 _HEAD = """
 import sys
 from grainlike.executor import _keeping
-_keeping.IMAGE_BYTES, _keeping.IMAGE_TIMES, _keeping.LOOK_S = 2_000_000, 1, 0.1
+_keeping.IMAGE_BYTES, _keeping.IMAGE_TIMES, _keeping.LOOK_S = 200_000, 1, 0.1
 from grainlike.cli import main
 sys.exit(main())
 """

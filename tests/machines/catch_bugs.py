@@ -1,4 +1,6 @@
-"""Plant each of the seeded bugs, in the minds and in the recovery of a head, in a copy of the sources, run the suite that must see it, and print the table.
+"""Plant seeded bugs, of the minds and of the recovery of a head, in copies of the sources, and see each caught.
+
+For each it runs the suite that must see it, and prints a row of a table.
 
 ::
 

@@ -8,6 +8,7 @@ __all__ = ["RECOVERY_BUGS", "RECOVERY_SUITES"]
 
 RECOVERY_SUITES = {
     "again": "tests/integration/faults/test_faults_head_again.py",
+    "images": "tests/unit/journal/test_objects.py",
     "town": "tests/chaos/test_chaos.py",
 }
 
@@ -34,7 +35,7 @@ RECOVERY_BUGS: tuple[Bug, ...] = (
     _bug(
         "keep_hashes_in_an_image",
         "the next process hashes otherwise, and does not find what it has",
-        "town",
+        "images",
         ("journal/_objects.py", '_WORKED_OUT = frozenset({"_hash"})', "_WORKED_OUT = frozenset[str]()"),
     ),
     _bug(
