@@ -45,6 +45,7 @@ test-long: bugs  ## what takes hours: SEEDS=100000 worlds and broken journals, E
 	GRAINLIKE_TEST_SEEDS=$(SEEDS) GRAINLIKE_TEST_REPLAYS=10 $(BIN)/python -m pytest tests/simulation
 	GRAINLIKE_TEST_SEEDS=$(SEEDS) $(BIN)/python -m pytest tests/unit/journal
 	GRAINLIKE_TEST_KILLS=$(KILLS) GRAINLIKE_TEST_FUZZ=$(SEEDS) $(BIN)/python -m pytest -s tests/chaos
+	GRAINLIKE_TEST_HOSTILE=$(SEEDS) $(BIN)/python -m pytest tests/integration/faults/test_faults_hostile.py
 	GRAINLIKE_TEST_EXAMPLES=$(EXAMPLES) GRAINLIKE_TEST_STEPS=$(STEPS) $(BIN)/python -m pytest tests/machines
 
 test-kernel: $(VENV)/.dev  ## memory limits that a kernel keeps, in an emulated machine; KERNEL= is an unpacked kernel package

@@ -18,7 +18,7 @@ FAULTS_OF_A_TOWN = min(20, KILLS)
 FIRST_SEED = int(os.environ.get("GRAINLIKE_TEST_SEED", "64375"))
 PAUSE_S = 0.25
 JOBS_OF_A_FAULT = 10
-LIMIT_S = 240.0
+LIMIT_S = 120.0
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from grainlike import Cores
 from grainlike.net import Access, Credentials, TcpAddress, client_tls, make_credentials
 from grainlike.net import _certificates as registrar
-from grainlike.wire import Report, encode_frame
+from grainlike.wire import Beat, Report, encode_frame
 from grainlike_worker import _daemon
 
 CLUSTER = "quiet-town"
@@ -187,6 +187,24 @@ def drip(burglary: Burglary) -> None:
     assert time.monotonic() - begun < PATIENCE_S, "it was let go on"
 
 
+def half_closed(burglary: Burglary) -> None:
+    """Begins a handshake, and says at once that nothing more will come, without hanging up."""
+    with burglary.plain() as sock, contextlib.suppress(ConnectionError):
+        sock.sendall(_first_words(burglary))
+        sock.shutdown(socket.SHUT_WR)
+        wait_for_end(sock)
+
+
+def flood(burglary: Burglary) -> None:
+    """As much as it can, for as long as it is let."""
+    begun = time.monotonic()
+    with burglary.plain() as sock, contextlib.suppress(ConnectionError):
+        sock.sendall(_first_words(burglary))
+        while time.monotonic() - begun < PATIENCE_S:
+            sock.sendall(b"\x17\x03\x03\x40\x00" + bytes(16_384))
+    assert time.monotonic() - begun < PATIENCE_S, "it was let go on"
+
+
 def giant_record(burglary: Burglary) -> None:
     burglary.say(b"\x16\x03\x01\xff\xff" + bytes(65_535))
 
@@ -292,6 +310,11 @@ def a_name_for_the_terminal(burglary: Burglary) -> None:
     burglary.say_sealed(hello(name="n1\x1b[2Jroot logged in"), burglary.registry.issue("worker"))
 
 
+def many_words_before_a_welcome(burglary: Burglary) -> None:
+    """Small frames without end, none of which introduces it."""
+    burglary.say_sealed(frame(Beat(1)) * 200, burglary.registry.issue("worker"))
+
+
 def silent_after_the_handshake(burglary: Burglary) -> None:
     burglary.say_sealed(b"", burglary.registry.issue("worker"))
 
@@ -313,6 +336,8 @@ STRANGERS: list[Intruder] = [
     hangs_up_at_once,
     half_a_handshake,
     drip,
+    half_closed,
+    flood,
     giant_record,
     endless_hello,
     replayed,
@@ -338,6 +363,7 @@ MEMBERS: list[Intruder] = [
     many_buffers,
     results_before_a_welcome,
     a_name_for_the_terminal,
+    many_words_before_a_welcome,
     silent_after_the_handshake,
 ]
 """They have a certificate, and are refused for what they say."""

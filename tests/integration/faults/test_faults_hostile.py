@@ -2,10 +2,13 @@
 
 import contextlib
 import logging
+import os
 import pickle
+import random
 import socket
 import ssl
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,6 +28,8 @@ from grainlike_worker import _daemon
 pytestmark = pytest.mark.anyio
 
 LIMIT_S = 20.0
+COUNT = int(os.environ.get("GRAINLIKE_TEST_HOSTILE", "100"))
+SEED = int(os.environ.get("GRAINLIKE_TEST_SEED", "1"))
 
 unpickled: list[object] = []
 """Every class and function that any unpickler of this process has looked up."""
@@ -108,6 +113,26 @@ async def test_who_has_a_certificate_is_refused_for_what_it_says(
         assert sum(place.decoded) < 4096
         await place.check_still_open()
     check_said_once(caplog)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_crowds_of_strangers_get_no_further_than_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many at random, eight at a time: `GRAINLIKE_TEST_HOSTILE` of them, drawn from `GRAINLIKE_TEST_SEED`."""
+    dice = random.Random(SEED)
+    crowd = [dice.choice(STRANGERS) for _ in range(COUNT)]
+    print(f"seed {SEED}:", *(f"{name} {count}" for name, count in Counter(one.__name__ for one in crowd).items()))
+    async with scene(tmp_path, monkeypatch) as place:
+        at_a_time = anyio.CapacityLimiter(8)
+
+        async def send_in(intruder: Intruder) -> None:
+            async with at_a_time:
+                await place.send_in(intruder)
+
+        async with anyio.create_task_group() as tasks:
+            for intruder in crowd:
+                tasks.start_soon(send_in, intruder)
+        place.check_unharmed(nothing_decoded=True)
+        await place.check_still_open()
 
 
 def check_said_once(caplog: pytest.LogCaptureFixture) -> None:
