@@ -96,6 +96,7 @@ def open_lasting_entrance(at: str, folder: Path, *, insecure: bool = False) -> I
         credentials = make_credentials(cluster) if isinstance(where, TcpAddress) and not insecure else None
         for access in reversed(accesses_for(cluster, (), credentials)):  # the head's comes last: then all are there
             write_access(access, folder / f"{access.role}.json")
+    _check_complete(folder)
     own = find_access(folder / "head.json")
     if (own.credentials is None) != (insecure or not isinstance(where, TcpAddress)):
         raise ValueError(f"{folder} is of a head that listened in another way: with TLS, or without")
@@ -108,6 +109,16 @@ def open_lasting_entrance(at: str, folder: Path, *, insecure: bool = False) -> I
                 yield Entrance(listener, own.cluster, addresses[0], partial(withdraw_access, own.cluster))
         finally:
             withdraw_access(own.cluster)
+
+
+def _check_complete(folder: Path) -> None:
+    """The authority's key was thrown away, so what is missing of a cluster's files cannot be made again."""
+    missing = [f"{role}.json" for role in ROLES if not (folder / f"{role}.json").exists()]
+    if missing:
+        raise FileNotFoundError(
+            f"{' and '.join(missing)} of {folder} is missing: bring it back from where it was copied; or remove that "
+            "folder, and a new cluster begins, to which no worker and no client of this one finds its way"
+        )
 
 
 def _listen_again(where: Address, own: Access) -> AbstractContextManager[Listener]:

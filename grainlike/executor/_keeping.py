@@ -6,7 +6,7 @@ import gc
 import logging
 import os
 import signal
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import anyio
@@ -201,6 +201,9 @@ class Keeping:
 
     def close(self) -> None:
         """Let go of the files. Raises `JournalError` if they could not be synced."""
+        for unread in (self._image, self._records):
+            if isinstance(unread, Generator):
+                unread.close()
         self._journal.close()
 
 

@@ -456,6 +456,16 @@ async def test_an_orderly_end_leaves_nothing_for_the_next_head(start_worker, tmp
         assert again.address == daemon.address
 
 
+async def test_an_access_file_that_is_missing_is_named(tmp_path):
+    journal = tmp_path / "journal"
+    async with HeadDaemon(TLS, journal=journal):
+        pass
+    (journal / "access" / "worker.json").unlink()
+    with pytest.raises(FileNotFoundError, match=r"worker\.json of .* is missing: bring it back"):
+        async with HeadDaemon(TLS, journal=journal):
+            pass
+
+
 async def test_one_head_at_a_time_writes_a_journal(tmp_path):
     journal = tmp_path / "journal"
     async with HeadDaemon(TLS, journal=journal):
