@@ -13,7 +13,9 @@ value in a list is itself where it is a number, a string, bytes, True, False or 
     ["e", class, value]         a member of an enumeration
     ["b", bytes]                a bytearray                      ["i", digits]             a large whole number
     ["m", object, name]         a method of an object            ["g", name, item, ...]    made by who reads
-    ["F", n, field, ...]        fill object n
+    ["F", n, field, ...]        fill object n                ["r", value]   the last message: what it is the image of
+
+A field that holds nothing is `[-1]`.
 
 Objects that may be keys are their values: they are whole when they are made, and what they hold comes first. All others
 are filled when all that they hold has been made, so objects may refer to each other in circles. A field `_hash`, where
@@ -103,8 +105,8 @@ def _is_value(cls: type) -> bool:
     return issubclass(cls, msgspec.Struct) or (cls.__hash__ is not object.__hash__ and cls.__hash__ is not None)
 
 
-_UNSET = "unset"
-"""In the place of a field that holds nothing."""
+_UNSET = object()
+"""In the place of a field that holds nothing: no value of a field can be this one."""
 
 
 class _Painter:

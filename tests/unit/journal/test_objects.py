@@ -114,6 +114,13 @@ def test_each_kind_of_object_comes_back_as_what_it_was():
     assert not hasattr(found["slotted"], "unset")
 
 
+def test_no_value_is_taken_for_a_field_that_holds_nothing():
+    slotted = Slotted()
+    slotted.left, slotted.right = "unset", [-1]
+    found = again(slotted)
+    assert (found.left, found.right) == ("unset", [-1])
+
+
 def test_what_was_one_object_is_one_object():
     shared = [1]
     circle = {"self": None, "twice": (shared, shared)}
