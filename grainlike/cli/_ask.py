@@ -1,4 +1,7 @@
-"""What is asked of a running head: `ls`, `jobs`, `explain`, `cancel`, `logs`, `sessions`, `head status`."""
+"""What is asked of a running head about what is there now: workers, jobs, sessions, and the head itself.
+
+What is asked about jobs that have ended is in `_past`.
+"""
 
 from __future__ import annotations
 

@@ -115,11 +115,10 @@ grainlike cache rm --all --older 30
 3 the directory cannot be read, or others can write to it
 """
 
-_JOURNAL_EXAMPLES = """[bold]Examples[/bold]
+_JOURNAL_CHECK_EXAMPLES = """[bold]Examples[/bold]
 
 grainlike journal check ~/journal
 grainlike journal check --json ~/journal | jq .damage
-grainlike journal export ~/journal
 
 [bold]Exit codes[/bold]
 
@@ -127,6 +126,18 @@ grainlike journal export ~/journal
 1 it is damaged: no head starts with it
 2 wrong usage
 3 it cannot be read, or others can read or write it
+"""
+
+_JOURNAL_EXPORT_EXAMPLES = """[bold]Examples[/bold]
+
+grainlike journal export ~/journal
+grainlike journal export --json ~/journal | jq .total
+
+[bold]Exit codes[/bold]
+
+0 success
+2 wrong usage
+3 it is damaged, or a head writes it; or as for `check`
 """
 
 
@@ -252,7 +263,7 @@ def _cache_rm(
     exit_with(lambda: remove_results(functions or [], version=version, older_days=older, everything=everything))
 
 
-@journal_app.command("check", epilog=_JOURNAL_EXAMPLES)
+@journal_app.command("check", epilog=_JOURNAL_CHECK_EXAMPLES)
 def _journal_check(
     directory: Annotated[
         Path,
@@ -266,7 +277,7 @@ def _journal_check(
     exit_with(lambda: check_journal(directory, as_json=as_json))
 
 
-@journal_app.command("export", epilog=_JOURNAL_EXAMPLES)
+@journal_app.command("export", epilog=_JOURNAL_EXPORT_EXAMPLES)
 def _journal_export(
     directory: Annotated[
         Path,
