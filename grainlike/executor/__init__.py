@@ -2,7 +2,8 @@
 
 Answers: how a placeholder becomes a job and its result a value (`_engine`), how jobs reach workers and come back
 (`_head`), who may join (`_door`), how clients of a head ask and submit (`_guests` there, `_caller` and `_connect`
-here), what outlives them there (`_sessions`), how items of streams come and are read (`_inlet`, `_reading`), what jobs
+here), what outlives them there (`_sessions`), how a head outlives its process (`_durable_head`, whose inputs are in
+`_inputs` and its files in `_keeping`), how items of streams come and are read (`_inlet`, `_reading`), what jobs
 print (`_logs`), how a source of any length is mapped in bounded memory (`_flight`), when all of it lives and dies
 (`_executor`), which executor an `await` means (`_finding`), and what it is inside a job (`_in_job`, whose calls reach
 `_nested` at the head). How a graph whose jobs have names is run, watched and reported on (`_dag`), in parts too

@@ -67,6 +67,7 @@ from grainlike.wire import (
 _MOST_LOGS = 1000
 
 _Short = AskHead | AskWorkers | AskJobs | AskJob | AskCancel | AskDepart | AskStop | AskWanted | AskSessions | AskReport
+"""What is answered by one message, in the turn in which it is asked."""
 
 _WANTS = (Nested, Withdraw, ImportsFrom, Forget, EndSessions)
 """What clients say about their jobs; all else is questions."""
@@ -185,9 +186,7 @@ class Guests:
             self._take(guest, wanted)
         for message, _ in fresh:
             match message:
-                case AskHead() | AskWorkers() | AskJobs() | AskJob() | AskWanted() | AskSessions() | AskReport():
-                    guest.post(self._answer(message))
-                case AskCancel() | AskDepart() | AskStop():
+                case _ if isinstance(message, _Short):
                     guest.post(self._answer(message))
                 case AskLogs():
                     self._tell_logs(guest, message)

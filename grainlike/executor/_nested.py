@@ -26,7 +26,7 @@ _Attempt = tuple[int, int, int]
 
 
 class Home(Protocol):
-    """Where they come from: a worker, or a client."""
+    """Where they come from, and what becomes of them goes: a worker, a client, or a named session."""
 
     number: int
 
