@@ -31,18 +31,20 @@ class DurableGuests(Guests):
 
     def said(self, what: ClientSaid, frames: Sequence[Frame]) -> None:
         """It had said something."""
-        guest = self.here[what.client]
-        if guest.session is not None:
-            guest.session.resume_at(what.received, what.heard)
+        guest = self._resumed(what)
         with suppress(Exception):  # it ended the connection then, and nothing else
             self._take(guest, frames)
 
     def refused(self, what: ClientRefused, frames: Sequence[Frame]) -> None:
         """It had been told why its jobs would not be."""
+        self._refuse(self._resumed(what), frames, JournalError(what.why))
+
+    def _resumed(self, what: ClientSaid | ClientRefused) -> Guest:
+        """Who had said it, with the numbers that its conversation had then."""
         guest = self.here[what.client]
         if guest.session is not None:
             guest.session.resume_at(what.received, what.heard)
-        self._refuse(guest, frames, JournalError(what.why))
+        return guest
 
     def all_went(self) -> None:
         """The head had ended all work, and nobody was here any more."""
