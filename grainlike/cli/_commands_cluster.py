@@ -157,7 +157,7 @@ def _worker_start(
     ] = None,
     resources: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="What to offer. By default the cores that this process may run on."),
+        typer.Option(metavar="TEXT", help="What to offer. By default the cores and memory that this process may use."),
     ] = None,
     name: Annotated[str | None, typer.Option(help="What the worker is called. By default the host's name.")] = None,
     context: Annotated[
