@@ -515,31 +515,6 @@ class Head:
         """Ask a worker for what a job of its writes, or for no more of it."""
         peer.post(follow)
 
-    # --- from clients ------------------------------------------------------------------------------------------------
-
-    def submit_for(self, home: Home, message: Nested, buffers: Sequence[Buffer], paths: tuple[str, ...]) -> None:
-        """Make jobs of what a client wants to be run, and tell it their numbers."""
-        if message.parent or message.attempt:
-            raise ProtocolError("a client submits for itself, and not for a job")
-        jobs = self._nested.submit(home, message, buffers, home.number, paths)
-        home.post(Numbered(message.children, jobs))
-        self._nested.flush()
-
-    def refuse_for(
-        self, home: Home, message: Nested, buffers: Sequence[Buffer], paths: tuple[str, ...], error: Exception
-    ) -> None:
-        """Make no jobs of what a client wants, and tell it why."""
-        self._nested.refuse(home, message, buffers, paths, error)
-        self._nested.flush()
-
-    def withdraw_for(self, home: Home, message: Withdraw) -> None:
-        """A client does not want some of its own any more."""
-        self._nested.withdraw(home, message)
-
-    def withdraw_all(self, home: Home) -> None:
-        """A client is gone: what it wanted is cancelled."""
-        self._nested.withdraw_all(home)
-
     def _output(self, peer: Peer, output: Output) -> None:
         if not output.last_words:
             self.logs.hear(peer, output)
@@ -594,6 +569,31 @@ class Head:
         for lease in report.ended:
             peer.receipts.pop(lease, None)
         self._count()
+
+    # --- from clients ------------------------------------------------------------------------------------------------
+
+    def submit_for(self, home: Home, message: Nested, buffers: Sequence[Buffer], paths: tuple[str, ...]) -> None:
+        """Make jobs of what a client wants to be run, and tell it their numbers."""
+        if message.parent or message.attempt:
+            raise ProtocolError("a client submits for itself, and not for a job")
+        jobs = self._nested.submit(home, message, buffers, home.number, paths)
+        home.post(Numbered(message.children, jobs))
+        self._nested.flush()
+
+    def refuse_for(
+        self, home: Home, message: Nested, buffers: Sequence[Buffer], paths: tuple[str, ...], error: Exception
+    ) -> None:
+        """Make no jobs of what a client wants, and tell it why."""
+        self._nested.refuse(home, message, buffers, paths, error)
+        self._nested.flush()
+
+    def withdraw_for(self, home: Home, message: Withdraw) -> None:
+        """A client does not want some of its own any more."""
+        self._nested.withdraw(home, message)
+
+    def withdraw_all(self, home: Home) -> None:
+        """A client is gone: what it wanted is cancelled."""
+        self._nested.withdraw_all(home)
 
     # --- what the mind says ------------------------------------------------------------------------------------------
 
@@ -747,7 +747,7 @@ class Head:
         self.tally.run_seconds += sum(completed.wall)
 
     def _relay(self, job: Job, code: Code, parcel: Parcel) -> None:
-        """What became of a job that a job on a worker awaits."""
+        """What became of a job that came over a link."""
         assert isinstance(job, NestedJob)
         if code in (Code.SUCCEEDED, Code.FAILED, Code.OUT_OF_MEMORY):
             self.tally.failed += code is not Code.SUCCEEDED

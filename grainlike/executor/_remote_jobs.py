@@ -103,8 +103,7 @@ class RemoteJobs:
                 began = isinstance(job, Job) and job.began is not None
                 if isinstance(job, Job):
                     self._leases.ended(job)
-                self._tally.cancelled += began
-                self._tally.skipped += not began
+                self._tally.unwanted(began=began)
             elif node.record is None and node.state is not State.FAILED:
                 self._tally.skipped += 1
         for part in portions(gone):
