@@ -292,7 +292,7 @@ class NodeMind:
                 back.append(job)
                 continue
             elif code in (Code.CANCELLED, Code.RETURNED):
-                codes[row] = self._why_stopped(job, lease, now, out)
+                codes[row] = self._settle_stopped(job, lease, now, out)
             self._forget(job)
             told.append(row)
         if walls:
@@ -304,8 +304,8 @@ class NodeMind:
             out.append(TellCompleted(told_rows(completed, told, codes), forwarded=True))
         self._maybe_end(lease, out)
 
-    def _why_stopped(self, job: Job, lease: Lease, now: float, out: list[NodeAction]) -> Code:
-        """How a job ended that did not come to its own end."""
+    def _settle_stopped(self, job: Job, lease: Lease, now: float, out: list[NodeAction]) -> Code:
+        """How a job ended that did not come to its own end. A process that somebody else told to end gets no other."""
         if job.stopped is None:  # not by us: somebody else told the process to end, and it is about to
             self._runners.terminate(lease, now, out)
             return Code.CRASHED

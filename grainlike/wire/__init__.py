@@ -2,9 +2,9 @@
 
 Answers: which messages exist (`_messages`; what clients ask, `_questions`), how many payloads share one message
 (`_payloads`), how far a stream may run ahead of its reader (`_window`), how a message and its buffers become bytes and
-back (`_frames`), how the two ends of a new connection find out whether they go together (`_handshake`). Everything here
-is sans-io: bytes in, messages out, no clock, no socket, no dice. A peer written in another language would have to agree
-with this room alone.
+back (`_frames`), how the two ends of a new connection find out whether they go together (`_handshake`), and how those
+of a broken one go on where they were (`_transcript`). Everything here is sans-io: bytes in, messages out, no clock, no
+socket, no dice. A peer written in another language would have to agree with this room alone.
 
 Never looks inside a payload: arguments, results and functions are opaque bytes. Neighbours: `payload` makes those
 bytes, `net` carries frames, `scheduler` decides what is said.
