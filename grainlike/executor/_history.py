@@ -14,7 +14,7 @@ from grainlike.net import Link
 from grainlike.resources import parse_allocation
 from grainlike.wire import ReportIs, SpanRow, TraceIs, Unable
 
-if TYPE_CHECKING:  # few programs record, and every head may be asked
+if TYPE_CHECKING:  # few programs record
     from grainlike.executor._recorder import Recorder
     from grainlike.observe import Stretch
 
@@ -78,14 +78,14 @@ class _Rows:
 
 def drawn(rows: Iterable[SpanRow]) -> Iterator[Stretch]:
     """The stretches that rows tell of."""
-    from grainlike.observe import Stretch as Drawn
+    from grainlike.observe import Stretch
 
     for row in rows:
         details: dict[str, str | int | float] = {"status": row.status, "attempt": row.attempt}
         if row.job:
             details |= {"job": row.job, "slots": row.slots}
         slots = parse_allocation(row.slots)
-        yield Drawn(
+        yield Stretch(
             row.name,
             row.worker,
             slots.cores,
