@@ -26,8 +26,8 @@ from grainlike.executor._durable_head import DurableHead
 from grainlike.executor._head_daemon import HeadDaemon
 from grainlike.executor._head_image import began_here
 from grainlike.executor._keeping import Keeping
-from grainlike.wire import AskSessions, Nested, NestedFunction, RetrySpec, SessionsAre
 from grainlike.journal import Disk
+from grainlike.wire import AskSessions, Nested, NestedFunction, RetrySpec, SessionsAre
 
 pytestmark = pytest.mark.asyncio
 

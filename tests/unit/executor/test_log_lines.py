@@ -7,7 +7,7 @@ import pytest
 
 from grainlike.executor import _logs
 from grainlike.executor._job import Job
-from grainlike.executor._logs import LONGEST_LINE, _Lines, _Listener
+from grainlike.executor._logs import LONGEST_LINE, Listener, _Lines
 from grainlike.wire import Follow, Output, OutputStream
 
 OUT, ERR, NOTE = OutputStream.STDOUT, OutputStream.STDERR, OutputStream.NOTE
@@ -62,7 +62,7 @@ class Worker:
 @pytest.fixture
 def asked():
     """A listener to job 3, and the two workers that it has asked."""
-    listener = _Listener(7, SimpleNamespace(finished=True, record=None), Worker.post)
+    listener = Listener(7, SimpleNamespace(finished=True, record=None), Worker.post)
     workers = Worker(1), Worker(2)
     for worker in workers:
         listener.ask(Job(3, 1, listener.node, (b"", ())), worker)
