@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from hashlib import blake2b
@@ -139,4 +140,8 @@ def read_head(chunks: Iterable[bytes], head: DurableHead, guests: Guests) -> Non
     guests.here, guests.sessions = here, sessions
     for guest in guests.here.values():
         guest.listening = {}  # it asks anew
+    # The clock of this process may have begun anew with its machine.
+    head.tally.opened = now = time.monotonic()
+    for party in [*head.peers.values(), *guests.here.values()]:
+        party.heard = now
     head.wake()

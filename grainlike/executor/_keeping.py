@@ -17,7 +17,7 @@ from grainlike.executor._durable_head import DurableHead
 from grainlike.executor._head_image import check_version, draw_head, read_head, read_title
 from grainlike.executor._inputs import HeadBegan, RecordsMissing, pack_input, unpack_input
 from grainlike.executor._lasting_clock import LastingClock
-from grainlike.journal import Journal, commit_image
+from grainlike.journal import Journal, Recovered, commit_image
 from grainlike.launch import die_with_parent
 from grainlike.wire import Buffer
 
@@ -49,10 +49,9 @@ class Keeping:
         self._journal, found = Journal.open(directory, salvage=salvage)
         self.clock = LastingClock()
         self.failure: JournalError | None = None
-        self.cut = found.cut
         self._image: Iterator[bytes] | None = None
         self._records: Iterator[bytes] = iter(found.records)
-        self._image_size = 0
+        self._image_size = self._journal.image_size
         self._writes = True
         self._is_old = len(found.records) > 0
         """Whether there is a log from before: what a sync had failed for would be in doubt without an image."""
@@ -61,6 +60,7 @@ class Keeping:
         except BaseException:
             self._journal.close()
             raise
+        _tell_of_damage(found)
 
     def _begin(self, image: Iterable[bytes] | None, began: HeadBegan) -> HeadBegan:
         """What the head in these files began with; `began` if there was none."""
@@ -205,6 +205,14 @@ class Keeping:
             if isinstance(unread, Generator):
                 unread.close()
         self._journal.close()
+
+
+def _tell_of_damage(found: Recovered) -> None:
+    """Say what of the journal does not count, so that nobody looks for it in vain."""
+    if found.cut:
+        logger.warning("the last %d bytes of %s were not a whole record, and are cut off", found.cut, found.cut_path)
+    for path in found.set_aside:
+        logger.warning("what was damaged in the journal, or lay behind that, is set aside: %s", path)
 
 
 def _behind_an_image(records: Iterator[bytes]) -> Iterator[bytes]:

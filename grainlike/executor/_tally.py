@@ -19,7 +19,7 @@ class Tally:
         self.timed_out = 0
         self.cancelled = 0
         self.run_seconds = 0.0
-        self._opened = time.monotonic()
+        self.opened = time.monotonic()
 
     @property
     def bad(self) -> int:
@@ -41,6 +41,6 @@ class Tally:
             skipped=self.skipped,
             timed_out=self.timed_out,
             cancelled=self.cancelled,
-            total_seconds=time.monotonic() - self._opened,
+            total_seconds=time.monotonic() - self.opened,
             run_seconds=self.run_seconds,
         )
