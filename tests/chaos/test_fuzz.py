@@ -20,7 +20,7 @@ from grainlike.journal import draw_image, read_image
 from grainlike.net import find_access, make_credentials, parse_address, read_access, write_access
 from grainlike.net._access import Access
 from grainlike.resources import parse_allocation
-from grainlike.wire import AUTHENTICATED, Beat, Credit, Frame, FrameDecoder, Leaving, Nested, encode_frame
+from grainlike.wire import TRUSTED, Beat, Credit, Frame, FrameDecoder, Leaving, Nested, encode_frame
 
 COUNT = int(os.environ.get("GRAINLIKE_TEST_FUZZ", "1500"))
 SEED = int(os.environ.get("GRAINLIKE_TEST_SEED", "1"))
@@ -98,7 +98,7 @@ FRAMES = [
 
 def decoded(pieces):
     """What a decoder makes of pieces, and why it stopped, if it did; anything held is let go."""
-    decoder = FrameDecoder(AUTHENTICATED)
+    decoder = FrameDecoder(TRUSTED)
     found = []
     try:
         for piece in pieces:
