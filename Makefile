@@ -12,7 +12,7 @@ EXAMPLES ?= 20000
 STEPS ?= 200
 KILLS ?= 5000
 KERNEL ?= /
-LONG := tests/integration/faults tests/integration/acceptance
+LONG := tests/integration/faults tests/integration/acceptance tests/machines tests/simulation
 
 # Where a shell forbids to keep compiled code, as in many containers, each of the tests' processes would compile it anew.
 unexport PYTHONDONTWRITEBYTECODE
