@@ -133,7 +133,7 @@ class DagRun:
         now = time.monotonic()
         for node, job in rest.items():
             needs = tuple([self._graph[name].node for name in job.needs])
-            if node.state is State.RUNNING or node in self._started:
+            if node.state is State.RUNNING or (node in self._started and isinstance(node.record, Job)):
                 kind = JobTimeoutError if running == "timed_out" else JobCancelledError
                 self._end(job, Ended(running, kind(f"{job.name} was ended: {why}"), node, needs, now))
             else:
