@@ -142,7 +142,7 @@ def _bench(
         typer.Option(metavar="NAME", help="What to run; may be given again. By default all.", show_default=False),
     ] = None,
     size: Annotated[
-        int | None, typer.Option(min=1, max=100_000_000, help="How many jobs, or bytes, of the one workload given.")
+        int | None, typer.Option(min=1, max=1_000_000_000, help="How many jobs, or bytes, of the one workload given.")
     ] = None,
     limit: Annotated[float, typer.Option(min=1.0, help="Seconds after which one run of one system is given up.")] = 120,
     picture: Annotated[

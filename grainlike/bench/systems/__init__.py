@@ -9,7 +9,7 @@ from grainlike.bench.systems._dask import Dask
 from grainlike.bench.systems._executorlib import Executorlib
 from grainlike.bench.systems._grain import Grain
 from grainlike.bench.systems._grainlike import DaemonAsync, DaemonPlain, EmbeddedAsync, EmbeddedPlain
-from grainlike.bench.systems._limit import Limit
+from grainlike.bench.systems._limit import Hops, Limit
 from grainlike.bench.systems._loky import Loky
 from grainlike.bench.systems._parsl import Parsl
 from grainlike.bench.systems._pool import Pool
@@ -19,6 +19,7 @@ __all__ = ["SYSTEMS", "installed"]
 
 SYSTEMS: dict[str, type[System]] = {
     "limit": Limit,
+    "hops": Hops,
     "grainlike": DaemonPlain,
     "grainlike-async": DaemonAsync,
     "grainlike-embedded": EmbeddedPlain,

@@ -1,77 +1,170 @@
 """What asyncio itself can do: one process sends length-prefixed pickles over TCP, another runs a task for each.
 
-No slots, no books, no functions that travel, no errors: not a system, but what a system in pure Python can be held
-against.
+No slots, no books, no functions that travel, no errors: not systems, but what a system in pure Python can be held
+against. With a relay in between it is the shape of one: head, daemon, runner.
 """
 
 from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import pickle
 import socket
 import struct
+from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 from grainlike.bench._system import Drive, Session, System
-from grainlike.payload import Payload, dump_value, load_value
 
-__all__ = ["Limit"]
+__all__ = ["Hops", "Limit", "LimitSession"]
 
-_HEADER = struct.Struct(">Q")
+_LENGTH = struct.Struct(">Q")
 _BATCH = 256
+_SCRATCH = 1 << 18
+_SLICE = 1 << 20
+_APART = 1 << 13
+"""From so many bytes on, a part of a frame is read straight into memory of its own."""
+
+_GONE = "the other process is gone"
 
 
-class _Batches(asyncio.Protocol):
-    """Length-prefixed objects, both ways, on an asyncio transport."""
+class _Frames(asyncio.BufferedProtocol):
+    """Frames of several parts, both ways: their number, the length of each, and each."""
 
-    def __init__(self, take: Callable[[Any], None]) -> None:
+    def __init__(self, take: Callable[[list[Any]], None], lost: Callable[[], None]) -> None:
         self._take = take
+        self._lost = lost
+        self._scratch = memoryview(bytearray(_SCRATCH))
         self._data = bytearray()
+        self._lengths: list[int] = []
+        self._parts: list[Any] = []
+        self._apart: memoryview | None = None
+        self._unsent: deque[memoryview] = deque()
+        self._paused = False
         self._transport: asyncio.WriteTransport
 
     def connection_made(self, transport: Any) -> None:
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._transport = transport
 
-    def data_received(self, data: bytes) -> None:
-        self._data += data
-        while len(self._data) >= _HEADER.size:
-            (size,) = _HEADER.unpack_from(self._data)
-            end = _HEADER.size + size
-            if len(self._data) < end:
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - why does not matter
+        self._lost()
+
+    def send(self, parts: Sequence[Any]) -> None:
+        raw = [memoryview(part) for part in parts]
+        head = b"".join(map(_LENGTH.pack, (len(raw), *(part.nbytes for part in raw))))
+        if len(raw) == 1 and not self._unsent:
+            self._transport.write(head + parts[0])
+            return
+        self._unsent.append(memoryview(head))
+        self._unsent.extend(part[at : at + _SLICE] for part in raw for at in range(0, part.nbytes, _SLICE))
+        self._pump()
+
+    def _pump(self) -> None:
+        """Write what the transport takes at once: what it would have to keep, it would copy."""
+        while self._unsent and not self._paused:
+            self._transport.write(self._unsent.popleft())
+
+    def pause_writing(self) -> None:
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        self._pump()
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - it is only a hint
+        return self._scratch if self._apart is None else self._apart
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._apart is None:
+            self._data += self._scratch[:nbytes]
+        else:
+            self._apart = self._apart[nbytes:]
+            if self._apart:
                 return
-            body = bytes(self._data[_HEADER.size : end])
-            del self._data[:end]
-            self._take(load_value(Payload(body, ())))
+            self._apart = None
+        while self._step():
+            pass
 
-    def send(self, batch: Any) -> None:
-        body = bytes(dump_value(batch, what="a batch").data)
-        self._transport.write(_HEADER.pack(len(body)) + body)
+    def _step(self) -> bool:
+        """Take one thing from what has come: the lengths of a frame, or its next part."""
+        if not self._lengths:
+            return self._begin()
+        if len(self._parts) == len(self._lengths):
+            parts, self._parts, self._lengths = self._parts, [], []
+            self._take(parts)
+            return True
+        size = self._lengths[len(self._parts)]
+        if size < _APART and len(self._data) < size:
+            return False
+        part = bytearray(self._data[:size])
+        del self._data[:size]
+        if len(part) < size:
+            came, part = part, bytearray(size)
+            part[: len(came)] = came
+            self._apart = memoryview(part)[len(came) :]
+        self._parts.append(part)
+        return self._apart is None
+
+    def _begin(self) -> bool:
+        if len(self._data) < _LENGTH.size:
+            return False
+        (count,) = _LENGTH.unpack_from(self._data)
+        end = _LENGTH.size * (count + 1)
+        if len(self._data) < end:
+            return False
+        self._lengths = [length for (length,) in _LENGTH.iter_unpack(self._data[_LENGTH.size : end])]
+        del self._data[:end]
+        return True
 
 
-class _LimitSession(Session):
+def _packed(batch: Any) -> list[Any]:
+    """A pickle and its large buffers, which are not copied."""
+    buffers: list[pickle.PickleBuffer] = []
+    stream = pickle.dumps(batch, 5, buffer_callback=buffers.append)
+    return [stream, *(buffer.raw() for buffer in buffers)]
+
+
+def _unpacked(parts: list[Any]) -> Any:
+    return pickle.loads(parts[0], buffers=parts[1:])  # noqa: S301 - from our own child
+
+
+class LimitSession(Session):
+    """One connection to a server that runs what comes."""
+
     def __init__(self) -> None:
         self._futures: dict[int, asyncio.Future[Any]] = {}
-        self._protocol = _Batches(self._answered)
+        self._gone = False
+        self._frames = _Frames(self._answered, self._given_up)
 
     async def open(self, address: tuple[str, int]) -> None:
-        await asyncio.get_running_loop().create_connection(lambda: self._protocol, *address)
+        """Connect."""
+        await asyncio.get_running_loop().create_connection(lambda: self._frames, *address)
 
     async def at_once(self, function: Callable[..., Any], items: Sequence[Any]) -> list[Any]:
         """Batches, and a future for each item."""
+        if self._gone:
+            raise ConnectionError(_GONE)
         loop = asyncio.get_running_loop()
         futures = [loop.create_future() for _ in items]
         numbered = list(enumerate(items))
         self._futures = dict(enumerate(futures))
         for first in range(0, len(numbered), _BATCH):
-            self._protocol.send((function, numbered[first : first + _BATCH]))
+            self._frames.send(_packed((function, numbered[first : first + _BATCH])))
         return await asyncio.gather(*futures)
 
-    def _answered(self, batch: list[tuple[int, Any]]) -> None:
-        for number, value in batch:
+    def _answered(self, parts: list[Any]) -> None:
+        for number, value in _unpacked(parts):
             self._futures[number].set_result(value)
+
+    def _given_up(self) -> None:
+        self._gone = True
+        for future in self._futures.values():
+            if not future.done():
+                future.set_exception(ConnectionError(_GONE))
 
 
 class Limit(System):
@@ -79,40 +172,63 @@ class Limit(System):
 
     def run(self, drive: Drive) -> None:
         """A server process, and the measurement here."""
-        asyncio.run(_measure(drive))
+        with _process(_serve) as address:
+            asyncio.run(_measure(drive, address))
 
 
-async def _measure(drive: Drive) -> None:
+class Hops(System):
+    name = "bare asyncio, over a relay (two hops)"
+
+    def run(self, drive: Drive) -> None:
+        """A server process, one that passes frames on, and the measurement here."""
+        with _process(_serve) as beyond, _process(_relay, beyond) as address:
+            asyncio.run(_measure(drive, address))
+
+
+async def _measure(drive: Drive, address: tuple[str, int]) -> None:
+    session = LimitSession()
+    await session.open(address)
+    await drive(session)
+
+
+@contextmanager
+def _process(target: Callable[..., None], *args: Any) -> Any:
+    """A process that says where it listens, as long as the block runs."""
     context = multiprocessing.get_context("spawn")
     near, far = context.Pipe()
-    server = context.Process(target=_serve, args=(far,), daemon=True)
-    server.start()
-    session = _LimitSession()
-    await session.open(near.recv())
-    await drive(session)
-    server.terminate()
-    server.join()
+    process = context.Process(target=target, args=(far, *args), daemon=True)
+    process.start()
+    far.close()
+    try:
+        yield near.recv()
+    finally:
+        process.terminate()
+        process.join()
 
 
 def _serve(pipe: Any) -> None:
-    asyncio.run(_served(pipe))
+    asyncio.run(_listen(pipe, _Server))
 
 
-async def _served(pipe: Any) -> None:
-    server = await asyncio.get_running_loop().create_server(_Server, "127.0.0.1", 0)
+def _relay(pipe: Any, beyond: tuple[str, int]) -> None:
+    asyncio.run(_listen(pipe, partial(_Relay, beyond)))
+
+
+async def _listen(pipe: Any, protocol: Callable[[], asyncio.BaseProtocol]) -> None:
+    server = await asyncio.get_running_loop().create_server(protocol, "127.0.0.1", 0)
     pipe.send(server.sockets[0].getsockname())
     await server.serve_forever()
 
 
-class _Server(_Batches):
+class _Server(_Frames):
     """Runs each item as a task of its own; what has ended by the next turn goes back in one batch."""
 
     def __init__(self) -> None:
-        super().__init__(self._run)
+        super().__init__(self._run, lambda: None)
         self._done: list[tuple[int, Any]] = []
 
-    def _run(self, batch: tuple[Callable[..., Any], list[tuple[int, Any]]]) -> None:
-        function, items = batch
+    def _run(self, parts: list[Any]) -> None:
+        function, items = _unpacked(parts)
         for number, item in items:
             task = asyncio.get_running_loop().create_task(_call(function, item))
             task.add_done_callback(partial(self._ended, number))
@@ -124,7 +240,38 @@ class _Server(_Batches):
 
     def _flush(self) -> None:
         done, self._done = self._done, []
-        self.send(done)
+        self.send(_packed(done))
+
+
+class _Relay(_Frames):
+    """Passes frames on to a server, and its answers back, as they are."""
+
+    def __init__(self, beyond: tuple[str, int]) -> None:
+        super().__init__(self._pass_on, self._close)
+        self._beyond = beyond
+        self._early: list[list[Any]] = []
+        self._far = _Frames(self.send, self._close)
+        self._dialling: asyncio.Task[None]
+        self._open = False
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._dialling = asyncio.get_running_loop().create_task(self._dial())
+
+    async def _dial(self) -> None:
+        await asyncio.get_running_loop().create_connection(lambda: self._far, *self._beyond)
+        self._open = True
+        for parts in self._early:
+            self._far.send(parts)
+
+    def _pass_on(self, parts: list[Any]) -> None:
+        if self._open:
+            self._far.send(parts)
+        else:
+            self._early.append(parts)
+
+    def _close(self) -> None:
+        self._transport.close()
 
 
 async def _call(function: Callable[..., Any], item: Any) -> Any:

@@ -1,5 +1,6 @@
 """`grainlike.bench`: figures are of right answers, rounds are interleaved, and what fails says why."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -10,9 +11,10 @@ import pytest
 
 from grainlike.bench import SYSTEMS, WORKLOADS, Figures, Session, System, facts, installed, measure, picture, table
 from grainlike.bench._system import drive_blocking
+from grainlike.bench.systems._limit import LimitSession
 from grainlike.bench.systems._pool import FuturesSession
 
-SIZES = {"throughput": 20, "trips": 5, "tree": 7, "chain": 4, "bulk": 8_000}
+SIZES = {"throughput": 20, "trips": 5, "tree": 7, "chain": 4, "bulk": 80_000, "large": 3_000_000}
 FOUND = [
     Figures("pool", {"at once": [100.0, 300.0, 200.0], "p50": [10.0, 30.0, 20.0]}),
     Figures("grainlike", {"at once": [900.0, 1000.0, 1100.0], "p50": [5.0, 5.0, 5.0]}),
@@ -20,7 +22,7 @@ FOUND = [
 ]
 
 
-@pytest.mark.parametrize("name", ["grainlike", "grainlike-async", "grainlike-embedded-async", "limit", "pool"])
+@pytest.mark.parametrize("name", ["grainlike", "grainlike-async", "grainlike-embedded-async", "limit", "hops", "pool"])
 def test_every_workload_runs_on_what_is_always_there(name: str) -> None:
     (found,) = measure([name], SIZES, rounds=1, limit_s=60)
     assert found.failure is None
@@ -119,6 +121,21 @@ def test_measuring_prints_figures_last_whatever_a_system_prints_before() -> None
     command = [sys.executable, "-m", "grainlike.bench", "pool", "trips=3"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert set(json.loads(done.stdout.splitlines()[-1])) == {"p50", "p99"}
+
+
+@pytest.mark.asyncio
+async def test_the_limit_fails_when_its_server_is_gone() -> None:
+    """It once waited for ever, after its caller, too."""
+
+    def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    session = LimitSession()
+    await session.open(server.sockets[0].getsockname())
+    with pytest.raises(ConnectionError, match="the other process is gone"):
+        await session.one(abs, -1)
+    server.close()
 
 
 def test_any_futures_pool_is_a_session() -> None:
