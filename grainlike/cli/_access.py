@@ -21,9 +21,9 @@ from grainlike.net import (
 __all__ = ["generate"]
 
 _USES = {
-    "head": 'Executor(listen="{listen}", access="{path}")',
+    "head": 'grainlike head start --listen {listen} --access {path}\n    Executor(listen="{listen}", access="{path}")',
     "worker": "grainlike worker start --head {path}",
-    "client": "for programs that share one head; nothing takes it yet",
+    "client": 'connect("{path}")',
 }
 
 

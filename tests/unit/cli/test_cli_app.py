@@ -226,6 +226,8 @@ def test_access_files_are_made_beforehand_for_each_role(tmp_path: Path, capsys: 
         assert [str(address) for address in access.addresses] == ["tcp://login1:7777"]
         assert str(folder / f"{role}.json") in shown
         assert "PRIVATE" not in shown
+    assert f"grainlike head start --listen tcp://0.0.0.0:7777 --access {folder / 'head.json'}" in shown
+    assert f'connect("{folder / "client.json"}")' in shown
     before = (folder / "head.json").read_text()
     assert main(["access", "generate", "--directory", str(folder)]) == 2
     assert "is there already" in " ".join(capsys.readouterr().err.split())
