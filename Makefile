@@ -44,6 +44,7 @@ test-engines: $(ENGINES)/.engines  ## run the tests of Dask, Ray and Celery (wit
 test-long: bugs  ## what takes hours: SEEDS=100000 worlds and broken journals, EXAMPLES=20000 of STEPS=200 of both minds, KILLS=5000 of processes, every seeded bug
 	GRAINLIKE_TEST_SEEDS=$(SEEDS) GRAINLIKE_TEST_REPLAYS=10 $(BIN)/python -m pytest tests/simulation
 	GRAINLIKE_TEST_SEEDS=$(SEEDS) $(BIN)/python -m pytest tests/unit/journal
+	GRAINLIKE_TEST_WORLDS=$$(($(SEEDS) / 5)) $(BIN)/python -m pytest tests/virtual
 	GRAINLIKE_TEST_KILLS=$(KILLS) GRAINLIKE_TEST_FUZZ=$(SEEDS) $(BIN)/python -m pytest -s tests/chaos
 	GRAINLIKE_TEST_HOSTILE=$(SEEDS) $(BIN)/python -m pytest tests/integration/faults/test_faults_hostile.py
 	GRAINLIKE_TEST_EXAMPLES=$(EXAMPLES) GRAINLIKE_TEST_STEPS=$(STEPS) $(BIN)/python -m pytest tests/machines
