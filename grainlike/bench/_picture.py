@@ -8,6 +8,7 @@ from math import log10
 
 from grainlike.bench._measure import Figures
 from grainlike.bench._table import units_of
+from grainlike.bench._workloads import LESS_IS_BETTER
 from grainlike.bench.systems import SYSTEMS
 
 __all__ = ["picture"]
@@ -22,8 +23,9 @@ def picture(found: Sequence[Figures], sizes: Mapping[str, int]) -> str:
     y = 12
     for figure, unit in units_of(sizes).items():
         rows = [(value, figures.system) for figures in found if (value := figures.median(figure))]
-        rows.sort(reverse=unit != "µs")
-        better = "less is better" if unit == "µs" else "more is better"
+        less = unit in LESS_IS_BETTER
+        rows.sort(reverse=not less)
+        better = "less is better" if less else "more is better"
         parts.append(f'<text x="12" y="{y + 16}" class="head">{escape(figure)}, {escape(unit)} ({better})</text>')
         y += _HEAD
         for value, system in rows:

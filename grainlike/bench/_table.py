@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 from grainlike.bench._measure import Figures
-from grainlike.bench._workloads import WORKLOADS
+from grainlike.bench._workloads import LESS_IS_BETTER, WORKLOADS
 from grainlike.bench.systems import SYSTEMS
 
 __all__ = ["facts", "table", "units_of"]
@@ -34,7 +34,7 @@ def table(found: Sequence[Figures], sizes: Mapping[str, int]) -> str:
 def _block(figure: str, unit: str, found: Sequence[Figures]) -> list[str]:
     base = next((figures.median(figure) for figures in found if figures.system == _BASE), None)
     rows = [(value, figures) for figures in found if (value := figures.median(figure)) is not None]
-    rows.sort(key=lambda row: row[0], reverse=unit != "µs")
+    rows.sort(key=lambda row: row[0], reverse=unit not in LESS_IS_BETTER)
     lines = [f"{figure}, {unit}"]
     for value, figures in rows:
         values = figures.rounds[figure]

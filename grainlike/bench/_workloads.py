@@ -10,17 +10,22 @@ from statistics import median
 from typing import Any
 
 from grainlike.bench._system import Session
+from grainlike.bench._usage import cpu_seconds, memory_bytes
 from grainlike.bench.jobs import add, echo, identity, increment
 
-__all__ = ["WARM_UP", "WORKLOADS", "Workload"]
+__all__ = ["LESS_IS_BETTER", "WARM_UP", "WORKLOADS", "Workload"]
 
 WARM_UP = 50
 """Jobs before anything is timed, so that processes are up and functions have travelled."""
 
 
+LESS_IS_BETTER = frozenset({"µs", "MB"})
+"""Units of times and sizes; of all others, more is better."""
+
+
 @dataclass(frozen=True)
 class Workload:
-    """One row of figures. `measure` returns them by name; larger is better unless the unit is a time."""
+    """One row of figures. `measure` returns them by name, `units` says in what."""
 
     name: str
     title: str
@@ -31,11 +36,11 @@ class Workload:
 
 
 async def _at_once(session: Session, size: int) -> dict[str, float]:
-    begun = time.perf_counter()
+    used, begun = cpu_seconds(), time.perf_counter()
     values = await session.at_once(identity, range(size))
-    seconds = time.perf_counter() - begun
+    seconds, used = time.perf_counter() - begun, cpu_seconds() - used
     _expect(sum(values), size * (size - 1) // 2)
-    return {"at once": size / seconds}
+    return {"at once": size / seconds, "CPU a job": used / size * 1e6, "memory": memory_bytes() / 1e6}
 
 
 async def _trips(session: Session, size: int) -> dict[str, float]:
@@ -98,7 +103,13 @@ def _expect(value: object, right: object) -> None:
 WORKLOADS = {
     workload.name: workload
     for workload in (
-        Workload("throughput", "no-op jobs, all at once", {"at once": "jobs/s"}, _at_once, 10_000),
+        Workload(
+            "throughput",
+            "no-op jobs, all at once",
+            {"at once": "jobs/s", "CPU a job": "µs", "memory": "MB"},
+            _at_once,
+            10_000,
+        ),
         Workload("trips", "no-op jobs, one after another", {"p50": "µs", "p99": "µs"}, _trips, 500),
         Workload("tree", "a tree of additions", {"tree": "jobs/s"}, _tree, 4_095),
         Workload("chain", "a chain of additions", {"chain": "jobs/s"}, _chain, 1_000),
