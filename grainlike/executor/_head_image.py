@@ -17,6 +17,7 @@ from anyio.abc import TaskGroup
 
 from grainlike._version import __version__
 from grainlike.errors import JournalError
+from grainlike.executor._door import software
 from grainlike.executor._durable_head import DurableHead
 from grainlike.executor._guests import Guests
 from grainlike.executor._inputs import HeadBegan
@@ -72,15 +73,22 @@ def _fingerprint() -> str:
 
 def began_here(seed: int) -> HeadBegan:
     """How a head of this release begins."""
-    return HeadBegan(0.0, seed, __version__, _fingerprint())
+    return HeadBegan(0.0, seed, __version__, _fingerprint(), software())
 
 
 def check_version(began: HeadBegan) -> None:
-    """Raise `JournalError` unless this release does what the one did that wrote a journal."""
+    """Raise `JournalError` unless this release does what the one did that wrote a journal, and loads its pickles."""
     if (began.version, began.books) != (__version__, _fingerprint()):
         raise JournalError(
             f"this journal is of grainlike {began.version}, which may decide otherwise than {__version__}, or keep its "
             "books in another way: let that release end its work, or begin a new journal"
+        )
+    unlike = software().unlike(began.software)
+    if unlike is not None:
+        name, here, there = unlike
+        raise JournalError(
+            f"the functions in this journal were pickled with {name} {there}, and cannot be trusted to load in {here}: "
+            "go on with the former, or begin a new journal"
         )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from grainlike.errors import JournalError, ProtocolError
-from grainlike.wire import TRUSTED, Buffer, Frame, FrameDecoder, Hello, encode_frame
+from grainlike.wire import TRUSTED, Buffer, Frame, FrameDecoder, Hello, Software, encode_frame
 
 __all__ = [
     "AllWent",
@@ -47,11 +47,15 @@ class _Input(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
 
 class HeadBegan(_Input, frozen=True, tag=0):
-    """The first of all: `seed` decides all chance. `version` is grainlike's, and `books` how it keeps them."""
+    """The first of all: `seed` decides all chance. `version` is grainlike's, and `books` how it keeps them.
+
+    `software` is what functions and arguments were pickled with.
+    """
 
     seed: int
     version: str
     books: str
+    software: Software
 
 
 class WorkerCame(_Input, frozen=True, tag=1):

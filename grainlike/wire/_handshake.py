@@ -43,6 +43,12 @@ class Software(msgspec.Struct, frozen=True):
     python: str
     serializers: dict[str, str]
 
+    def unlike(self, other: Software) -> tuple[str, str, str] | None:
+        """What does not go together, with its version here and in `other`; None if all does."""
+        pairs = [("Python", self.python, other.python)]
+        pairs += [(name, version, other.serializers.get(name, "none")) for name, version in self.serializers.items()]
+        return next((pair for pair in pairs if _minor(pair[1]) != _minor(pair[2])), None)
+
 
 def _check_versions(own: Software, hello: Hello) -> None:
     """Raise `VersionMismatchError`, naming both versions and the fix, if `hello` cannot work with `own`."""
@@ -51,14 +57,13 @@ def _check_versions(own: Software, hello: Hello) -> None:
             f"the head speaks protocol {PROTOCOL}, {hello.role} {hello.name!r} speaks {hello.protocol_low} to "
             f"{hello.protocol_high}; install the same grainlike on both"
         )
-    pairs = [("Python", own.python, hello.python)]
-    pairs += [(name, version, hello.serializers.get(name, "none")) for name, version in own.serializers.items()]
-    for name, here, there in pairs:
-        if _minor(here) != _minor(there):
-            raise VersionMismatchError(
-                f"the head has {name} {here}, {hello.role} {hello.name!r} has {there}; functions pickled by one cannot "
-                f"be trusted to load in the other: use the same {name} on both"
-            )
+    unlike = own.unlike(Software(hello.python, hello.serializers))
+    if unlike is not None:
+        name, here, there = unlike
+        raise VersionMismatchError(
+            f"the head has {name} {here}, {hello.role} {hello.name!r} has {there}; functions pickled by one cannot "
+            f"be trusted to load in the other: use the same {name} on both"
+        )
 
 
 def _minor(version: str) -> list[str]:

@@ -2,6 +2,11 @@
 
 import time
 
+import msgspec
+import pytest
+
+from grainlike.errors import JournalError
+from grainlike.executor._door import software
 from grainlike.executor._durable_guests import DurableGuests
 from grainlike.executor._durable_head import DurableHead
 from grainlike.executor._head_image import began_here, draw_head, read_head, read_title
@@ -51,6 +56,24 @@ def test_moments_of_another_boot_are_no_moments_here():
     assert 0 <= again.workers()[0].silent_s < 60
     assert 0 <= time.monotonic() - visitors.here[client.number].heard < 60
     assert 0 <= again.tally.totals().total_seconds < 60
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"python": "3.99.1"}, r"pickled with Python 3\.99\.1, .* go on with the former"),
+        (
+            {"serializers": {**software().serializers, "dill": "0.1.2"}},
+            r"pickled with dill 0\.1\.2, .* go on with the former",
+        ),
+    ],
+)
+def test_a_journal_of_another_python_is_refused_for_its_functions_would_not_load(tmp_path, change, words):
+    other = msgspec.structs.replace(software(), **change)
+    directory = tmp_path / "journal"
+    Keeping(directory, msgspec.structs.replace(began_here(1), software=other)).close()
+    with pytest.raises(JournalError, match=words):
+        Keeping(directory, began_here(1))
 
 
 def test_what_is_cut_off_a_journal_is_told(tmp_path, caplog):
