@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from grainlike import Cores, Dag, Executor, GPUs, Memory, Node, ThreadBackend, delayed, gather
+from grainlike import Cores, Dag, Executor, GPUs, Memory, Node, ThreadBackend, delayed, gather, start
 from grainlike.observe import Depth, Stretch, depths, trace
 
 LIMIT_S = 30.0
@@ -257,9 +258,21 @@ async def test_only_the_last_are_kept_and_what_runs_is_drawn_to_this_moment(tmp_
 @pytest.mark.asyncio
 async def test_jobs_on_another_engine_are_drawn_too(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
+    seen = threading.Event()
+
+    def add(left: int, right: int) -> int:
+        seen.wait(LIMIT_S)  # a job that ends before it is seen to run never counted as running
+        return left + right
+
     async with Executor(backend=ThreadBackend(2), record=True) as executor:
+        events = executor.events()
         with anyio.fail_after(LIMIT_S):
-            assert await (delayed(square) @ Cores(1))((delayed(add) @ Cores(1))(1, 2)) == 9
+            nine_ = start((delayed(square) @ Cores(1))((delayed(add) @ Cores(1))(1, 2)))
+            async for event in events:
+                if event.kind == "job_started":
+                    break
+            seen.set()
+            assert await nine_ == 9
         executor.write_trace(path)
     found = read(path.read_text())
     assert sorted(found.workers.values()) == ["queue", "threads"]

@@ -230,7 +230,8 @@ def test_access_files_are_made_beforehand_for_each_role(tmp_path: Path, capsys: 
     assert f'connect("{folder / "client.json"}")' in shown
     before = (folder / "head.json").read_text()
     assert main(["access", "generate", "--directory", str(folder)]) == 2
-    assert "is there already" in " ".join(capsys.readouterr().err.split())
+    told = capsys.readouterr().err.replace("│", " ")  # a long path moves the line's end to anywhere in the words
+    assert "is there already" in " ".join(told.split())
     assert (folder / "head.json").read_text() == before
 
 
