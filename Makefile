@@ -1,9 +1,15 @@
-# Everything a developer does. Each target makes what it needs in .venv from any Python >= 3.11 that has pip.
+# Everything a developer does. Each target makes what it needs in .venv from any Python >= 3.11 that has pip, or with
+# PYTHON=python3.13 in .venv-3.13 from that one.
 
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+# A Python that is asked for has an environment of its own; else the one that is there would be used, whatever it is of.
+ifeq ($(origin PYTHON),command line)
+VENV := .venv-$(shell $(PYTHON) -c 'import sys; print("{}.{}".format(*sys.version_info))')
+else
 VENV := .venv
-ENGINES := .venv-engines
+endif
+ENGINES := $(VENV)-engines
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 ARGS ?=
@@ -74,7 +80,7 @@ bench: $(VENV)/.dev  ## run the benchmarks (ARGS are theirs)
 	$(BIN)/python -m benchmarks $(ARGS)
 
 clean:  ## remove what these targets made
-	rm -rf $(VENV) $(ENGINES) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-* build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A system Python without ensurepip cannot put pip into a new environment; its own pip can, from outside.
