@@ -7,14 +7,18 @@ from collections.abc import Sequence
 
 from grainlike.errors import AuthenticationError, ProtocolError
 from grainlike.net._link import Link, OnFrames
+from grainlike.net._scratch import Scratch
 from grainlike.net._tls import TlsSession
-from grainlike.wire import TRUSTED, Buffer, FrameDecoder, FrameLimits, Message, encode_frame
+from grainlike.net._writes import Outbox
+from grainlike.wire import TRUSTED, Buffer, Frame, FrameDecoder, FrameLimits, Message, encode_frame
 
 __all__ = ["ByteLink"]
 
+_plain = Scratch()
+
 
 class ByteLink(Link):
-    """A link that makes frames of what it reads, and keeps `_pieces` of frames until they can be written.
+    """A link that makes frames of what it reads, and keeps those that it sends until they can be written.
 
     With `tls`, whose handshake is done, what is read and written are its records.
     """
@@ -25,16 +29,27 @@ class ByteLink(Link):
             self.role = tls.role
         self._tls = tls
         self._decoder = FrameDecoder()
-        self._pieces: list[Buffer] = []
+        self._outbox = Outbox()
         self._reads = self._reads_seen = 0
 
-    @abstractmethod
     def push(self, pieces: Sequence[Buffer]) -> None:
         """Send what `encode_frame` made of a message; else as `post`."""
+        if self.reason is None:
+            self._outbox.add(pieces)
+            self._write_soon()
 
     def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
+        self.push(encode_frame(message, buffers))
+
+    def interject(self, message: Message) -> None:
+        """As `post`, for a message that is in no order with others: it need not wait behind what is large."""
         if self.reason is None:
-            self.push(encode_frame(message, buffers))
+            self._outbox.let_pass(encode_frame(message))
+            self._write_soon()
+
+    @abstractmethod
+    def _write_soon(self) -> None:
+        """There is something to write."""
 
     def trust(self, limits: FrameLimits = TRUSTED) -> None:
         super().trust(limits)
@@ -48,14 +63,19 @@ class ByteLink(Link):
         seen, self._reads_seen = self._reads_seen, self._reads
         return self._reads > seen and not self._decoder.idle
 
-    def _receive(self, data: Buffer, on_frames: OnFrames) -> None:
-        """Hand on the frames that `data` completes. Nothing is raised from here: it ends the link, and `run` tells."""
+    def _receive(self, data: Buffer | int, on_frames: OnFrames) -> None:
+        """Hand on the frames that `data` completes, which may be so many bytes in the decoder's room.
+
+        Nothing is raised from here: it ends the link, and `run` tells.
+        """
         self._reads += 1
         try:
-            if self._tls is None:
+            if isinstance(data, int):
+                frames = self._decoder.filled(data)
+            elif self._tls is None:
                 frames = self._decoder.feed(data)
             else:
-                frames = [frame for plain in self._tls.open(data) for frame in self._decoder.feed(plain)]
+                frames = self._opened(data, self._tls)
             if frames:
                 on_frames(frames)
             if self._tls is not None and self._tls.ended:
@@ -66,6 +86,22 @@ class ByteLink(Link):
             self._end(f"protocol error: {error}", error)
         except Exception as error:  # noqa: BLE001 - `run` raises it, outside transports and task groups
             self._end(f"failed here: {error!r}", error)
+
+    def _opened(self, records: Buffer, tls: TlsSession) -> list[Frame]:
+        """The frames that TLS records complete, deciphered straight into a large buffer where one is under way."""
+        tls.take(records)
+        frames: list[Frame] = []
+        while self._open_into(tls, frames):
+            pass
+        return frames
+
+    def _open_into(self, tls: TlsSession, frames: list[Frame]) -> bool:
+        """Decipher as much as there is memory for; whether there may be more."""
+        room = self._decoder.room()
+        into = _plain.buffer if room is None else room
+        count = tls.read(into)
+        frames += self._decoder.feed(into[:count]) if room is None else self._decoder.filled(count)
+        return count == len(into)
 
     def _hung_up(self) -> None:
         """The peer sends no more."""

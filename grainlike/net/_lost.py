@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from grainlike.net._byte_link import ByteLink
 from grainlike.net._link import OnFrames
-from grainlike.wire import Buffer
 
 __all__ = ["LostLink"]
 
@@ -19,7 +16,7 @@ class LostLink(ByteLink):
         self.host = host
         self.close("the head was started again")
 
-    def push(self, pieces: Sequence[Buffer]) -> None:
+    def _write_soon(self) -> None:
         """Nobody is there; see `Session`, which keeps what it sends."""
 
     def fileno(self) -> int:

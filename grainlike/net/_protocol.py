@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
 from typing import cast
 
 import anyio
@@ -12,7 +11,6 @@ from grainlike.net._byte_link import ByteLink
 from grainlike.net._link import OnFrames
 from grainlike.net._scratch import Scratch
 from grainlike.net._tls import TlsSession
-from grainlike.net._writes import writes
 from grainlike.wire import Buffer
 
 __all__ = ["ProtocolLink"]
@@ -29,17 +27,14 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._early = b""
         self._on_frames: OnFrames | None = None
-        self._sending: Iterator[Buffer] | None = None
+        self._in_room = False
         self._flushing = False
         self._full = False
         self._gone = anyio.Event()
 
     # --- what owners of a link do ------------------------------------------------------------------------------------
 
-    def push(self, pieces: Sequence[Buffer]) -> None:
-        if self.reason is not None:
-            return
-        self._pieces += pieces
+    def _write_soon(self) -> None:
         if not self._flushing:
             self._flushing = True
             self._loop.call_soon(self._flush)
@@ -75,9 +70,15 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
         transport.set_write_buffer_limits(high=0)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the transport's signature
-        return _incoming.buffer
+        room = self._decoder.room() if self._tls is None else None
+        self._in_room = room is not None
+        return _incoming.buffer if room is None else room
 
     def buffer_updated(self, nbytes: int) -> None:
+        if self._in_room:
+            assert self._on_frames is not None
+            self._receive(nbytes, self._on_frames)
+            return
         received = _incoming.buffer[:nbytes]
         if self._on_frames is not None:
             self._receive(received, self._on_frames)
@@ -87,7 +88,7 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.pause_reading()
 
-    def _receive(self, data: Buffer, on_frames: OnFrames) -> None:
+    def _receive(self, data: Buffer | int, on_frames: OnFrames) -> None:
         super()._receive(data, on_frames)
         # An answer leaves in the turn that asked for it: a trip through the selector would double the latency. So a
         # daemon's head hears that a job begins before its runner does, and nobody hears of the job before the head.
@@ -118,23 +119,17 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
         """Write until the socket is full; `resume_writing` comes back here."""
         transport = self._transport
         while transport is not None and not self._full and self.reason is None:
-            if self._sending is None:
-                if not self._pieces:
-                    self._wake_drainers()
-                    return
-                self._sending, self._pieces = writes(self._pieces), []
-            data = next(self._sending, None)
+            data = self._outbox.next()
             if data is None:
-                self._sending = None
-            else:
-                transport.write(data if self._tls is None else self._tls.seal(data))
+                self._wake_drainers()
+                return
+            transport.write(data if self._tls is None else self._tls.seal(data))
 
     def _has_unsent(self) -> bool:
-        return self._sending is not None or bool(self._pieces)
+        return bool(self._outbox)
 
     def _drop(self) -> None:
-        self._pieces.clear()
-        self._sending = None
+        self._outbox.clear()
         if self._transport is None:
             self._gone.set()
         else:

@@ -11,7 +11,10 @@ from grainlike.wire import Ack, Answer, Beat, Buffer, Frame, Goodbye, Message, Q
 
 __all__ = ["Session"]
 
-_OF_THE_LINK = frozenset({Beat, Ack, Goodbye, *get_args(Question), *get_args(Answer)})
+_PASSING = frozenset({Beat, Ack, *get_args(Question), *get_args(Answer)})
+"""What is said of a link, and what is only asked: it passes values that are large on their way."""
+
+_OF_THE_LINK = _PASSING | {Goodbye}
 """What is said of a link and its ends, and what is only asked: it is not numbered, and never sent again."""
 
 
@@ -45,8 +48,12 @@ class Session:
         """Send a message, now or on the next link. The buffers must not change until it has been acknowledged."""
         if type(message) in _OF_THE_LINK:
             if isinstance(message, Beat) and self.tells and self._transcript.untold:
-                self._link.post(Ack(self._transcript.acknowledge()))
-            self._link.post(message, buffers)
+                self._link.interject(Ack(self._transcript.acknowledge()))
+            if type(message) in _PASSING:
+                assert not buffers
+                self._link.interject(message)
+            else:
+                self._link.post(message, buffers)
             return
         pieces = encode_frame(message, buffers)
         self._transcript.sent(pieces, sum(memoryview(piece).nbytes for piece in pieces))
@@ -70,12 +77,12 @@ class Session:
                     transcript.came(_size(frame))
                 heard.append(frame)
         if self.tells and transcript.owes:
-            self._link.post(Ack(transcript.acknowledge()))
+            self._link.interject(Ack(transcript.acknowledge()))
         return heard
 
     def tell(self, received: int) -> None:
         """Tell the other end that so many of its messages are safe."""
-        self._link.post(Ack(received))
+        self._link.interject(Ack(received))
 
     def resume_at(self, received: int, heard: int) -> None:
         """So many messages had come, and so many of ours had been said to have, when all this happened before."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import cast
 
 import anyio
@@ -12,7 +11,6 @@ from grainlike.net._byte_link import ByteLink
 from grainlike.net._link import OnFrames
 from grainlike.net._scratch import READ_SIZE
 from grainlike.net._tls import TlsSession
-from grainlike.net._writes import writes
 from grainlike.wire import Buffer
 
 __all__ = ["StreamLink"]
@@ -28,10 +26,8 @@ class StreamLink(ByteLink):
         self._writing = False
         self._scope = anyio.CancelScope()
 
-    def push(self, pieces: Sequence[Buffer]) -> None:
-        if self.reason is None:
-            self._pieces += pieces
-            self._posted.set()
+    def _write_soon(self) -> None:
+        self._posted.set()
 
     def fileno(self) -> int:
         sock = self._stream.extra(SocketAttribute.raw_socket, None)  # noqa: S610 - no database here
@@ -73,13 +69,11 @@ class StreamLink(ByteLink):
             while True:
                 await self._posted.wait()
                 self._posted = anyio.Event()
-                pieces, self._pieces = self._pieces, []
                 self._writing = True
-                for data in writes(pieces):
+                while (data := self._outbox.next()) is not None:
                     await self._send(data if self._tls is None else self._tls.seal(data))
                 self._writing = False
-                if not self._pieces:
-                    self._wake_drainers()
+                self._wake_drainers()
         except (anyio.BrokenResourceError, anyio.ClosedResourceError, ConnectionError) as error:
             self._end(_why(error))
 
@@ -87,10 +81,10 @@ class StreamLink(ByteLink):
         await self._stream.send(cast("bytes", data))  # every stream takes views, and says bytes
 
     def _has_unsent(self) -> bool:
-        return self._writing or bool(self._pieces)
+        return self._writing or bool(self._outbox)
 
     def _drop(self) -> None:
-        self._pieces.clear()
+        self._outbox.clear()
         self._scope.cancel()
 
 

@@ -19,14 +19,11 @@ import anyio
 
 from grainlike.errors import AuthenticationError, ProtocolError
 from grainlike.net._certificates import ROLES, Credentials, Role, name_of
-from grainlike.net._scratch import READ_SIZE, Scratch
 from grainlike.wire import Buffer
 
 __all__ = ["Tls", "TlsSession", "client_tls", "server_tls", "shake_hands"]
 
 ALPN = "grainlike/1"
-
-_plain = Scratch()
 
 _HANDSHAKE_READ = 16 * 1024
 """The most bytes in one read of a handshake, whose messages are small."""
@@ -146,28 +143,21 @@ class TlsSession:
                 return role
         raise AuthenticationError(f"the other end's certificate is none of cluster {self._tls.cluster}")
 
-    def open(self, data: Buffer) -> Iterator[Buffer]:
-        """Yield what the peer wrote; each piece is good until the next is asked for.
+    def take(self, data: Buffer) -> None:
+        """Take records that have come; `read` deciphers them."""
+        self._incoming.write(data)
+
+    def read(self, into: memoryview) -> int:
+        """Fill `into` with what the peer wrote, as far as records have come; return how many bytes.
 
         Raises `AuthenticationError` when the peer has refused our certificate, which TLS 1.3 tells only now, and
         `ProtocolError` for what is no TLS, or was altered.
         """
-        self._incoming.write(data)
-        while True:
-            filled = self._read()
-            if filled:
-                yield _plain.buffer[:filled]
-            if filled < READ_SIZE:
-                return
-
-    def _read(self) -> int:
-        """Fill the scratch as far as records have come."""
-        filled = 0
-        plain = _plain.buffer
+        filled, size = 0, len(into)
         try:
-            while filled < READ_SIZE:
+            while filled < size:
                 # With a buffer to read into it returns a count, whatever its stub says.
-                count = cast("int", self._ssl.read(READ_SIZE - filled, plain[filled:]))
+                count = cast("int", self._ssl.read(size - filled, into[filled:]))
                 if not count:
                     self.ended = True
                     break

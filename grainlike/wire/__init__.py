@@ -2,9 +2,10 @@
 
 Answers: which messages exist (`_messages`; what clients ask, `_questions`), how many payloads share one message
 (`_payloads`), how far a stream may run ahead of its reader (`_window`), how a message and its buffers become bytes and
-back (`_frames`), how the two ends of a new connection find out whether they go together (`_handshake`), and how those
-of a broken one go on where they were (`_transcript`). Everything here is sans-io: bytes in, messages out, no clock, no
-socket, no dice. A peer written in another language would have to agree with this room alone.
+back (`_frames`), and what passes a large one on its way (`_large`), how the two ends of a new connection find out
+whether they go together (`_handshake`), and how those of a broken one go on where they were (`_transcript`). Everything
+here is sans-io: bytes in, messages out, no clock, no socket, no dice. A peer written in another language would have to
+agree with this room alone.
 
 Never looks inside a payload: arguments, results and functions are opaque bytes. Neighbours: `payload` makes those
 bytes, `net` carries frames, `scheduler` decides what is said.
@@ -15,7 +16,6 @@ from grainlike.wire._frames import (
     FROM_STRANGER,
     FROM_WORKER,
     TRUSTED,
-    Buffer,
     Frame,
     FrameDecoder,
     FrameLimits,
@@ -26,6 +26,11 @@ from grainlike.wire._handshake import (
     Dialer,
     Listener,
     Software,
+)
+from grainlike.wire._large import (
+    EMPTY_GAP,
+    Buffer,
+    gap_with,
 )
 from grainlike.wire._messages import (
     Ack,
@@ -120,6 +125,7 @@ from grainlike.wire._window import WINDOW_BYTES, WINDOW_ITEMS, Debt, Window
 __all__ = [
     "BATCH_BYTES",
     "BUFFER_COUNTS",
+    "EMPTY_GAP",
     "FROM_CLIENT",
     "FROM_STRANGER",
     "FROM_WORKER",
@@ -222,6 +228,7 @@ __all__ = [
     "WorkerRow",
     "WorkersAre",
     "encode_frame",
+    "gap_with",
     "pack_parcels",
     "unpack_parcels",
 ]

@@ -4,8 +4,12 @@ Layout, all integers little-endian::
 
     u32 header length | u32 number of buffers | u64 length of each buffer | header (msgpack) | buffers
 
+A buffer of more than a block has gaps in which other frames pass (`_large`): those without buffers, as heartbeats and
+answers, so that no value keeps them waiting.
+
 The decoder is fed whatever a socket gives and returns whole frames. Small frames are cut out of one joined piece; a
-large buffer gets memory of its own, which grows as bytes arrive: what a peer only declares costs nothing.
+large buffer gets memory of its own, which grows as bytes arrive: what a peer only declares costs nothing. Who can read
+to where it likes reads straight into that.
 
 Who sent it decides how much a frame may hold. The header is the part that becomes objects, at worst some tens of bytes
 for each of its own, so it is bounded tightly for those who are not believed in all things. Senders cut their batches by
@@ -21,6 +25,7 @@ from typing import NamedTuple
 import msgspec
 
 from grainlike.errors import ProtocolError
+from grainlike.wire._large import BLOCK, Buffer, LargeBuffer, blocks
 from grainlike.wire._messages import Message
 
 __all__ = [
@@ -28,14 +33,11 @@ __all__ = [
     "FROM_STRANGER",
     "FROM_WORKER",
     "TRUSTED",
-    "Buffer",
     "Frame",
     "FrameDecoder",
     "FrameLimits",
     "encode_frame",
 ]
-
-Buffer = bytes | bytearray | memoryview
 
 _PREFIX = struct.Struct("<II")
 _LENGTH_SIZE = 8
@@ -81,7 +83,11 @@ def encode_frame(message: Message, buffers: Sequence[Buffer] = ()) -> list[Buffe
     views = [memoryview(buffer).cast("B") for buffer in buffers]
     lengths = struct.pack(f"<{len(views)}Q", *(view.nbytes for view in views))
     pieces: list[Buffer] = [_PREFIX.pack(len(header), len(views)) + lengths + header]
-    pieces.extend(views)
+    for view in views:
+        if view.nbytes <= BLOCK:
+            pieces.append(view)
+        else:
+            pieces.extend(blocks(view))
     return pieces
 
 
@@ -104,7 +110,7 @@ class FrameDecoder:
         self._needed = _PREFIX.size
         self._lengths: list[int] = []
         self._done: list[Buffer] = []
-        self._filling: bytearray | None = None
+        self._filling: LargeBuffer | None = None
 
     @property
     def limits(self) -> FrameLimits:
@@ -126,7 +132,8 @@ class FrameDecoder:
         view = memoryview(data)
         while True:
             if self._filling is not None:
-                view = self._fill(view)
+                view = self._filling.feed(view)
+                self._look_at(self._filling, frames)
                 if self._filling is not None:
                     return frames
             self._pending += view
@@ -137,17 +144,40 @@ class FrameDecoder:
                 return frames
             view, self._pending = memoryview(bytes(self._pending)), bytearray()
 
-    def _fill(self, view: memoryview) -> memoryview:
-        """Copy into the large buffer under way; return what is left of `view`."""
-        target = self._filling
-        assert target is not None
-        length = self._lengths[len(self._done)]
-        count = min(len(view), length - len(target))
-        target += view[:count]
-        if len(target) == length:
-            self._done.append(target)
+    def room(self) -> memoryview | None:
+        """Where to read what comes next, to spare it a copy; then call `filled`. None: read anywhere, and `feed` it.
+
+        Let go of it before the next call of anything but `filled`.
+        """
+        return None if self._filling is None else self._filling.room()
+
+    def filled(self, count: int) -> list[Frame]:
+        """As `feed`, for so many bytes that were read into `room`."""
+        frames: list[Frame] = []
+        assert self._filling is not None
+        self._filling.filled(count)
+        self._look_at(self._filling, frames)
+        while self._filling is None and self._cut(frames):
+            pass
+        return frames
+
+    def _look_at(self, large: LargeBuffer, frames: list[Frame]) -> None:
+        """Take what has passed in gaps of the large buffer under way, and the buffer itself if it is whole."""
+        if large.passed:
+            for passed in large.passed:
+                frames += self._apart(passed)
+            large.passed.clear()
+        if large.whole:
+            self._done.append(large.data)
             self._filling = None
-        return view[count:]
+
+    def _apart(self, passed: bytes) -> list[Frame]:
+        """The frames that passed in a gap: none has buffers, or there would be gaps in gaps."""
+        decoder = FrameDecoder(FrameLimits(self._limits.header, 0, 0))
+        frames = decoder.feed(passed)
+        if not decoder.idle:
+            raise ProtocolError("a gap ends inside a frame")
+        return frames
 
     def _cut(self, frames: list[Frame]) -> bool:
         """Cut one header or one frame's small buffers out of what is pending; False when more bytes are needed."""
@@ -155,13 +185,13 @@ class FrameDecoder:
             return False
         while len(self._done) < len(self._lengths):
             length = self._lengths[len(self._done)]
-            if length <= len(self._pending):
+            if length <= min(len(self._pending), BLOCK):
                 self._done.append(bytes(self._pending[:length]))
                 del self._pending[:length]
             elif length < _LARGE:
                 return False
             else:
-                self._filling = bytearray()
+                self._filling = LargeBuffer(length, self._limits.header + _PREFIX.size)
                 return False
         assert self._message is not None
         frames.append(Frame(self._message, self._done))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from grainlike.errors import ProtocolError
-from grainlike.wire._frames import Buffer
+from grainlike.wire._large import Buffer
 
 __all__ = ["BATCH_BYTES", "BUFFER_COUNTS", "ROW_BYTES", "Parcel", "pack_parcels", "unpack_parcels"]
 

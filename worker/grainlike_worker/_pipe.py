@@ -49,13 +49,14 @@ class Pipe:
 
     def receive(self) -> list[Frame]:
         """Wait for bytes; return the frames that they complete. `LinkEndedError` at the end of the stream."""
+        room = self._decoder.room()
         try:
-            count = self._socket.recv_into(self._incoming)
+            count = self._socket.recv_into(self._incoming if room is None else room)
         except ConnectionError:
             count = 0
         if not count:
             raise LinkEndedError
-        return self._decoder.feed(self._incoming[:count])
+        return self._decoder.feed(self._incoming[:count]) if room is None else self._decoder.filled(count)
 
     def poll(self) -> list[Frame]:
         """As `receive`, but an empty list at once where nothing has come."""

@@ -16,6 +16,7 @@ import pytest
 
 from grainlike.errors import ProtocolError
 from grainlike.net import (
+    ByteLink,
     Link,
     ProtocolLink,
     StreamLink,
@@ -158,6 +159,29 @@ async def test_large_buffers_cross_both_ways_at_once(kind: str) -> None:
         near.close()
     for inbox in (here, there):
         assert [bytes(buffer) for buffer in inbox.frames[0].buffers] == data
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+async def test_what_is_interjected_passes_what_is_large_and_nothing_else(kind: str) -> None:
+    near, far = await pair(kind)
+    assert isinstance(near, ByteLink)
+    assert isinstance(far, ByteLink)
+    inbox = Inbox(want=6)
+    large = bytes(range(256)) * 4096 * 20
+    async with anyio.create_task_group() as tasks:
+        near.post(Beat(1))
+        near.interject(Beat(2))
+        near.post(Beat(3), [large])
+        near.post(Beat(4))
+        tasks.start_soon(near.run, Inbox())
+        await anyio.wait_all_tasks_blocked()  # the socket is full, of what is not read yet
+        near.interject(Beat(5))
+        near.interject(Beat(6))
+        tasks.start_soon(far.run, inbox)
+        await inbox.full.wait()
+        near.close()
+    assert inbox.numbers == [1, 2, 5, 6, 3, 4]
+    assert bytes(inbox.frames[4].buffers[0]) == large
 
 
 async def test_the_far_end_of_a_closed_link_returns_and_says_why(kind: str) -> None:

@@ -42,6 +42,16 @@ def shake(server: Tls, client: Tls) -> tuple[TlsSession, TlsSession]:
     return near, far
 
 
+def opened(session: TlsSession, records: bytes) -> bytes:
+    """What these records carry, read into a piece of memory that is too small for all of it."""
+    into = memoryview(bytearray(100_000))
+    found = b""
+    session.take(records)
+    while count := session.read(into):
+        found += into[:count]
+    return found
+
+
 def test_both_ends_speak_tls_1_3_and_know_each_others_role() -> None:
     near, far = shake(HEAD, WORKER)
     assert (near.role, far.role) == ("worker", "head")
@@ -54,8 +64,8 @@ def test_what_is_sealed_is_opened_and_not_to_be_read_on_the_way() -> None:
     secret = b"a word between us" * 1000
     sealed = far.seal(secret)
     assert b"a word" not in sealed
-    assert b"".join(bytes(piece) for piece in near.open(sealed)) == secret
-    assert b"".join(bytes(p) for at in range(len(sealed)) for p in near.open(b"")) == b""
+    assert opened(near, sealed) == secret
+    assert b"".join(opened(near, b"") for at in range(len(sealed))) == b""
 
 
 @pytest.mark.parametrize("size", [1, 16_384, 600_000])
@@ -65,7 +75,7 @@ def test_any_amount_comes_out_whole_however_it_is_cut(size: int) -> None:
     sealed = far.seal(data)
     step = max(1, len(sealed) // 7)
     cuts = [sealed[at : at + step] for at in range(0, len(sealed), step)]
-    assert b"".join(bytes(piece) for cut in cuts for piece in near.open(cut)) == data
+    assert b"".join(opened(near, cut) for cut in cuts) == data
 
 
 def test_records_cannot_be_replayed_reordered_or_left_out() -> None:
@@ -73,7 +83,7 @@ def test_records_cannot_be_replayed_reordered_or_left_out() -> None:
         near, far = shake(HEAD, WORKER)
         records = [far.seal(b"one"), far.seal(b"two")]
         with pytest.raises(ProtocolError, match="no TLS of this connection"):
-            list(near.open(b"".join(records[number] for number in order)))
+            opened(near, b"".join(records[number] for number in order))
 
 
 def test_a_certificate_says_its_role_and_its_cluster_and_nothing_of_a_machine() -> None:
@@ -190,6 +200,6 @@ async def test_who_is_refused_can_still_write_and_then_hears_why() -> None:
             for _ in range(2):
                 theirs.sendall(far.seal(b"a hello"))
             with pytest.raises(AuthenticationError, match=r"refused our certificate: .*certificate required"):
-                list(far.open(said))
+                opened(far, said)
             theirs.shutdown(socket.SHUT_WR)
     assert "did not return a certificate" in str(refusals[0])

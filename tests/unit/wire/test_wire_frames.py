@@ -22,12 +22,15 @@ from grainlike.wire import (
     Beat,
     FrameDecoder,
     FrameLimits,
+    Goodbye,
     encode_frame,
+    gap_with,
     pack_parcels,
     unpack_parcels,
 )
 
 LARGE = bytes(range(256)) * 1024
+BLOCK = 1024 * 1024
 
 
 def flat(message, buffers=()):
@@ -171,3 +174,153 @@ def test_small_payloads_that_are_many_go_beside_the_header():
     assert sum(map(len, data)) <= BATCH_BYTES < sum(len(inband) for inband, _ in parcels)
     assert len(buffers) > len(parcels)
     assert [(inband, list(out)) for inband, out in unpack_parcels(data, counts, buffers)] == parcels
+
+
+# --- large buffers, and what passes them -----------------------------------------------------------------------------
+
+BLOCKS = [bytes([number]) * BLOCK for number in range(1, 4)]
+TAIL = b"tail"
+HEADER = flat(Beat(1), (b"x",))[16:-1]
+
+
+def large(*gaps: bytes, tail: bytes = TAIL) -> bytes:
+    """A frame with one buffer of some blocks and a tail, and these gaps between them."""
+    parts = [*BLOCKS[: len(gaps)], tail]
+    prefix = struct.pack("<IIQ", len(HEADER), 1, sum(map(len, parts)))
+    return prefix + HEADER + b"".join(part for pair in zip(parts, [*gaps, b""], strict=True) for part in pair)
+
+
+def told(frames):
+    return [(frame.message.number, [bytes(buffer) for buffer in frame.buffers]) for frame in frames]
+
+
+def read_into_rooms(decoder, stream, sizes=()):
+    """Feed a stream as a link does that reads into the decoder's room where there is one."""
+    sizes, at, frames = iter(sizes), 0, []
+    while at < len(stream):
+        room = decoder.room()
+        most = next(sizes, len(stream))
+        if room is None:
+            count = min(most, 1000)
+            frames += decoder.feed(stream[at : at + count])
+        else:
+            count = min(most, len(room), len(stream) - at)
+            room[:count] = stream[at : at + count]
+            del room  # its memory may grow now
+            frames += decoder.filled(count)
+        at += count
+    return frames
+
+
+def test_a_large_buffer_is_cut_into_blocks_with_gaps_and_not_copied():
+    whole = b"".join([*BLOCKS, TAIL])
+    pieces = encode_frame(Beat(1), [whole])
+    assert b"".join(map(bytes, pieces)) == large(*[gap_with(b"")] * 3)
+    assert {id(piece.obj) for piece in pieces if isinstance(piece, memoryview)} == {id(whole)}
+    assert len(encode_frame(Beat(1), [whole[:BLOCK]])) == 2
+
+
+@settings(deadline=None)
+@given(
+    gaps=st.lists(st.sampled_from([b"", flat(Beat(7)), flat(Beat(8)) + flat(Beat(9))]), min_size=1, max_size=3),
+    tail=st.sampled_from([b"t", b"tai", TAIL, b"longer", bytes(70_000)]),
+    cuts=st.lists(
+        st.integers(0, 4 * BLOCK)
+        | st.builds(lambda block, off: block * (BLOCK + 4) + off, st.integers(1, 3), st.integers(-9, 90)),
+        max_size=8,
+    ),
+    rooms=st.lists(st.integers(1, 2 * BLOCK) | st.integers(1, 6), max_size=20),
+    fed=st.booleans(),
+)
+def test_what_passes_a_large_buffer_comes_first_however_it_is_read(gaps, tail, cuts, rooms, fed):
+    stream = flat(Beat(0)) + large(*map(gap_with, gaps), tail=tail) + flat(Beat(2))
+    decoder = FrameDecoder(TRUSTED)
+    if fed:
+        edges = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
+        frames = [frame for a, b in pairwise(edges) for frame in decoder.feed(stream[a:b])]
+    else:
+        frames = read_into_rooms(decoder, stream, rooms)
+    passed = [frame for gap in gaps for frame in FrameDecoder().feed(gap)]
+    assert told(frames) == [
+        (0, []),
+        *told(passed),
+        (1, [b"".join([*BLOCKS[: len(gaps)], tail])]),
+        (2, []),
+    ]
+    assert decoder.idle
+
+
+def test_what_passes_is_handed_on_before_the_buffer_is_whole():
+    decoder = FrameDecoder(TRUSTED)
+    stream = large(gap_with(flat(Beat(5))))
+    assert told(decoder.feed(stream[: -len(TAIL)])) == [(5, [])]
+    assert not decoder.idle
+
+
+@pytest.mark.parametrize(
+    ("gap", "words"),
+    [
+        (gap_with(flat(Beat(5), (b"x",))), "1 buffers are over the limit of 0"),
+        (gap_with(flat(Beat(5))[:-1]), "a gap ends inside a frame"),
+        (gap_with(b"\x01"), "a gap ends inside a frame"),
+        (struct.pack("<I", TRUSTED.header + 9), "16777225 bytes in a gap are over the limit of 16777224"),
+        (b"\xff" * 4, "4294967295 bytes in a gap"),
+        (gap_with(struct.pack("<II", 3, 0) + b"\x93\xc1\x00"), "not a message"),
+    ],
+)
+def test_gaps_that_hold_anything_but_whole_frames_without_buffers_are_refused(gap, words):
+    for read in (FrameDecoder.feed, read_into_rooms):
+        with pytest.raises(ProtocolError, match=words):
+            read(FrameDecoder(TRUSTED), large(gap))
+
+
+def test_the_largest_frame_that_anybody_may_send_passes():
+    spare = FROM_WORKER.header - len(flat(Goodbye("z" * FROM_WORKER.header))) + 8
+    longest = flat(Goodbye("z" * (FROM_WORKER.header + spare)))
+    assert len(longest) == FROM_WORKER.header + 8
+    frames = FrameDecoder(FROM_WORKER).feed(large(gap_with(longest)))
+    assert len(frames) == 2
+
+
+def test_room_grows_by_a_block_whatever_is_declared():
+    decoder = FrameDecoder(TRUSTED)
+    decoder.feed(struct.pack("<IIQ", len(HEADER), 1, 3 * 1024**3) + HEADER + bytes(10))
+    tracemalloc.start()
+    try:
+        for block in range(4):
+            for count in (BLOCK // 2, BLOCK // 2 + 4 - 10 * (not block)):
+                room = decoder.room()
+                assert len(room) <= BLOCK + 4
+                del room
+                decoder.filled(count)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 6.5 * BLOCK
+
+
+def test_there_is_no_room_beyond_the_end():
+    decoder = FrameDecoder(TRUSTED)
+    assert decoder.room() is None
+    stream = large(gap_with(b""), tail=b"ab")
+    decoder.feed(stream[:-100])
+    assert len(decoder.room()) == 100 - 4 - 2, "the gap does not fit where the tail goes"
+    decoder.feed(stream[-100:-6])
+    assert decoder.room() is None, "a gap comes next"
+    decoder.feed(stream[-6:-2])
+    assert len(decoder.room()) == 2
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_large_frames_with_flipped_counts_are_frames_or_a_protocol_error(data):
+    stream = bytearray(large(gap_with(b""), gap_with(flat(Beat(5))), gap_with(b"")) + flat(Beat(6)))
+    start = len(stream) - len(flat(Beat(6))) - len(TAIL) - 3 * (BLOCK + 4) - len(flat(Beat(5)))
+    for _ in range(data.draw(st.integers(1, 3))):
+        block = data.draw(st.integers(1, 3))
+        at = start + block * (BLOCK + 4) - 4 + data.draw(st.integers(0, 12))
+        stream[at] ^= data.draw(st.integers(1, 255))
+    for read in (FrameDecoder.feed, read_into_rooms):
+        with contextlib.suppress(ProtocolError):
+            for frame in read(FrameDecoder(TRUSTED), bytes(stream)):
+                assert flat(*frame), "what was understood can be said again"

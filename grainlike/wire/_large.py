@@ -1,0 +1,133 @@
+"""One large buffer on its way: blocks of it, and gaps between them in which other frames may pass.
+
+Layout: `BLOCK` bytes, then a gap, and so on; no gap follows the last block. A gap is a u32, how many bytes of whole
+frames follow before the buffer goes on, and those bytes. So whoever has something urgent to say waits for a block, and
+not for gigabytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from grainlike.errors import ProtocolError
+
+__all__ = ["BLOCK", "EMPTY_GAP", "Buffer", "LargeBuffer", "blocks", "gap_with"]
+
+Buffer = bytes | bytearray | memoryview
+
+BLOCK = 1024 * 1024
+
+_GAP = struct.Struct("<I")
+
+EMPTY_GAP = _GAP.pack(0)
+"""A gap in which nothing passes. Senders know it by its identity: it is where something could."""
+
+_ZEROS = bytes(BLOCK)
+"""Calloc's, so that it takes no memory of its own."""
+
+
+def blocks(view: memoryview) -> Iterator[Buffer]:
+    """The pieces of a buffer as it travels, never copied."""
+    yield view[:BLOCK]
+    for start in range(BLOCK, view.nbytes, BLOCK):
+        yield EMPTY_GAP
+        yield view[start : start + BLOCK]
+
+
+def gap_with(frames: bytes) -> bytes:
+    """A gap in which these frames pass."""
+    return _GAP.pack(len(frames)) + frames
+
+
+class LargeBuffer:
+    """Memory that grows as a buffer comes, by a block at a time: what a peer only declares costs nothing.
+
+    Its bytes are fed, or read straight into its `room`. `passed` is what came in gaps, to be taken from there; at most
+    `most` bytes in each.
+    """
+
+    __slots__ = ("_aside", "_at", "_counted", "_length", "_most", "_wanted", "data", "passed")
+
+    def __init__(self, length: int, most: int) -> None:
+        self.data = bytearray()
+        self.passed: list[bytes] = []
+        self._length = length
+        self._most = most
+        self._at = 0
+        self._aside = bytearray()
+        self._wanted = 0
+        """How many bytes in a gap come next; 0 where those of the buffer do."""
+        self._counted = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of it has come; it is `data` then."""
+        return self._at == self._length
+
+    def feed(self, view: memoryview) -> memoryview:
+        """Take what has come; return what is left behind the buffer's end."""
+        while view and not self.whole:
+            if self._wanted:
+                view = self._take_aside(view)
+                continue
+            count = min(view.nbytes, self._block_end() - self._at)
+            if len(self.data) == self._at:
+                self.data += view[:count]
+            else:  # room that was offered
+                self.data[self._at : self._at + count] = view[:count]
+            self._came(count)
+            view = view[count:]
+        return view
+
+    def room(self) -> memoryview | None:
+        """Where what comes next may be read to: up to the end of the block, and the gap's count behind it, where the
+        next block begins. None inside a gap. Memory grows in here: let go of one room before you ask for another.
+        """
+        if self._wanted or self.whole:
+            return None
+        end = self._block_end()
+        if end + _GAP.size <= self._length:
+            end += _GAP.size
+        lacking = end - len(self.data)
+        if lacking > 0:
+            for start in range(0, lacking, BLOCK):
+                self.data += _ZEROS[: lacking - start]
+        return memoryview(self.data)[self._at : end]
+
+    def filled(self, count: int) -> None:
+        """So many bytes were read into the room."""
+        if not count:
+            return
+        own = min(count, self._block_end() - self._at)
+        self._came(own)
+        if count > own:
+            self._take_aside(memoryview(self.data)[self._at : self._at + count - own])
+
+    def _block_end(self) -> int:
+        return min(self._length, (self._at // BLOCK + 1) * BLOCK)
+
+    def _came(self, count: int) -> None:
+        self._at += count
+        if self._at % BLOCK == 0 and self._at < self._length:
+            self._wanted = _GAP.size
+
+    def _take_aside(self, view: memoryview) -> memoryview:
+        """Take bytes in a gap: its count first, then what passes."""
+        count = min(view.nbytes, self._wanted)
+        self._aside += view[:count]
+        self._wanted -= count
+        if not self._wanted:
+            aside, self._aside = self._aside, bytearray()
+            if self._counted:
+                self.passed.append(bytes(aside))
+                self._counted = False
+            else:
+                self._count(aside)
+        return view[count:]
+
+    def _count(self, aside: bytearray) -> None:
+        (self._wanted,) = _GAP.unpack(aside)
+        if self._wanted > self._most:
+            raise ProtocolError(f"{self._wanted} bytes in a gap are over the limit of {self._most}")
+        self._counted = self._wanted > 0
