@@ -6,7 +6,7 @@ import logging
 import platform
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import anyio
 from anyio.abc import TaskGroup
@@ -16,6 +16,7 @@ from grainlike.executor._guest import Guest
 from grainlike.executor._guests import Guests
 from grainlike.executor._head import Head
 from grainlike.executor._party import Party
+from grainlike.executor._room import room_for_one
 from grainlike.executor._workers import Peer
 from grainlike.net import ByteLink, Link, is_gone, process_id
 from grainlike.payload import serializer_versions
@@ -55,7 +56,7 @@ class Door:
     """Lets workers in to `head`, and clients to `guests`. `paths` are the imports that jobs may need.
 
     `settled` is called after each batch of frames, when outcomes may have come; `joined` when a worker came or left.
-    `returns` says whether this head outlives its process.
+    `returns` says whether this head outlives its process. `most` is how many bytes of values one message may bring.
     """
 
     head: Head
@@ -65,6 +66,7 @@ class Door:
     settled: Callable[[], None]
     joined: Callable[[], None]
     returns: bool = False
+    most: int = field(default_factory=room_for_one)
 
     async def await_return(self, party: Peer | Guest) -> None:
         """Keep the place of one that was here before this head was started, until it dials anew or is given up."""
@@ -179,7 +181,7 @@ class _Visit:
         logger.info("%s %s is there again, from %s", hello.role, party.name, self._link.peer)
 
     def _welcome(self, limits: FrameLimits, name: str, store: str = "", received: int = -1) -> None:
-        self._link.trust(limits)
+        self._link.trust(limits._replace(total=self._door.most))
         self._answered.set()
         door = self._door
         process = process_id()

@@ -675,10 +675,10 @@ class Head:
         jobs = [self._jobs[number] for number in action.jobs]
         for job, attempt in zip(jobs, action.attempts, strict=True):
             job.assigned(peer.name, attempt)
-        parcels = [(job.data, job.buffers) for job in jobs]
+        parcels = self.depot.parcels_for(peer.hello, [(job.data, job.buffers) for job in jobs])
         for first, last in slices(parcels):
             part = slice(first, last)
-            data, counts, buffers = pack_parcels(self.depot.parcels_for(peer.hello, parcels[part]))
+            data, counts, buffers = pack_parcels(parcels[part])
             peer.post(
                 Assign(
                     action.cls,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from grainlike.wire import BATCH_BYTES, BUFFER_COUNTS, ROW_BYTES, Parcel
+from grainlike.wire import BATCH_BYTES, ROW_BYTES, Parcel, weight_of
 
 __all__ = ["portions", "slices"]
 
@@ -14,11 +14,13 @@ MOST_NUMBERS = 32_768
 
 def slices(parcels: Sequence[Parcel], also: Sequence[int] = ()) -> Iterator[tuple[int, int]]:
     """Cut a batch so that the rows, the small payloads, and the number of large ones, stay well under the limits of a
-    frame. `also` are bytes that rows bring with them beside the payloads.
+    frame; and what is large travels alone. `also` are bytes that rows bring with them beside the payloads.
     """
     first = size = 0
     for at, (inband, outband) in enumerate(parcels):
-        own = ROW_BYTES + len(inband) + BUFFER_COUNTS * len(outband) + (also[at] if also else 0)
+        own = ROW_BYTES + len(inband) + (also[at] if also else 0)
+        if outband:
+            own += weight_of(outband)
         size += own
         if size > BATCH_BYTES and at > first:
             yield first, at

@@ -14,12 +14,12 @@ from grainlike.executor._slices import slices
 from grainlike.graph import Node, StreamNode
 from grainlike.payload import Payload, dump_arguments, dump_function, load_error, load_value
 from grainlike.resources import Request
-from grainlike.wire import BUFFER_COUNTS, Buffer, Nested, NestedFunction, Outcomes, Parcel, pack_parcels, unpack_parcels
+from grainlike.wire import Buffer, Nested, NestedFunction, Outcomes, Parcel, pack_parcels, unpack_parcels
 
 __all__ = ["pack_calls", "settle_calls", "submissions"]
 
 
-_FUNCTION_BYTES = BUFFER_COUNTS + 128
+_FUNCTION_BYTES = 384
 """What a function that is told of takes: a buffer, and its columns."""
 
 _NAMELESS: Mapping[Node, str] = {}

@@ -10,6 +10,7 @@ from grainlike.net._link import Link, OnFrames
 from grainlike.net._scratch import Scratch
 from grainlike.net._tls import TlsSession
 from grainlike.net._writes import Outbox
+from grainlike.payload import stand_in
 from grainlike.wire import TRUSTED, Buffer, Frame, FrameDecoder, FrameLimits, Message, encode_frame
 
 __all__ = ["ByteLink"]
@@ -28,7 +29,7 @@ class ByteLink(Link):
         if tls is not None:
             self.role = tls.role
         self._tls = tls
-        self._decoder = FrameDecoder()
+        self._decoder = FrameDecoder(stand_in=stand_in)
         self._outbox = Outbox()
         self._reads = self._reads_seen = 0
 
@@ -46,6 +47,11 @@ class ByteLink(Link):
         if self.reason is None:
             self._outbox.let_pass(encode_frame(message))
             self._write_soon()
+
+    @property
+    def holds_large(self) -> bool:
+        """Whether something large waits to be written."""
+        return self._outbox.large > 0
 
     @abstractmethod
     def _write_soon(self) -> None:

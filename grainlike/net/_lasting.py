@@ -201,7 +201,10 @@ class LastingLink(Link):
         self._link.trust(limits)
 
     def still_comes(self) -> bool:
-        return self._link.still_comes()
+        comes = self._link.still_comes()
+        if comes:
+            self._heard = time.monotonic()
+        return comes
 
     def _drop(self) -> None:
         self._link.close(self.reason or "closed")

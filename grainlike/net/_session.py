@@ -56,8 +56,8 @@ class Session:
                 self._link.post(message, buffers)
             return
         pieces = encode_frame(message, buffers)
-        self._transcript.sent(pieces, sum(memoryview(piece).nbytes for piece in pieces))
         self._link.push(pieces)
+        self._transcript.sent(pieces, sum(map(len, pieces)), held=self._link.holds_large)
 
     def hear(self, frames: Sequence[Frame]) -> list[Frame]:
         """Take one read of the link; return what is not about the link itself.

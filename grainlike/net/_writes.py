@@ -29,12 +29,12 @@ class Outbox:
             sock.send(data)
     """
 
-    __slots__ = ("_frames", "_large", "_passing", "_writes")
+    __slots__ = ("_frames", "_passing", "_writes", "large")
 
     def __init__(self) -> None:
         self._frames: deque[Sequence[Buffer]] = deque()
         self._passing: deque[Buffer] = deque()
-        self._large = 0
+        self.large = 0
         """How many frames that are large wait, or are being written."""
         self._writes: Iterator[Buffer] | None = None
 
@@ -44,11 +44,11 @@ class Outbox:
     def add(self, pieces: Sequence[Buffer]) -> None:
         """Add what `encode_frame` made of a message."""
         self._frames.append(pieces)
-        self._large += _is_large(pieces)
+        self.large += _is_large(pieces)
 
     def let_pass(self, pieces: Sequence[Buffer]) -> None:
         """Add a frame without buffers, ahead of what is large. Those that may pass do not pass each other."""
-        if self._large:
+        if self.large:
             self._passing.extend(pieces)
         else:
             self._frames.append(pieces)
@@ -57,7 +57,7 @@ class Outbox:
         """Forget all of it."""
         self._frames.clear()
         self._passing.clear()
-        self._large = 0
+        self.large = 0
         self._writes = None
 
     def next(self) -> Buffer | None:
@@ -99,7 +99,7 @@ class Outbox:
                     view = memoryview(piece)
                     for start in range(0, len(view), CHUNK):
                         yield view[start : start + CHUNK]
-            self._large -= _is_large(pieces)
+            self.large -= _is_large(pieces)
         if self._passing:
             small += self._passing
             self._passing.clear()

@@ -9,6 +9,7 @@ objects of those bytes? It never opens a socket, never decides where bytes go, n
 - Functions go by name where a fresh interpreter can import them, also when a decorator's object took their
   name; otherwise by value with dill, then with cloudpickle.
 - Classes of `__main__` keep their identity: what comes home has the very class with which it left.
+- What somebody on the way could not hold says so where it is loaded (`stand_in`).
 - Exceptions come back as their own type with the remote traceback as their cause, or as `RemoteError`.
 
 Loading runs code chosen by whoever made the bytes: load only what an authenticated peer sent. dill and
@@ -24,6 +25,7 @@ from grainlike.payload._errors import RemoteTraceback, dump_error, load_error
 from grainlike.payload._functions import FunctionBlob, Serializer, dump_function, load_function
 from grainlike.payload._payload import Buffer, Payload
 from grainlike.payload._store import MARK, Store, drop, is_stored, know, mapped, memory_id
+from grainlike.payload._too_large import stand_in
 from grainlike.payload._values import (
     dump_arguments,
     dump_plain_arguments,
@@ -65,6 +67,7 @@ __all__ = [
     "memory_id",
     "name_function",
     "serializer_versions",
+    "stand_in",
 ]
 
 if not TYPE_CHECKING:  # else any name would be there

@@ -8,6 +8,7 @@ from grainlike.errors import SerializationError
 from grainlike.payload._explain import describe_error, refusal
 from grainlike.payload._payload import INLINE_LIMIT, Buffer, Payload
 from grainlike.payload._store import MARK, is_stored, mapped
+from grainlike.payload._too_large import refuse_stand_in
 
 __all__ = [
     "HOSTILE",
@@ -151,8 +152,12 @@ def _dump_by_value(obj: object, buffers: list[Buffer], keep: Callable[[pickle.Pi
 
 def _load(payload: Payload | tuple[Buffer, Sequence[Buffer]], what: str) -> Any:
     data, buffers = payload
-    if data[:1] == _MARKED and is_stored(data):
-        data, buffers = mapped(data)
+    if data[:1] == _MARKED:
+        refuse_stand_in(data, what)
+        if is_stored(data):
+            data, buffers = mapped(data)
+    for buffer in buffers:
+        refuse_stand_in(buffer, what)
     try:
         return _loads(data, buffers=map(_writable, buffers)) if buffers else _loads(data)
     except KeyboardInterrupt:

@@ -77,7 +77,7 @@ from grainlike.wire._messages import (
     Welcome,
     Withdraw,
 )
-from grainlike.wire._payloads import BATCH_BYTES, BUFFER_COUNTS, ROW_BYTES, Parcel, pack_parcels, unpack_parcels
+from grainlike.wire._payloads import BATCH_BYTES, ROW_BYTES, Parcel, pack_parcels, unpack_parcels, weight_of
 from grainlike.wire._questions import (
     MOST_ROWS,
     Answer,
@@ -124,7 +124,6 @@ from grainlike.wire._window import WINDOW_BYTES, WINDOW_ITEMS, Debt, Window
 
 __all__ = [
     "BATCH_BYTES",
-    "BUFFER_COUNTS",
     "EMPTY_GAP",
     "FROM_CLIENT",
     "FROM_STRANGER",
@@ -231,4 +230,5 @@ __all__ = [
     "gap_with",
     "pack_parcels",
     "unpack_parcels",
+    "weight_of",
 ]

@@ -19,7 +19,7 @@ what they weigh, to a quarter of that.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -55,7 +55,9 @@ class Frame(NamedTuple):
 
 
 class FrameLimits(NamedTuple):
-    """The most that a peer may declare: bytes of header, number of buffers, bytes of all buffers together."""
+    """The most that a peer may declare: bytes of header, number of buffers; and bytes of all buffers together, beyond
+    which they are read and not kept.
+    """
 
     header: int
     buffers: int
@@ -65,14 +67,24 @@ class FrameLimits(NamedTuple):
 FROM_STRANGER = FrameLimits(header=16 * 1024, buffers=0, total=0)
 """Who has not been welcomed yet: a handshake message, which may list some thousand ids, and no more."""
 
-FROM_WORKER = FrameLimits(header=1024 * 1024, buffers=16_384, total=4 * 1024**3)
-"""What a head takes from a worker: reports of many jobs, and results as large as they are."""
+_ANY = 2**63
 
-FROM_CLIENT = FrameLimits(header=1024 * 1024, buffers=16_384, total=4 * 1024**3)
-"""What a head takes from a client: many jobs, and arguments as large as they are."""
+FROM_WORKER = FrameLimits(header=1024 * 1024, buffers=16_384, total=_ANY)
+"""What a head takes from a worker: reports of many jobs, and results as large as its memory allows."""
 
-TRUSTED = FrameLimits(header=16 * 1024 * 1024, buffers=65_536, total=4 * 1024**3)
+FROM_CLIENT = FrameLimits(header=1024 * 1024, buffers=16_384, total=_ANY)
+"""What a head takes from a client: many jobs, and arguments as large as its memory allows."""
+
+TRUSTED = FrameLimits(header=16 * 1024 * 1024, buffers=65_536, total=_ANY)
 """Who is believed anyway: the head, by those who came to it, and a worker and its runners, by each other."""
+
+
+StandIn = Callable[[int, int], bytes]
+"""Gives what comes in place of a buffer of so many bytes that was not kept, where so many are; 0, if memory lacked."""
+
+
+def _refuse(size: int, limit: int) -> bytes:
+    raise ProtocolError(f"a buffer of {size} bytes is over the limit of {limit}")
 
 
 def encode_frame(message: Message, buffers: Sequence[Buffer] = ()) -> list[Buffer]:
@@ -94,6 +106,8 @@ def encode_frame(message: Message, buffers: Sequence[Buffer] = ()) -> list[Buffe
 class FrameDecoder:
     """Turns a stream of bytes into frames. After a `ProtocolError` the stream is beyond repair.
 
+    What is too large to be kept is no such error, where there is a `stand_in` for it: it concerns its job alone.
+
     Example::
 
         decoder = FrameDecoder(TRUSTED)
@@ -101,10 +115,26 @@ class FrameDecoder:
             handle(frame.message, frame.buffers)
     """
 
-    __slots__ = ("_done", "_filling", "_lengths", "_limits", "_message", "_needed", "_pending")
+    __slots__ = (
+        "_done",
+        "_filling",
+        "_instead",
+        "_left",
+        "_lengths",
+        "_limits",
+        "_message",
+        "_needed",
+        "_pending",
+        "_stand_in",
+    )
 
-    def __init__(self, limits: FrameLimits = FROM_STRANGER) -> None:
+    def __init__(self, limits: FrameLimits = FROM_STRANGER, stand_in: StandIn = _refuse) -> None:
         self._limits = limits
+        self._stand_in = stand_in
+        self._instead: bytes | None = None
+        """What comes in place of the large buffer under way, if that is not kept."""
+        self._left = 0
+        """How many bytes of buffers may still be kept of this frame."""
         self._pending = bytearray()
         self._message: Message | None = None
         self._needed = _PREFIX.size
@@ -168,7 +198,8 @@ class FrameDecoder:
                 frames += self._apart(passed)
             large.passed.clear()
         if large.whole:
-            self._done.append(large.data)
+            size = self._lengths[len(self._done)]
+            self._done.append(large.data if large.kept else self._instead or self._stand_in(size, 0))
             self._filling = None
 
     def _apart(self, passed: bytes) -> list[Frame]:
@@ -186,17 +217,26 @@ class FrameDecoder:
         while len(self._done) < len(self._lengths):
             length = self._lengths[len(self._done)]
             if length <= min(len(self._pending), BLOCK):
-                self._done.append(bytes(self._pending[:length]))
+                self._done.append(self._in_place_of(length) or bytes(self._pending[:length]))
                 del self._pending[:length]
             elif length < _LARGE:
                 return False
             else:
-                self._filling = LargeBuffer(length, self._limits.header + _PREFIX.size)
+                self._instead = self._in_place_of(length)
+                most = self._limits.header + _PREFIX.size
+                self._filling = LargeBuffer(length, most, kept=self._instead is None)
                 return False
         assert self._message is not None
         frames.append(Frame(self._message, self._done))
         self._message, self._lengths, self._done = None, [], []
         return bool(self._pending)
+
+    def _in_place_of(self, length: int) -> bytes | None:
+        """What comes in place of the next buffer; None where that is kept."""
+        if length > self._left:
+            return self._stand_in(length, self._limits.total)
+        self._left -= length
+        return None
 
     def _cut_header(self) -> bool:
         pending = self._pending
@@ -212,15 +252,13 @@ class FrameDecoder:
             self._needed = start
             return False
         lengths = list(struct.unpack_from(f"<{count}Q", pending, _PREFIX.size))
-        if sum(lengths) > self._limits.total:
-            raise ProtocolError(f"buffers of {sum(lengths)} bytes are over the limit of {self._limits.total}")
         end = start + header
         if len(pending) < end:
             self._needed = end  # whoever sends byte by byte has the lengths read once, and not for every byte
             return False
         self._needed = _PREFIX.size
         self._message = _decode(bytes(pending[start:end]))
-        self._lengths = lengths
+        self._lengths, self._left = lengths, self._limits.total
         del pending[:end]
         return True
 

@@ -23,7 +23,7 @@ _GAP = struct.Struct("<I")
 EMPTY_GAP = _GAP.pack(0)
 """A gap in which nothing passes. Senders know it by its identity: it is where something could."""
 
-_ZEROS = bytes(BLOCK)
+_ZEROS = memoryview(bytes(BLOCK))
 """Calloc's, so that it takes no memory of its own."""
 
 
@@ -44,17 +44,20 @@ class LargeBuffer:
     """Memory that grows as a buffer comes, by a block at a time: what a peer only declares costs nothing.
 
     Its bytes are fed, or read straight into its `room`. `passed` is what came in gaps, to be taken from there; at most
-    `most` bytes in each.
+    `most` bytes in each. One that is not `kept`, or for which there is no memory, is read and forgotten.
     """
 
-    __slots__ = ("_aside", "_at", "_counted", "_length", "_most", "_wanted", "data", "passed")
+    __slots__ = ("_aside", "_at", "_base", "_counted", "_length", "_most", "_wanted", "data", "kept", "passed")
 
-    def __init__(self, length: int, most: int) -> None:
+    def __init__(self, length: int, most: int, *, kept: bool = True) -> None:
         self.data = bytearray()
+        self.kept = kept
         self.passed: list[bytes] = []
         self._length = length
         self._most = most
         self._at = 0
+        self._base = 0
+        """What `data` begins with: of what is not kept there is never more than a block."""
         self._aside = bytearray()
         self._wanted = 0
         """How many bytes in a gap come next; 0 where those of the buffer do."""
@@ -62,7 +65,7 @@ class LargeBuffer:
 
     @property
     def whole(self) -> bool:
-        """Whether all of it has come; it is `data` then."""
+        """Whether all of it has come; if it was kept, it is `data` then."""
         return self._at == self._length
 
     def feed(self, view: memoryview) -> memoryview:
@@ -72,10 +75,8 @@ class LargeBuffer:
                 view = self._take_aside(view)
                 continue
             count = min(view.nbytes, self._block_end() - self._at)
-            if len(self.data) == self._at:
-                self.data += view[:count]
-            else:  # room that was offered
-                self.data[self._at : self._at + count] = view[:count]
+            if self.kept:
+                self._copy(view[:count])
             self._came(count)
             view = view[count:]
         return view
@@ -89,20 +90,45 @@ class LargeBuffer:
         end = self._block_end()
         if end + _GAP.size <= self._length:
             end += _GAP.size
-        lacking = end - len(self.data)
-        if lacking > 0:
-            for start in range(0, lacking, BLOCK):
-                self.data += _ZEROS[: lacking - start]
-        return memoryview(self.data)[self._at : end]
+        self._grow(end)
+        return memoryview(self.data)[self._at - self._base : end - self._base]
 
     def filled(self, count: int) -> None:
         """So many bytes were read into the room."""
         if not count:
             return
         own = min(count, self._block_end() - self._at)
+        behind = self._at + own - self._base
         self._came(own)
         if count > own:
-            self._take_aside(memoryview(self.data)[self._at : self._at + count - own])
+            self._take_aside(memoryview(self.data)[behind : behind + count - own])
+
+    def _copy(self, view: memoryview) -> None:
+        at = self._at - self._base
+        if len(self.data) > at:  # room that was offered
+            self.data[at : at + view.nbytes] = view
+            return
+        try:
+            self.data += view
+        except MemoryError:
+            self._forget()
+
+    def _grow(self, end: int) -> None:
+        """Have memory up to there."""
+        try:
+            while len(self.data) < end - self._base:
+                self.data += _ZEROS[: end - self._base - len(self.data)]
+        except MemoryError:
+            if not self.kept:
+                raise
+            self._forget()
+            self._grow(end)
+
+    def _forget(self) -> None:
+        """There is no memory for it: make do with that of one block."""
+        self.kept = False
+        self.data = bytearray()
+        self._base = self._at
 
     def _block_end(self) -> int:
         return min(self._length, (self._at // BLOCK + 1) * BLOCK)
@@ -111,6 +137,8 @@ class LargeBuffer:
         self._at += count
         if self._at % BLOCK == 0 and self._at < self._length:
             self._wanted = _GAP.size
+            if not self.kept:
+                self._base = self._at
 
     def _take_aside(self, view: memoryview) -> memoryview:
         """Take bytes in a gap: its count first, then what passes."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from grainlike.errors import ProtocolError
 from grainlike.wire._large import Buffer
 
-__all__ = ["BATCH_BYTES", "BUFFER_COUNTS", "ROW_BYTES", "Parcel", "pack_parcels", "unpack_parcels"]
+__all__ = ["BATCH_BYTES", "ROW_BYTES", "Parcel", "pack_parcels", "unpack_parcels", "weight_of"]
 
 Parcel = tuple[bytes, Sequence[Buffer]]
 
@@ -25,10 +25,19 @@ frame may hold from anybody (`FROM_WORKER`), for what a row weighs is estimated.
 ROW_BYTES = 64
 """What a row of a message counts as, in bytes, beside its payload: its share of all columns."""
 
-BUFFER_COUNTS = 256
-"""What a buffer beside the header counts as there, in bytes: their number in one message is limited too."""
+_BUFFER_WEIGHS = 256
+_WEIGHS_A_BYTE = 64
+"""What a buffer beside the header weighs there, and how many of its bytes weigh one more: their number in one message
+is limited too, and what is large travels alone, to be acknowledged, sent again, or refused for itself.
+"""
 
 _INLINE_LIMIT = 16 * 1024
+
+
+def weight_of(buffers: Sequence[Buffer]) -> int:
+    """What these buffers of a message count as of `BATCH_BYTES`, beside the header."""
+    size = sum([memoryview(buffer).nbytes for buffer in buffers])
+    return _BUFFER_WEIGHS * len(buffers) + size // _WEIGHS_A_BYTE
 
 
 def pack_parcels(parcels: Iterable[Parcel]) -> tuple[list[bytes], list[int], list[Buffer]]:

@@ -4,7 +4,8 @@ Each end numbers the messages that it sends, silently: both count. It keeps thos
 After a break each says how many have come, and gets what is behind that again. So a message is handed on once, however
 often the connection breaks, and in order.
 
-What is kept is bounded. Where the oldest had to be dropped the two cannot go on if the connection breaks just then.
+What is kept is bounded. Where the oldest had to be dropped the two cannot go on if the connection breaks just then. But
+one value shall not bring it to that, however large, nor do those that the connection holds in memory anyway.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ T = TypeVar("T")
 MOST_COUNT = 65_536
 MOST_BYTES = 256 * 1024 * 1024
 """The most messages, and bytes of them, that one end keeps."""
+
+_SHARE = 16
+"""So many messages are kept in any case: no one counts as more bytes than its share."""
 
 ACK_COUNT = 32
 ACK_BYTES = 1024 * 1024
@@ -37,14 +41,15 @@ class Transcript(Generic[T]):
             send(frame)
     """
 
-    __slots__ = ("_kept", "_told", "_unsaid", "received", "sent_in_all", "size")
+    __slots__ = ("_allowed", "_kept", "_told", "_unsaid", "received", "sent_in_all", "size")
 
     def __init__(self) -> None:
         self.received = 0
         """How many messages have come."""
         self.sent_in_all = 0
         self.size = 0
-        """How many bytes are kept."""
+        """How many bytes are kept; see `_SHARE`."""
+        self._allowed = MOST_BYTES
         self._kept: deque[tuple[T, int]] = deque()
         self._told = 0
         self._unsaid = 0
@@ -52,12 +57,17 @@ class Transcript(Generic[T]):
     def __len__(self) -> int:
         return len(self._kept)
 
-    def sent(self, message: T, size: int) -> None:
-        """Keep a message that is sent now."""
+    def sent(self, message: T, size: int, *, held: bool = False) -> None:
+        """Keep a message that is sent now. `held`: large ones wait in memory to be written, this or earlier ones."""
+        size = min(size, MOST_BYTES // _SHARE)
         self.sent_in_all += 1
         self._kept.append((message, size))
         self.size += size
-        while len(self._kept) > MOST_COUNT or self.size > MOST_BYTES:
+        if held:
+            self._allowed = self.size + MOST_BYTES
+        elif self.size <= MOST_BYTES:
+            self._allowed = MOST_BYTES
+        while len(self._kept) > MOST_COUNT or self.size > self._allowed:
             self._forget_oldest()
 
     def acknowledged(self, count: int) -> None:

@@ -4,6 +4,7 @@ import select
 import socket
 from collections.abc import Iterable, Sequence
 
+from grainlike.payload import stand_in
 from grainlike.wire import TRUSTED, Buffer, Frame, FrameDecoder, Message, encode_frame
 
 __all__ = ["LinkEndedError", "Pipe"]
@@ -27,7 +28,7 @@ class Pipe:
         """Those of the descriptors to `watch` that the last `poll` has found readable."""
         sock.setblocking(True)
         self._socket = sock
-        self._decoder = FrameDecoder(TRUSTED)
+        self._decoder = FrameDecoder(TRUSTED, stand_in)
         self._incoming = memoryview(bytearray(_READ_SIZE))  # kept: the system would map and unmap it for every read
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)

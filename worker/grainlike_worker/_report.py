@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from grainlike.wire import BATCH_BYTES, BUFFER_COUNTS, ROW_BYTES, Buffer, Completed, LeaseStart, LeaseWait, Report
+from grainlike.wire import BATCH_BYTES, ROW_BYTES, Buffer, Completed, LeaseStart, LeaseWait, Report, weight_of
 
 __all__ = ["ReportDraft"]
 
@@ -35,7 +35,9 @@ class ReportDraft:
         self._completed.append(completed)
         self.buffers.extend(buffers)
         rows = completed.data
-        self._size += sum(map(len, rows)) + ROW_BYTES * (1 + len(rows)) + BUFFER_COUNTS * len(buffers)
+        self._size += sum(map(len, rows)) + ROW_BYTES * (1 + len(rows))
+        if buffers:
+            self._size += weight_of(buffers)
 
     @property
     def full(self) -> bool:

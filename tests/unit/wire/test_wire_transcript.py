@@ -45,24 +45,43 @@ def test_an_old_word_changes_nothing() -> None:
     assert ours.since(3) == [3, 4]
 
 
-@pytest.mark.parametrize("limit", ["MOST_COUNT", "MOST_BYTES"])
-def test_what_is_kept_is_bounded(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, limit, 10)
+@pytest.mark.parametrize(("limit", "most"), [("MOST_COUNT", 10), ("MOST_BYTES", 160)])
+def test_what_is_kept_is_bounded(limit: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, limit, most)
     ours: Transcript[int] = Transcript()
     for number in range(25):
-        ours.sent(number, 1)
-    assert (len(ours), ours.size) == (10, 10)
-    assert ours.since(14) is None
-    assert ours.since(15) == list(range(15, 25))
+        ours.sent(number, 8)
+    kept = 10 if limit == "MOST_COUNT" else 20
+    assert (len(ours), ours.size) == (kept, 8 * kept)
+    assert ours.since(24 - kept) is None
+    assert ours.since(25 - kept) == list(range(25 - kept, 25))
 
 
-def test_one_message_that_is_too_large_is_not_kept_and_the_next_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_BYTES", 10)
+def test_some_messages_are_kept_however_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_BYTES", 160)
     ours: Transcript[int] = Transcript()
-    ours.sent(0, 11)
-    assert (len(ours), ours.size, ours.since(0)) == (0, 0, None)
-    ours.sent(1, 1)
-    assert ours.since(1) == [1]
+    for number in range(16):
+        ours.sent(number, 10**12)
+    assert ours.since(0) == list(range(16))
+    ours.sent(16, 1)
+    assert ours.since(0) is None
+    assert ours.since(1) == list(range(1, 17))
+
+
+def test_what_waits_to_be_written_is_kept_for_it_is_in_memory_anyway(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_BYTES", 160)
+    ours: Transcript[int] = Transcript()
+    for number in range(100):
+        ours.sent(number, 10, held=True)
+    for number in range(100, 116):  # the connection has broken
+        ours.sent(number, 10)
+    assert ours.since(0) == list(range(116)), "as much again as without"
+    ours.sent(116, 10)
+    assert ours.since(0) is None
+    ours.acknowledged(117)
+    for number in range(20):
+        ours.sent(number, 10)
+    assert ours.size == 160, "there is no more room than ever"
 
 
 def test_the_other_end_is_told_now_and_then() -> None:

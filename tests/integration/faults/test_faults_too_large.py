@@ -1,0 +1,102 @@
+"""Values that are too large for a head: each is its job's error, and nobody else's."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+
+import numpy as np
+import pytest
+
+from grainlike import Cores, Executor, SerializationError, connect, delayed, gather
+from grainlike.executor import _room
+
+pytestmark = pytest.mark.asyncio
+
+ELSEWHERE = "import grainlike.payload as p\np.memory_id = lambda: 'elsewhere'"
+LISTEN = "tcp://127.0.0.1:0"
+MOST = 5_000_000
+TOO_LARGE = 6_000_000
+REFUSED = r"did not come through: a part of it has 60000\d\d bytes, and at most \d+ are taken there"
+
+
+@pytest.fixture(autouse=True)
+def small_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A head that takes only some megabytes."""
+    monkeypatch.setattr(_room, "_SHARE", 2 * _room.room_for_one() // MOST)
+    assert MOST <= _room.room_for_one() < TOO_LARGE
+
+
+@delayed
+def make(size):
+    return np.ones(size, np.uint8)
+
+
+@delayed
+def make_bytes(size):
+    return b"x" * size
+
+
+@delayed
+def measure(array):
+    return array.nbytes, os.getpid()
+
+
+@delayed
+async def ask(size):
+    """Give a job something that is that large, and tell what becomes of it."""
+    try:
+        return await (measure @ Cores(1))(np.ones(size, np.uint8))
+    except SerializationError as error:
+        return str(error)
+
+
+@pytest.fixture
+def warnings(caplog):
+    """What links and the door complained of."""
+    caplog.set_level(logging.WARNING)
+    return lambda: [record.getMessage() for record in caplog.records if record.name.startswith("grainlike")]
+
+
+@pytest.mark.parametrize("made", [make, pytest.param(make_bytes, id="in the stream")])
+async def test_a_result_that_is_too_large_is_an_error_of_its_job(made, start_worker, warnings):
+    async with asyncio.timeout(60), Executor(listen=LISTEN) as executor:
+        start_worker(executor.address, resources="cores=1", first=ELSEWHERE)
+        job = made @ Cores(1)
+        with pytest.raises(SerializationError, match=REFUSED):
+            await job(TOO_LARGE)
+        assert len(await job(MOST // 2)) == MOST // 2
+    assert warnings() == []
+
+
+async def test_many_that_are_too_large_only_together_come_through(start_worker, warnings):
+    async with asyncio.timeout(60), Executor(listen=LISTEN) as executor:
+        start_worker(executor.address, resources="cores=2", first=ELSEWHERE)
+        arrays = await gather((make @ Cores(1))(MOST // 2 + number) for number in range(8))
+        assert [array.nbytes for array in arrays] == [MOST // 2 + number for number in range(8)]
+    assert warnings() == []
+
+
+async def test_arguments_of_a_client_that_are_too_large_are_an_error_of_its_job(start_worker, warnings):
+    async with asyncio.timeout(60), Executor(listen=LISTEN) as head, connect(head.address):
+        start_worker(head.address, resources="cores=1", first=ELSEWHERE)
+        job = measure @ Cores(1)
+        good = [job(np.ones(MOST // 2 + number, np.uint8)) for number in range(6)]
+        bad = job(np.ones(TOO_LARGE, np.uint8))
+        outcomes = await asyncio.gather(*[gather([one]) for one in [*good[:3], bad, *good[3:]]], return_exceptions=True)
+        error = outcomes.pop(3)
+        assert isinstance(error, SerializationError)
+        assert error.args[0].startswith("the arguments")
+        assert [size for [(size, _)] in outcomes] == [MOST // 2 + number for number in range(6)]
+        assert (await (make @ Cores(1))(100)).nbytes == 100
+    assert warnings() == []
+
+
+async def test_what_a_job_gives_to_a_job_is_refused_there(start_worker, warnings):
+    async with asyncio.timeout(60), Executor(listen=LISTEN) as executor:
+        start_worker(executor.address, resources="cores=2", first=ELSEWHERE)
+        assert (await (ask @ Cores(1))(MOST // 2))[0] == MOST // 2
+        assert f"a part of it has {TOO_LARGE} bytes" in await (ask @ Cores(1))(TOO_LARGE)
+        assert (await (measure @ Cores(1))(np.ones(10, np.uint8)))[0] == 10
+    assert warnings() == []
