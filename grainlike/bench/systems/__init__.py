@@ -8,7 +8,14 @@ from grainlike.bench._system import System
 from grainlike.bench.systems._dask import Dask
 from grainlike.bench.systems._executorlib import Executorlib
 from grainlike.bench.systems._grain import Grain
-from grainlike.bench.systems._grainlike import DaemonAsync, DaemonPlain, EmbeddedAsync, EmbeddedPlain
+from grainlike.bench.systems._grainlike import (
+    DaemonAsync,
+    DaemonPlain,
+    EmbeddedAsync,
+    EmbeddedPlain,
+    FarInsecure,
+    FarPlain,
+)
 from grainlike.bench.systems._limit import Hops, Limit
 from grainlike.bench.systems._loky import Loky
 from grainlike.bench.systems._parsl import Parsl
@@ -22,6 +29,8 @@ SYSTEMS: dict[str, type[System]] = {
     "hops": Hops,
     "grainlike": DaemonPlain,
     "grainlike-async": DaemonAsync,
+    "grainlike-far": FarPlain,
+    "grainlike-far-insecure": FarInsecure,
     "grainlike-embedded": EmbeddedPlain,
     "grainlike-embedded-async": EmbeddedAsync,
     "pool": Pool,

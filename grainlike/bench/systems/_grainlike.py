@@ -1,5 +1,7 @@
 """grainlike itself: a worker daemon on loopback TCP, and the worker embedded in the calling process.
 
+*Far* is a worker that takes itself for one of another machine: it shares no memory with the program.
+
 Plain functions run in processes pinned to their core, `async` ones share the worker's event loop. Slots are granted,
 recorded and enforced as always; nothing is switched off to be measured.
 """
@@ -10,7 +12,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from grainlike.bench._system import SLOTS, Drive, Session, System
@@ -18,7 +20,9 @@ from grainlike.executor import Executor
 from grainlike.graph import DelayedFn, delayed, gather
 from grainlike.resources import Cores
 
-__all__ = ["DaemonAsync", "DaemonPlain", "EmbeddedAsync", "EmbeddedPlain"]
+__all__ = ["DaemonAsync", "DaemonPlain", "EmbeddedAsync", "EmbeddedPlain", "FarInsecure", "FarPlain"]
+
+_FAR = "import grainlike.payload as p; p.memory_id = str; from grainlike_worker.__main__ import main; main()"
 
 
 class _OurSession(Session):
@@ -66,10 +70,11 @@ def _coroutine(function: Callable[..., Any]) -> DelayedFn[..., Any]:
 
 
 @asynccontextmanager
-async def _daemon() -> AsyncIterator[None]:
-    async with Executor(listen="tcp://127.0.0.1:0") as executor:
-        command = [sys.executable, "-m", "grainlike_worker", "--head", str(executor.address)]
-        command += ["--resources", f"cores={SLOTS}", "--log-level", "warning"]
+async def _daemon(*, far: bool = False, insecure: bool = False) -> AsyncIterator[None]:
+    async with Executor(listen="tcp://127.0.0.1:0", insecure=insecure) as executor:
+        command = [sys.executable, *(["-c", _FAR] if far else ["-m", "grainlike_worker"])]
+        command += ["--head", str(executor.address), *(["--insecure"] if insecure else [])]
+        command += ["--resources", f"cores={SLOTS}", "--log-level", "error" if insecure else "warning"]
         process = await asyncio.create_subprocess_exec(*command)
         await executor.wait_for_workers(1)
         yield
@@ -103,5 +108,7 @@ def _ours(
 
 DaemonPlain = _ours("grainlike, TCP worker", _daemon, _plain)
 DaemonAsync = _ours("grainlike, TCP worker, async jobs", _daemon, _coroutine)
+FarPlain = _ours("grainlike, TCP worker of another machine", partial(_daemon, far=True), _plain)
+FarInsecure = _ours("grainlike, the same without TLS", partial(_daemon, far=True, insecure=True), _plain)
 EmbeddedPlain = _ours("grainlike, embedded worker", _embedded, _plain)
 EmbeddedAsync = _ours("grainlike, embedded worker, async jobs", _embedded, _coroutine)

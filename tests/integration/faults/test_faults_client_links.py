@@ -88,6 +88,31 @@ async def test_delays_and_short_black_holes_break_nothing(through):
         assert weather.made == 1
 
 
+async def test_questions_are_answered_while_a_large_value_is_on_its_way(gates, through):
+    async with (
+        asyncio.timeout(40),
+        gates() as gate,
+        Executor(listen=TLS, local=Cores(2)) as head,
+        Weather(port(head)) as weather,
+        through(weather, head) as client,
+    ):
+        weather.hold_down(5_000_000)
+        runs_ = start((stand @ Cores(1))(gate.visit, "one"))
+        await gate.arrival()
+        large_ = start((delayed(bytes) @ Cores(1))(60_000_000))
+        await weather.held.wait()
+        asked = asyncio.create_task(client.explain(runs_))
+        for name in ("two", "three"):  # when the last of them has begun the head has heard the question, too
+            start((stand @ Cores(1))(gate.visit, name))
+            (await gate.arrival()).release()
+        assert not asked.done()
+        weather.clear_up()
+        assert (await asked).state == "leased"
+        assert info(large_).state != "succeeded"
+        assert len(await large_) == 60_000_000
+        assert weather.made == 1
+
+
 async def test_a_question_that_went_with_the_link_is_asked_again(gates, through, monkeypatch):
     monkeypatch.setattr(_guests, "_MOST_LOGS", 1)  # the one before the break does not count
     async with (

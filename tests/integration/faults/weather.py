@@ -48,6 +48,7 @@ class Weather:
         made: how many connections were ever made.
         delay_s: how long each piece is held before it goes on, from now on.
         closed: whether who dials is turned away, by RST.
+        held: set when what the head says is held, after `hold_down`.
     """
 
     def __init__(self, to: int) -> None:
@@ -56,6 +57,9 @@ class Weather:
         self._tasks: set[asyncio.Task[None]] = set()
         self._clear = asyncio.Event()
         self._clear.set()
+        self._down = asyncio.Event()
+        self._down_left: int | None = None
+        self.held = asyncio.Event()
         self._changed = asyncio.Condition()
         self.made = 0
         self.delay_s = 0.0
@@ -100,8 +104,15 @@ class Weather:
         self._clear.clear()
 
     def clear_up(self) -> None:
-        """What was swallowed comes through now."""
+        """What was swallowed, or held, comes through now."""
         self._clear.set()
+        self._down_left = None
+        self._down.set()
+
+    def hold_down(self, after: int) -> None:
+        """When so many more bytes have come from the head, hold what follows. What goes to the head comes through."""
+        self._down_left = after
+        self._down.clear()
 
     def _end_all(self, *, by_reset: bool) -> None:
         pairs, self._pairs = self._pairs, []
@@ -133,7 +144,7 @@ class Weather:
             with contextlib.suppress(ConnectionError, asyncio.CancelledError):  # it is cancelled to end, and then ends
                 async with asyncio.TaskGroup() as ways:
                     ways.create_task(self._one_way(reader, far_writer))
-                    ways.create_task(self._one_way(far_reader, writer))
+                    ways.create_task(self._one_way(far_reader, writer, down=True))
         except* ConnectionError:
             pass
         finally:
@@ -142,8 +153,13 @@ class Weather:
             if pair in self._pairs:
                 self._pairs.remove(pair)
 
-    async def _one_way(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _one_way(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, down: bool = False) -> None:
         while data := await reader.read(65536):
+            if down and self._down_left is not None:
+                self._down_left -= len(data)
+                if self._down_left < 0:
+                    self.held.set()
+                    await self._down.wait()
             if self.delay_s:
                 await asyncio.sleep(self.delay_s)
             await self._clear.wait()

@@ -230,6 +230,16 @@ async def test_a_silence_ends_the_link_and_not_the_conversation(meet) -> None:
         assert len(head.hellos) == 2
 
 
+async def test_bytes_of_a_value_that_is_still_coming_are_words_of_the_head(meet) -> None:
+    head = Head(process=process_id(), returns=True)
+    async with meet(head) as client:
+        client.link._heard = heard = -1000.0  # that long ago
+        head.session.post(Withdraw(0, 0, [1]), [bytes(3_000_000)])
+        while withdrawals(client.heard) != [1] and not client.link.still_comes():
+            await anyio.lowlevel.checkpoint()
+        assert client.link._heard > heard
+
+
 async def test_the_way_to_a_head_is_found_again_where_it_listens_now(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
