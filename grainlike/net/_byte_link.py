@@ -31,13 +31,16 @@ class ByteLink(Link):
         self._tls = tls
         self._decoder = FrameDecoder(stand_in=stand_in)
         self._outbox = Outbox()
+        self._flushing = False
+        """Whether it will be written anyway, at the end of this turn."""
         self._reads = self._reads_seen = 0
 
     def push(self, pieces: Sequence[Buffer]) -> None:
         """Send what `encode_frame` made of a message; else as `post`."""
         if self.reason is None:
             self._outbox.add(pieces)
-            self._write_soon()
+            if not self._flushing:
+                self._write_soon()
 
     def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
         self.push(encode_frame(message, buffers))
@@ -46,7 +49,8 @@ class ByteLink(Link):
         """As `post`, for a message that is in no order with others: it need not wait behind what is large."""
         if self.reason is None:
             self._outbox.let_pass(encode_frame(message))
-            self._write_soon()
+            if not self._flushing:
+                self._write_soon()
 
     @property
     def holds_large(self) -> bool:
@@ -69,15 +73,15 @@ class ByteLink(Link):
         seen, self._reads_seen = self._reads_seen, self._reads
         return self._reads > seen and not self._decoder.idle
 
-    def _receive(self, data: Buffer | int, on_frames: OnFrames) -> None:
-        """Hand on the frames that `data` completes, which may be so many bytes in the decoder's room.
+    def _receive(self, data: Buffer | None, on_frames: OnFrames, count: int = 0) -> None:
+        """Hand on the frames that `data` completes, or, without data, so many bytes in the decoder's room.
 
         Nothing is raised from here: it ends the link, and `run` tells.
         """
         self._reads += 1
         try:
-            if isinstance(data, int):
-                frames = self._decoder.filled(data)
+            if data is None:
+                frames = self._decoder.filled(count)
             elif self._tls is None:
                 frames = self._decoder.feed(data)
             else:
@@ -106,6 +110,8 @@ class ByteLink(Link):
         room = self._decoder.room()
         into = _plain.buffer if room is None else room
         count = tls.read(into)
+        if not count:
+            return False
         frames += self._decoder.feed(into[:count]) if room is None else self._decoder.filled(count)
         return count == len(into)
 

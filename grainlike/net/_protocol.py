@@ -28,16 +28,14 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
         self._early = b""
         self._on_frames: OnFrames | None = None
         self._in_room = False
-        self._flushing = False
         self._full = False
         self._gone = anyio.Event()
 
     # --- what owners of a link do ------------------------------------------------------------------------------------
 
     def _write_soon(self) -> None:
-        if not self._flushing:
-            self._flushing = True
-            self._loop.call_soon(self._flush)
+        self._flushing = True
+        self._loop.call_soon(self._flush)
 
     def fileno(self) -> int:
         sock = None if self._transport is None else self._transport.get_extra_info("socket")
@@ -70,14 +68,17 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
         transport.set_write_buffer_limits(high=0)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the transport's signature
-        room = self._decoder.room() if self._tls is None else None
+        if self._decoder.filling is None or self._tls is not None:
+            self._in_room = False
+            return _incoming.buffer
+        room = self._decoder.room()
         self._in_room = room is not None
         return _incoming.buffer if room is None else room
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._in_room:
             assert self._on_frames is not None
-            self._receive(nbytes, self._on_frames)
+            self._receive(None, self._on_frames, nbytes)
             return
         received = _incoming.buffer[:nbytes]
         if self._on_frames is not None:
@@ -88,8 +89,8 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.pause_reading()
 
-    def _receive(self, data: Buffer | int, on_frames: OnFrames) -> None:
-        super()._receive(data, on_frames)
+    def _receive(self, data: Buffer | None, on_frames: OnFrames, count: int = 0) -> None:
+        super()._receive(data, on_frames, count)
         # An answer leaves in the turn that asked for it: a trip through the selector would double the latency. So a
         # daemon's head hears that a job begins before its runner does, and nobody hears of the job before the head.
         if self._flushing:
@@ -126,7 +127,7 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
             transport.write(data if self._tls is None else self._tls.seal(data))
 
     def _has_unsent(self) -> bool:
-        return bool(self._outbox)
+        return self._full or bool(self._outbox)
 
     def _drop(self) -> None:
         self._outbox.clear()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 
 from grainlike.wire import EMPTY_GAP, Buffer, gap_with
@@ -13,6 +12,9 @@ CHUNK = 256 * 1024
 """The most bytes in one write of a large buffer: before 3.12, asyncio copies what the socket has no room for."""
 
 _LARGE = 64 * 1024
+
+_TOGETHER = 1024
+"""How many frames leave in one write, where none is large."""
 
 _MOST_PASSING = 64 * 1024
 """How many bytes pass a large buffer in one gap; a frame that is longer passes alone."""
@@ -32,8 +34,8 @@ class Outbox:
     __slots__ = ("_frames", "_passing", "_writes", "large")
 
     def __init__(self) -> None:
-        self._frames: deque[Sequence[Buffer]] = deque()
-        self._passing: deque[Buffer] = deque()
+        self._frames: list[Sequence[Buffer]] = []  # no deques: each would take more than all the rest of a link
+        self._passing: list[Buffer] = []
         self.large = 0
         """How many frames that are large wait, or are being written."""
         self._writes: Iterator[Buffer] | None = None
@@ -44,7 +46,8 @@ class Outbox:
     def add(self, pieces: Sequence[Buffer]) -> None:
         """Add what `encode_frame` made of a message."""
         self._frames.append(pieces)
-        self.large += _is_large(pieces)
+        if len(pieces) > 1:
+            self.large += _is_large(pieces)
 
     def let_pass(self, pieces: Sequence[Buffer]) -> None:
         """Add a frame without buffers, ahead of what is large. Those that may pass do not pass each other."""
@@ -62,61 +65,74 @@ class Outbox:
 
     def next(self) -> Buffer | None:
         """The next piece to write: small neighbours joined, large ones as slices of at most `CHUNK` bytes."""
-        while self:
+        while True:
             if self._writes is None:
+                if not self._frames:
+                    return None
+                if not self.large:
+                    return self._all_small()
                 self._writes = self._written()
             data = next(self._writes, None)
             if data is not None:
                 return data
             self._writes = None
-        return None
+
+    def _all_small(self) -> bytes:
+        """Many frames as one, where none is large and so nothing waits to pass."""
+        frames, self._frames = self._frames[:_TOGETHER], self._frames[_TOGETHER:]
+        return b"".join(frames[0] if len(frames) == 1 else [piece for pieces in frames for piece in pieces])
 
     def _written(self) -> Iterator[Buffer]:
         small: list[Buffer] = []
         size = 0
-        while self._frames:
+        for pieces in self._waiting():
             if self._passing:
                 small += self._passing
                 self._passing.clear()
-            pieces = self._frames.popleft()
-            if len(pieces) == 1:
-                small += pieces
-                size += len(pieces[0])
-                if size >= CHUNK:
+            for piece in pieces:
+                what = self._gap() if piece is EMPTY_GAP else piece
+                if len(what) < _LARGE:
+                    small.append(what)
+                    size += len(what)
+                    if size < CHUNK:
+                        continue
+                if small:
                     yield b"".join(small)
                     small.clear()
                     size = 0
-                continue
-            for piece in pieces:
-                if piece is EMPTY_GAP:
-                    small.append(self._gap())
-                elif len(piece) < _LARGE:
-                    small.append(piece)
-                else:
-                    if small:
-                        yield b"".join(small)
-                        small.clear()
-                    view = memoryview(piece)
-                    for start in range(0, len(view), CHUNK):
-                        yield view[start : start + CHUNK]
-            self.large -= _is_large(pieces)
+                if len(what) >= _LARGE:
+                    yield from _slices(memoryview(what))
+            if len(pieces) > 1:
+                self.large -= _is_large(pieces)
         if self._passing:
             small += self._passing
             self._passing.clear()
         if small:
             yield b"".join(small)
 
+    def _waiting(self) -> Iterator[Sequence[Buffer]]:
+        """All frames, with those that are added meanwhile."""
+        while self._frames:
+            frames, self._frames = self._frames, []
+            yield from frames
+
     def _gap(self) -> bytes:
         """A gap in which passes what waits for it, as much as goes into one."""
         if not self._passing:
             return EMPTY_GAP
-        passing = [self._passing.popleft()]
-        size = len(passing[0])
-        while self._passing and size + len(self._passing[0]) <= _MOST_PASSING:
-            size += len(self._passing[0])
-            passing.append(self._passing.popleft())
+        count = 1
+        size = len(self._passing[0])
+        while count < len(self._passing) and size + len(self._passing[count]) <= _MOST_PASSING:
+            size += len(self._passing[count])
+            count += 1
+        passing, self._passing = self._passing[:count], self._passing[count:]
         return gap_with(b"".join(passing))
 
 
+def _slices(view: memoryview) -> Iterator[memoryview]:
+    for start in range(0, len(view), CHUNK):
+        yield view[start : start + CHUNK]
+
+
 def _is_large(pieces: Sequence[Buffer]) -> bool:
-    return len(pieces) > 1 and any(len(piece) >= _LARGE for piece in pieces)
+    return any(len(piece) >= _LARGE for piece in pieces)

@@ -117,7 +117,6 @@ class FrameDecoder:
 
     __slots__ = (
         "_done",
-        "_filling",
         "_instead",
         "_left",
         "_lengths",
@@ -126,6 +125,7 @@ class FrameDecoder:
         "_needed",
         "_pending",
         "_stand_in",
+        "filling",
     )
 
     def __init__(self, limits: FrameLimits = FROM_STRANGER, stand_in: StandIn = _refuse) -> None:
@@ -140,7 +140,8 @@ class FrameDecoder:
         self._needed = _PREFIX.size
         self._lengths: list[int] = []
         self._done: list[Buffer] = []
-        self._filling: LargeBuffer | None = None
+        self.filling: LargeBuffer | None = None
+        """The large buffer under way."""
 
     @property
     def limits(self) -> FrameLimits:
@@ -161,16 +162,16 @@ class FrameDecoder:
         frames: list[Frame] = []
         view = memoryview(data)
         while True:
-            if self._filling is not None:
-                view = self._filling.feed(view)
-                self._look_at(self._filling, frames)
-                if self._filling is not None:
+            if self.filling is not None:
+                view = self.filling.feed(view)
+                self._look_at(self.filling, frames)
+                if self.filling is not None:
                     return frames
             self._pending += view
             view = memoryview(b"")
             while self._cut(frames):
                 pass
-            if self._filling is None:
+            if self.filling is None:
                 return frames
             view, self._pending = memoryview(bytes(self._pending)), bytearray()
 
@@ -179,15 +180,15 @@ class FrameDecoder:
 
         Let go of it before the next call of anything but `filled`.
         """
-        return None if self._filling is None else self._filling.room()
+        return None if self.filling is None else self.filling.room()
 
     def filled(self, count: int) -> list[Frame]:
         """As `feed`, for so many bytes that were read into `room`."""
         frames: list[Frame] = []
-        assert self._filling is not None
-        self._filling.filled(count)
-        self._look_at(self._filling, frames)
-        while self._filling is None and self._cut(frames):
+        assert self.filling is not None
+        self.filling.filled(count)
+        self._look_at(self.filling, frames)
+        while self.filling is None and self._cut(frames):
             pass
         return frames
 
@@ -200,7 +201,7 @@ class FrameDecoder:
         if large.whole:
             size = self._lengths[len(self._done)]
             self._done.append(large.data if large.kept else self._instead or self._stand_in(size, 0))
-            self._filling = None
+            self.filling = None
 
     def _apart(self, passed: bytes) -> list[Frame]:
         """The frames that passed in a gap: none has buffers, or there would be gaps in gaps."""
@@ -224,7 +225,7 @@ class FrameDecoder:
             else:
                 self._instead = self._in_place_of(length)
                 most = self._limits.header + _PREFIX.size
-                self._filling = LargeBuffer(length, most, kept=self._instead is None)
+                self.filling = LargeBuffer(length, most, kept=self._instead is None)
                 return False
         assert self._message is not None
         frames.append(Frame(self._message, self._done))

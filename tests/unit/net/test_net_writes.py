@@ -31,12 +31,16 @@ def test_small_pieces_are_joined_and_large_ones_never_copied() -> None:
 
 def test_many_small_frames_leave_in_writes_that_are_not_too_large() -> None:
     outbox = Outbox()
+    for _ in range(3000):
+        outbox.add([bytes(100)])
+    assert [len(data) for data in written(outbox)] == [102_400, 102_400, 95_200]
     for _ in range(1000):
         outbox.add([bytes(1000)])
+    outbox.add([b"a", bytes(CHUNK)])
     out = written(outbox)
-    assert sum(map(len, out)) == 1_000_000
-    assert len(out) == 4
+    assert sum(map(len, out)) == 1_000_001 + CHUNK
     assert max(map(len, out)) < CHUNK + 1000
+    assert len(out) == 5
 
 
 def test_what_is_urgent_passes_in_the_next_gap_and_in_its_order() -> None:
