@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from grainlike import Cores, Retry, delayed
-from grainlike.executor._slices import MOST_NUMBERS, portions
+from grainlike.executor._slices import MOST_NUMBERS, portions, slices
 from grainlike.executor._submission import pack_calls, submissions
 from grainlike.graph import Node, node_of
 from grainlike.wire import BATCH_BYTES, FROM_CLIENT, FrameDecoder, Nested, Withdraw, encode_frame
@@ -82,3 +82,11 @@ def test_the_numbers_of_a_million_jobs_are_cut_too() -> None:
     assert [len(part) for part in parts] == [MOST_NUMBERS] * 3 + [100_000 - 3 * MOST_NUMBERS]
     assert all(len(encode_frame(Withdraw(0, 0, part))[0]) < FROM_CLIENT.header // 2 for part in parts)
     assert list(portions([])) == []
+
+
+@pytest.mark.parametrize(("size", "together"), [(20_000_000, 1), (9_000_000, 1), (4_000_000, 4), (100_000, 139)])
+def test_what_is_large_travels_alone(size: int, together: int) -> None:
+    parcels = [(b"", [bytes(size)])] * 300
+    cuts = list(slices(parcels))
+    assert [first for first, _ in cuts] == list(range(0, 300, together))
+    assert [last for _, last in cuts] == [*range(together, 300, together), 300]

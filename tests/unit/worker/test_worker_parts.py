@@ -163,6 +163,17 @@ def test_a_report_that_is_told_when_it_is_full_is_far_below_what_a_head_takes(si
     assert rows >= 256 * told
 
 
+def test_a_large_value_fills_a_report() -> None:
+    draft = ReportDraft()
+    columns = Columns(1, now=0.0)
+    columns.ran(1, 1, Code.SUCCEEDED, Payload(b"", (bytes(4_000_000),)), 1.0, 0.5, 0.25)
+    draft.add_completed(*columns.take(0))
+    assert not draft.full
+    columns.ran(2, 1, Code.SUCCEEDED, Payload(b"", (bytes(17_000_000),)), 1.0, 0.5, 0.25)
+    draft.add_completed(*columns.take(0))
+    assert draft.full
+
+
 def test_a_turn_of_nothing_but_beginnings_fills_a_report_too() -> None:
     draft = ReportDraft()
     starts = 0
