@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
@@ -318,6 +319,31 @@ def test_the_pools_of_a_warm_numpy_are_limited_again() -> None:
                 pytest.skip("this NumPy brings no thread pool")
             assert set(found) == {len(cores)}
             assert set(runner.receipt.threads.values()) == {len(cores)}
+
+
+def leave_a_thread(told: str) -> None:
+    runners = threading.main_thread().ident or 0
+
+    def move() -> None:
+        while sys._current_frames()[runners].f_code.co_name != "receive":
+            pass  # until the runner waits for its next lease, and has put back what it found
+        os.chdir("/")
+        os.environ["STRAY"] = "yes"
+        Path(told).write_text("moved")
+
+    threading.Thread(target=move).start()
+
+
+@linux_only
+def test_what_a_thread_that_a_job_left_changes_between_two_leases_is_put_back(tmp_path: Path) -> None:
+    os.mkfifo(told := tmp_path / "told")
+    with Runner(by_value(leave_a_thread), lambda: (Path.cwd(), os.environ.get("STRAY"))) as runner:
+        runner.run({1: (0, (str(told),))})
+        runner.until(1)
+        assert told.read_text() == "moved"
+        runner.run({2: (1, ())})
+        runner.until(2)
+        assert runner.values[2] == (Path.cwd(), None)
 
 
 @linux_only

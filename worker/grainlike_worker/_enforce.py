@@ -15,6 +15,8 @@ from grainlike_worker._pools import NativePools
 
 __all__ = ["Enforcer", "read_receipt"]
 
+_VISIBLE = VISIBLE.encode()
+
 
 class Enforcer:
     """Holds the calling process to one allocation after another. Made before any job could move the process.
@@ -23,36 +25,66 @@ class Enforcer:
     to. An allocation without a single real core leaves the process on all that it was born with.
     """
 
-    __slots__ = ("_data", "_devices", "_mask", "_own", "_pools", "_shown")
+    __slots__ = (
+        "_allocation",
+        "_data",
+        "_devices",
+        "_exports",
+        "_mask",
+        "_own",
+        "_pools",
+        "_seen",
+        "_shown",
+        "_wanted",
+        "_width",
+    )
 
     def __init__(self, devices: Devices | None = None) -> None:
         self._devices = devices if devices is not None else Devices()
         self._shown: str | None = None
+        self._allocation: Allocation | None = None
+        self._exports: list[tuple[bytes, bytes]] = []
+        self._width = 1
+        self._seen: tuple[bytes, list[int]] = (b"", [])
         self._data: dict[bytes, bytes] = vars(os.environ)["_data"]
         # A mask that the worker was given is in the order that it was given with.
         os.environ.setdefault(ORDER, "PCI_BUS_ID")
         self._own = _affinity()
-        self._mask = self._own
+        self._mask = self._wanted = self._own
         self._pools = NativePools()
 
     def enforce(self, allocation: Allocation) -> None:
         """Take effect now; what the last allocation or a job left behind is gone."""
-        self._pin(self._own.intersection(allocation.cores) or self._own)
-        self._shown = self._devices.shown(allocation.gpus)
-        exports = {**thread_widths(allocation), VISIBLE: self._shown}
-        for name, value in exports.items():
+        if allocation is not self._allocation:  # the same object comes again and again
+            self._prepare(allocation)
+        self._pin(self._wanted)
+        for name, value in self._exports:
             # The bytes behind the mapping, which would decode and encode each of them, for every lease.
-            if self._data.get(name.encode()) != value.encode():
-                os.environ[name] = value
-        self._pools.limit(max(1, len(allocation.cores)))
+            if self._data.get(name) != value:
+                os.environb[name] = value
+        self._pools.limit(self._width)
+
+    def _prepare(self, allocation: Allocation) -> None:
+        """Work out what it takes to hold the process to this allocation."""
+        self._shown = self._devices.shown(allocation.gpus)
+        self._wanted = self._own.intersection(allocation.cores) or self._own
+        self._width = max(1, len(allocation.cores))
+        exports = {**thread_widths(allocation), VISIBLE: self._shown}
+        self._exports = [(name.encode(), value.encode()) for name, value in exports.items()]
+        self._allocation = allocation
 
     def is_unfit_for(self, allocation: Allocation) -> bool:
         """Whether a library of this process has seen other devices than this allocation's: it looks only once."""
+        if allocation is self._allocation:
+            return False
         return self._devices.shown(allocation.gpus) != self._shown and device_library_loaded()
 
     def receipt(self, memory_tier: str = "none") -> ReceiptSpec:
         """Ask the system and the libraries, not our own memory, what this process is held to."""
-        return read_receipt(self._pools.widths(), self._devices, memory_tier)
+        mask = self._data.get(_VISIBLE, b"")
+        if mask != self._seen[0]:
+            self._seen = (mask, self._devices.ids(os.fsdecode(mask)))
+        return ReceiptSpec(os.getpid(), sorted(_affinity()), self._pools.widths(), self._seen[1], memory_tier)
 
     def _pin(self, mask: frozenset[int]) -> None:
         # A job may have moved its process by itself, so the kernel is asked; but only for this thread. The threads of
@@ -62,10 +94,9 @@ class Enforcer:
             self._mask = mask
 
 
-def read_receipt(threads: dict[str, int], devices: Devices | None = None, memory_tier: str = "none") -> ReceiptSpec:
-    """What the system says of this process now, and `threads`, the widths of its native pools."""
-    shown = [] if devices is None else devices.ids(os.environ.get(VISIBLE, ""))
-    return ReceiptSpec(os.getpid(), sorted(_affinity()), threads, shown, memory_tier)
+def read_receipt() -> ReceiptSpec:
+    """What the system says of this process now, which nobody holds to an allocation."""
+    return ReceiptSpec(os.getpid(), sorted(_affinity()), {}, [], "none")
 
 
 def _unpinned() -> frozenset[int]:

@@ -89,6 +89,10 @@ class Functions:
         for spec, buffer in zip(message.functions, buffers, strict=True):
             self._defined[spec.fn] = (spec, buffer)
 
+    def has_loaded(self, fn: int) -> bool:
+        """Whether `get` need not load the function of this number."""
+        return fn in self._loaded
+
     def get(self, fn: int) -> Loaded:
         """The function of this number, loaded now if it is the first time. Never raises for a user's reasons."""
         loaded = self._loaded.get(fn)

@@ -19,6 +19,9 @@ FLUSH_SIGNAL = signal.SIGURG
 TERMINATED = 128 + signal.SIGTERM
 """The exit code of a runner that ended because it was told to, as a shell would show it."""
 
+_handler_of: Callable[[int], object] = vars(signal)["_signal"].getsignal
+"""What `signal.getsignal` asks, before it tries to make an enum of the answer."""
+
 
 class Interrupts:
     """SIGTERM and SIGURG of this process, from `install` on; for the main thread."""
@@ -33,7 +36,7 @@ class Interrupts:
 
     def install(self) -> None:
         """Take the signals, also back from a job that took them from us. Forked children do not keep them."""
-        if signal.getsignal(signal.SIGTERM) != self._on_sigterm:
+        if _handler_of(signal.SIGTERM) != self._on_sigterm:
             signal.signal(signal.SIGTERM, self._on_sigterm)
             signal.signal(FLUSH_SIGNAL, self._on_flush)
 

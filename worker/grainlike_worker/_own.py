@@ -1,5 +1,6 @@
 """The runner of plain functions: one lease at a time, no event loop, enforced to the allocation's ids."""
 
+import _thread
 import os
 import time
 from collections import deque
@@ -84,6 +85,8 @@ class OwnRunner:
         self._memory = memory if memory is not None else MemoryLimit(claims, None)
         self._house = Housekeeping()
         self._fresh = True
+        self._clean = False
+        self._shows_nodes = True  # those of a job in which the worker was started
         self._peak = PeakMemory()
         self._standard_streams = StandardStreams()
         self._interrupts = Interrupts(self._flush_current)
@@ -152,9 +155,8 @@ class OwnRunner:
 
     def _run(self, lease: Lease) -> bool:
         """Run a lease; whether this process may run another."""
-        self._interrupts.install()
-        self._standard_streams.mend()
-        self._house.tidy()
+        if not self._clean:
+            self._clean_up()
         if not self._fresh and (self._enforcer.is_unfit_for(lease.allocation) or self._house.is_heavy()):
             self._give_up()
             return False
@@ -162,11 +164,15 @@ class OwnRunner:
             return True
         self._fresh = False
         self._enforcer.enforce(lease.allocation)
-        show_nodes(lease.gang)
+        if lease.gang is not None or self._shows_nodes:
+            show_nodes(lease.gang)
+            self._shows_nodes = lease.gang is not None
         self._house.settle()
-        self._functions.get(lease.fn)  # unpickled now: what that takes is no part of a job's time
+        if not self._functions.has_loaded(lease.fn):
+            self._functions.get(lease.fn)  # now: what that takes is no part of a job's time, or of its memory
+            self._peak.restart()
         self._memory.set(lease.allocation.memory)
-        self._peak.restart()
+        self._clean = False
         self._run_jobs(lease)
         leave_job(whole_process=True)
         # A process that is about to end anyway has no successor.
@@ -181,7 +187,17 @@ class OwnRunner:
         self._flush(lease)
         if self._claims is not None:
             self._claims.started = IDLE
+        if not spoiled:
+            self._clean_up()  # now that everybody has been told: the next lease need not wait for it
         return not spoiled
+
+    def _clean_up(self) -> None:
+        """Make of the process what the next lease shall find; where a job has left a thread, that may undo it."""
+        self._clean = not _thread._count()
+        self._interrupts.install()
+        self._standard_streams.mend()
+        self._house.tidy()
+        self._peak.restart()
 
     def _run_jobs(self, lease: Lease) -> None:
         laps = Laps(cpu_seconds)

@@ -132,7 +132,7 @@ class _SharedRunner:
                 continue
             suspended = self._begin(lease, laps)
             if receipt is None:
-                receipt = lease.columns.receipt = read_receipt({})
+                receipt = lease.columns.receipt = read_receipt()
             if suspended is not None:
                 await self._wait_for(lease, suspended, laps.now)
                 break
