@@ -22,7 +22,7 @@ class Place(NamedTuple):
 class Places:
     """The NUMA nodes of an offer, and the choice among their ids. All choices cost the number of nodes."""
 
-    __slots__ = ("_all",)
+    __slots__ = ("_all", "_core_masks", "_devices")
 
     def __init__(self, topology: Topology, cores: Sequence[int], gpus: Sequence[int]) -> None:
         rest_cores, rest_gpus = mask_of(cores), mask_of(gpus)
@@ -33,6 +33,8 @@ class Places:
             rest_gpus &= ~place.gpus
             self._add(place)
         self._add(Place(-1, rest_cores, rest_gpus))  # logical ids, and devices that the kernel puts nowhere
+        self._core_masks = [place.cores for place in self._all]
+        self._devices = any(place.gpus for place in self._all)
 
     def _add(self, place: Place) -> None:
         if place.cores or place.gpus:
@@ -58,23 +60,42 @@ class Places:
         """Choose `count` free cores: spread if so packed, else together, and near the `gpus` that go with them."""
         if pack == "spread":
             return self._spread(free, count)
+        if not self._devices:
+            return self._gathered(free, self._core_masks, count)
         theirs = mask_of(gpus)
         near = {at for at, place in enumerate(self._all) if place.gpus & theirs}
         # Cores beside free devices are spared for jobs that will ask for both.
         spared = {at for at, place in enumerate(self._all) if place.gpus & free_gpus}
-        return self._gathered(free, [place.cores for place in self._all], count, near, spared)
+        return self._gathered(free, self._core_masks, count, near, spared)
 
     def _home(self, gpu: int) -> int:
         return next(at for at, place in enumerate(self._all) if place.gpus >> gpu & 1)
 
     def _gathered(
-        self, free: int, masks: list[int], count: int, near: AbstractSet[int], spared: AbstractSet[int] = frozenset()
+        self,
+        free: int,
+        masks: list[int],
+        count: int,
+        near: AbstractSet[int] = frozenset(),
+        spared: AbstractSet[int] = frozenset(),
     ) -> tuple[int, ...]:
         """Take free ids from one node that has enough of them, else from as few as can be, beginning with those `near`.
 
         Of the nodes that have enough, the one with the fewest is taken, so that others stay whole. The nodes of a
         socket are nearer to each other than to any other node.
         """
+        enough = [at for at, mask in enumerate(masks) if (free & mask).bit_count() >= count]
+        if not enough:
+            return self._gathered_from_several(free, masks, count, near, spared)
+        best = enough[0]
+        if len(enough) > 1:
+            best = min(enough, key=lambda at: (at not in near, at in spared, (free & masks[at]).bit_count()))
+        return lowest_compact(free & masks[best], count)
+
+    def _gathered_from_several(
+        self, free: int, masks: list[int], count: int, near: AbstractSet[int], spared: AbstractSet[int]
+    ) -> tuple[int, ...]:
+        """The same where no node has enough."""
         left = {at: free & mask for at, mask in enumerate(masks)}
         socket = self._socket(left, count, near)
         taken = 0
@@ -82,7 +103,6 @@ class Places:
             far = {at for at in left if self._all[at].socket != socket}
             enough = [at for at, mask in left.items() if mask.bit_count() >= count]
             if enough:
-                far = far if taken else set()  # what one node has needs no neighbour
                 best = min(enough, key=lambda at: (at not in near, at in far, at in spared, left[at].bit_count()))
                 return tuple(bits(taken | mask_of(lowest_compact(left[best], count))))
             best = min(left, key=lambda at: (at not in near, at in far, -left[at].bit_count()))
