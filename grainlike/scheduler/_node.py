@@ -46,7 +46,7 @@ from grainlike.scheduler._node_runners import Runners
 from grainlike.scheduler._node_timers import Deed, Timers
 from grainlike.scheduler._outcomes import told_rows, without_payloads
 from grainlike.scheduler._statistics import TINY_S
-from grainlike.wire import Assign, Cancel, Code, Define, LeaseStart, Retract
+from grainlike.wire import Assign, Cancel, Code, Define, LeaseStart, Retract, Wait
 from grainlike.wire import Hold as HoldSlots
 
 __all__ = ["NodeMind"]
@@ -143,7 +143,7 @@ class NodeMind:
     @property
     def idle(self) -> bool:
         """True when no job is here and every slot is free."""
-        return not self._jobs and not self._leases and not self._holds
+        return not self._jobs and not self._leases and not self._holds.by_job
 
     def _define(self, event: Define) -> None:
         for spec in event.functions:
@@ -156,7 +156,7 @@ class NodeMind:
     def _assigned(self, event: Assign, now: float, out: list[NodeAction]) -> None:
         """Queue jobs. What this node could not even grant when idle is told of at once: it must not block others."""
         cls = self._classes[event.cls]
-        held = self._holds.pop(event) if self._holds else None
+        held = self._holds.pop(event) if self._holds.by_job else None
         if held is not None:
             self._lead(event, held, now, out)
             return
@@ -185,11 +185,11 @@ class NodeMind:
 
     def _grant_all(self, now: float, out: list[NodeAction]) -> None:
         """Let go on who awaited; start planned jobs in order; then what was sent ahead, the oldest class first."""
-        if self._lending.wants:
+        if self._lending.wanting:
             self._lending.resume(out)
-        if self._holds and (self._lending.wanted or not self._holds.grant_all(now, out)):
+        if self._holds.by_job and (self._lending.wanted or not self._holds.grant_all(now, out)):
             return
-        while (job := front(self._planned)) is not None:
+        while self._planned and (job := front(self._planned)) is not None:
             if not self._grant(job, self._planned, now, out):
                 return
         blocked: list[int] = []
@@ -251,7 +251,7 @@ class NodeMind:
         """`first` and the jobs behind it that may ride on the same lease."""
         run_list = [first]
         times = first.fn.times
-        if not times.known or times.awaits or times.upper > TINY_S:
+        if times.awaits or not times.known or times.upper > TINY_S:
             return run_list
         if first.limit_s is not None or first.cls.alone or first.cls.isolate:
             return run_list
@@ -329,7 +329,8 @@ class NodeMind:
 
     def _end(self, lease: Lease, out: list[NodeAction]) -> None:
         del self._leases[lease.lease], lease.runner.leases[lease.lease]
-        self._lending.ends(lease)
+        if lease.waits is not Wait.NOTHING or lease.grant.lent:
+            self._lending.ends(lease)
         self._ledger.release(lease.grant)
         out.append(TellEnded(lease.lease))
 

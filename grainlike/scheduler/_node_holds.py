@@ -43,21 +43,19 @@ class Holds:
     def __init__(self, ledger: Ledger, next_lease: Callable[[], int]) -> None:
         self._ledger = ledger
         self._next_lease = next_lease
-        self._holds: dict[int, Hold] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._holds)
+        self.by_job: dict[int, Hold] = {}
+        """To look at, and not to change."""
 
     def ask(self, event: HoldSlots, cls: NodeClass, now: float, out: list[NodeAction]) -> None:
         """Take new holds. What this node could not even grant when idle is told of at once."""
         for job, attempt in zip(event.jobs, event.attempts, strict=True):
-            hold = self._holds[job] = Hold(job, attempt, cls)
+            hold = self.by_job[job] = Hold(job, attempt, cls)
             if not cls.fits:
                 self._end(hold, Code.UNFIT, now, out)
 
     def grant_all(self, now: float, out: list[NodeAction]) -> bool:
         """Grant what can be granted; False while some still waits."""
-        waiting = [hold for hold in self._holds.values() if hold.grant is None]
+        waiting = [hold for hold in self.by_job.values() if hold.grant is None]
         for hold in waiting:
             hold.grant = self._ledger.grant(hold.cls.request)
             if hold.grant is not None:
@@ -68,25 +66,25 @@ class Holds:
 
     def pop(self, event: Assign) -> Hold | None:
         """The hold on whose slots an assigned job is to run; it is a hold no more. None for any other job."""
-        hold = self._holds.get(event.jobs[0])
+        hold = self.by_job.get(event.jobs[0])
         if hold is None or hold.attempt != event.attempts[0] or hold.grant is None:
             return None
-        return self._holds.pop(hold.job)
+        return self.by_job.pop(hold.job)
 
     def cancel(self, event: Cancel, now: float, out: list[NodeAction]) -> None:
         """The head needs some no more."""
         for job, attempt in zip(event.jobs, event.attempts, strict=True):
-            hold = self._holds.get(job)
+            hold = self.by_job.get(job)
             if hold is not None and hold.attempt == attempt:
                 self._end(hold, Code.CANCELLED, now, out)
 
     def let_go(self, now: float, out: list[NodeAction]) -> None:
         """The node stops: end them all."""
-        for hold in list(self._holds.values()):
+        for hold in list(self.by_job.values()):
             self._end(hold, Code.RETURNED, now, out)
 
     def _end(self, hold: Hold, code: Code, now: float, out: list[NodeAction]) -> None:
-        del self._holds[hold.job]
+        del self.by_job[hold.job]
         out.append(TellCompleted(without_payloads(hold.lease, [hold], [code], now, {}), forwarded=False))
         if hold.grant is not None:
             self._ledger.release(hold.grant)
@@ -94,4 +92,4 @@ class Holds:
 
     def allocations(self) -> Iterator[Allocation]:
         """What is granted; for the laws."""
-        return (hold.grant.allocation for hold in self._holds.values() if hold.grant is not None)
+        return (hold.grant.allocation for hold in self.by_job.values() if hold.grant is not None)

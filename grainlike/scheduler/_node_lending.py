@@ -31,13 +31,14 @@ _CORES = "cores"
 class Lending:
     """Which leases of one node wait, and which of them want their cores back. `leases` are the mind's own, live."""
 
-    __slots__ = ("_leases", "_ledger", "_lent", "_wanting")
+    __slots__ = ("_leases", "_ledger", "_lent", "wanting")
 
     def __init__(self, ledger: Ledger, leases: Mapping[int, Lease]) -> None:
         self._ledger = ledger
         self._leases = leases
         self._lent = 0
-        self._wanting: deque[tuple[Lease, Job]] = deque()
+        self.wanting: deque[tuple[Lease, Job]] = deque()
+        """Who wants cores back; to look at, and not to change."""
 
     def awaits(self, lease: Lease, job: Job, heard: int, out: list[NodeAction]) -> None:
         """The job waits for children; said again, it has heard of more of them."""
@@ -53,32 +54,27 @@ class Lending:
         if lease.waits is not Wait.CHILDREN:
             return
         lease.heard = heard
-        if (self._wanting and self._anybody_runs()) or not self._regain(lease, job, out):
-            self._wanting.append((lease, job))
+        if (self.wanting and self._anybody_runs()) or not self._regain(lease, job, out):
+            self.wanting.append((lease, job))
             self._tell(lease, job, Wait.CORES, heard, out)
 
     def resume(self, out: list[NodeAction]) -> None:
         """Give cores back to those who can have them."""
-        while self._wanting and self._regain(*self._wanting[0], out):
-            self._wanting.popleft()
-        if self._wanting and not self._anybody_runs():
-            fits = next((pair for pair in self._wanting if self._regain(*pair, out)), None)
+        while self.wanting and self._regain(*self.wanting[0], out):
+            self.wanting.popleft()
+        if self.wanting and not self._anybody_runs():
+            fits = next((pair for pair in self.wanting if self._regain(*pair, out)), None)
             if fits is not None:
-                self._wanting.remove(fits)
-
-    @property
-    def wants(self) -> bool:
-        """Whether somebody wants cores back."""
-        return bool(self._wanting)
+                self.wanting.remove(fits)
 
     @property
     def wanted(self) -> bool:
         """Whether somebody wants cores back, and others are to wait."""
-        return bool(self._wanting) and self._anybody_runs()
+        return bool(self.wanting) and self._anybody_runs()
 
     def holds_back(self, request: Request, *, ahead: bool) -> bool:
         """Whether a queued job that asks for this has to wait for those who lent cores."""
-        if not (self._wanting or (ahead and self._lent)) or _CORES not in request:
+        if not (self.wanting or (ahead and self._lent)) or _CORES not in request:
             return False
         if ahead and self._ledger.free[_CORES] - self._lent < request.units[_CORES]:
             return True
@@ -93,7 +89,7 @@ class Lending:
     def forget(self, lease: Lease) -> None:
         """Its process is about to end: it wants nothing any more."""
         if lease.waits is Wait.CORES:
-            self._wanting = deque(pair for pair in self._wanting if pair[0] is not lease)
+            self.wanting = deque(pair for pair in self.wanting if pair[0] is not lease)
 
     def _anybody_runs(self) -> bool:
         return any(lease.waits is Wait.NOTHING for lease in self._leases.values())
@@ -114,7 +110,7 @@ class Lending:
 
     def check(self) -> None:
         """Raise `AssertionError` unless who runs has what it was granted, and who wants something back lends it."""
-        wanting = [lease for lease, _ in self._wanting]
+        wanting = [lease for lease, _ in self.wanting]
         lent = [lease.grant.lent[_CORES].units[_CORES] for lease in self._leases.values() if lease.grant.lent]
         assert sum(lent) == self._lent, "what is lent does not add up"
         for lease in self._leases.values():

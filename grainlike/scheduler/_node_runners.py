@@ -71,7 +71,8 @@ class Runners:
         """A lease of it has ended."""
         if runner.kind == "own":
             self._idle.append(runner)
-        self.end_retired(runner, out)
+        if runner.retired:
+            self.end_retired(runner, out)
 
     def gone(self, number: int) -> Runner | None:
         """It is no more; None for one that is not known."""

@@ -584,8 +584,8 @@ BUGS: tuple[Bug, ...] = (
         NODE,
         "who has to wait for its cores waits for ever",
         "nested",
-        (_LENDING, "        while self._wanting and self._regain(*self._wanting[0], out):\n", "        while False:\n"),
-        (_LENDING, "        if self._wanting and not self._anybody_runs():\n", "        if False:\n"),
+        (_LENDING, "        while self.wanting and self._regain(*self.wanting[0], out):\n", "        while False:\n"),
+        (_LENDING, "        if self.wanting and not self._anybody_runs():\n", "        if False:\n"),
     ),
     _bug(
         "hand_lent_cores_to_the_queue",
@@ -616,7 +616,7 @@ BUGS: tuple[Bug, ...] = (
         "lenders",
         (
             _LENDING,
-            "        if (self._wanting and self._anybody_runs()) or not self._regain",
+            "        if (self.wanting and self._anybody_runs()) or not self._regain",
             "        if not self._regain",
         ),
     ),

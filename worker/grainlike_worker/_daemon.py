@@ -188,7 +188,7 @@ class _Daemon:
         self._report = ReportDraft()
         self._relay = Relay(self._say)
         self._outputs = Outputs(self._say, self._parcels, echo=echo)
-        self._idle = anyio.Event()
+        self._idle: anyio.Event | None = None
         self._leaving = False
 
     async def run(self, stop: anyio.Event | None = None) -> None:
@@ -225,8 +225,8 @@ class _Daemon:
     async def _depart(self, *, kill: bool) -> None:
         """The head wants us to end: at once, or when no job is left."""
         while not (kill or self._mind.idle):
-            self._idle = anyio.Event()
-            await self._idle.wait()
+            self._idle = idle = anyio.Event()
+            await idle.wait()
         await self._leave()
 
     async def _leave(self) -> None:
@@ -235,13 +235,13 @@ class _Daemon:
             return
         self._leaving = True
         if self._welcome is not None:
-            self._idle = anyio.Event()
+            self._idle = idle = anyio.Event()
             self._say(Leaving("it was told to stop"))
             self._tell(NodeStopped())
             self._flush()
             # The mind kills what does not end within its grace time; this only bounds what nobody foresaw.
             with anyio.move_on_after(GRACE_S + FAREWELL_S):
-                await self._idle.wait()
+                await idle.wait()
             await self._link.drain(FAREWELL_S)
         self._link.close("told to stop")
 
@@ -349,7 +349,7 @@ class _Daemon:
     def _tell(self, event: NodeEvent, buffers: Sequence[Buffer] = ()) -> None:
         for action in self._mind.handle(event, time.monotonic()):
             self._act(action, buffers)
-        if self._mind.idle:
+        if self._idle is not None and self._mind.idle:
             self._idle.set()
 
     def _act(self, action: NodeAction, buffers: Sequence[Buffer]) -> None:

@@ -16,8 +16,7 @@ from grainlike.context import JobInfo, JobOutput, enter_job
 from grainlike.errors import ProtocolError
 from grainlike.net import Link
 from grainlike.payload import Payload, dump_value, load_arguments
-from grainlike.resources import Allocation
-from grainlike.wire import Beat, Code, Credit, Define, Frame, Outcomes, Parcel, Resumed, Run, Setup, Stop
+from grainlike.wire import Beat, Code, Credit, Define, Frame, Outcomes, Resumed, Run, Setup, Stop
 from grainlike_worker._driven import Suspended, as_coroutine
 from grainlike_worker._enforce import read_receipt
 from grainlike_worker._failures import NO_VALUE, failed, is_cancellation
@@ -179,7 +178,7 @@ class _SharedRunner:
         code = Code.SUCCEEDED if function.refusal is None else Code.FAILED
         final = False
         try:
-            outcome = context.run(self._first_step, context, function, lease.arguments(), lease.allocation, info)
+            outcome = context.run(self._first_step, context, function, lease, info)
         except BaseException as error:  # noqa: BLE001 - whatever a job raises is its outcome
             code, outcome = failed(error)
             final = function.is_final(error)
@@ -202,20 +201,18 @@ class _SharedRunner:
         if self._slow is not None:
             self._slow(info, seconds)
 
-    def _first_step(
-        self, context: Context, function: Loaded, arguments: Parcel, allocation: Allocation, info: JobInfo
-    ) -> Payload | Suspended:
+    def _first_step(self, context: Context, function: Loaded, lease: Lease, info: JobInfo) -> Payload | Suspended:
         if function.refusal is not None:
             return function.refusal
         functions = self._functions
-        enter_job(allocation, functions.instance, info, functions.value, self._uplink, output=self._output)
-        args, kwargs = load_arguments(arguments)
+        enter_job(lease.allocation, functions.instance, info, functions.value, self._uplink, output=self._output)
+        args, kwargs = load_arguments(lease.arguments())
         made = function.callable(*args, **kwargs)
         coroutine = made if type(made) is CoroutineType else self._coroutine(made, function, info)
         try:
             yielded = coroutine.send(None)
         except StopIteration as stop:
-            return self._dump(stop.value, function, info)
+            return self._dump(stop.value, function, lease)
         return Suspended(context, coroutine, yielded, self._words, info.id, partial(self._blocked, info))
 
     def _coroutine(self, made: Any, function: Loaded, info: JobInfo) -> Coroutine[Any, Any, Any]:
@@ -231,10 +228,9 @@ class _SharedRunner:
         self._flush(lease)
         self._waiting.add(lease)
         function = self._functions.get(lease.fn)
-        info = lease.info(function.name)
         final = False
         try:
-            code, outcome = Code.SUCCEEDED, self._dump(await suspended, function, info)
+            code, outcome = Code.SUCCEEDED, self._dump(await suspended, function, lease)
         except BaseException as error:  # noqa: BLE001 - whatever a job raises is its outcome
             if lease.current_is_stopped and is_cancellation(error):
                 code, outcome = Code.CANCELLED, NO_VALUE
@@ -247,10 +243,12 @@ class _SharedRunner:
         # A coroutine that waited shared the processor with others: what it used alone nobody can tell.
         lease.ran(code, outcome, begun, time.monotonic() - begun, 0.0, final=final)
 
-    def _dump(self, value: object, function: Loaded, info: JobInfo) -> Payload:
+    def _dump(self, value: object, function: Loaded, lease: Lease) -> Payload:
         """The value's bytes, on memory of their own: they leave at a later turn, when others may have changed it."""
         payload = dump_value(value, what=function.value_name)
-        return self._functions.kept(payload, info).detached() if payload.buffers else payload
+        if not payload.buffers:
+            return payload
+        return self._functions.kept(payload, lease.info(function.name)).detached()
 
     # --- stopping, answering -----------------------------------------------------------------------------------------
 
