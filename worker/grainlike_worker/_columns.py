@@ -11,7 +11,7 @@ FLUSH_S = 0.001
 """The longest that an outcome waits for company."""
 
 _ROWS = 512
-_NOTHING: Parcel = (b"", ())
+_NOTHING = Payload(b"")
 
 
 class Columns:
@@ -38,13 +38,20 @@ class Columns:
     def ran(self, job: int, attempt: int, code: Code, payload: Payload, begun: float, wall: float, cpu: float) -> None:
         """Add a job that began, with its value or its exception."""
         data, buffers = payload
-        # The buffers are the memory of an object that the next job may change: they must leave before it starts.
-        self._urgent |= bool(buffers)
-        self._add(job, attempt, code, begun, wall, cpu, (data if type(data) is bytes else bytes(data), buffers))
+        if buffers:
+            # They are the memory of an object that the next job may change: they must leave before it starts.
+            self._urgent = True
+        self._jobs.append(job)
+        self._attempts.append(attempt)
+        self._codes.append(code)
+        self._begun.append(begun)
+        self._wall.append(wall)
+        self._cpu.append(cpu)
+        self._parcels.append((data if type(data) is bytes else bytes(data), buffers))
 
     def never_ran(self, job: int, attempt: int, code: Code) -> None:
         """Add a job that did not begin: `CANCELLED` or `RETURNED`."""
-        self._add(job, attempt, code, 0.0, 0.0, 0.0, _NOTHING)
+        self.ran(job, attempt, code, _NOTHING, 0.0, 0.0, 0.0)
 
     def is_final(self, job: int) -> None:
         """The job that was added last failed by an exception after which it is not to be tried again."""
@@ -88,12 +95,3 @@ class Columns:
         self._parcels: list[Parcel] = []
         self._final: list[int] = []
         self._urgent = False
-
-    def _add(self, job: int, attempt: int, code: Code, begun: float, wall: float, cpu: float, parcel: Parcel) -> None:
-        self._jobs.append(job)
-        self._attempts.append(attempt)
-        self._codes.append(code)
-        self._begun.append(begun)
-        self._wall.append(wall)
-        self._cpu.append(cpu)
-        self._parcels.append(parcel)

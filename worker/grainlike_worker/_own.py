@@ -46,7 +46,7 @@ from grainlike_worker._own_output import OwnOutput
 from grainlike_worker._pipe import LinkEndedError, Pipe
 from grainlike_worker._standard_streams import StandardStreams
 from grainlike_worker._uplink import WatchedUplink
-from grainlike_worker._usage import Laps, PeakMemory, cpu_seconds
+from grainlike_worker._usage import Laps, PeakMemory, children_seconds
 
 if TYPE_CHECKING:
     from grainlike_worker._own_streams import OwnStreams
@@ -200,7 +200,7 @@ class OwnRunner:
         self._peak.restart()
 
     def _run_jobs(self, lease: Lease) -> None:
-        laps = Laps(cpu_seconds)
+        laps = Laps(time.process_time, children_seconds)
         receipt = None
         while lease.index < lease.end:
             if self._may_start(lease):

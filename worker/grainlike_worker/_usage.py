@@ -6,42 +6,54 @@ import time
 from collections.abc import Callable
 from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 
-__all__ = ["Laps", "PeakMemory", "cpu_seconds"]
+__all__ = ["Laps", "PeakMemory", "children_seconds"]
 
 _UNIT = 1 if sys.platform == "darwin" else 1024  # macOS counts ru_maxrss in bytes, the others in KiB
 
 _STATUS_SIZE = 4096  # more than enough for the lines up to VmHWM
 
 
-def cpu_seconds() -> float:
-    """CPU seconds of this process, all its threads, and the children that it has waited for."""
+_CHILD_S = 0.0001
+"""In less time than this nobody starts a program and waits for its end."""
+
+
+def children_seconds() -> float:
+    """CPU seconds of the children that this process has waited for."""
     children = getrusage(RUSAGE_CHILDREN)
-    return time.process_time() + children.ru_utime + children.ru_stime
+    return children.ru_utime + children.ru_stime
 
 
 class Laps:
     """Cuts time into laps, one per job: two readings a job, where a start and an end would take four.
 
-    `cpu` tells the CPU seconds so far of whatever runs the jobs; `now` is when the present lap began.
+    `cpu` tells the CPU seconds so far of whatever runs the jobs, and `children` those of its children, which is not
+    asked after laps in which there can have been none; `now` is when the present lap began.
     """
 
-    __slots__ = ("_cpu", "_used", "now")
+    __slots__ = ("_children", "_cpu", "_of_children", "_used", "now")
 
-    def __init__(self, cpu: Callable[[], float]) -> None:
+    def __init__(self, cpu: Callable[[], float], children: Callable[[], float] | None = None) -> None:
         self._cpu = cpu
+        self._children = children
+        self._of_children = 0.0
         self.restart()
 
     def restart(self) -> None:
         """Begin a lap; the time since the last one was nobody's."""
         self.now = time.monotonic()
-        self._used = self._cpu()
+        if self._children is not None:
+            self._of_children = self._children()
+        self._used = self._cpu() + self._of_children
 
     def lap(self) -> tuple[float, float, float]:
         """End a lap and begin the next one; return begin, wall seconds and CPU seconds of the one that ended."""
         begun, before = self.now, self._used
-        self.now = time.monotonic()
-        self._used = self._cpu()
-        return begun, self.now - begun, self._used - before
+        self.now = now = time.monotonic()
+        wall = now - begun
+        if wall >= _CHILD_S and self._children is not None:
+            self._of_children = self._children()
+        self._used = used = self._cpu() + self._of_children
+        return begun, wall, used - before
 
 
 class PeakMemory:

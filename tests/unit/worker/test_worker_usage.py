@@ -36,3 +36,14 @@ def test_time_before_a_restart_is_nobodys(hands: SimpleNamespace) -> None:
     laps.restart()
     hands.wall, hands.cpu = 20.5, 5.125
     assert laps.lap() == (20.0, 0.5, 0.125)
+
+
+def test_children_are_asked_for_after_a_lap_in_which_there_can_have_been_one(hands: SimpleNamespace) -> None:
+    hands.children = 4.0
+    laps = Laps(lambda: hands.cpu, lambda: hands.children)
+    hands.wall, hands.children = 10.5, 4.25
+    assert laps.lap() == (10.0, 0.5, 0.25)
+    hands.wall, hands.children = 10.5 + 2**-15, 5.25  # too short: what has come meanwhile is found by the next
+    assert laps.lap() == (10.5, 2**-15, 0.0)
+    hands.wall, hands.children = 11.5, 5.5
+    assert laps.lap()[2] == 1.25
