@@ -1,5 +1,6 @@
 """Real runner processes, driven by raw frames over their socket: what they hold, answer, survive, and die of."""
 
+import gc
 import importlib
 import os
 import select
@@ -621,6 +622,61 @@ def test_a_child_that_a_job_forks_does_not_answer_for_it() -> None:
         runner.run({1: (0, ()), 2: (0, ())})
         runner.until(1, 2)
         assert runner.values == {1: "parent 0", 2: "parent 0"}
+
+
+# --- what that costs --------------------------------------------------------------------------------------------------
+# Bounds are what was counted and a tenth more; see `test_cost_per_job`.
+
+
+def itself(x: int) -> int:
+    return x
+
+
+def begin_to_count() -> None:
+    told = sys.__dict__["told"] = {"call": 0, "c_call": 0}
+
+    def count(frame: object, event: str, arg: object) -> None:
+        if event in told:
+            told[event] += 1
+
+    from grainlike_worker import _columns
+
+    _columns.FLUSH_S = 60.0  # by the clock, a slower machine would send more, and smaller, messages
+    gc.disable()
+    sys.setprofile(count)
+
+
+def counted() -> dict[str, int]:
+    sys.setprofile(None)
+    told: dict[str, int] = sys.__dict__["told"]
+    return told
+
+
+def count_calls(jobs_a_lease: int, leases: int) -> tuple[float, float]:
+    """Calls of Python's and of C's functions in the runner, for a job that does nothing."""
+    with Runner(by_value(begin_to_count), by_value(counted), by_value(itself)) as runner:
+        runner.run({1: (0, ())})
+        runner.until(1)
+        for lease in range(leases):
+            jobs = range(100 + lease * jobs_a_lease, 100 + (lease + 1) * jobs_a_lease)
+            runner.run({job: (2, (job,)) for job in jobs})
+            runner.until(*jobs)
+        runner.run({2: (1, ())})
+        runner.until(2)
+        count = leases * jobs_a_lease
+        return runner.values[2]["call"] / count, runner.values[2]["c_call"] / count
+
+
+def test_a_lease_of_one_job_costs_the_runner_this_many_calls() -> None:
+    python, c = count_calls(1, 100)
+    assert python <= 102
+    assert c <= 104
+
+
+def test_a_job_of_a_run_list_costs_the_runner_this_many_calls() -> None:
+    python, c = count_calls(200, 5)
+    assert python <= 26
+    assert c <= 27
 
 
 # --- stopping ---------------------------------------------------------------------------------------------------------
