@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextvars import Context
 from types import CoroutineType
 from typing import Any
 
-from grainlike_worker._forks import descent, end_if_forked_since
+from grainlike_worker._forks import DESCENT
 from grainlike_worker._steps import BLOCKED_S, JOB, SINCE
 
 __all__ = ["Suspended", "as_coroutine"]
@@ -47,14 +48,15 @@ class Suspended:
         run, coroutine = self._context.run, self._coroutine
         words, job = self._words, self._job
         yielded = self._yielded
-        here = descent()
+        here = DESCENT[0]
         while True:
             step: Callable[[Any], Any] = coroutine.send
             try:
                 sent = yield yielded
             except BaseException as error:  # noqa: BLE001 - cancellation, among others: it is the coroutine's to take
                 step, sent = coroutine.throw, error
-            end_if_forked_since(here)
+            if DESCENT[0] != here:
+                os._exit(0)
             begun = words[SINCE] = time.monotonic()
             words[JOB] = job
             try:
@@ -62,7 +64,8 @@ class Suspended:
             except StopIteration as stop:
                 return stop.value
             finally:
-                end_if_forked_since(here)
+                if DESCENT[0] != here:
+                    os._exit(0)
                 words[JOB] = 0
                 took = time.monotonic() - begun
                 if took >= BLOCKED_S:

@@ -13,20 +13,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["descent", "end_if_forked_here", "end_if_forked_since"]
+__all__ = ["DESCENT", "end_if_forked_here"]
 
-_descent = [0]
+DESCENT = [0]
+"""Its one number is how many forks lie between this process and the one that imported this module.
 
-
-def descent() -> int:
-    """How many forks lie between this process and the one that imported this module."""
-    return _descent[0]
-
-
-def end_if_forked_since(then: int) -> None:
-    """End this process, at once and with nothing run, if it was forked since `descent` told `then`."""
-    if _descent[0] != then:
-        os._exit(0)
+Who reads it and finds it grown is in a process that was forked meanwhile, and ends that at once, with nothing run:
+`if DESCENT[0] != before: os._exit(0)`. Every step of every coroutine does, which is why it is no function.
+"""
 
 
 def end_if_forked_here(loop: asyncio.AbstractEventLoop, fd: int) -> None:
@@ -48,7 +42,7 @@ def end_if_forked_here(loop: asyncio.AbstractEventLoop, fd: int) -> None:
 
 
 def _count() -> None:
-    _descent[0] += 1
+    DESCENT[0] += 1
 
 
 os.register_at_fork(after_in_child=_count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextvars import Context, copy_context
@@ -20,7 +21,7 @@ from grainlike.wire import Beat, Code, Credit, Define, Frame, Outcomes, Resumed,
 from grainlike_worker._driven import Suspended, as_coroutine
 from grainlike_worker._enforce import read_receipt
 from grainlike_worker._failures import NO_VALUE, failed, is_cancellation
-from grainlike_worker._forks import descent, end_if_forked_since
+from grainlike_worker._forks import DESCENT
 from grainlike_worker._functions import Functions, Loaded
 from grainlike_worker._lease import Lease
 from grainlike_worker._outlets import Outlets
@@ -126,7 +127,7 @@ class _SharedRunner:
         turn = laps.now
         receipt = None
         while lease.index < lease.end:
-            if lease.current_is_stopped:
+            if lease.stopped and lease.current_is_stopped:
                 lease.skip()
                 continue
             suspended = self._begin(lease, laps)
@@ -172,7 +173,7 @@ class _SharedRunner:
         function = self._functions.get(lease.fn)
         context = copy_context()
         words, info = self._words, lease.info(function.name)
-        here = descent()
+        here = DESCENT[0]
         words[SINCE] = laps.now
         words[JOB] = info.id
         code = Code.SUCCEEDED if function.refusal is None else Code.FAILED
@@ -182,7 +183,8 @@ class _SharedRunner:
         except BaseException as error:  # noqa: BLE001 - whatever a job raises is its outcome
             code, outcome = failed(error)
             final = function.is_final(error)
-        end_if_forked_since(here)
+        if DESCENT[0] != here:
+            os._exit(0)
         words[JOB] = 0
         if isinstance(outcome, Suspended):
             stepped = time.monotonic() - laps.now
@@ -224,8 +226,9 @@ class _SharedRunner:
     async def _wait_for(self, lease: Lease, suspended: Suspended, begun: float) -> None:
         """See a job to its end that waits for something. What stands behind it in the run-list must not wait too."""
         lease.columns.awaited = True
-        lease.hand_back(lease.index + 1)
-        self._flush(lease)
+        if lease.shared:
+            lease.hand_back(lease.index + 1)
+            self._flush(lease)
         self._waiting.add(lease)
         function = self._functions.get(lease.fn)
         final = False
