@@ -46,6 +46,8 @@ __all__ = [
     "RunnerCompleted",
     "RunnerGone",
     "RunnerKind",
+    "RunnerReady",
+    "RunnerRenewed",
     "RunnerRetired",
     "SpawnRunner",
     "StartLease",
@@ -378,6 +380,18 @@ class RunnerAnswered(msgspec.Struct, frozen=True, gc=False):
     runner: int
 
 
+class RunnerReady(msgspec.Struct, frozen=True, gc=False):
+    """A runner's process is up, and about to begin the first job it has that may run for so long only."""
+
+    runner: int
+
+
+class RunnerRenewed(msgspec.Struct, frozen=True, gc=False):
+    """A runner's process was used up before it began its lease, and its successor, which has the lease, is to start."""
+
+    runner: int
+
+
 class RunnerGone(msgspec.Struct, frozen=True, gc=False):
     """A runner's process is gone, with its children. `started` is the run-list position that it last claimed.
 
@@ -432,6 +446,8 @@ NodeEvent = (
     | Retract
     | Hold
     | RunnerAnswered
+    | RunnerReady
+    | RunnerRenewed
     | RunnerCompleted
     | RunnerGone
     | BarrierHeld
@@ -462,6 +478,7 @@ class StartLease(msgspec.Struct, frozen=True, gc=False):
     attempts: list[int]
     fns: list[int]
     deadlines: list[float | None]
+    limit: float | None
 
 
 class StopJobs(msgspec.Struct, frozen=True, gc=False):

@@ -33,6 +33,8 @@ from grainlike.scheduler._events import (
     RunnerAnswered,
     RunnerCompleted,
     RunnerGone,
+    RunnerReady,
+    RunnerRenewed,
     StartLease,
     TellCompleted,
     TellEnded,
@@ -122,6 +124,8 @@ class NodeMind:
                 self._retract(event, now, out)
             case RunnerAnswered():
                 self._runners.answered(event.runner)
+            case RunnerReady() | RunnerRenewed():
+                self._runners.clock(event.runner, now, ready=isinstance(event, RunnerReady))
             case RunnerGone():
                 self._runner_gone(event, now, out)
             case BarrierHeld():
@@ -240,11 +244,12 @@ class NodeMind:
             fns.append(job.fn_id)
             deadlines.append(None if job.limit_s is None else now + job.limit_s)
         jobs, allocation = list(lease.jobs), str(lease.grant.allocation)
-        out.append(StartLease(lease.runner.runner, lease.lease, allocation, jobs, attempts, fns, deadlines))
+        runner, limit = lease.runner, lease.limit_s
+        out.append(StartLease(runner.runner, lease.lease, allocation, jobs, attempts, fns, deadlines, limit))
         out.append(TellStarted(LeaseStart(lease.lease, lease.cls.cls, allocation, jobs, attempts, now)))
-        if deadlines[0] is not None:
-            self._timers.add(deadlines[0], lease.lease, "timeout")
-        if len(run_list) > 1 and lease.runner.kind == "own":
+        if limit is not None:
+            self._runners.limit(lease, now)
+        if len(run_list) > 1 and runner.kind == "own":
             self._timers.add(now + LONG_S, lease.lease, "bar")
 
     def _run_list(self, first: Job) -> list[Job]:
@@ -277,6 +282,7 @@ class NodeMind:
         lease = self._leases.get(completed.lease)
         if lease is None:
             return
+        lease.runner.ready = True
         codes = list(completed.codes)
         told: list[int] = []
         back: list[Job] = []
@@ -475,7 +481,7 @@ class NodeMind:
             out.append(KillRunner(runner.runner))
         elif deed == "retire":
             self._retire(lease, now, out)
-        elif deed == "timeout":
+        elif deed == "timeout" and now >= lease.due:
             overdue = [job for job in lease.jobs.values() if job.stopped is None]
             for job in overdue:
                 job.stopped = Code.TIMED_OUT

@@ -63,7 +63,7 @@ class Job:
 
 
 class Runner:
-    __slots__ = ("answers", "doomed", "kind", "leases", "retired", "runner")
+    __slots__ = ("answers", "doomed", "kind", "leases", "ready", "retired", "runner")
 
     def __init__(self, runner: int, kind: RunnerKind) -> None:
         self.runner = runner
@@ -75,10 +75,14 @@ class Runner:
         """A coroutine in it ignores that it was stopped: it gets no more leases."""
         self.answers = True
         """Whether it has shown that its loop turns since it was last told to stop something."""
+        self.ready = False
+        """Whether its process is up, as far as is known: what it is given, it begins."""
 
 
 class Lease:
-    __slots__ = ("barred", "cls", "fn", "grant", "heard", "jobs", "keeps", "lease", "runner", "waits")
+    __slots__ = (
+        "barred", "cls", "due", "fn", "grant", "heard", "jobs", "keeps", "lease", "limit_s", "runner", "waits",
+    )  # fmt: skip
 
     def __init__(self, lease: int, cls: NodeClass, grant: Grant, runner: Runner, jobs: list[Job]) -> None:
         self.lease = lease
@@ -86,6 +90,10 @@ class Lease:
         self.grant = grant
         self.runner = runner
         self.fn = jobs[0].fn
+        self.limit_s = jobs[0].limit_s
+        """How long its job may run; one that has a limit is alone."""
+        self.due = 0.0
+        """When it is ended for that. It may be put off, for a process that was not up yet."""
         self.jobs = {job.job: job for job in jobs}
         """What has not ended yet, in the order of the run-list; all of one function."""
         self.barred = False

@@ -1,9 +1,10 @@
 """The runners of one node: who is there, who is free, who gets no more jobs, and how they are ended.
 
 There is at most one *shared* runner that takes leases, for coroutines; of those with a process for one lease at a time
-there are as many as leases need, kept for the next. A runner that was told to die is *doomed*: its slots wait until it
-is gone. A shared one in which a job ignores that it was stopped is *retired*: it keeps the jobs that it has, and
-another takes its place.
+there are as many as leases need, kept for the next. A job may run for so long from when its process can begin it: the
+start of a process is no job's time, but may not last for ever. A runner that was told to die is *doomed*: its slots
+wait until it is gone. A shared one in which a job ignores that it was stopped is *retired*: it keeps the jobs that it
+has, and another takes its place.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ __all__ = ["GRACE_S", "Runners"]
 
 GRACE_S = 5.0
 """From SIGTERM to SIGKILL."""
+
+BIRTH_S = 60.0
+"""How much longer than its job may run a process may take that has not said that it can begin it."""
 
 SOFT_STOP_S = 0.05
 """How long a process with several tiny jobs may take to step over a cancelled one before a barrier settles it."""
@@ -66,6 +70,21 @@ class Runners:
         """Its loop turns."""
         if number in self._all:
             self._all[number].answers = True
+
+    def limit(self, lease: Lease, now: float) -> None:
+        """Let a lease with a limit have its time from now, if its process can begin it."""
+        assert lease.limit_s is not None
+        lease.due = now + lease.limit_s + (0.0 if lease.runner.ready else BIRTH_S)
+        self._timers.add(lease.due, lease.lease, "timeout")
+
+    def clock(self, number: int, now: float, *, ready: bool) -> None:
+        """Its process can begin what it has, or another is to: the time of that begins anew."""
+        runner = self._all.get(number)
+        if runner is not None:
+            runner.ready = ready
+            for lease in runner.leases.values():
+                if lease.limit_s is not None:
+                    self.limit(lease, now)
 
     def released(self, runner: Runner, out: list[NodeAction]) -> None:
         """A lease of it has ended."""

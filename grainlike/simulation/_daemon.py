@@ -22,6 +22,7 @@ from grainlike.scheduler import (
     RunnerAnswered,
     RunnerCompleted,
     RunnerGone,
+    RunnerReady,
     SpawnRunner,
     StartLease,
     StopJobs,
@@ -195,6 +196,10 @@ class Daemon:
     def runner_answered(self, runner: int) -> None:
         """See `Home`."""
         self.hear(RunnerAnswered(runner))
+
+    def runner_ready(self, runner: int) -> None:
+        """See `Home`."""
+        self.hear(RunnerReady(runner))
 
     def runner_gone(self, runner: int, how: str, started: int, *, nobody: bool = False) -> None:
         """See `Home`."""

@@ -20,13 +20,13 @@ _HEARD_S = 1.2
 
 
 class _Run:
-    __slots__ = ("begun", "ended", "granted", "limit", "worker")
+    __slots__ = ("begun", "ended", "limit", "worker")
 
     def __init__(self, worker: int, granted: float, limit: float) -> None:
         self.worker = worker
-        self.granted = granted
         self.limit = limit
         self.begun = granted
+        """Or granted, as long as it does not run."""
         self.ended: float | None = None
 
 
@@ -93,12 +93,12 @@ class Endings:
         """How long ago it was to end."""
         now = self._clock.now
         asked = min(self._asked.get((run.worker, job, attempt), now), self._stopping.get(run.worker, now))
-        over = now - run.granted - run.limit * (1 + _DRIFT)
+        over = now - run.begun - run.limit * (1 + _DRIFT)
         return max(now - max(asked, run.begun), over)
 
     def timed_out(self, job: int, attempt: int) -> None:
         """It is said to have run for longer than it may. Who waits for one that will not end need not wait for that."""
         run = self._runs.get((job, attempt))
         assert run is not None, f"job {job} is said to have timed out, and it never had slots"
-        length = (self._clock.now if run.ended is None else run.ended) - run.granted
+        length = (self._clock.now if run.ended is None else run.ended) - run.begun
         assert length >= run.limit * (1 - _DRIFT), f"job {job} timed out after {length:.3f} s of {run.limit:.3f} s"

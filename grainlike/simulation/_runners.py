@@ -55,6 +55,9 @@ class Home(Protocol):
     def runner_answered(self, runner: int) -> None:
         """A shared runner has heard of a cancellation: its loop turns."""
 
+    def runner_ready(self, runner: int) -> None:
+        """It is about to begin its first job that has a limit."""
+
     def runner_gone(self, runner: int, how: str, started: int, *, nobody: bool = False) -> None:
         """The process was reaped."""
 
@@ -79,13 +82,14 @@ class _Nest:
 class Runner(ABC):
     """What both kinds share. Posts are lost on a dead one, as bytes in a broken pipe are."""
 
-    __slots__ = ("_clock", "_inbox", "_nests", "_outbox", "alive", "home", "runner", "started", "up")
+    __slots__ = ("_clock", "_inbox", "_nests", "_outbox", "alive", "home", "ready", "runner", "started", "up")
 
     def __init__(self, home: Home, runner: int) -> None:
         self.home = home
         self.runner = runner
         self.alive = True
         self.up = False
+        self.ready = False
         self.started = _IDLE
         self._clock = home.clock
         self._inbox = Channel(home.clock, home.dice, home.network.pipe)
@@ -169,6 +173,12 @@ class Runner(ABC):
     @abstractmethod
     def _go_on(self, lease: RunList) -> None:
         """Start the next job of the run-list, or end it."""
+
+    def _tell_ready(self, action: StartLease) -> None:
+        """Say once that a job with a limit begins; a process that came up late was not ready before."""
+        if action.limit is not None and not self.ready:
+            self.ready = True
+            self._outbox.send(self.home.runner_ready, self.runner)
 
     # --- one job -----------------------------------------------------------------------------------------------------
 
@@ -308,6 +318,7 @@ class OwnRunner(Runner):
         return [self._current] if self._current is not None else []
 
     def _take(self, action: StartLease) -> None:
+        self._tell_ready(action)
         self._queue.append(RunList(action, self._clock.now))
         if self._current is None:
             self._next()
@@ -363,6 +374,7 @@ class SharedRunner(Runner):
         return list(self._tasks.values())
 
     def _take(self, action: StartLease) -> None:
+        self._tell_ready(action)
         lease = self._tasks[action.lease] = RunList(action, self._clock.now)
         self._task_of.update(dict.fromkeys(lease.jobs, lease))
         self._go_on(lease)

@@ -47,6 +47,7 @@ __all__ = [
     "Outcomes",
     "Output",
     "OutputStream",
+    "Ready",
     "ReceiptSpec",
     "Refused",
     "Renew",
@@ -346,7 +347,11 @@ class Setup(_Message, frozen=True, tag=30):
 
 
 class Run(_Message, frozen=True, tag=31):
-    """A lease for a runner: run these jobs one after another on `allocation`."""
+    """A lease for a runner: run these jobs one after another on `allocation`.
+
+    `limit` is for how long the first may run, which is alone then. Its deadline is reckoned from the grant; a process
+    that could not begin it at once reckons from `Ready`.
+    """
 
     lease: int
     allocation: str
@@ -356,6 +361,7 @@ class Run(_Message, frozen=True, tag=31):
     deadlines: list[float | None]
     data: list[bytes]
     counts: list[int]
+    limit: float | None = None
 
 
 class Stop(_Message, frozen=True, tag=32):
@@ -584,6 +590,11 @@ class Renew(_Message, frozen=True, tag=70):
     begun is for its successor."""
 
 
+class Ready(_Message, frozen=True, tag=71):
+    """This process is about to begin its first job that has a limit: until now its start took time, which is not the
+    job's."""
+
+
 Message = (
     Hello
     | Welcome
@@ -616,6 +627,7 @@ Message = (
     | Output
     | Blocked
     | Renew
+    | Ready
     | FromClient
     | ToClient
 )

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
@@ -18,6 +19,7 @@ from typing import Any, Literal, Self
 import anyio
 import pytest
 
+from grainlike.context import GVAR
 from grainlike.errors import JobCancelledError, JobMemoryError, RemoteError, SerializationError
 from grainlike.payload import Payload, dump_arguments, dump_function, load_error, load_value
 from grainlike.wire import (
@@ -30,6 +32,7 @@ from grainlike.wire import (
     FrameDecoder,
     FunctionSpec,
     Message,
+    Ready,
     ReceiptSpec,
     Run,
     Setup,
@@ -73,6 +76,8 @@ class Runner:
         self.socket = near
         self.decoder = FrameDecoder(TRUSTED)
         self.batches: list[Completed] = []
+        self.readied: list[int] = []
+        """Where it said that it was ready: after how many batches."""
         self.codes: dict[int, Code] = {}
         self.values: dict[int, Any] = {}
         self.send(Setup("node-1", list(paths)))
@@ -98,6 +103,11 @@ class Runner:
         ]
         self.send(Define(specs, []), [blob.data for blob in blobs])
 
+    def run_limited(self, job: int, fn: int, deadline: float, limit: float) -> None:
+        """Send a job without arguments that may run for so long."""
+        data = [dump_arguments((), {}, what="f").data]
+        self.send(Run(1, "cores=[0]", [job], [1], [fn], [deadline], data, [], limit))
+
     def run(self, jobs: dict[int, tuple[int, tuple[object, ...]]], allocation: str = "cores=[0]") -> None:
         """Send one run-list: job number -> (function number, arguments)."""
         count = len(jobs)
@@ -116,6 +126,9 @@ class Runner:
         except ConnectionResetError:
             return False
         for message, buffers in self.decoder.feed(data):
+            if isinstance(message, Ready):
+                self.readied.append(len(self.batches))
+                continue
             assert isinstance(message, Completed)
             self.batches.append(message)
             parcels = unpack_parcels(message.data, message.counts, buffers)
@@ -152,6 +165,29 @@ def _is_async(function: Callable[..., object]) -> bool:
     import inspect
 
     return inspect.iscoroutinefunction(function)
+
+
+def test_a_fresh_process_says_once_that_it_is_ready_and_reckons_deadlines_from_then() -> None:
+    def deadline() -> float | None:
+        return GVAR.job.deadline if GVAR.job is not None else None
+
+    with Runner(deadline) as runner:
+        early = time.monotonic()
+        runner.run_limited(1, 0, early - 50.0, 100.0)
+        runner.until(1)
+        assert runner.readied == [0], "it says so before the job's end"
+        assert early + 100.0 < runner.values[1] < time.monotonic() + 100.0
+        granted = time.monotonic()
+        runner.run_limited(2, 0, granted + 100.0, 100.0)
+        runner.until(2)
+        assert runner.values[2] == granted + 100.0
+        assert runner.readied == [0]
+
+
+def test_a_process_without_limits_says_nothing_more() -> None:
+    with Runner(os.getpid) as runner:
+        runner.call(0)
+        assert runner.readied == []
 
 
 class Gate:

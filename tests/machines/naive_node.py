@@ -23,6 +23,7 @@ from grainlike.scheduler import (
     RunnerAnswered,
     RunnerCompleted,
     RunnerGone,
+    RunnerReady,
     RunnerRetired,
     SpawnRunner,
     StartLease,
@@ -39,6 +40,9 @@ from grainlike.wire import Assign, Cancel, Code, Completed
 __all__ = ["NaiveNode"]
 
 _parsed = lru_cache(maxsize=4096)(parse_allocation)
+
+START_S = 60.0
+"""How long a process may take to start, before that counts for its job."""
 
 Outcome = tuple[int, int]
 """A message to the attempt of a job: one of its own jobs has its outcome."""
@@ -59,7 +63,9 @@ class NaiveRunner:
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self.leases: dict[int, dict[int, tuple[int, int, int]]] = {}
-        self.doomed = self.retired = False
+        self.doomed = self.retired = self.ready = False
+        self.limits: dict[tuple[int, int], float] = {}
+        """For how long what it was given may run, where that may not run for ever."""
         self.stops: set[int] = set()
         self.barriers: list[int] = []
 
@@ -84,6 +90,8 @@ class NaiveNode:
         self._nests: dict[Outcome, NaiveNest] = {}
         self._loans = NaiveLoans(offer)
         self._going = False
+        self._due: dict[tuple[int, int], float] = {}
+        """Until when an attempt may run, if it may not run for ever, reckoned from when its process can begin it."""
         self._planned: list[int] = []
         self._stopped: set[tuple[int, int]] = set()
 
@@ -100,7 +108,7 @@ class NaiveNode:
                 case TellStarted(start=start):
                     started.append(start)
                 case TellCompleted():
-                    self._tell_completed(action.completed)
+                    self._tell_completed(action.completed, now)
                     completed.append(action.completed)
                 case TellEnded(lease=lease):
                     self._free(lease)
@@ -108,6 +116,8 @@ class NaiveNode:
                 case TellWaits(wait=wait):
                     self._loans.told(wait, _parsed(wait.allocation) if wait.allocation else NO_ALLOCATION)
                     waits.append(wait)
+                case StartLease():
+                    self._grant(action, now)
                 case _:
                     self._act(action)
         self.mind.check()
@@ -119,8 +129,6 @@ class NaiveNode:
         match action:
             case SpawnRunner():
                 self.runners[action.runner] = NaiveRunner(action.kind)
-            case StartLease():
-                self._grant(action)
             case StopJobs():
                 self.runners[action.runner].stops.update(action.jobs)
             case RaiseBarrier():
@@ -137,7 +145,7 @@ class NaiveNode:
             case _:
                 raise AssertionError(action)
 
-    def _grant(self, action: StartLease) -> None:
+    def _grant(self, action: StartLease, now: float) -> None:
         runner = self.runners[action.runner]
         assert not runner.doomed, "its process was told to die"
         assert not runner.retired
@@ -152,12 +160,19 @@ class NaiveNode:
             assert not self._planned, "what was sent ahead went before what is planned"
         keep = action.fns[0] in self.keeps
         self._loans.granted(action.lease, _parsed(action.allocation), action.runner, keep=keep, ahead=ahead)
+        if action.limit is not None:
+            assert len(action.jobs) == 1, "a job with a limit is alone"
+            runner.limits[action.jobs[0], action.attempts[0]] = action.limit
+            late = 0.0 if runner.ready else START_S
+            self._due[action.jobs[0], action.attempts[0]] = now + action.limit + late
         runner.leases[action.lease] = dict(enumerate(zip(action.jobs, action.attempts, action.fns, strict=True)))
 
-    def _tell_completed(self, completed: Completed) -> None:
+    def _tell_completed(self, completed: Completed, now: float) -> None:
         for job, attempt in zip(completed.jobs, completed.attempts, strict=True):
             if attempt:
-                if completed.codes[completed.jobs.index(job)] != Code.RETURNED:
+                code = completed.codes[completed.jobs.index(job)]
+                assert code != Code.TIMED_OUT or now >= self._due[job, attempt], "ended before its time"
+                if code != Code.RETURNED:
                     assert (job, attempt) not in self.told, "told twice"
                     self.told.add((job, attempt))
                 if job in self._planned:
@@ -192,6 +207,14 @@ class NaiveNode:
         """The leases of a process whose jobs do not wait."""
         return [lease for lease in self.runners[number].leases if lease not in self.suspended]
 
+    def come_up(self, number: int, now: float) -> None:
+        """A process is there, and says so if it has a job that may not run for ever."""
+        runner = self.runners[number]
+        if not runner.ready and runner.limits:
+            runner.ready = True
+            self._due.update((key, now + limit) for key, limit in runner.limits.items())
+            self.tell(RunnerReady(number), now)
+
     def call(self, number: int, lease: int, request: Request, fns: list[int], now: float) -> None:
         """The job that runs in a lease submits jobs of its own, and waits for them."""
         job, attempt, _ = next(iter(self.runners[number].leases[lease].values()))
@@ -215,6 +238,7 @@ class NaiveNode:
 
     def say(self, number: int, lease: int, rows: list[tuple[int, Code, float]], now: float) -> None:
         """A runner tells how jobs ended, by their positions."""
+        self.runners[number].ready = True
         held = self.runners[number].leases[lease]
         jobs = [held.pop(position) for position, _, _ in rows]
         if not held:
@@ -240,6 +264,7 @@ class NaiveNode:
         self, number: int, pick: int, code: Code, wall: dict[int, float], now: float, *, awaits: bool
     ) -> None:
         """The job that runs in one of its leases ends; with `awaits`, those behind it are handed back first."""
+        self.come_up(number, now)
         runner = self.runners[number]
         running = self.running(number)
         lease = running[pick % len(running)]

@@ -517,9 +517,23 @@ BUGS: tuple[Bug, ...] = (
         "judge",
         (
             _NODE,
-            "        if deadlines[0] is not None:\n",
-            "        if deadlines[0] is not None and len(run_list) > 1:\n",
+            "        if limit is not None:\n",
+            "        if limit is not None and len(run_list) > 1:\n",
         ),
+    ),
+    _bug(
+        "count_the_start",
+        NODE,
+        "the start of a process is taken from the time of its first job",
+        "machine",
+        (_RUNNERS, "lease.limit_s + (0.0 if lease.runner.ready else BIRTH_S)", "lease.limit_s"),
+    ),
+    _bug(
+        "forget_when_it_was_ready",
+        NODE,
+        "the time of a process's first job is never reckoned anew when it begins",
+        "judge",
+        (_NODE, "ready=isinstance(event, RunnerReady)", "ready=False"),
     ),
     _bug(
         "never_kill",

@@ -391,6 +391,12 @@ class Minds(RuleBasedStateMachine):
         return depth
 
     @rule(pick=PICK)
+    def come_up(self, pick: int) -> None:
+        found = self.runner(pick, busy=False)
+        if found is not None:
+            found[0].come_up(found[1], self.now)
+
+    @rule(pick=PICK)
     def crash(self, pick: int) -> None:
         found = self.runner(pick, busy=False)
         if found is not None:

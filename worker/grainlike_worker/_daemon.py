@@ -41,6 +41,8 @@ from grainlike.scheduler import (
     RunnerCompleted,
     RunnerGone,
     RunnerKind,
+    RunnerReady,
+    RunnerRenewed,
     RunnerRetired,
     SpawnRunner,
     StartLease,
@@ -82,6 +84,8 @@ from grainlike.wire import (
     Output,
     OutputStream,
     Parcel,
+    Ready,
+    Renew,
     Resumed,
     Retract,
     Run,
@@ -319,6 +323,10 @@ class _Daemon:
                         self._tell(RunnerCompleted(runner, message), buffers)
                     case Beat():
                         self._tell(RunnerAnswered(runner))
+                    case Ready():
+                        self._tell(RunnerReady(runner))
+                    case Renew():
+                        self._tell(RunnerRenewed(runner))
                     case Items():
                         self._relay.up(runner, message, buffers)
                     case Output():
@@ -411,6 +419,7 @@ class _Daemon:
                 action.deadlines,
                 data,
                 counts,
+                action.limit,
             ),
             buffers,
         )

@@ -23,13 +23,15 @@ class Lease:
     """
 
     __slots__ = (
-        "_nodes", "_parcels", "_run", "allocation", "columns", "end", "gang", "index", "jobs", "scratch", "stopped",
+        "_late", "_nodes", "_parcels", "_run", "allocation", "columns", "end", "gang", "index", "jobs", "scratch",
+        "stopped",
     )  # fmt: skip
 
     def __init__(
         self, run: Run, buffers: Sequence[Buffer], now: float, gang: Gang | None = None, scratch: str | None = None
     ) -> None:
         self._run = run
+        self._late: float | None = None
         self.gang = gang
         self._nodes = () if gang is None else _nodes(gang)
         self._parcels = unpack_parcels(run.data, run.counts, buffers)
@@ -45,6 +47,16 @@ class Lease:
     def fn(self) -> int:
         """The number of the function of the job at `index`."""
         return self._run.fns[self.index]
+
+    @property
+    def limited(self) -> bool:
+        """Whether its job may run for so long only; it is alone then."""
+        return self._run.limit is not None
+
+    def may_begin(self, at: float) -> None:
+        """The process was ready at that moment: if that is after the grant, the job's time is reckoned from then."""
+        if self._run.limit is not None:
+            self._late = at + self._run.limit
 
     @property
     def shared(self) -> bool:
@@ -76,6 +88,8 @@ class Lease:
         """What the job at `index` shall see of itself."""
         run, index = self._run, self.index
         deadline = run.deadlines[index]
+        if deadline is not None and self._late is not None:
+            deadline = max(deadline, self._late)
         return JobInfo(run.jobs[index], name, run.attempts[index], deadline, self._nodes, self.scratch.make)
 
     def stop(self, jobs: Iterable[int]) -> None:

@@ -23,6 +23,7 @@ from grainlike.wire import (
     Message,
     Outcomes,
     Parcel,
+    Ready,
     Renew,
     Resumed,
     Run,
@@ -87,6 +88,7 @@ class OwnRunner:
         self._fresh = True
         self._clean = False
         self._shows_nodes = True  # those of a job in which the worker was started
+        self._ready_at: float | None = None
         self._peak = PeakMemory()
         self._standard_streams = StandardStreams()
         self._interrupts = Interrupts(self._flush_current)
@@ -171,6 +173,8 @@ class OwnRunner:
         if not self._functions.has_loaded(lease.fn):
             self._functions.get(lease.fn)  # now: what that takes is no part of a job's time, or of its memory
             self._peak.restart()
+        if lease.limited:
+            self._tell_ready(lease)
         self._memory.set(lease.allocation.memory)
         self._clean = False
         self._run_jobs(lease)
@@ -198,6 +202,12 @@ class OwnRunner:
         self._standard_streams.mend()
         self._house.tidy()
         self._peak.restart()
+    def _tell_ready(self, lease: Lease) -> None:
+        """Say once, before the first job that has a limit, that what took time until now was this process's start."""
+        if self._ready_at is None:
+            self._ready_at = time.monotonic()
+            self._pipe.send(Ready())
+        lease.may_begin(self._ready_at)
 
     def _run_jobs(self, lease: Lease) -> None:
         laps = Laps(time.process_time, children_seconds)

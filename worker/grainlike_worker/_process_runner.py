@@ -77,6 +77,8 @@ class ProcessRunner:
             ears.tell_held()
             if not again:
                 return how
+            if self._lease is not None:
+                on_frames([Frame(Renew(), [])])
 
     async def _live(self, ears: _Ears) -> str:
         """The life of one process."""

@@ -17,7 +17,7 @@ from grainlike.context import JobInfo, JobOutput, enter_job
 from grainlike.errors import ProtocolError
 from grainlike.net import Link
 from grainlike.payload import Payload, dump_value, load_arguments
-from grainlike.wire import Beat, Code, Credit, Define, Frame, Outcomes, Resumed, Run, Setup, Stop
+from grainlike.wire import Beat, Code, Credit, Define, Frame, Outcomes, Ready, Resumed, Run, Setup, Stop
 from grainlike_worker._driven import Suspended, as_coroutine
 from grainlike_worker._enforce import read_receipt
 from grainlike_worker._failures import NO_VALUE, failed, is_cancellation
@@ -34,6 +34,9 @@ __all__ = ["serve_shared"]
 
 _TURN_S = 0.001
 """The longest that one run-list keeps the event loop between two of its jobs."""
+
+_READY_S = 1.0
+"""How long the first job with a limit waits at most until its worker was told that it begins."""
 
 
 async def serve_shared(
@@ -92,6 +95,8 @@ class _SharedRunner:
         self._outlets = Outlets(link.post)
         self._lease_of: dict[int, Lease] = {}
         self._waiting: set[Lease] = set()
+        self._ready_at: float | None = None
+        self._ready_told = False
 
     def handle(self, frames: Sequence[Frame]) -> None:
         """Take what the worker says."""
@@ -123,6 +128,8 @@ class _SharedRunner:
         """Run the jobs of `lease`; its task. Once a job has waited or was disturbed, nothing else waits here."""
         if self._functions.context is not None and not await self._enter_context(lease):
             return
+        if lease.limited:
+            await self._tell_ready(lease)
         laps = Laps(time.thread_time)
         turn = laps.now
         receipt = None
@@ -150,6 +157,17 @@ class _SharedRunner:
                 await anyio.to_thread.run_sync(lease.scratch.remove)
         self._flush(lease)
         self._forget(lease)
+
+    async def _tell_ready(self, lease: Lease) -> None:
+        """Say once, before the first job that has a limit, that what took time until now was this process's start."""
+        if self._ready_at is None:
+            self._functions.get(lease.fn)  # unpickled now, for that may take long
+            self._ready_at = time.monotonic()
+            self._link.post(Ready())
+        if not self._ready_told:
+            await self._link.drain(_READY_S)  # the job may never let the loop turn again
+            self._ready_told = True
+        lease.may_begin(self._ready_at)
 
     async def _enter_context(self, lease: Lease) -> bool:
         """Whether the worker's context stands; if not, the jobs have failed."""

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -17,6 +18,7 @@ from grainlike import (
     GVAR,
     Cores,
     Executor,
+    GPUs,
     JobCancelledError,
     JobTimeoutError,
     RemoteError,
@@ -74,6 +76,68 @@ async def test_a_job_past_its_timeout_is_a_timeout_error_and_its_slots_are_free(
         if error is JobTimeoutError:
             assert "0.3 s" in str(caught.value)
         await slots_are_free(executor)
+
+
+class Unpickled:
+    """What a function refers to that takes its time to be unpickled."""
+
+    def __init__(self, visit):
+        self.visit = visit
+
+    def __reduce__(self):
+        return self.visit, ("unpickled",)
+
+
+@pytest.mark.parametrize("isolate", [False, True])
+async def test_the_start_of_a_process_is_no_time_of_its_job(gates, isolate):
+    async with asyncio.timeout(60), gates() as gate, Executor(local=Cores(2)):
+        slow = Unpickled(gate.visit)
+
+        def plain():
+            return slow
+
+        async def coroutine():
+            return slow
+
+        def late():
+            time.sleep(1000)
+
+        job = delayed(timeout=0.5, isolate=isolate)(coroutine if isolate else plain)
+        started_ = start((job @ Cores(1))())
+        visitor = await gate.arrival()
+        with pytest.raises(JobTimeoutError):  # by now the other would have been ended as well
+            await (delayed(timeout=0.5)(late) @ Cores(1))()
+        visitor.release()
+        assert await started_ is None
+
+
+async def test_nor_is_the_start_of_one_that_takes_the_place_of_another(gates, tmp_path):
+    """A process in which a library has seen other devices, here a stand-in for one by its name, is used up."""
+    import _ctypes
+
+    library = str(tmp_path / "libcuda.so.1")
+    shutil.copy(_ctypes.__file__, library)
+    async with asyncio.timeout(60), gates() as gate, Executor(local=Cores(1) & GPUs(2)):
+        slow = Unpickled(gate.visit)
+
+        def load():
+            import ctypes
+
+            ctypes.CDLL(library)
+
+        def job():
+            return slow
+
+        def late():
+            time.sleep(1000)
+
+        await (delayed(timeout=10)(load) @ GPUs(1))()
+        started_ = start((delayed(timeout=0.5)(job) @ GPUs(2))())
+        visitor = await gate.arrival()
+        with pytest.raises(JobTimeoutError):
+            await (delayed(timeout=0.5)(late) @ Cores(1))()
+        visitor.release()
+        assert await started_ is None
 
 
 async def test_a_coroutine_on_a_worker_that_ignores_its_timeout_is_ended_with_its_runner(start_worker, monkeypatch):

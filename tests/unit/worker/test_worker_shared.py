@@ -1,6 +1,7 @@
 """The runner of coroutines, driven by frames over a memory link, on both event loops."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -13,7 +14,7 @@ from grainlike.context import GVAR
 from grainlike.errors import JobCancelledError, RemoteError, SerializationError
 from grainlike.net import Link, memory_pair
 from grainlike.payload import Payload, dump_arguments, dump_function, load_error, load_value
-from grainlike.wire import Beat, Code, Completed, Define, Frame, FunctionSpec, Run, Setup, Stop, unpack_parcels
+from grainlike.wire import Beat, Code, Completed, Define, Frame, FunctionSpec, Ready, Run, Setup, Stop, unpack_parcels
 from grainlike_worker._shared import serve_shared
 
 pytestmark = pytest.mark.anyio
@@ -25,6 +26,7 @@ class Worker:
     def __init__(self, link: Link) -> None:
         self.link = link
         self.batches: list[Completed] = []
+        self.readied = 0
         self.codes: dict[int, Code] = {}
         self.values: dict[int, object] = {}
         self._arrived = anyio.Event()
@@ -43,9 +45,18 @@ class Worker:
         fns = [fn for fn, _ in jobs.values()]
         self.link.post(Run(self._leases, allocation, list(jobs), [1] * count, fns, [None] * count, data, []))
 
+    def run_limited(self, job: int, fn: int, deadline: float, limit: float) -> None:
+        """Post a job without arguments that may run for so long."""
+        self._leases += 1
+        data = [dump_arguments((), {}, what="f").data]
+        self.link.post(Run(self._leases, "cores=[3]", [job], [1], [fn], [deadline], data, [], limit))
+
     def on_frames(self, frames: list[Frame]) -> None:
         for message, buffers in frames:
             if isinstance(message, Beat):  # the answer to a stop
+                continue
+            if isinstance(message, Ready):
+                self.readied += 1
                 continue
             assert isinstance(message, Completed)
             self.batches.append(message)
@@ -435,3 +446,22 @@ class TestOnAsyncio:
             await asyncio.wait([serving, receiving])
             assert serving.cancelled()
             assert await trace.read_text() == "gone"
+
+
+async def test_it_says_once_that_it_is_ready_and_reckons_deadlines_from_then() -> None:
+    async def deadline() -> float | None:
+        return GVAR.job.deadline if GVAR.job is not None else None
+
+    async with a_worker(deadline) as worker:
+        early = time.monotonic()
+        worker.run({1: (0, ())})
+        worker.run_limited(2, 0, early - 50.0, 100.0)
+        await worker.until(1, 2)
+        assert worker.values[1] is None
+        late = worker.values[2]
+        assert isinstance(late, float)
+        assert early + 100.0 < late < time.monotonic() + 100.0
+        worker.run_limited(3, 0, late + 1.0, 100.0)
+        await worker.until(3)
+        assert worker.values[3] == late + 1.0
+        assert worker.readied == 1
