@@ -40,7 +40,7 @@ class Loaded(NamedTuple):
 class Functions:
     """What `Define` and `Setup` told. Nothing is unpickled before a job needs it."""
 
-    __slots__ = ("_defined", "_loaded", "context", "instance", "store", "value")
+    __slots__ = ("_loaded", "context", "instance", "store", "unloaded", "value")
 
     def __init__(self) -> None:
         self.instance = ""
@@ -50,7 +50,8 @@ class Functions:
         """What it gave, once it was entered."""
         self.store: Store | None = None
         """Where large values go; None where no memory is shared with the head."""
-        self._defined: dict[int, tuple[FunctionSpec, Buffer]] = {}
+        self.unloaded: dict[int, tuple[FunctionSpec, Buffer]] = {}
+        """What was told of and not called yet."""
         self._loaded: dict[int, Loaded] = {}
 
     def set_up(self, setup: Setup) -> None:
@@ -87,7 +88,7 @@ class Functions:
     def define(self, message: Define, buffers: Sequence[Buffer]) -> None:
         """Take functions; each buffer belongs to the function of the same index."""
         for spec, buffer in zip(message.functions, buffers, strict=True):
-            self._defined[spec.fn] = (spec, buffer)
+            self.unloaded[spec.fn] = (spec, buffer)
 
     def has_loaded(self, fn: int) -> bool:
         """Whether `get` need not load the function of this number."""
@@ -97,7 +98,7 @@ class Functions:
         """The function of this number, loaded now if it is the first time. Never raises for a user's reasons."""
         loaded = self._loaded.get(fn)
         if loaded is None:
-            loaded = self._loaded[fn] = _load(*self._defined.pop(fn))
+            loaded = self._loaded[fn] = _load(*self.unloaded.pop(fn))
         return loaded
 
 

@@ -128,6 +128,8 @@ class _SharedRunner:
         """Run the jobs of `lease`; its task. Once a job has waited or was disturbed, nothing else waits here."""
         if self._functions.context is not None and not await self._enter_context(lease):
             return
+        if self._functions.unloaded:
+            self._functions.get(lease.fn)  # unpickled now: what that takes is no part of a job's time
         if lease.limited:
             await self._tell_ready(lease)
         laps = Laps(time.thread_time)
@@ -161,7 +163,6 @@ class _SharedRunner:
     async def _tell_ready(self, lease: Lease) -> None:
         """Say once, before the first job that has a limit, that what took time until now was this process's start."""
         if self._ready_at is None:
-            self._functions.get(lease.fn)  # unpickled now, for that may take long
             self._ready_at = time.monotonic()
             self._link.post(Ready())
         if not self._ready_told:

@@ -465,3 +465,30 @@ async def test_it_says_once_that_it_is_ready_and_reckons_deadlines_from_then() -
         await worker.until(3)
         assert worker.values[3] == late + 1.0
         assert worker.readied == 1
+
+
+UNPICKLED: list[float] = []
+
+
+def unpickled() -> None:
+    UNPICKLED.append(time.monotonic())
+
+
+class Slow:
+    """What a function refers to that takes its time to be unpickled."""
+
+    def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
+        return unpickled, ()
+
+
+async def test_the_time_of_a_job_begins_when_its_function_was_unpickled() -> None:
+    slow = Slow()
+
+    async def job() -> object:
+        return slow
+
+    UNPICKLED.clear()
+    async with a_worker(job) as worker:
+        worker.run({1: (0, ())})
+        await worker.until(1)
+    assert UNPICKLED[0] <= worker.batches[0].begun[0]
