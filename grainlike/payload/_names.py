@@ -20,6 +20,10 @@ __all__ = ["Reference", "importable", "reference_behind_wrapper", "reference_to"
 Reference = tuple[str, str, int]
 
 _MAIN = frozenset({"__main__", "__mp_main__"})
+_OURS = frozenset({"grainlike", "grainlike_worker"})
+"""Whoever receives anything has these, whatever an import would find here now. Nothing of theirs goes by value: copies
+of what rebuilds a class would not know which classes were written here, and errors would come back as `RemoteError`."""
+
 _DEEPEST = 64
 _known: dict[str, bool] = {}
 
@@ -56,9 +60,12 @@ def resolve(module: str, qualname: str, depth: int) -> object:
 
 def importable(name: str) -> bool:
     """Whether an interpreter with the same search path would import the module loaded here as `name`."""
-    if name not in _known:
-        _known[name] = name not in _MAIN and _findable(name)
-    return _known[name]
+    known = _known.get(name)
+    if known is None:
+        if name not in sys.modules:
+            return False  # as yet: what is not loaded now may be found when it is
+        known = _known[name] = name not in _MAIN and (name.partition(".")[0] in _OURS or _findable(name))
+    return known
 
 
 def _findable(name: str) -> bool:

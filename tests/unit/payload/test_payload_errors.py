@@ -1,15 +1,18 @@
 """Exceptions: own type or stand-in, with where they come from, whatever their class does."""
 
 import asyncio
+import importlib
 import json
 import sys
 import threading
 import urllib.error
 
+import cloudpickle
 import pytest
 
-from grainlike.errors import JobTimeoutError, RemoteError, SerializationError
-from grainlike.payload import Payload, RemoteTraceback, dump_error, load_error
+from grainlike.errors import JobMemoryError, JobTimeoutError, RemoteError, SerializationError
+from grainlike.payload import Payload, RemoteTraceback, _functions, _names, dump_error, dump_function, load_error
+from grainlike.payload._values import unreachable
 
 
 def raised(error: BaseException, cause: BaseException | None = None) -> BaseException:
@@ -356,3 +359,33 @@ def test_a_type_unknown_at_home_comes_as_a_stand_in() -> None:
     again = load_error(payload, "n")
     assert type(again) is RemoteError
     assert (again.type_name, again.message, again.__notes__) == (f"{name}.Odd", "m", ["n"])
+
+
+def test_our_own_errors_come_back_as_they_are_whatever_an_import_finds_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If an import once fails to find grainlike, that must not make it travel by value for the rest of the program."""
+
+    def ours() -> None: ...
+
+    ours.__module__ = "grainlike"
+    monkeypatch.setattr(_functions, "_cache", {})
+    dump_function(lambda: unreachable)  # what this needs is loaded now
+    monkeypatch.setattr(_names, "_known", {})
+    with monkeypatch.context() as nothing_is_found:
+        nothing_is_found.setattr(sys, "meta_path", [])
+        dump_function(ours)
+    try:
+        assert type(back(JobMemoryError("too much", 1, 2))) is JobMemoryError
+        assert b"grainlike" not in unreachable
+    finally:
+        if b"grainlike" in unreachable:
+            unreachable.remove(b"grainlike")
+            cloudpickle.unregister_pickle_by_value(sys.modules["grainlike"])
+
+
+def test_a_module_that_is_not_loaded_yet_may_be_found_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_names, "_known", {})
+    with monkeypatch.context() as before:
+        before.delitem(sys.modules, "json.tool", raising=False)
+        assert not _names.importable("json.tool")
+    importlib.import_module("json.tool")
+    assert _names.importable("json.tool")
