@@ -13,8 +13,9 @@ from msgspec.structs import replace
 from grainlike.errors import GraphError, SessionError
 from grainlike.executor._caller import Caller, UnableError, find_client_access
 from grainlike.executor._door import LOST_S
-from grainlike.executor._events import Event
+from grainlike.executor._events import Event, Events
 from grainlike.executor._executor import Executor, import_paths
+from grainlike.executor._far_events import FarFeed
 from grainlike.executor._far_leases import FarLeases
 from grainlike.executor._job import Job
 from grainlike.executor._logs import LogLine
@@ -57,9 +58,9 @@ def connect(
             have it at a time. It is gone when nothing is left of it.
         patience: for how many seconds a head that keeps a journal may be away: one that was killed and is started anew.
 
-    All of `Executor` is there, with these differences: streams with resources and `events()` need the program that is
-    the head. Leaving the block cancels what still runs, unless it belongs to a session, and does not wait until workers
-    have ended it; so does the head when the program dies.
+    All of `Executor` is there, with these differences: streams with resources need the program that is the head, and
+    `events()` are of this program's own jobs. Leaving the block cancels what still runs, unless it belongs to a
+    session, and does not wait until workers have ended it; so does the head when the program dies.
 
     Raises, when it is opened:
         HeadLostError, ConnectionError: no head is there.
@@ -133,13 +134,15 @@ class ConnectedExecutor(Executor):
             finally:
                 with anyio.CancelScope(shield=True):
                     await self._leave(caller)
+                self._leases.close()
                 tasks.cancel_scope.cancel()
 
     async def _run_caller(self, caller: Caller) -> None:
         await caller.run()
         self._lost = error = caller.lost
-        self._workers = []
         self._jobs.lose(error)
+        self._leases.workers(())
+        self._workers = []
         self._change()
 
     async def _leave(self, caller: Caller) -> None:
@@ -178,6 +181,7 @@ class ConnectedExecutor(Executor):
             )
             for worker in told.workers
         ]
+        self._leases.workers(self._workers)
         self._change()
 
     # --- what users ask ----------------------------------------------------------------------------------------------
@@ -329,8 +333,17 @@ class ConnectedExecutor(Executor):
                 yield line
 
     def events(self) -> AsyncIterator[Event]:
-        """Not here: what happens on the workers concerns all their clients, and is told to the head's own program."""
-        raise RuntimeError("events() is for the program that is the head; here, ask workers() and explain()")
+        """What happens to this program's jobs from now on, and which workers are here, come and go. See
+        `Executor.events`.
+
+        Times are those at which this program heard of it. Of an attempt that is followed by another the outcome is
+        `"retried"`; jobs that run when the head is lost end as `"lost"`. That a worker is silent or in quarantine for a
+        while is not told here.
+        """
+        self._check_home("listened to")
+        feed = FarFeed(self._workers)
+        self._leases.feeds.append(feed)
+        return Events(feed, self._leases.drop)
 
     def write_trace(self, path: str | PathLike[str]) -> None:  # noqa: ARG002 - nothing is written
         """Not here: the head records, for all its clients. See `Executor.write_trace`."""

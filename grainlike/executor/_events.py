@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 import weakref
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import anyio
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from grainlike.resources import Allocation
     from grainlike.wire import Completed, LeaseStart, Report
 
-__all__ = ["Event", "Events"]
+__all__ = ["Event", "Events", "Feed", "WorkersFeed"]
 
 MOST = 100_000
 """How many events are kept for a reader that is slow."""
@@ -43,7 +43,8 @@ class Event:
         job: the job's number, 0 for workers.
         attempt: 1 for the first attempt of the job, 0 for workers.
         allocation: the slots of the job, or what the worker offers.
-        outcome: how the attempt ended: `"succeeded"`, `"failed"`, `"timed_out"`, `"cancelled"`, ...; empty otherwise.
+        outcome: how the attempt ended: `"succeeded"`, `"failed"`, `"timed_out"`, `"cancelled"`, ...; empty otherwise. A
+            program that is connected to a head hears only that an attempt is followed by another: `"retried"`.
     """
 
     number: int
@@ -66,27 +67,26 @@ class Event:
     outcome: str = ""
 
 
-class Events(AsyncIterator[Event]):
-    """The events of one executor since this was made; ends when the executor has closed."""
+FeedT = TypeVar("FeedT", bound="Feed")
 
-    def __init__(self, executor: Executor) -> None:
-        self._feed = _Feed(executor)
-        executor.observe(self._feed)
+
+class Events(AsyncIterator[Event]):
+    """What comes into a feed, until there will be no more. Who feeds it is told, by `drop`, when the reader is gone."""
+
+    def __init__(self, feed: FeedT, drop: Callable[[FeedT], None]) -> None:
+        self._feed: Feed = feed
         # The executor holds the feed, and the reader holds this: one that is dropped is fed no more.
-        weakref.finalize(self, executor.unobserve, self._feed)
+        weakref.finalize(self, drop, feed)
 
     async def __anext__(self) -> Event:
         return await self._feed.next()
 
 
-class _Feed:
-    """Collects events. Implements `Observer`."""
+class Feed:
+    """Events that wait for their reader."""
 
-    def __init__(self, executor: Executor) -> None:
-        self._executor = weakref.ref(executor)
+    def __init__(self) -> None:
         self._events: deque[Event] = deque(maxlen=MOST)
-        self._running: dict[tuple[int, int], Event] = {}
-        """By which event an attempt began that has not ended."""
         self._last = 0
         self._over = False
         self._arrived = anyio.Event()
@@ -99,6 +99,29 @@ class _Feed:
             self._arrived = anyio.Event()
             await self._arrived.wait()
         return self._events.popleft()
+
+    def closed(self) -> None:
+        """There will be no more."""
+        self._over = True
+        self._arrived.set()
+
+    def _number(self) -> int:
+        self._last += 1
+        return self._last
+
+    def _add(self, event: Event) -> None:
+        self._events.append(event)
+        self._arrived.set()
+
+
+class WorkersFeed(Feed):
+    """Fed by the workers of this program's head. Implements `Observer`."""
+
+    def __init__(self, executor: Executor) -> None:
+        super().__init__()
+        self._executor = weakref.ref(executor)
+        self._running: dict[tuple[int, int], Event] = {}
+        """By which event an attempt began that has not ended."""
 
     def joined(self, peer: Worker) -> None:
         """A worker is here."""
@@ -130,11 +153,6 @@ class _Feed:
 
     def called(self, node: Node) -> None:
         """Calls without resources are no jobs."""
-
-    def closed(self) -> None:
-        """There will be no more."""
-        self._over = True
-        self._arrived.set()
 
     def linked(self, job: Job, *, good: bool) -> None:
         """A call has run in a chain: of those behind the first, workers' reports tell nothing."""
@@ -189,11 +207,3 @@ class _Feed:
     def _assembles(self, number: int) -> bool:
         executor = self._executor()
         return executor is not None and executor.assembles(number)
-
-    def _number(self) -> int:
-        self._last += 1
-        return self._last
-
-    def _add(self, event: Event) -> None:
-        self._events.append(event)
-        self._arrived.set()

@@ -23,7 +23,7 @@ from grainlike.executor._backend import Backend, Manner
 from grainlike.executor._door import Door
 from grainlike.executor._embedded import embed, offer_for
 from grainlike.executor._engine import Engine
-from grainlike.executor._events import Event, Events
+from grainlike.executor._events import Event, Events, WorkersFeed
 from grainlike.executor._finding import alone, current, entered, left
 from grainlike.executor._guests import Guests
 from grainlike.executor._head import Head
@@ -555,7 +555,9 @@ class Executor(Resolving):
                 print(event.kind, event.worker, event.name, event.allocation, event.outcome)
         """
         self._check_home("listened to")
-        return Events(self)
+        feed = WorkersFeed(self)
+        self.observe(feed)
+        return Events(feed, self.unobserve)
 
     def report(self) -> Totals:
         """How the jobs of this executor have ended so far, and what time they took. Calls without resources are none.

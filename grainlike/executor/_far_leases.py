@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from grainlike.executor._far_events import FarFeed
 from grainlike.executor._job import Job
 from grainlike.executor._observer import Observer
+from grainlike.executor._workers import WorkerInfo
 from grainlike.resources import NO_ALLOCATION
 from grainlike.wire import LeaseStart, Report
 
@@ -29,10 +31,14 @@ class FarLeases:
         self._leases: dict[Job, int] = {}
         self._last = 0
         self._telling: Job | None = None
+        self.feeds: list[FarFeed] = []
+        """Who reads events."""
 
     def began(self, job: Job) -> None:
         """An attempt of a job has got slots; those of one before it are free."""
         self.ended(job)
+        for feed in self.feeds:
+            feed.started(job)
         if not self._observers or job.slots is None:
             return
         self._last += 1
@@ -42,11 +48,33 @@ class FarLeases:
         self._tell(Report(now, [LeaseStart(self._last, 0, job.slots, [job.job], [job.attempt], now)], [], []))
         self._telling = None
 
-    def ended(self, job: Job) -> None:
-        """Its slots are free, as far as anybody here can know."""
+    def ended(self, job: Job, outcome: str = "") -> None:
+        """Its slots are free, as far as anybody here can know; with an `outcome`, that is how it ended."""
+        if outcome:
+            self.told(job, outcome)
         lease = self._leases.pop(job, None)
         if lease is not None:
             self._tell(Report(time.monotonic(), [], [], [lease]))
+
+    def told(self, job: object, outcome: str) -> None:
+        """So an attempt of a job ended."""
+        for feed in self.feeds:
+            feed.ended(job, outcome)
+
+    def workers(self, workers: Sequence[WorkerInfo]) -> None:
+        """These are the head's workers now."""
+        for feed in self.feeds:
+            feed.workers(workers)
+
+    def drop(self, feed: FarFeed) -> None:
+        """It has no reader any more."""
+        if feed in self.feeds:
+            self.feeds.remove(feed)
+
+    def close(self) -> None:
+        """Nothing more will be heard."""
+        for feed in self.feeds:
+            feed.closed()
 
     def live_job(self, number: int, attempt: int) -> Job | None:
         """The job that is being told of, if it is this one."""

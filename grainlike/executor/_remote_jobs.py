@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from grainlike.errors import JobCancelledError, JobTimeoutError
+from grainlike.executor._far_events import outcome_of
 from grainlike.executor._far_leases import FarLeases
 from grainlike.executor._head import Outcomes as Listener
 from grainlike.executor._job import NO_PARCEL, Job
@@ -33,7 +34,7 @@ class RemoteJobs:
     ) -> None:
         self._link = link
         self._leases = leases
-        self._listener = _Counting(listener, tally)
+        self._listener = _Counting(listener, tally, leases)
         self._pump = pump
         self._tally = tally
         self._nodes: dict[int, Node] = {}
@@ -102,7 +103,7 @@ class RemoteJobs:
                 job = node.record
                 began = isinstance(job, Job) and job.began is not None
                 if isinstance(job, Job):
-                    self._leases.ended(job)
+                    self._leases.ended(job, "cancelled")
                 self._tally.unwanted(began=began)
             elif node.record is None and node.state is not State.FAILED:
                 self._tally.skipped += 1
@@ -138,7 +139,7 @@ class RemoteJobs:
                 self._leases.began(job)
             elif job is not None:
                 job.waits_again()
-                self._leases.ended(job)
+                self._leases.ended(job, "retried")
 
     def _job(self, child: int) -> Job | None:
         node = self._nodes.get(child)
@@ -152,7 +153,7 @@ class RemoteJobs:
         self._children.clear()
         for node in nodes:
             if isinstance(node.record, Job):
-                self._leases.ended(node.record)
+                self._leases.ended(node.record, "lost")
             self._listener.failed(node, error)
         self._pump()
 
@@ -162,14 +163,16 @@ def _submitted_before() -> None:
 
 
 class _Counting:
-    """Counts outcomes on their way to the engine."""
+    """Counts outcomes on their way to the engine, and tells who reads events."""
 
-    def __init__(self, listener: Listener, tally: Tally) -> None:
+    def __init__(self, listener: Listener, tally: Tally, leases: FarLeases) -> None:
         self._listener = listener
         self._tally = tally
+        self._leases = leases
 
     def succeeded(self, node: Node, value: object) -> None:
         self._tally.succeeded += 1
+        self._leases.told(node.record, "succeeded")
         self._listener.succeeded(node, value)
 
     def failed(self, node: Node, error: BaseException) -> None:
@@ -179,4 +182,5 @@ class _Counting:
             self._tally.timed_out += 1
         else:
             self._tally.failed += 1
+        self._leases.told(node.record, outcome_of(error))
         self._listener.failed(node, error)

@@ -17,10 +17,12 @@ from grainlike import (
     Executor,
     HeadLostError,
     JobCancelledError,
+    JobTimeoutError,
     Retry,
     UnsatisfiableError,
     VersionMismatchError,
     amap,
+    cancel,
     connect,
     delayed,
     gather,
@@ -125,10 +127,69 @@ async def test_g17_jobs_run_on_a_daemons_workers_and_the_head_opens_nothing(head
         report = executor.report()
         assert (report.failed, report.skipped, report.cancelled) == (1, 0, 0)
         assert report.succeeded >= 5
-        with pytest.raises(RuntimeError, match="the program that is the head"):
-            executor.events()
         assert await told("head", "stop") == 0
         assert await asyncio.to_thread(head.wait, 20) == 0
+
+
+async def test_events_are_of_ones_own_jobs_and_of_all_workers(head, start_worker, gates):
+    async with asyncio.timeout(60), gates() as gate, connect() as executor:
+        events = executor.events()
+        worker = start_worker(executor.address, name="n1", resources="cores=2")
+        await executor.wait_for_workers(1)
+        await (square @ Cores(1))(1)
+        with pytest.raises(ZeroDivisionError):
+            await (delayed(retries=1)(lambda: 1 / 0) @ Cores(2))()
+        with pytest.raises(JobTimeoutError):
+            await (delayed(timeout=0.05)(signal.pause) @ Cores(1))()
+        runs_ = start((stand @ Cores(1))(gate.visit, "runs"))
+        await gate.arrival()
+        async with connect() as other:
+            assert await other.submit(Cores(1), pow, 2, 3) == 8
+        late = executor.events()
+        cancel(runs_)
+        gate.release_all()
+        worker.process.terminate()
+        await until(lambda: not executor.workers())
+    found = [event async for event in events]
+    assert [event.number for event in found] == list(range(1, len(found) + 1))
+    assert [event.at for event in found] == sorted(event.at for event in found)
+    assert {event.worker for event in found} == {"n1"}
+    assert [(event.kind, event.name, event.attempt, event.outcome) for event in found] == [
+        ("worker_joined", "", 0, ""),
+        ("job_started", "square", 1, ""),
+        ("job_ended", "square", 1, "succeeded"),
+        ("job_started", "<lambda>", 1, ""),
+        ("job_ended", "<lambda>", 1, "retried"),
+        ("job_started", "<lambda>", 2, ""),
+        ("job_ended", "<lambda>", 2, "failed"),
+        ("job_started", "pause", 1, ""),
+        ("job_ended", "pause", 1, "timed_out"),
+        ("job_started", "stand", 1, ""),
+        ("job_ended", "stand", 1, "cancelled"),
+        ("worker_left", "", 0, ""),
+    ]
+    assert [event.allocation.N for event in found] == [2, 1, 1, 2, 2, 2, 2, 1, 1, 1, 1, 2]
+    assert found[1].job == found[2].job != found[3].job > 0
+    assert [event.kind for event in [event async for event in late]] == ["worker_joined", "worker_left"]
+
+
+async def test_what_runs_when_the_head_is_lost_is_told_to_be_lost(head, start_worker, gates):
+    async with asyncio.timeout(60), gates() as gate, connect() as executor:
+        start_worker(executor.address, name="n1", resources="cores=1")
+        await executor.wait_for_workers(1)
+        events = executor.events()
+        runs_ = start((stand @ Cores(1))(gate.visit, "runs"))
+        await gate.arrival()
+        head.send_signal(signal.SIGKILL)
+        with pytest.raises(HeadLostError):
+            await runs_
+        await until(lambda: not gate._writers)
+    assert [(event.kind, event.outcome) async for event in events] == [
+        ("worker_joined", ""),
+        ("job_started", ""),
+        ("job_ended", "lost"),
+        ("worker_left", ""),
+    ]
 
 
 async def test_a_head_that_is_killed_fails_what_waits_and_what_comes(head, start_worker, gates):

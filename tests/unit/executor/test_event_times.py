@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from grainlike.executor._events import Events
+from grainlike.executor._events import Events, WorkersFeed
 from grainlike.executor._job import Job
 from grainlike.graph import delayed, node_of
 from grainlike.resources import Cores, as_allocation
@@ -16,12 +16,6 @@ class Listened:
 
     def __init__(self) -> None:
         self.job = Job(7, 1, node_of((delayed(print) @ Cores(1))()), (b"", ()))
-
-    def observe(self, observer) -> None:
-        self.observer = observer
-
-    def unobserve(self, observer) -> None:
-        self.observer = None
 
     def assembles(self, number: int) -> bool:
         return False
@@ -39,11 +33,12 @@ class Peer:
 async def test_an_end_is_never_before_its_beginning() -> None:
     now = time.monotonic()
     listened = Listened()
-    events = Events(listened)  # type: ignore[arg-type]
+    feed = WorkersFeed(listened)  # type: ignore[arg-type]
+    events = Events(feed, lambda fed: None)
     start = LeaseStart(1, 1, "cores=[0]", [7], [1], 100.0)
     ended = Completed(1, [7], [1], [0], [100.5], [0.25], [0.2], [1], [b""], [1], 101.0)
-    listened.observer.reported(Peer, Report(100.0, [start], [], []))  # told at 100.0 there, heard now
-    listened.observer.reported(Peer, Report(now + 50.0, [], [ended], []))  # as if it had come before it was sent
+    feed.reported(Peer, Report(100.0, [start], [], []))  # told at 100.0 there, heard now
+    feed.reported(Peer, Report(now + 50.0, [], [ended], []))  # as if it had come before it was sent
     first, last = await anext(events), await anext(events)
     assert (first.kind, last.kind, last.outcome) == ("job_started", "job_ended", "succeeded")
     assert first.at == pytest.approx(now, abs=5.0)
