@@ -53,8 +53,20 @@ def _arguments_and_state(error: BaseException) -> tuple[tuple[Any, ...], dict[st
 def _pickles_its_own_way(cls: type[BaseException]) -> bool:
     native = _native(cls)
     changed = any(getattr(cls, hook, None) is not getattr(native, hook, None) for hook in _HOOKS)
-    return changed or cls in copyreg.dispatch_table
+    return changed or _is_of_somebody(copyreg.dispatch_table.get(cls))
+
+
+def _is_of_somebody(reducer: object) -> bool:
+    """Whether a reducer was registered for its class on purpose. `tblib`, which comes with `import distributed`,
+    registers its own for every exception there is. It needs to be at the receiver too, and fails for some classes.
+    """
+    return reducer is not None and not str(getattr(reducer, "__module__", None)).startswith("tblib.")
 
 
 def _native(cls: type[BaseException]) -> type[BaseException]:
-    return next(base for base in cls.__mro__ if not base.__flags__ & _HEAP_TYPE)
+    """The interpreter's own class whose `__new__` may make a `cls`. That goes by memory layout, not by order: a class
+    of `(MyError, MemoryError)` is made as an `Exception`, and one of `(MyError, OSError)` as an `OSError`.
+    """
+    while cls.__flags__ & _HEAP_TYPE:
+        cls = cls.__base__  # type: ignore[assignment]
+    return cls

@@ -1,6 +1,7 @@
 """Exceptions: own type or stand-in, with where they come from, whatever their class does."""
 
 import asyncio
+import copyreg
 import importlib
 import json
 import sys
@@ -389,3 +390,35 @@ def test_a_module_that_is_not_loaded_yet_may_be_found_later(monkeypatch: pytest.
         assert not _names.importable("json.tool")
     importlib.import_module("json.tool")
     assert _names.importable("json.tool")
+
+
+class Wanting(Plain, MemoryError):
+    """Of which `MemoryError.__new__` alone makes none."""
+
+
+@pytest.mark.parametrize("error", [JobMemoryError("too much", 1, 2), Wanting("too much"), Needy(4, reason="why")])
+def test_a_program_that_has_imported_distributed_gets_errors_as_they_are(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That registers a reducer for all exceptions of the process."""
+    tblib = pytest.importorskip("tblib.pickling_support")
+    monkeypatch.setitem(copyreg.dispatch_table, type(error), tblib.pickle_exception)
+    again = back(error)
+    assert type(again) is type(error)
+    assert (str(again), vars(again).get("asked")) == (str(error), vars(error).get("asked"))
+    assert b"tblib" not in dump_error(error).data
+
+
+class Registered(Exception):
+    def __init__(self, one: int, two: int) -> None:
+        super().__init__(one)
+        self.sum = one + two
+
+
+def rebuilt(total: int) -> Registered:
+    return Registered(total, 0)
+
+
+def test_a_reducer_that_was_registered_for_a_class_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(copyreg.dispatch_table, Registered, lambda error: (rebuilt, (error.sum,)))
+    assert back(Registered(1, 2)).args == (3,)
