@@ -37,6 +37,13 @@ LOST_S = 30.0
 SUSPECT_S = 15.0
 """One that has been silent for this long gets no more jobs for now."""
 
+MOST_WAITING = 64 * 1024 * 1024
+"""One for whom more bytes than this wait is cut off when it has read nothing for `DEAF_S`. It may dial anew, and goes
+on if what it had not read is still kept (`Transcript`).
+"""
+
+DEAF_S = 30.0
+
 ENDED_S = 2.5
 """How long one of another machine has to dial anew after its link was closed in good order: a process that dies
 leaves its link like that.
@@ -116,6 +123,7 @@ class _Visit:
         self._answered = anyio.Event()
         self._late = False
         self._given_up = False
+        self._deaf_since: float | None = None
 
     def hear(self, frames: list[Frame]) -> None:
         """Take one read."""
@@ -208,9 +216,24 @@ class _Visit:
             suspicion = self._silent_s >= SUSPECT_S
             number += 1
             self._beat(Beat(number))
+            self._cut_off_the_deaf()
             await anyio.sleep(min(HEARTBEAT_S, max(SECOND_LOOK_S, LOST_S - self._silent_s)))
         self._given_up = True
         self._link.close(f"silent for {LOST_S:g} s")
+
+    def _cut_off_the_deaf(self) -> None:
+        """End the link of one who reads nothing of all that waits for it, while more and more does."""
+        waiting = self._link.waiting()
+        if waiting <= MOST_WAITING or not self._link.stands_still():
+            self._deaf_since = None
+            return
+        now = time.monotonic()
+        self._deaf_since = self._deaf_since or now
+        if now - self._deaf_since >= DEAF_S and self._known is not None and self._is_current:
+            self._deaf_since = None
+            reason = f"it has read nothing for {DEAF_S:g} s, and {waiting >> 20} MiB wait for it"
+            logger.warning("the link to %s %s is cut: %s", self._known.hello.role, self._known.name, reason)
+            self._link.close(reason)
 
     def _beat(self, beat: Beat) -> None:
         if self._known is not None and self._is_current:

@@ -34,6 +34,7 @@ class ByteLink(Link):
         self._flushing = False
         """Whether it will be written anyway, at the end of this turn."""
         self._reads = self._reads_seen = 0
+        self._headway_seen: tuple[int, int] | None = None
 
     def push(self, pieces: Sequence[Buffer]) -> None:
         """Send what `encode_frame` made of a message; else as `post`."""
@@ -72,6 +73,17 @@ class ByteLink(Link):
     def still_comes(self) -> bool:
         seen, self._reads_seen = self._reads_seen, self._reads
         return self._reads > seen and not self._decoder.idle
+
+    def waiting(self) -> int:
+        return self._outbox.size()
+
+    def stands_still(self) -> bool:
+        seen, self._headway_seen = self._headway_seen, self._headway() if self._has_unsent() else None
+        return seen is not None and seen == self._headway_seen
+
+    def _headway(self) -> tuple[int, int]:
+        """Something that is another once more of what is being written has left."""
+        return self._outbox.taken, 0
 
     def _receive(self, data: Buffer | None, on_frames: OnFrames, count: int = 0) -> None:
         """Hand on the frames that `data` completes, or, without data, so many bytes in the decoder's room.

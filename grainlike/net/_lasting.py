@@ -200,6 +200,12 @@ class LastingLink(Link):
         super().trust(limits)
         self._link.trust(limits)
 
+    def waiting(self) -> int:
+        return self._link.waiting()
+
+    def stands_still(self) -> bool:
+        return self._link.stands_still()
+
     def still_comes(self) -> bool:
         comes = self._link.still_comes()
         if comes:

@@ -90,6 +90,16 @@ class Link(ABC):
         """Whether more of a frame that is not whole yet has come since this was asked last: whoever sends it lives."""
         return False
 
+    def waiting(self) -> int:
+        """About how many bytes that were posted wait on this side, behind the batch that is being written. They are
+        counted anew each time: this is not for the hot path.
+        """
+        return 0
+
+    def stands_still(self) -> bool:
+        """Whether something waits to leave, and nothing has since this was asked last: the far end does not read."""
+        return False
+
     async def drain(self, timeout: float | None = None) -> bool:
         """Wait up to `timeout` seconds until all that was posted has left; False if it has not, or the link ended."""
         with anyio.move_on_after(timeout):

@@ -126,6 +126,13 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
                 return
             transport.write(data if self._tls is None else self._tls.seal(data))
 
+    def waiting(self) -> int:
+        return super().waiting() + self._headway()[1]
+
+    def _headway(self) -> tuple[int, int]:
+        size = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        return self._outbox.taken, size
+
     def _has_unsent(self) -> bool:
         return self._full or bool(self._outbox)
 

@@ -31,13 +31,16 @@ class Outbox:
             sock.send(data)
     """
 
-    __slots__ = ("_frames", "_passing", "_writes", "large")
+    __slots__ = ("_frames", "_passing", "_under_way", "_writes", "large", "taken")
 
     def __init__(self) -> None:
         self._frames: list[Sequence[Buffer]] = []  # no deques: each would take more than all the rest of a link
         self._passing: list[Buffer] = []
         self.large = 0
         """How many frames that are large wait, or are being written."""
+        self.taken = 0
+        """How often somebody has asked for the next piece."""
+        self._under_way: list[Sequence[Buffer]] | None = None
         self._writes: Iterator[Buffer] | None = None
 
     def __bool__(self) -> bool:
@@ -59,12 +62,19 @@ class Outbox:
     def clear(self) -> None:
         """Forget all of it."""
         self._frames.clear()
+        self._under_way = None
         self._passing.clear()
         self.large = 0
         self._writes = None
 
+    def size(self) -> int:
+        """How many bytes wait behind the frame that is being written. They are counted anew each time."""
+        waiting = [*(self._under_way or ()), *self._frames, self._passing]
+        return sum(memoryview(piece).nbytes for pieces in waiting for piece in pieces)
+
     def next(self) -> Buffer | None:
         """The next piece to write: small neighbours joined, large ones as slices of at most `CHUNK` bytes."""
+        self.taken += 1
         while True:
             if self._writes is None:
                 if not self._frames:
@@ -86,7 +96,8 @@ class Outbox:
         small: list[Buffer] = []
         size = 0
         for pieces in self._waiting():
-            if self._passing:
+            large = len(pieces) > 1 and _is_large(pieces)
+            if large and self._passing:  # not before a small one: a handshake's last word comes first of all
                 small += self._passing
                 self._passing.clear()
             for piece in pieces:
@@ -102,8 +113,7 @@ class Outbox:
                     size = 0
                 if len(what) >= _LARGE:
                     yield from _slices(memoryview(what))
-            if len(pieces) > 1:
-                self.large -= _is_large(pieces)
+            self.large -= large
         if self._passing:
             small += self._passing
             self._passing.clear()
@@ -114,7 +124,11 @@ class Outbox:
         """All frames, with those that are added meanwhile."""
         while self._frames:
             frames, self._frames = self._frames, []
-            yield from frames
+            self._under_way = frames
+            for at, pieces in enumerate(frames):
+                frames[at] = ()
+                yield pieces
+        self._under_way = None
 
     def _gap(self) -> bytes:
         """A gap in which passes what waits for it, as much as goes into one."""

@@ -68,6 +68,46 @@ async def test_broken_links_of_a_client_lose_nothing_and_do_nothing_twice(how, t
         assert (client.report().succeeded, head.report().succeeded) == (500, 500)
 
 
+async def test_one_who_reads_nothing_of_much_is_cut_off_and_goes_on_when_it_reads_again(
+    gates, through, monkeypatch, caplog
+):
+    guests = []
+    join = _guests.Guests.join
+    monkeypatch.setattr(_guests.Guests, "join", lambda *args: guests.append(join(*args)) or guests[-1])
+    monkeypatch.setattr(_door, "HEARTBEAT_S", 0.02)
+    monkeypatch.setattr(_door, "MOST_WAITING", 1 << 20)
+    async with (
+        asyncio.timeout(40),
+        gates() as gate,
+        Executor(listen=TLS, local=Cores(1)) as head,
+        Weather(port(head)) as weather,
+        through(weather, head) as client,
+    ):
+
+        @delayed
+        def much(visit):
+            visit("here")
+            return bytes(32 << 20)
+
+        first_, second_ = start((much @ Cores(1))(gate.visit)), start((much @ Cores(1))(gate.visit))
+        first = await gate.arrival()
+        weather.swallow()
+        first.release()
+        (await gate.arrival()).release()
+        await until(lambda: head.report().succeeded == 2)
+        link = guests[0].link
+        await until(lambda: link.waiting() > 1 << 20 and link.stands_still())
+        assert not link.closed
+        monkeypatch.setattr(_door, "DEAF_S", 0.0)
+        await until(lambda: link.closed)
+        assert "has read nothing" in link.reason
+        assert any("is cut: it has read nothing" in record.getMessage() for record in caplog.records)
+        weather.clear_up()
+        assert [len(value) for value in await gather(first_, second_)] == [32 << 20] * 2
+        assert weather.made == 2
+        assert client.report().succeeded == 2
+
+
 async def test_delays_and_short_black_holes_break_nothing(through):
     async with (
         asyncio.timeout(20),

@@ -224,6 +224,27 @@ async def test_drain_gives_up_on_a_peer_that_does_not_read(socket_kind: str, siz
             link.close()
 
 
+async def test_a_link_tells_what_waits_and_whether_it_leaves(socket_kind: str) -> None:
+    near, far = await pair(socket_kind)
+    assert (near.waiting(), near.stands_still()) == (0, False)
+    inbox = Inbox(want=1)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(near.run, Inbox())
+        near.post(Beat(1), [bytes(64 * CHUNK)])
+        assert near.waiting() >= 64 * CHUNK
+        await anyio.wait_all_tasks_blocked()
+        near.stands_still()
+        assert near.stands_still(), "nobody reads"
+        near.post(Beat(2), [bytes(64 * CHUNK)])
+        assert near.waiting() >= 64 * CHUNK
+        tasks.start_soon(far.run, inbox)
+        await inbox.full.wait()
+        assert not near.stands_still(), "some has left since"
+        assert await near.drain()
+        assert (near.waiting(), near.stands_still()) == (0, False)
+        near.close()
+
+
 async def test_drain_ends_with_the_link(socket_kind: str) -> None:
     near, far = await pair(socket_kind)
     drained: list[bool] = []
