@@ -116,6 +116,7 @@ class _Submitted:
     command: Command
     placeholder: Delayed[None]
     started: bool = False
+    ended: bool = False
     error: Exception | None = None
 
 
@@ -144,6 +145,17 @@ class _Submission:
         for job in self._jobs:
             start(job.placeholder)
             self._tell(job, f"scheduled (requires {job.command.request}): {job.command}")
+        try:
+            await self._follow_all()
+        except anyio.get_cancelled_exc_class():
+            self._sum_up(anyio.current_time() - began, as_json=as_json)
+            raise
+        if self._unread:
+            return FAILED
+        self._sum_up(anyio.current_time() - began, as_json=as_json)
+        return FAILED if any(job.error is not None for job in self._jobs) else OK
+
+    async def _follow_all(self) -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._look_for_starts)
             async with anyio.create_task_group() as followers:
@@ -151,15 +163,19 @@ class _Submission:
                 for job in self._jobs:
                     followers.start_soon(self._follow, job)
             tasks.cancel_scope.cancel()
-        if self._unread:
-            return FAILED
-        failed = [job for job in self._jobs if job.error is not None]
-        took = anyio.current_time() - began
-        if len(self._jobs) > 1:
-            _say(f"{len(self._jobs) - len(failed)} succeeded, {len(failed)} failed in {took:.1f} s")
+
+    def _sum_up(self, took: float, *, as_json: bool) -> None:
+        """Tell how many ended in which way; when we were interrupted, which had not: they are about to be cancelled."""
+        failed = sum(job.error is not None for job in self._jobs)
+        open_ = [job for job in self._jobs if not job.ended]
+        for job in open_:
+            self._note_start(job)
+            self._tell(job, "interrupted while it ran" if job.started else "interrupted before it started")
+        if len(self._jobs) > 1 or open_:
+            counts = f"{len(self._jobs) - failed - len(open_)} succeeded, {failed} failed"
+            _say(f"{counts}{f', {len(open_)} interrupted' if open_ else ''} in {took:.1f} s")
         if as_json:
             print_json([_told(job) for job in self._jobs])
-        return FAILED if failed else OK
 
     async def _follow(self, job: _Submitted) -> None:
         """Show what a job prints until it has ended, and then how."""
@@ -187,6 +203,7 @@ class _Submission:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it ends
 
     def _ended(self, job: _Submitted) -> None:
+        job.ended = True
         self._note_start(job)
         usage = info(job.placeholder).usage
         after = "" if usage is None else f" after {in_words(usage.wall_s)}"
@@ -231,8 +248,8 @@ def _told(job: _Submitted) -> dict[str, Any]:
         "command": list(job.command.words),
         "request": str(job.command.request),
         "state": known.state,
-        "exit_code": 0 if job.error is None else code,
-        "error": None if job.error is None else _why(job.error),
+        "exit_code": 0 if job.ended and job.error is None else code,
+        "error": "interrupted" if not job.ended else None if job.error is None else _why(job.error),
         "worker": known.worker,
         "slots": None if known.allocation is None else str(known.allocation),
         "attempt": known.attempt,

@@ -133,6 +133,34 @@ def test_ctrl_c_ends_the_program_too(tmp_path):
         os.kill(pid, 0)
 
 
+@pytest.mark.parametrize("as_json", [False, True])
+def test_ctrl_c_tells_what_ended_and_what_did_not(tmp_path, as_json):
+    os.mkfifo(tmp_path / "here")
+    commands = tmp_path / "commands"
+    commands.write_text("true\nsh -c 'exit 3'\nsh -c 'echo here > here; exec sleep 1000'\necho never\n")
+    arguments = ["--run-once", "--resources", "slot=1", "-r", "slot=1", "--file", str(commands)]
+    process = subprocess.Popen(
+        [*COMMAND, *arguments, *(["--json"] if as_json else [])],
+        cwd=tmp_path,
+        env={**os.environ, **ENVIRONMENT},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert (tmp_path / "here").read_text() == "here\n"
+        process.send_signal(signal.SIGINT)
+        out, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "[3] interrupted while it ran" in said
+    assert "[4] interrupted before it started" in said
+    assert "1 succeeded, 1 failed, 2 interrupted in" in said
+    assert "Traceback" not in said
+    if as_json:
+        told = [(job["exit_code"], job["error"]) for job in json.loads(out)]
+        assert told == [(0, None), (3, "exit code 3"), (None, "interrupted"), (None, "interrupted")]
+
+
 def test_when_nobody_reads_its_output_any_more_it_ends():
     command = [*COMMAND, "--run-once", "-r", "cores=1", "--", "yes"]
     with subprocess.Popen(
