@@ -19,6 +19,10 @@ from grainlike.cli._root import (
     sessions_app,
 )
 
+JournalDirectory = Annotated[
+    Path, typer.Argument(exists=True, file_okay=False, help="The journal's.", show_default="the present one")
+]
+
 _ASK_CODES = """[bold]Exit codes[/bold]
 
 0 success
@@ -265,10 +269,7 @@ def _cache_rm(
 
 @journal_app.command("check", epilog=_JOURNAL_CHECK_EXAMPLES)
 def _journal_check(
-    directory: Annotated[
-        Path,
-        typer.Argument(exists=True, file_okay=False, help="The journal's.", show_default="the present one"),
-    ] = Path(),
+    directory: JournalDirectory = Path(),
     as_json: Json = False,
 ) -> None:
     """Read all of a journal, and say what is in it and whether that is whole. Nothing is changed."""
@@ -279,10 +280,7 @@ def _journal_check(
 
 @journal_app.command("export", epilog=_JOURNAL_EXPORT_EXAMPLES)
 def _journal_export(
-    directory: Annotated[
-        Path,
-        typer.Argument(exists=True, file_okay=False, help="The journal's.", show_default="the present one"),
-    ] = Path(),
+    directory: JournalDirectory = Path(),
     as_json: Json = False,
 ) -> None:
     """List the jobs that a head which does not run had on its hands. Of one that runs, `grainlike jobs` tells."""
