@@ -6,7 +6,8 @@ Each derives from `GrainlikeError` and from the built-in that a caller would alr
     ├── ResourceError(RuntimeError)               slots misused: released twice, foreign, over capacity
     │   └── UnsatisfiableError(RuntimeError)      no worker can ever give what was asked for
     ├── ResourceSpecError(ValueError)             a request that is not one
-    ├── GraphError(ValueError)                    a placeholder of another executor, a cycle, an unknown name
+    ├── GraphError(ValueError)                    a placeholder of another executor, a cycle
+    │   └── UnknownNameError(KeyError)            a named graph has no job of that name
     ├── SerializationError(TypeError)             an object that cannot travel
     ├── JobTimeoutError(TimeoutError)             a job ran past its limit
     ├── JobMemoryError(MemoryError)               a job took more memory than it asked for
@@ -41,6 +42,7 @@ __all__ = [
     "ResourceSpecError",
     "SerializationError",
     "SessionError",
+    "UnknownNameError",
     "UnsatisfiableError",
     "VersionMismatchError",
     "WorkerLostError",
@@ -65,6 +67,12 @@ class ResourceSpecError(GrainlikeError, ValueError):
 
 class GraphError(GrainlikeError, ValueError):
     """The graph is wrong: a placeholder that another executor runs, a cycle, or a name that is unknown."""
+
+
+class UnknownNameError(GraphError, KeyError):
+    """A named graph has no job of that name; a `KeyError` too, as of any mapping."""
+
+    __str__ = Exception.__str__
 
 
 class SerializationError(GrainlikeError, TypeError):

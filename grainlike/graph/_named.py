@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
-from grainlike.errors import GraphError
+from grainlike.errors import GraphError, UnknownNameError
 from grainlike.graph._delayed import Delayed, node_of
 from grainlike.graph._delayed_fn import DelayedFn, delayed
 from grainlike.graph._function import LEVELS, Function
@@ -47,12 +47,6 @@ class NamedJob:
     def weight(self) -> float:
         """What it is taken to cost."""
         return _COST if self.cost is None else self.cost
-
-
-class _UnknownNameError(GraphError, KeyError):
-    """A name that no job has; a `KeyError` too, as of any mapping."""
-
-    __str__ = Exception.__str__
 
 
 class NamedGraph(Mapping[str, Delayed[Any]]):
@@ -260,8 +254,8 @@ class NamedGraph(Mapping[str, Delayed[Any]]):
                 raise self._unknown(before, f"{name}: after= names what is no job before it:")
         return befores
 
-    def _unknown(self, name: object, said: str) -> _UnknownNameError:
-        return _UnknownNameError(f"{said} {name!r}{nearest(name, self._jobs)}")
+    def _unknown(self, name: object, said: str) -> UnknownNameError:
+        return UnknownNameError(f"{said} {name!r}{nearest(name, self._jobs)}")
 
     def _needs(self, node: Node) -> list[str]:
         """The jobs of this graph that a new node stands on, through operators and other placeholders too."""

@@ -6,6 +6,7 @@ from grainlike import errors
 
 value: type[ValueError] = errors.ResourceSpecError
 graph: type[ValueError] = errors.GraphError
+unknown: type[KeyError] = errors.UnknownNameError
 serialization: type[TypeError] = errors.SerializationError
 resource: type[RuntimeError] = errors.ResourceError
 unsatisfiable: type[errors.ResourceError] = errors.UnsatisfiableError
