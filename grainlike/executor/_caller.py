@@ -16,10 +16,12 @@ from msgspec.structs import replace
 
 from grainlike.errors import AuthenticationError, GrainlikeError, HeadLostError, ProtocolError
 from grainlike.executor._asked import Asked, Followed
-from grainlike.executor._door import HEARTBEAT_S, LOST_S, software
+from grainlike.executor._door import software
 from grainlike.executor._logs import LogLine
 from grainlike.net import Access, LastingLink, Link, dial, find_access, process_id
 from grainlike.wire import (
+    HEARTBEAT_S,
+    LOST_S,
     PROTOCOL,
     Answer,
     AskLogs,

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from grainlike.errors import GraphError, SessionError
 from grainlike.executor._caller import Caller, UnableError, find_client_access
-from grainlike.executor._door import LOST_S
 from grainlike.executor._events import Event, Events
 from grainlike.executor._executor import Executor, import_paths
 from grainlike.executor._far_events import FarFeed
@@ -20,13 +19,26 @@ from grainlike.executor._far_leases import FarLeases
 from grainlike.executor._job import Job
 from grainlike.executor._logs import LogLine
 from grainlike.executor._remote_jobs import RemoteJobs
+from grainlike.executor._rows import explanation_of, worker_info
 from grainlike.executor._sessions import MOST_NAMES
 from grainlike.executor._workers import WorkerInfo
 from grainlike.graph import Delayed, Node, Place, State, Stream, StreamNode, node_behind
 from grainlike.net import RETURN_S, LastingLink, Way
-from grainlike.resources import EMPTY, Request, parse, parse_allocation
+from grainlike.resources import EMPTY, Request
 from grainlike.scheduler import Explanation
-from grainlike.wire import AskHead, AskJob, AskWorkers, Forget, Frame, HeadIs, ImportsFrom, JobIs, SessionIs, WorkersAre
+from grainlike.wire import (
+    LOST_S,
+    AskHead,
+    AskJob,
+    AskWorkers,
+    Forget,
+    Frame,
+    HeadIs,
+    ImportsFrom,
+    JobIs,
+    SessionIs,
+    WorkersAre,
+)
 
 __all__ = ["ConnectedExecutor", "connect"]
 
@@ -167,20 +179,7 @@ class ConnectedExecutor(Executor):
         self._named.update((name, Delayed(node)) for name, node in found.items())
 
     def _take_workers(self, told: WorkersAre) -> None:
-        self._workers = [
-            WorkerInfo(
-                worker.name,
-                parse_allocation(worker.resources),
-                tuple(worker.logical),
-                worker.pid,
-                worker.running,
-                worker.beats,
-                worker.silent_s,
-                worker.memory_tier,
-                worker.shut,
-            )
-            for worker in told.workers
-        ]
+        self._workers = [worker_info(row) for row in told.workers]
         self._leases.workers(self._workers)
         self._change()
 
@@ -223,7 +222,7 @@ class ConnectedExecutor(Executor):
             told = await self._link.ask(AskJob(0, number), JobIs)
         except UnableError:  # it has ended meanwhile, and we are about to hear of it
             return Explanation(number, node.state.label, 0, node.request or EMPTY)
-        return _explanation(told)
+        return explanation_of(told)
 
     async def _number_of(self, node: Node) -> int:
         """The head's number for the job of a node; 0 for what is no job (yet)."""
@@ -365,22 +364,3 @@ def check_name(name: object, of: str) -> None:
     """Raise `ValueError` for what is no name."""
     if not (isinstance(name, str) and name.isprintable() and 0 < len(name) <= NAME_LIMIT):
         raise ValueError(f"the name of {of} takes 1 to {NAME_LIMIT} printable characters, which {name!r} has not")
-
-
-def _explanation(told: JobIs) -> Explanation:
-    return Explanation(
-        told.job,
-        told.state,
-        told.attempt,
-        parse(told.request) if told.request else EMPTY,
-        told.reason,
-        worker=told.worker,
-        before=told.before,
-        nearest=told.nearest,
-        holders=tuple(told.holders),
-        starts_in_s=told.starts_in_s,
-        would_start_with=None if told.would_start_with is None else parse(told.would_start_with),
-        members=tuple(told.members),
-        lacking=told.lacking,
-        words=told.words,
-    )

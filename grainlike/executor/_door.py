@@ -21,28 +21,35 @@ from grainlike.executor._workers import Peer
 from grainlike.net import ByteLink, Link, is_gone, process_id
 from grainlike.payload import serializer_versions
 from grainlike.resources import parse_allocation
-from grainlike.wire import FROM_CLIENT, FROM_WORKER, Beat, Frame, FrameLimits, Hello, Listener, Software, Welcome
+from grainlike.wire import (
+    FROM_CLIENT,
+    FROM_WORKER,
+    HEARTBEAT_S,
+    LOST_S,
+    SUSPECT_S,
+    Beat,
+    Frame,
+    FrameLimits,
+    Hello,
+    Listener,
+    Software,
+    Welcome,
+)
 
-__all__ = ["HEARTBEAT_S", "LOST_S", "Door", "software"]
+__all__ = ["Door", "software"]
 
 logger = logging.getLogger("grainlike")
 
 _ROLES = frozenset({"worker", "client"})
 
 HANDSHAKE_S = 10.0
-HEARTBEAT_S = 5.0
-LOST_S = 30.0
-"""A worker, or a client, that has been silent for this long is lost."""
-
-SUSPECT_S = 15.0
-"""One that has been silent for this long gets no more jobs for now."""
 
 MOST_WAITING = 64 * 1024 * 1024
 """One for whom more bytes than this wait is cut off when it has read nothing for `DEAF_S`. It may dial anew, and goes
 on if what it had not read is still kept (`Transcript`).
 """
 
-DEAF_S = 30.0
+DEAF_S = LOST_S
 
 ENDED_S = 2.5
 """How long one of another machine has to dial anew after its link was closed in good order: a process that dies

@@ -21,11 +21,10 @@ from grainlike.errors import GrainlikeError, SessionError
 from grainlike.executor._guest import Guest
 from grainlike.executor._head import FAREWELL_S, Head
 from grainlike.executor._history import report_is, tell_trace
+from grainlike.executor._rows import job_is, worker_row
 from grainlike.executor._sessions import NamedSession, Sessions
-from grainlike.executor._workers import WorkerInfo
 from grainlike.net import Link, is_gone
 from grainlike.resources import offer_of, parse
-from grainlike.scheduler import Explanation
 from grainlike.wire import (
     MOST_ROWS,
     AskCancel,
@@ -51,7 +50,6 @@ from grainlike.wire import (
     HeadIs,
     Hello,
     ImportsFrom,
-    JobIs,
     JobsAre,
     Matched,
     Message,
@@ -60,7 +58,6 @@ from grainlike.wire import (
     Unable,
     WantedIs,
     Withdraw,
-    WorkerRow,
     WorkersAre,
 )
 
@@ -260,7 +257,7 @@ class Guests:
                 found = self._head.explain_job(question.job)
                 if found is None:
                     return _no_job(ask, question.job)
-                return _job_is(ask, self._head.name_of(question.job), found)
+                return job_is(ask, self._head.name_of(question.job), found)
             case AskCancel():
                 return Done(ask) if self._cancel(question.job) else _no_job(ask, question.job)
             case AskDepart():
@@ -284,7 +281,7 @@ class Guests:
         return WantedIs(question.ask, self._head.wanted(offer, question.most, question.within_s))
 
     def _workers(self, ask: int) -> WorkersAre:
-        return WorkersAre(ask, [_row(worker) for worker in self._head.workers()])
+        return WorkersAre(ask, [worker_row(worker) for worker in self._head.workers()])
 
     def _about_head(self, ask: int) -> HeadIs:
         states = Counter(row.state for row in self._head.rows(None))
@@ -308,39 +305,3 @@ class Guests:
 
 def _no_job(ask: int, job: int) -> Unable:
     return Unable(ask, f"there is no job {job}: it has ended, or never was")
-
-
-def _row(worker: WorkerInfo) -> WorkerRow:
-    return WorkerRow(
-        worker.name,
-        str(worker.resources),
-        list(worker.logical),
-        worker.pid,
-        worker.running,
-        worker.beats,
-        worker.silent_s,
-        worker.memory_tier,
-        worker.shut,
-    )
-
-
-def _job_is(ask: int, name: str, found: Explanation) -> JobIs:
-    smaller = found.would_start_with
-    return JobIs(
-        ask,
-        found.job,
-        name,
-        found.state,
-        found.attempt,
-        str(found.request),
-        found.reason,
-        str(found),
-        found.worker,
-        found.before,
-        found.nearest,
-        list(found.holders),
-        found.starts_in_s,
-        None if smaller is None else str(smaller),
-        list(found.members),
-        found.lacking,
-    )

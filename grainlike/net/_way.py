@@ -19,7 +19,7 @@ class Way:
     Example::
 
         way = Way(lambda: find_access(address, "client"), insecure=False)
-        link = LastingLink(await way.first(), way.again, 30.0)
+        link = LastingLink(await way.first(), way.again, LOST_S)
     """
 
     def __init__(self, find: Callable[[], Access], *, insecure: bool) -> None:

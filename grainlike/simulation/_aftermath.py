@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from grainlike.scheduler import GRACE_S
 from grainlike.simulation._clock import Clock
+from grainlike.wire import LOST_S
 
 __all__ = ["Aftermath"]
 
 _DRIFT = 0.02
 """How wrong clocks may be."""
 
-_SILENCE_S = 30.0 * (1 + _DRIFT)
+_SILENCE_S = LOST_S * (1 + _DRIFT)
 """After so long a worker takes a silent head for dead; the end of a link comes sooner than that, however slow it is."""
 
 _STANDSTILL_S = 45.0

@@ -13,16 +13,9 @@ from grainlike.simulation._dice import Dice
 from grainlike.simulation._head import Head
 from grainlike.simulation._plans import NodePlan
 from grainlike.simulation._voice import go_on
+from grainlike.wire import HEARTBEAT_S, LOST_S, SUSPECT_S
 
-__all__ = ["LOST_S", "Site"]
-
-LOST_S = 30.0
-"""A peer that has been silent for this long is lost, to either end."""
-
-SUSPECT_S = 15.0
-"""After so much of it the head gives it nothing new."""
-
-BEAT_S = 5.0
+__all__ = ["Site"]
 
 FAREWELL_S = 1.0
 """How much longer than the grace time a worker that stops takes at most."""
@@ -247,7 +240,7 @@ class Site:
 
     def _silence(self) -> float:
         """From the start of a silence until it is noticed: the last beat was up to a beat ago."""
-        return LOST_S - self._stage.dice.between(0.0, BEAT_S)
+        return LOST_S - self._stage.dice.between(0.0, HEARTBEAT_S)
 
     def _lost(self, daemon: Daemon, late: list[tuple[Callable[..., None], tuple[object, ...]]]) -> None:
         """The head gives the worker up; what it had read already counts for nothing."""

@@ -78,6 +78,7 @@ from grainlike.wire._messages import (
     Welcome,
     Withdraw,
 )
+from grainlike.wire._pace import HEARTBEAT_S, LOST_S, SUSPECT_S
 from grainlike.wire._payloads import BATCH_BYTES, ROW_BYTES, Parcel, pack_parcels, unpack_parcels, weight_of
 from grainlike.wire._questions import (
     MOST_ROWS,
@@ -129,9 +130,12 @@ __all__ = [
     "FROM_CLIENT",
     "FROM_STRANGER",
     "FROM_WORKER",
+    "HEARTBEAT_S",
+    "LOST_S",
     "MOST_ROWS",
     "PROTOCOL",
     "ROW_BYTES",
+    "SUSPECT_S",
     "TRUSTED",
     "WINDOW_BYTES",
     "WINDOW_ITEMS",

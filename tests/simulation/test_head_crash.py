@@ -13,8 +13,7 @@ from grainlike.scheduler import GRACE_S, NodeMind
 from grainlike.simulation import FOREVER, Faults, FunctionPlan, JobPlan, Workload, World, equal_nodes, simulate
 from grainlike.simulation._client import Client
 from grainlike.simulation._daemon import Daemon
-from grainlike.simulation._site import LOST_S
-from grainlike.wire import Code
+from grainlike.wire import LOST_S, Code
 
 SEEDS = max(1, int(os.environ.get("GRAINLIKE_TEST_SEEDS", "640")) // 16)
 KINDS = ("any", "recursion", "gangs", "stream")

@@ -21,8 +21,9 @@ from anyio.abc import TaskStatus
 from grainlike.errors import GrainlikeError, HeadLostError, ResourceSpecError
 from grainlike.net import RETURN_S, LastingLink, Link, Way, waits
 from grainlike.resources import Allocation, parse
+from grainlike.wire import LOST_S
 from grainlike_worker._context_check import why_not
-from grainlike_worker._daemon import LOST_S, serve_daemon
+from grainlike_worker._daemon import serve_daemon
 from grainlike_worker._probe import logical_in, offer_of_daemon
 from grainlike_worker._way import to_head, wait_for_head
 

@@ -57,6 +57,7 @@ from grainlike.scheduler import (
     WakeAt,
 )
 from grainlike.wire import (
+    LOST_S,
     PROTOCOL,
     Assign,
     Awaits,
@@ -114,9 +115,6 @@ logger = logging.getLogger("grainlike.worker")
 
 BARRIER_S = 0.002
 """How long a barrier stands before what a runner has claimed is believed: far longer than a write takes to be seen."""
-
-LOST_S = 30.0
-"""A head that has been silent for this long is lost."""
 
 FAREWELL_S = 1.0
 """How long a worker that stops tries to get its last words out."""
