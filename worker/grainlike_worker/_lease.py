@@ -23,8 +23,8 @@ class Lease:
     """
 
     __slots__ = (
-        "_late", "_nodes", "_parcels", "_run", "allocation", "columns", "end", "gang", "index", "jobs", "scratch",
-        "stopped",
+        "_late", "_nodes", "_parcels", "_run", "allocation", "columns", "end", "gang", "index", "jobs", "limit",
+        "scratch", "stopped",
     )  # fmt: skip
 
     def __init__(
@@ -32,6 +32,8 @@ class Lease:
     ) -> None:
         self._run = run
         self._late: float | None = None
+        self.limit = run.limit
+        """For how long its job may run, which is alone then."""
         self.gang = gang
         self._nodes = () if gang is None else _nodes(gang)
         self._parcels = unpack_parcels(run.data, run.counts, buffers)
@@ -48,15 +50,10 @@ class Lease:
         """The number of the function of the job at `index`."""
         return self._run.fns[self.index]
 
-    @property
-    def limited(self) -> bool:
-        """Whether its job may run for so long only; it is alone then."""
-        return self._run.limit is not None
-
     def may_begin(self, at: float) -> None:
         """The process was ready at that moment: if that is after the grant, the job's time is reckoned from then."""
-        if self._run.limit is not None:
-            self._late = at + self._run.limit
+        if self.limit is not None:
+            self._late = at + self.limit
 
     @property
     def shared(self) -> bool:

@@ -173,7 +173,7 @@ class OwnRunner:
         if not self._functions.has_loaded(lease.fn):
             self._functions.get(lease.fn)  # now: what that takes is no part of a job's time, or of its memory
             self._peak.restart()
-        if lease.limited:
+        if lease.limit is not None:
             self._tell_ready(lease)
         self._memory.set(lease.allocation.memory)
         self._clean = False

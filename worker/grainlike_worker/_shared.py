@@ -130,7 +130,7 @@ class _SharedRunner:
             return
         if self._functions.unloaded:
             self._functions.get(lease.fn)  # unpickled now: what that takes is no part of a job's time
-        if lease.limited:
+        if lease.limit is not None:
             await self._tell_ready(lease)
         laps = Laps(time.thread_time)
         turn = laps.now
