@@ -202,6 +202,7 @@ class OwnRunner:
         self._standard_streams.mend()
         self._house.tidy()
         self._peak.restart()
+
     def _tell_ready(self, lease: Lease) -> None:
         """Say once, before the first job that has a limit, that what took time until now was this process's start."""
         if self._ready_at is None:
