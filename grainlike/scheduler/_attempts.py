@@ -73,7 +73,7 @@ class Attempts:
             back.append(job)
             return True
         if job.retries > 0 and _may_repeat(job, code, completed):
-            job.retries -= 1
+            job.remembered().failures += 1
             job.attempt += 1
             self._back_off(job, now, out, back)
             return True
@@ -92,7 +92,7 @@ class Attempts:
         most: int | None = None,
     ) -> None:
         """A job was running when its runner or worker died. A suspect runs in a process of its own from now on."""
-        job.losses += 1
+        job.remembered().losses += 1
         job.attempt += 1
         if most is None:
             most = job.fn.losses

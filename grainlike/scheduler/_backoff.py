@@ -53,8 +53,8 @@ class Backoffs:
             return None
         nth = job.fn.retries - job.retries + job.losses
         seconds = backoff_s(job.fn.backoff, nth, self._chance(job))
-        job.state, job.shape, job.again_at = JobState.BACKOFF, None, now + seconds
-        job.worker = 0
+        job.state, job.shape, job.worker = JobState.BACKOFF, None, 0
+        job.remembered().again_at = now + seconds
         self._jobs[job.job] = job
         heappush(self._heap, (job.again_at, job.job))
         return seconds

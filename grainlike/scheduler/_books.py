@@ -5,6 +5,7 @@ Amounts are integers of one billionth (see `grainlike.resources`), so that books
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from grainlike.resources import Allocation, Request
@@ -21,6 +22,11 @@ __all__ = ["ChangeLog", "Function", "Hold", "Job", "LeaseBook", "Shape", "Worker
 
 _UNIT = 10**9
 
+AHEAD_QUICK_S = 0.1
+"""Functions whose jobs take longer than this on average are not sent ahead: a round trip is nothing to them."""
+
+_QUEUED, _AHEAD = JobState.QUEUED, JobState.AHEAD
+
 
 class Function:
     """What the head knows of a function: how long its jobs take, and when a failed or lost one is tried again."""
@@ -35,27 +41,29 @@ class Function:
         self.on_timeout = told.on_timeout
         self.times = RunTimes()
 
+    @property
+    def is_quick(self) -> bool:
+        """Whether its jobs are known to take so little that a round trip matters."""
+        return self.times.known and self.times.mean <= AHEAD_QUICK_S
+
 
 class Job:
-    """One live job. `worker` and `shape` say where it is; 0 and None while it is nowhere but in its queue."""
+    """One live job. `worker` and `shape` say where it is; 0 and None while it is nowhere but in its queue.
+
+    Very many may queue, so what few jobs have is in records beside: `kin` for what jobs submit, `past` for attempts
+    that went wrong.
+    """
 
     __slots__ = (
-        "again_at",
         "attempt",
         "cancelled",
-        "cancelled_at",
         "cls",
-        "committed",
-        "depth",
         "expected",
-        "family",
         "fn",
         "job",
-        "losses",
-        "parent",
+        "kin",
+        "past",
         "planned_at",
-        "retries",
-        "root",
         "shape",
         "state",
         "worker",
@@ -63,31 +71,100 @@ class Job:
 
     def __init__(self, job: int, cls: RequestClass, fn: Function, parent: Job | None = None) -> None:
         self.job = job
-        self.parent = parent
-        """The job that submitted it; None for one of the user's program."""
-        self.root: int = job if parent is None else parent.root
-        """The number of the oldest job of its tree, itself perhaps."""
-        self.depth: int = 0 if parent is None else parent.depth + 1
-        """How many jobs are above it in its tree."""
-        self.family: Family | None = None
-        """What it has submitted, once it has submitted something."""
+        self.kin: Kin | None = None if parent is None else Kin(parent, parent.root, parent.depth + 1)
+        self.past: Past | None = None
         self.cls = cls
         self.fn = fn
         self.attempt = 1
-        self.state = JobState.QUEUED
+        self.state = _QUEUED
         self.shape: Shape | None = None
         self.worker = 0
-        self.losses = 0
-        self.retries = fn.retries
         self.cancelled = False
-        self.cancelled_at = 0.0
-        self.committed = False
-        """A part of what it gives has been handed on: this attempt is its last."""
         self.planned_at = 0.0
-        self.again_at = 0.0
-        """When its next attempt may begin, while it waits for that."""
         self.expected = 0.0
         """Seconds that it was expected to take when it was sent ahead."""
+
+    @property
+    def parent(self) -> Job | None:
+        """The job that submitted it; None for one of the user's program."""
+        return None if self.kin is None else self.kin.parent
+
+    @property
+    def root(self) -> int:
+        """The number of the oldest job of its tree, itself perhaps."""
+        return self.job if self.kin is None else self.kin.root
+
+    @property
+    def depth(self) -> int:
+        """How many jobs are above it in its tree."""
+        return 0 if self.kin is None else self.kin.depth
+
+    @property
+    def family(self) -> Family | None:
+        """What it has submitted, once it has submitted something."""
+        return None if self.kin is None else self.kin.family
+
+    @family.setter
+    def family(self, family: Family | None) -> None:
+        if self.kin is None:
+            self.kin = Kin(None, self.job, 0)
+        self.kin.family = family
+
+    @property
+    def retries(self) -> int:
+        """How many more attempts it has that fail."""
+        return self.fn.retries - (0 if self.past is None else self.past.failures)
+
+    @property
+    def losses(self) -> int:
+        """How often it was running when it was lost."""
+        return 0 if self.past is None else self.past.losses
+
+    @property
+    def again_at(self) -> float:
+        """When its next attempt may begin, while it waits for that."""
+        return 0.0 if self.past is None else self.past.again_at
+
+    @property
+    def cancelled_at(self) -> float:
+        """When it was cancelled."""
+        return 0.0 if self.past is None else self.past.cancelled_at
+
+    @property
+    def committed(self) -> bool:
+        """A part of what it gives has been handed on: this attempt is its last."""
+        return self.past is not None and self.past.committed
+
+    def remembered(self) -> Past:
+        """Its `past`, to write into."""
+        if self.past is None:
+            self.past = Past()
+        return self.past
+
+
+class Kin:
+    """A job's place among those that jobs submit; see the properties of `Job`."""
+
+    __slots__ = ("depth", "family", "parent", "root")
+
+    def __init__(self, parent: Job | None, root: int, depth: int) -> None:
+        self.parent = parent
+        self.root = root
+        self.depth = depth
+        self.family: Family | None = None
+
+
+class Past:
+    """What few jobs go through; see the properties of `Job`."""
+
+    __slots__ = ("again_at", "cancelled_at", "committed", "failures", "losses")
+
+    def __init__(self) -> None:
+        self.failures = 0
+        self.losses = 0
+        self.again_at = 0.0
+        self.cancelled_at = 0.0
+        self.committed = False
 
 
 class Shape:
@@ -103,6 +180,7 @@ class Shape:
         "limits",
         "may_be_ahead",
         "nodes",
+        "plain",
         "rates",
         "rationed",
         "request",
@@ -130,6 +208,8 @@ class Shape:
         self.rates = tuple(request.rates.items())
         self.rationed = bool(self.limits or self.rates)
         """Whether a cluster-wide limit or rate is part of it: such jobs are never sent ahead."""
+        self.plain = not (self.rationed or self.nodes > 1 or group is not None)
+        """Whether the end of a job of it concerns nothing but its worker."""
         self.walltime = request.walltime
         self.walltime_soft = request.walltime_soft
         self.group = group
@@ -402,23 +482,43 @@ class WorkerBook:
         self.version += 1
         self._log.entries.append(self)
 
-    def put_ahead(self, job: Job, shape: Shape) -> None:
-        """Count a job as waiting at this worker."""
-        job.state, job.worker, job.shape = JobState.AHEAD, self.worker, shape
-        job.expected = job.fn.times.mean
-        self.ahead_s += job.expected
-        self.held[job.job] = self.ahead[job.job] = job
-        self.ahead_of[shape.shape] = self.ahead_of.get(shape.shape, 0) + 1
-        self.ahead_in[job.cls.cls] = self.ahead_in.get(job.cls.cls, 0) + 1
+    def fill_ahead(self, cls: RequestClass, shape: Shape, seconds: float, most: int) -> list[Job]:
+        """Let quick jobs of a class, the first first, wait at this worker: until what waits here is expected to take so
+        many seconds, or is so many.
+        """
+        jobs: list[Job] = []
+        ahead, held, ahead_s = self.ahead, self.held, self.ahead_s
+        fn: Function | None = None
+        expected = 0.0
+        while len(ahead) < most and ahead_s < seconds and (job := cls.head()) is not None:
+            if job.fn is not fn:
+                fn = job.fn
+                if not fn.is_quick:
+                    break
+                expected = fn.times.mean
+            cls.queue.popleft()
+            job.state, job.worker, job.shape, job.expected = _AHEAD, self.worker, shape, expected
+            ahead_s += expected
+            held[job.job] = ahead[job.job] = job
+            jobs.append(job)
+        if jobs:
+            self.ahead_s = ahead_s
+            self.ahead_of[shape.shape] = self.ahead_of.get(shape.shape, 0) + len(jobs)
+            self.ahead_in[cls.cls] = self.ahead_in.get(cls.cls, 0) + len(jobs)
+        return jobs
 
-    def leave_ahead(self, job: Job) -> None:
-        """Count it as waiting here no more."""
-        assert job.shape is not None
-        del self.ahead[job.job]
-        self.ahead_of[job.shape.shape] -= 1
-        self.ahead_in[job.cls.cls] -= 1
-        self.recalled.discard(job.job)
-        self.ahead_s = self.ahead_s - job.expected if self.ahead else 0.0
+    def leave_ahead(self, jobs: Iterable[Job]) -> None:
+        """Count these as waiting here no more."""
+        ahead, ahead_of, ahead_in, recalled = self.ahead, self.ahead_of, self.ahead_in, self.recalled
+        ahead_s = self.ahead_s
+        for job in jobs:
+            assert job.shape is not None
+            del ahead[job.job]
+            ahead_of[job.shape.shape] -= 1
+            ahead_in[job.cls.cls] -= 1
+            recalled.discard(job.job)
+            ahead_s = ahead_s - job.expected if ahead else 0.0
+        self.ahead_s = ahead_s
 
     def room_left(self, shape: Shape) -> int:
         """What would be left of the scarcest resource of the shape: small is a tight fit."""

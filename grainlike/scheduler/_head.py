@@ -60,6 +60,9 @@ __all__ = ["HeadMind"]
 
 _NO_PARENT = (0, 0)
 
+_SUCCEEDED = Code.SUCCEEDED
+_AHEAD, _LEASED = JobState.AHEAD, JobState.LEASED
+
 
 class HeadMind:
     """Decides for one head. `closed` says that no worker will ever join that is not here when a job is submitted.
@@ -116,7 +119,7 @@ class HeadMind:
             case JobsCommitted():
                 for number in event.jobs:
                     if number in self.jobs:
-                        self.jobs[number].committed = True
+                        self.jobs[number].remembered().committed = True
                 return out
             case WorkerJoined():
                 self.workers[event.worker] = WorkerBook(event.worker, event.name, event.offer, now, self._planner.log)
@@ -240,7 +243,8 @@ class HeadMind:
             job = self.jobs.get(number)
             if job is None or job.cancelled:
                 continue
-            job.cancelled, job.cancelled_at = True, self._now
+            job.cancelled = True
+            job.remembered().cancelled_at = self._now
             self._families.unwanted(job)
             if job.state is JobState.QUEUED:
                 del self.jobs[number]
@@ -296,21 +300,28 @@ class HeadMind:
         if worker.holds and self._granted(worker, start, now, out):
             return
         shape = self.shapes[start.cls]
+        held, attempts = worker.held, start.attempts
         rows: list[int] = []
+        waited: list[Job] = []
         first: Job | None = None
         planned = False
         for row, number in enumerate(start.jobs):
-            job = self._books.current(worker, number, start.attempts[row])
-            if job is None:
+            job = held.get(number)
+            if job is None or job.attempt != attempts[row]:
                 continue
-            if job.state is JobState.PLANNED and job.shape is shape and not planned and shape.nodes == 1:
+            if job.state is _AHEAD:
+                waited.append(job)
+            elif job.state is JobState.PLANNED and job.shape is shape and not planned and shape.nodes == 1:
                 planned, first = True, job  # what it was counted as, its lease is counted as now
             else:
                 self._books.uncount(worker, job)
-            job.state = JobState.LEASED
-            first = first or job
+            job.state = _LEASED
+            if first is None:
+                first = job
             if not job.cancelled:
                 rows.append(row)
+        if waited:
+            worker.leave_ahead(waited)
         if start.lease in worker.leases:  # held for a gang, whose job now runs on it
             worker.leases[start.lease].begun = now
         elif planned:
@@ -328,14 +339,34 @@ class HeadMind:
             let_go = worker.holds.keys() & zip(completed.jobs, completed.attempts, strict=True)
             self._holds_ended(worker, completed, out, back)
         walls: dict[Function, list[float]] = {}
-        attempts, codes = completed.attempts, completed.codes
+        samples: list[float] = []
+        fn: Function | None = None
+        attempts, codes, wall = completed.attempts, completed.codes, completed.wall
+        jobs, held, calm = self.jobs, worker.held, not self._attempts.quarantine
         for row, number in enumerate(completed.jobs):
-            job = self._books.current(worker, number, attempts[row])
-            if job is None:
+            job = held.get(number)
+            if job is None or job.attempt != attempts[row]:
                 self.late += attempts[row] > 0 and (number, attempts[row]) not in let_go
                 continue
             code = codes[row]
             shape = job.shape
+            if (
+                calm
+                and code == _SUCCEEDED
+                and job.state is _LEASED
+                and job.kin is None
+                and not job.cancelled
+                and shape is not None
+                and shape.plain
+            ):  # most jobs end here; it is what follows, less what does not concern them
+                del held[number], jobs[number]
+                if job.fn is not fn:
+                    fn = job.fn
+                    samples = walls.setdefault(fn, [])
+                samples.append(wall[row])
+                rows.append(row)
+                continue
+            calm = False  # what comes now may speak against the worker
             gang = self._gangs.of(job) if shape is not None and shape.nodes > 1 else None
             self._books.let_go(worker, job, out)
             if code == Code.SUCCEEDED:
@@ -357,11 +388,9 @@ class HeadMind:
             else:
                 self._books.drop(job)
                 rows.append(row)
-        for fn, samples in walls.items():
-            fn.times.add(samples)
-        if completed.awaited:
-            for fn in walls:
-                fn.times.awaits = True
+        for timed, samples in walls.items():
+            timed.times.add(samples)
+            timed.times.awaits |= completed.awaited
         if back:
             self._books.requeue(back, out)
         if self.closed and (back or Code.UNFIT in codes):

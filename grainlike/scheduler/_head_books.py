@@ -48,7 +48,7 @@ class HeadBooks:
             worker.give(job.shape)
             self.planner.shares.give(job.cls.client, job.shape)
         elif job.state is JobState.AHEAD:
-            worker.leave_ahead(job)
+            worker.leave_ahead((job,))
 
     def let_go(self, worker: WorkerBook, job: Job, out: list[HeadAction]) -> None:
         """The worker holds the job no more, nor does any other that held slots for it."""

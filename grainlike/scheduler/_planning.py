@@ -42,9 +42,6 @@ __all__ = ["Planner"]
 AHEAD_S = 0.025
 """Expected seconds of work that a worker holds ahead for each job that it runs."""
 
-AHEAD_QUICK_S = 0.1
-"""Functions whose jobs take longer than this on average are not sent ahead: a round trip is nothing to them."""
-
 AHEAD_MOST = 4096
 """The most jobs that one worker holds ahead."""
 
@@ -316,7 +313,7 @@ class Planner:
             changed = list(islice(shape.users.values(), FRESH_MOST))
         for worker in changed:
             job = cls.head()
-            if job is None or not _is_quick(job):
+            if job is None or not job.fn.is_quick:
                 return
             if not worker.using.get(shape.shape) or worker.recalled or not self._may_wait_at(worker, cls):
                 continue
@@ -331,14 +328,7 @@ class Planner:
         budget = AHEAD_S * worker.using[shape.shape]
         if worker.ahead_s > budget / 2 or len(worker.ahead) > AHEAD_MOST / 2:
             return
-        jobs: list[Job] = []
-        while len(worker.ahead) < AHEAD_MOST and worker.ahead_s < budget:
-            job = cls.head()
-            if job is None or not _is_quick(job):
-                break
-            cls.queue.popleft()
-            worker.put_ahead(job, shape)
-            jobs.append(job)
+        jobs = worker.fill_ahead(cls, shape, budget, AHEAD_MOST)
         if jobs:
             self._holders.setdefault(shape.shape, {})[worker.worker] = worker
             out.append(_assignment(worker.worker, shape.shape, jobs, ahead=True))
@@ -422,11 +412,6 @@ def _rank(job: Job) -> _Rank:
     return (*order(job), job.cls.cls, job)
 
 
-def _is_quick(job: Job) -> bool:
-    """Whether it is known to take so little that a round trip matters."""
-    return job.fn.times.known and job.fn.times.mean <= AHEAD_QUICK_S
-
-
 def _goes_first(elder: RequestClass, job: Job, shape: Shape, worker: WorkerBook) -> bool:
     """Whether the oldest of `elder` goes before `job`, and one end of the job's shape here makes room for it.
 
@@ -436,7 +421,7 @@ def _goes_first(elder: RequestClass, job: Job, shape: Shape, worker: WorkerBook)
     first = elder.head()
     if first is None or elder is job.cls or order(first) > order(job):
         return False
-    if elder.priority == job.cls.priority and worker.using.get(elder.shapes[0].shape) and _is_quick(first):
+    if elder.priority == job.cls.priority and worker.using.get(elder.shapes[0].shape) and first.fn.is_quick:
         return False
     return any(wanted.nodes == 1 and worker.fits_after(wanted, shape) for wanted in elder.shapes)
 

@@ -44,12 +44,16 @@ class RunTimes:
     def add(self, walls: Iterable[float]) -> None:
         """Learn from finished jobs."""
         count, mean, variance, memory = self.count, self.mean, self.variance, self.memory
+        weight = 1.0 / memory
+        rest = 1.0 - weight
         for wall in walls:
             count += 1
-            weight = 1.0 / (count if count < memory else memory)
+            if count <= memory:
+                weight = 1.0 / count
+                rest = 1.0 - weight
             delta = wall - mean
             mean += weight * delta
-            variance = (1.0 - weight) * (variance + weight * delta * delta)
+            variance = rest * (variance + weight * delta * delta)
         self.count, self.mean, self.variance = count, mean, variance
 
     @property

@@ -154,6 +154,16 @@ BUGS: tuple[Bug, ...] = (
         "judge",
         (_MOVES, "job = worker.held.get(number)\n", "job = self.jobs.get(number)\n"),
         (_MOVES, "return job if job is not None and job.attempt == attempt else None", "return job"),
+        (
+            _HEAD,
+            "held.get(number)\n            if job is None or job.attempt != attempts[row]:\n                continue",
+            "self.jobs.get(number)\n            if job is None:\n                continue",
+        ),
+        (
+            _HEAD,
+            "held.get(number)\n            if job is None or job.attempt != attempts[row]:\n                self.late",
+            "jobs.get(number)\n            if job is None:\n                self.late",
+        ),
     ),
     _bug(
         "keep_the_attempt_of_a_lost_worker",
@@ -267,7 +277,7 @@ BUGS: tuple[Bug, ...] = (
         HEAD,
         "a worker that was asked once to give jobs back is never asked again",
         "laws",
-        (_BOOKS, "        self.recalled.discard(job.job)\n", ""),
+        (_BOOKS, "            recalled.discard(job.job)\n", ""),
     ),
     # --- order -------------------------------------------------------------------------------------------------------
     _bug(
