@@ -75,7 +75,8 @@ class Chunks:
             return None
         if type(item) in _PLAIN and not self._first:
             data = dump_plain_arguments((item,))
-            return data if len(data) <= SMALL else None
+            if data is not None:
+                return data if len(data) <= SMALL else None
         try:
             args, kwargs = self._arguments(item)
             payload = dump_arguments(args, kwargs, what=self._fn.function.name)

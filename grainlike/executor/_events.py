@@ -174,7 +174,7 @@ class WorkersFeed(Feed):
         for row, key in enumerate(zip(completed.jobs, completed.attempts, strict=True)):
             job = self._job(*key)
             code = Code(completed.codes[row])
-            if job is not None and job.chain is not None and code is Code.SUCCEEDED:
+            if job is not None and job.links and code is Code.SUCCEEDED:
                 continue  # a chain, whose calls are told one by one
             began = self._running.pop(key, None)
             if began is not None:

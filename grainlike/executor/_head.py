@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 from msgspec.structs import replace
@@ -21,7 +21,7 @@ from grainlike.executor._chains import chain_behind, follower_of, outcomes_of
 from grainlike.executor._depot import Depot, with_buffers
 from grainlike.executor._functions import Functions
 from grainlike.executor._inflow import take_items
-from grainlike.executor._job import NO_PARCEL, Chain, Job, Placement
+from grainlike.executor._job import NO_PARCEL, FirstOfChain, Job, Placement
 from grainlike.executor._local import LocalCall
 from grainlike.executor._logs import EndedJob, LogLine, Logs, last_words, source_of
 from grainlike.executor._nested import Home, NestedJob, NestedJobs
@@ -31,7 +31,16 @@ from grainlike.executor._tally import Tally
 from grainlike.executor._workers import Peer, WorkerInfo
 from grainlike.graph import Function, Node, Options, Place, State
 from grainlike.net import Link
-from grainlike.payload import MARK, Payload, drop, dump_arguments, is_stored, load_error, load_value
+from grainlike.payload import (
+    MARK,
+    Payload,
+    drop,
+    dump_arguments,
+    dump_plain_arguments,
+    is_stored,
+    load_error,
+    load_value,
+)
 from grainlike.resources import EMPTY, Allocation, Missing, Request
 from grainlike.scheduler import (
     AssembleGang,
@@ -101,6 +110,7 @@ from grainlike.wire import (
     Warned,
     Withdraw,
     pack_parcels,
+    plain_column,
     unpack_parcels,
 )
 
@@ -110,6 +120,8 @@ if TYPE_CHECKING:
 __all__ = ["Head", "Outcomes"]
 
 logger = logging.getLogger("grainlike")
+
+_MARKED = MARK[:1]
 
 _CODES = tuple(Code)
 """By number: an enumeration's own look-up costs more than all else that is done with an outcome's code."""
@@ -311,7 +323,7 @@ class Head:
                     alike = node.request, options
                     jobs, fns = batches.setdefault((node.request, options.rank, options.isolate), ([], []))
                 jobs.append(job.job)
-                fns.append(job.fn if job.chain is None else job.chain.fn)
+                fns.append(job.runs)
         for (request, priority, isolate), (jobs, fns) in batches.items():
             self._tell(JobsSubmitted(request, jobs, fns, priority, isolate))
 
@@ -321,46 +333,52 @@ class Head:
             fn = numbers.get(node.function)
             if fn is None:
                 fn = numbers[node.function] = self._functions.number(node.function)
-            args, kwargs = node.arguments()
-            payload = dump_arguments(args, kwargs, what=node.function.name)
-            if payload.buffers:
-                payload = self.depot.keep(payload, f"a{self._last_job + 1}")
+            args, kwargs = node.take_arguments()
+            data = None if kwargs else dump_plain_arguments(args)
+            parcel = self._packed(node, args, kwargs) if data is None else (data, ())
         except Exception as error:  # noqa: BLE001 - whatever the user's objects raise belongs to this job's awaiters
             self._outcomes.failed(node, error)
             self.tally.failed += 1
             # It was never a job, and is told from one that was never to be made.
             node.record = Job(0, 0, None, NO_PARCEL)
             return None
-        number = self._next()
-        job = self._jobs[number] = node.record = Job(number, fn, node, (bytes(payload.data), payload.buffers))
-        if node.dependents is not None:
-            follower = follower_of(node)
-            if follower is not None and not payload.buffers and not is_stored(payload.data):
-                self._make_chain(job, node, follower)
+        self._last_job = number = self._last_job + 1
+        first = None if node.dependents is None else self._first_of_chain(number, fn, node, parcel)
+        job = self._jobs[number] = node.record = Job(number, fn, node, parcel) if first is None else first
         return job
+
+    def _packed(self, node: Node, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Parcel:
+        payload = dump_arguments(args, kwargs, what=node.function.name)
+        if payload.buffers:
+            payload = self.depot.keep(payload, f"a{self._last_job + 1}")
+        return bytes(payload.data), payload.buffers
 
     def _next(self) -> int:
         self._last_job += 1
         return self._last_job
 
-    def _make_chain(self, first: Job, node: Node, follower: Node) -> None:
-        """Let a job take along the calls that wait for its value alone, `follower` first, if they may."""
+    def _first_of_chain(self, job: int, fn: int, node: Node, parcel: Parcel) -> FirstOfChain | None:
+        """A job that takes along the calls that wait for its value alone; None where there are none, or none may."""
+        follower = follower_of(node)
+        data, buffers = parcel
+        if follower is None or buffers or is_stored(data):
+            return None
         number = self._functions.number
-        behind = chain_behind(node, follower, self._mind.pace, lambda node: number(node.function), first.fn)
+        behind = chain_behind(node, follower, self._mind.pace, lambda node: number(node.function), fn)
         if not behind:
-            return
+            return None
         followers: list[Job] = []
-        functions = {first.fn: self._functions.shipment(first.fn)[1]}
-        links = [(first.fn, first.job, node.function.name, first.data)]
-        for follower, fn, data in behind:
-            job = Job(self._next(), fn, follower, NO_PARCEL)
-            follower.record = job
-            followers.append(job)
-            functions[fn] = self._functions.shipment(fn)[1]
-            links.append((fn, job.job, follower.function.name, data))
+        functions = {fn: self._functions.shipment(fn)[1]}
+        links = [(fn, job, node.function.name, data)]
+        for follower, its, data in behind:
+            link = Job(self._next(), its, follower, NO_PARCEL)
+            follower.record = link
+            followers.append(link)
+            functions[its] = self._functions.shipment(its)[1]
+            links.append((its, link.job, follower.function.name, data))
         payload = dump_arguments((functions, links), {}, what="a chain")
-        first.chain = Chain(self._functions.chain(is_async=node.function.is_async), followers)
-        first.data, first.buffers = bytes(payload.data), payload.buffers
+        runs = self._functions.chain(is_async=node.function.is_async)
+        return FirstOfChain(job, fn, node, (bytes(payload.data), payload.buffers), runs, followers)
 
     def cancel(self, nodes: Iterable[Node]) -> None:
         """Stop the jobs of nodes that nobody wants; their awaiters have had their answer."""
@@ -674,26 +692,26 @@ class Head:
             peer.post(Gang(action.jobs[0], action.attempts[0], nodes))
         jobs = [self._jobs[number] for number in action.jobs]
         for job, attempt in zip(jobs, action.attempts, strict=True):
-            job.assigned(peer.name, attempt)
+            if job.placement is None:  # as `assigned` does: most jobs are sent to one worker, once
+                job.placement = Placement(peer.name, attempt)
+            else:
+                job.assigned(peer.name, attempt)
         parcels = self.depot.parcels_for(peer.hello, [(job.data, job.buffers) for job in jobs])
+        data = plain_column(parcels)
+        if data is None:
+            self._assign_in_parts(peer, action, parcels)
+        else:
+            columns = action.jobs, action.attempts, action.fns, data
+            peer.post(Assign(action.cls, action.ahead, *columns, [], action.hard_s))
+        if self.logs:
+            self.logs.assigned(peer, jobs)
+
+    def _assign_in_parts(self, peer: Peer, action: AssignJobs, parcels: Sequence[Parcel]) -> None:
         for first, last in slices(parcels):
             part = slice(first, last)
             data, counts, buffers = pack_parcels(parcels[part])
-            peer.post(
-                Assign(
-                    action.cls,
-                    action.ahead,
-                    action.jobs[part],
-                    action.attempts[part],
-                    action.fns[part],
-                    data,
-                    counts,
-                    action.hard_s,
-                ),
-                buffers,
-            )
-        if self.logs:
-            self.logs.assigned(peer, jobs)
+            columns = action.jobs[part], action.attempts[part], action.fns[part], data
+            peer.post(Assign(action.cls, action.ahead, *columns, counts, action.hard_s), buffers)
 
     def _started(self, action: JobsStarted, skew: float) -> None:
         start = action.start
@@ -722,27 +740,31 @@ class Head:
 
     def _settle(self, peer: Peer, completed: Completed, rows: list[int], parcels: list[Parcel], skew: float) -> None:
         bad = self.tally.bad
+        receipt = peer.receipts.get(completed.lease)
+        jobs, codes, walls = self._jobs, completed.codes, completed.wall
         for row in rows:
-            job = self._jobs.pop(completed.jobs[row], None)
+            job = jobs.pop(completed.jobs[row], None)
             if job is None:
                 continue
             node = job.node
-            wall = completed.wall[row]
+            wall = walls[row]
             placement = job.placement
             assert placement is not None
             placement.used = (wall, completed.cpu[row], completed.rss[row])
-            placement.receipt = peer.receipts.get(completed.lease)
+            placement.receipt = receipt
             placement.began = began = completed.begun[row] + skew
             placement.ended = began + wall
-            code = _CODES[completed.codes[row]]
+            code = codes[row]
             if node is None:
-                self._relay(job, code, parcels[row])
-                continue
-            if job.chain is not None and code is Code.SUCCEEDED:
-                self._settle_chain(job, placement, job.chain.links, parcels[row], skew)
-                continue
-            job.close()
-            self._outcome(job, node, code, parcels[row])
+                self._relay(job, _CODES[code], parcels[row])
+            elif code:
+                job.close()
+                self._outcome(job, node, _CODES[code], parcels[row])
+            elif type(job) is FirstOfChain:
+                self._settle_chain(job, placement, parcels[row], skew)
+            else:
+                job.close()
+                self._value(job, node, parcels[row])
         self.tally.succeeded += len(rows) - (self.tally.bad - bad)
         self.tally.run_seconds += sum(completed.wall)
 
@@ -759,12 +781,12 @@ class Head:
             self.tally.failed += 1
         self._nested.ended_by(job, _ended_by(job, job.name, job.timeout, code))
 
-    def _settle_chain(self, first: Job, whole: Placement, links: list[Job], parcel: Parcel, skew: float) -> None:
+    def _settle_chain(self, first: FirstOfChain, whole: Placement, parcel: Parcel, skew: float) -> None:
         """Give each link of a chain its own outcome; the engine sends anew what was not run."""
         walls: dict[int, list[float]] = {}
         rss = whole.used[2] if whole.used is not None else 0
         outcomes = outcomes_of(Payload(parcel[0], tuple(parcel[1])))
-        for job, (good, data, buffers, begun, wall, cpu) in zip([first, *links], outcomes, strict=False):
+        for job, (good, data, buffers, begun, wall, cpu) in zip([first, *first.links], outcomes, strict=False):
             job.placement = Placement(
                 whole.worker,
                 job.attempt or 1,
@@ -786,16 +808,19 @@ class Head:
         for fn, seconds in walls.items():
             self._tell(FunctionTimed(fn, seconds))
 
+    def _value(self, job: Job, node: Node, parcel: Parcel) -> None:
+        try:
+            value = load_value(parcel)
+        except Exception as error:  # noqa: BLE001 - whatever unpickling raises is this job's error
+            error.add_note(job.note)
+            self.tally.failed += 1
+            self._outcomes.failed(node, error)
+        else:
+            self._outcomes.succeeded(node, value)
+
     def _outcome(self, job: Job, node: Node, code: Code, parcel: Parcel) -> None:
         if code is Code.SUCCEEDED:
-            try:
-                value = load_value(parcel)
-            except Exception as error:  # noqa: BLE001 - whatever unpickling raises is this job's error
-                error.add_note(job.note)
-                self.tally.failed += 1
-                self._outcomes.failed(node, error)
-            else:
-                self._outcomes.succeeded(node, value)
+            self._value(job, node, parcel)
             return
         if code is Code.TIMED_OUT:
             self.tally.timed_out += 1
@@ -891,7 +916,7 @@ def _drop_stored(columns: Iterable[list[Parcel]]) -> None:
     """Results that were told of have been mapped, or nobody wants them."""
     for parcels in columns:
         for data, _ in parcels:
-            if data[:1] == MARK[:1]:
+            if data[:1] == _MARKED:
                 drop(data)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
 import msgspec
 
@@ -13,10 +13,12 @@ from grainlike.payload import MARK, drop
 from grainlike.resources import Allocation, Receipt, Usage, parse_allocation
 from grainlike.wire import Parcel, ReceiptSpec
 
-__all__ = ["NO_PARCEL", "Chain", "Job", "Placement", "allocation_of"]
+__all__ = ["NO_PARCEL", "FirstOfChain", "Job", "Placement", "allocation_of"]
 
 NO_PARCEL: Parcel = (b"", ())
 """What travels with a job of which nothing does."""
+
+_MARKED = MARK[:1]
 
 allocation_of = lru_cache(maxsize=1024)(parse_allocation)
 """Slots as a worker writes them, made readable; most are written again and again."""
@@ -48,13 +50,6 @@ class Placement(msgspec.Struct, eq=False, gc=False):
     """When its next attempt may begin, while it waits for that."""
 
 
-class Chain(NamedTuple):
-    """How a call travels that takes others along: by the number of the function that runs them all, with its links."""
-
-    fn: int
-    links: list[Job]
-
-
 class Job:
     """One call on its way through the cluster. Implements the graph's `Record`.
 
@@ -62,15 +57,24 @@ class Job:
     somebody asks: most jobs are never asked about. `data` and `buffers` are what travels, until the job is closed.
     """
 
-    __slots__ = ("buffers", "chain", "data", "fn", "job", "node", "placement")
+    __slots__ = ("buffers", "data", "fn", "job", "node", "placement")
 
     def __init__(self, job: int, fn: int, node: Node | None, parcel: Parcel) -> None:
         self.job = job
         self.fn = fn
         self.node = node
         self.data, self.buffers = parcel
-        self.chain: Chain | None = None
         self.placement: Placement | None = None
+
+    @property
+    def runs(self) -> int:
+        """The number of the function that its worker calls."""
+        return self.fn
+
+    @property
+    def links(self) -> Sequence[Job]:
+        """The calls that it takes along."""
+        return ()
 
     def assigned(self, worker: str, attempt: int) -> Placement:
         """It goes to a worker; whatever an earlier attempt was given is no longer so."""
@@ -108,7 +112,7 @@ class Job:
 
     def close(self) -> None:
         """Let go of what only a live job needs."""
-        if self.data[:1] == MARK[:1]:
+        if self.data[:1] == _MARKED:
             drop(self.data)
         self.node = None
         self.data, self.buffers = NO_PARCEL
@@ -195,3 +199,24 @@ class Job:
         if self.again_at is not None:
             return f"tries again in {max(0.0, self.again_at - time.monotonic()):.1f} s"
         return "waits for its turn at the head" if self.worker is None else f"assigned to {self.worker}"
+
+
+class FirstOfChain(Job):
+    """A call that takes others along, its `links`: to its worker it is a call of the function that runs them all."""
+
+    __slots__ = ("_links", "_runs")
+
+    def __init__(self, job: int, fn: int, node: Node, parcel: Parcel, runs: int, links: list[Job]) -> None:
+        super().__init__(job, fn, node, parcel)
+        self._runs = runs
+        self._links = links
+
+    @property
+    def runs(self) -> int:
+        """See `Job`."""
+        return self._runs
+
+    @property
+    def links(self) -> Sequence[Job]:
+        """See `Job`."""
+        return self._links

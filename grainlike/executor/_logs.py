@@ -117,7 +117,7 @@ class Logs:
         """These jobs have been sent to a worker."""
         for listener in self._listeners.values():
             for first in jobs:
-                for job in (first, *(first.chain.links if first.chain is not None else ())):
+                for job in (first, *first.links):
                     if source_of(job) is listener.node:
                         listener.ask(job, peer)
 

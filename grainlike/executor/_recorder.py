@@ -208,7 +208,7 @@ class Recorder:
 
     def _is_chain(self, number: int, attempt: int) -> bool:
         job = self._live_job(number, attempt)
-        return job is not None and job.chain is not None
+        return job is not None and bool(job.links)
 
     def _end(self, clock: _Clock, begun: _Begun, at: float, outcome: str) -> None:
         self._ran.append(_Ran(begun, clock, max(begun.at, at), outcome))

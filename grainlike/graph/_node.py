@@ -42,7 +42,6 @@ class Node:
 
     __slots__ = (
         "_args",
-        "_kwargs",
         "_outcome",
         "dependents",
         "deps",
@@ -84,11 +83,11 @@ class Node:
         self.request = request
         self.place = place
         self._args = args
-        self._kwargs = kwargs
+        # Until there is an outcome, what it is called with by keyword is here: very many nodes may wait.
+        self._outcome: Any = kwargs
         self.deps = deps
         self.state = _LAZY
         self.finished = False
-        self._outcome: Any = None
         self.owner = None
         self.dependents = None
         self.missing = 0
@@ -138,27 +137,40 @@ class Node:
 
     def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """What to call the function with: values in place of the dependencies, all of which succeeded."""
+        kwargs = self._outcome
         if not self.deps:
-            return self._args, self._kwargs or {}
+            return self._args, kwargs or {}
         built: dict[Template, Any] = {}
         args = tuple(_filled(self._args, built))
-        if not self._kwargs:
+        if not kwargs:
             return args, {}
-        return args, dict(zip(self._kwargs, _filled(self._kwargs.values(), built), strict=True))
+        return args, dict(zip(kwargs, _filled(kwargs.values(), built), strict=True))
+
+    def take_arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The same, for who keeps them from now on: the node lets go of them."""
+        taken = self.arguments() if self.deps else (self._args, self._outcome or {})
+        self._args = ()
+        self._outcome = None
+        return taken
+
+    @property
+    def given(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a node that has not finished, as they are: nodes and templates in place of values."""
+        return self._args, self._outcome or {}
 
     def arguments_before(self, dep: Node, stand_in: object) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         """What to call the function with once `dep`, the only dependency to come, is there: `stand_in` in its place.
 
         None where it is not an argument by itself: a container may look at what it is made of.
         """
-        given = (*self._args, *(self._kwargs or {}).values())
-        if any(type(item) is Template for item in given):
+        args, kwargs = self.given
+        if any(type(item) is Template for item in (*args, *kwargs.values())):
             return None
-        dep._outcome = stand_in
+        before, dep._outcome = dep._outcome, stand_in
         try:
             return self.arguments()
         finally:
-            dep._outcome = None
+            dep._outcome = before
 
     def apply(self) -> Any:
         """Do the operation of an `INLINE` node, and return its value. What it raises is the node's error."""
@@ -174,7 +186,6 @@ class Node:
         self.finished = True
         self._outcome = value
         self._args = self.deps = ()
-        self._kwargs = None
         return True
 
     def fail(self, error: BaseException) -> bool:
@@ -194,7 +205,6 @@ class Node:
         self.finished = True
         self._outcome = outcome
         self._args = self.deps = ()
-        self._kwargs = None
         return True
 
 

@@ -175,8 +175,9 @@ class Steps:
         """
         numbers = self.numbers
         form = _Form(numbers)
-        args = tuple([form.item(item) for item in node._args])
-        kwargs = {key: form.item(item) for key, item in (node._kwargs or {}).items()}
+        given, by_keyword = node.given
+        args = tuple([form.item(item) for item in given])
+        kwargs = {key: form.item(item) for key, item in by_keyword.items()}
         needs = tuple([numbers[dep] for dep in node.deps if dep in numbers])
         return Step(args, kwargs, needs, node.place is Place.INLINE), tuple(form.given)
 

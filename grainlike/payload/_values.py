@@ -59,18 +59,19 @@ def dump_arguments(args: tuple[object, ...], kwargs: Mapping[str, object], *, wh
         raise _refused_argument(args, kwargs, what, error) from error
 
 
-def dump_plain_arguments(args: tuple[object, ...]) -> bytes:
-    """The stream of `dump_arguments`, for numbers, text and bytes alone: nothing of them needs a second thought.
+def dump_plain_arguments(args: tuple[object, ...]) -> bytes | None:
+    """The stream of `dump_arguments` for numbers, text and bytes alone, of which nothing needs a second thought; None
+    where there is anything else.
 
     >>> load_arguments(Payload(dump_plain_arguments((1, "a"))))
     ((1, 'a'), {})
     """
-    return _dumps((args, {}), 5)
+    return _dumps((args, {}), 5) if _PLAIN.issuperset(map(type, args)) else None
 
 
 def load_arguments(payload: Payload | tuple[Buffer, Sequence[Buffer]]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """What `dump_arguments` was given. `SerializationError` where it cannot be rebuilt here."""
-    arguments: tuple[tuple[Any, ...], dict[str, Any]] = _load(payload, "the arguments")
+    arguments: tuple[tuple[Any, ...], dict[str, Any]] = load_value(payload, what="the arguments")
     return arguments
 
 
@@ -91,7 +92,19 @@ def dump_value(value: object, *, what: str = "the value") -> Payload:
 
 def load_value(payload: Payload | tuple[Buffer, Sequence[Buffer]], *, what: str = "the value") -> Any:
     """What `dump_value` was given. `SerializationError`, naming `what`, where it cannot be rebuilt here."""
-    return _load(payload, what)
+    data, buffers = payload
+    if data[:1] == _MARKED:
+        refuse_stand_in(data, what)
+        if is_stored(data):
+            data, buffers = mapped(data)
+    for buffer in buffers:
+        refuse_stand_in(buffer, what)
+    try:
+        return _loads(data, buffers=map(_writable, buffers)) if buffers else _loads(data)
+    except KeyboardInterrupt:
+        raise  # this is for the program
+    except BaseException as error:
+        raise SerializationError(f"{what} cannot be rebuilt here: {describe_error(error)}") from error
 
 
 def load_values(payloads: Iterable[tuple[Buffer, Sequence[Buffer]]], put: Callable[[Any], object], what: str) -> None:
@@ -103,7 +116,7 @@ def load_values(payloads: Iterable[tuple[Buffer, Sequence[Buffer]]], put: Callab
     """
     for data, buffers in payloads:
         if buffers or data[:1] == _MARKED:
-            put(_load((data, buffers), what))
+            put(load_value((data, buffers), what=what))
             continue
         try:
             value = _loads(data)
@@ -148,22 +161,6 @@ def _dump_by_value(obj: object, buffers: list[Buffer], keep: Callable[[pickle.Pi
 
     data, _ = cloudpickled(obj, keep)
     return Payload(data, tuple(buffers))
-
-
-def _load(payload: Payload | tuple[Buffer, Sequence[Buffer]], what: str) -> Any:
-    data, buffers = payload
-    if data[:1] == _MARKED:
-        refuse_stand_in(data, what)
-        if is_stored(data):
-            data, buffers = mapped(data)
-    for buffer in buffers:
-        refuse_stand_in(buffer, what)
-    try:
-        return _loads(data, buffers=map(_writable, buffers)) if buffers else _loads(data)
-    except KeyboardInterrupt:
-        raise  # this is for the program
-    except BaseException as error:
-        raise SerializationError(f"{what} cannot be rebuilt here: {describe_error(error)}") from error
 
 
 def _writable(buffer: Buffer) -> Buffer:

@@ -78,8 +78,15 @@ from grainlike.wire._messages import (
     Welcome,
     Withdraw,
 )
-from grainlike.wire._pace import HEARTBEAT_S, LOST_S, SUSPECT_S
-from grainlike.wire._payloads import BATCH_BYTES, ROW_BYTES, Parcel, pack_parcels, unpack_parcels, weight_of
+from grainlike.wire._payloads import (
+    BATCH_BYTES,
+    ROW_BYTES,
+    Parcel,
+    pack_parcels,
+    plain_column,
+    unpack_parcels,
+    weight_of,
+)
 from grainlike.wire._questions import (
     MOST_ROWS,
     Answer,
@@ -235,6 +242,7 @@ __all__ = [
     "encode_frame",
     "gap_with",
     "pack_parcels",
+    "plain_column",
     "unpack_parcels",
     "weight_of",
 ]

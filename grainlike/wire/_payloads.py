@@ -13,7 +13,15 @@ from collections.abc import Iterable, Sequence
 from grainlike.errors import ProtocolError
 from grainlike.wire._large import Buffer
 
-__all__ = ["BATCH_BYTES", "ROW_BYTES", "Parcel", "pack_parcels", "unpack_parcels", "weight_of"]
+__all__ = [
+    "BATCH_BYTES",
+    "ROW_BYTES",
+    "Parcel",
+    "pack_parcels",
+    "plain_column",
+    "unpack_parcels",
+    "weight_of",
+]
 
 Parcel = tuple[bytes, Sequence[Buffer]]
 
@@ -60,6 +68,16 @@ def pack_parcels(parcels: Iterable[Parcel]) -> tuple[list[bytes], list[int], lis
     if not buffers:
         counts.clear()
     return data, counts, buffers
+
+
+def plain_column(parcels: Sequence[Parcel]) -> list[bytes] | None:
+    """The `data` column of parcels that are small, without buffers, and fit into one message; None for all others."""
+    inband, outband = zip(*parcels, strict=True)
+    if any(outband):
+        return None
+    sizes = list(map(len, inband))
+    small = sum(sizes) + ROW_BYTES * len(sizes) <= BATCH_BYTES and max(sizes) <= _INLINE_LIMIT
+    return list(inband) if small else None
 
 
 def unpack_parcels(data: Sequence[bytes], counts: Sequence[int], buffers: Sequence[Buffer]) -> list[Parcel]:
