@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
-from grainlike.graph import Node, Place, Retry
-from grainlike.payload import PREVIOUS, Payload, dump_arguments, load_value
+from grainlike.graph import Function, Node, Place, Retry
+from grainlike.payload import PREVIOUS, Payload, dump_arguments_before, load_value
 from grainlike.resources import Request
 
 __all__ = ["CHAIN_S", "Chained", "chain_behind", "follower_of", "outcomes_of"]
@@ -38,7 +38,7 @@ def chain_behind(
     node: Node,
     follower: Node | None,
     pace: Callable[[int], float | None],
-    number: Callable[[Node], int],
+    number: Callable[[Function], int],
     fn: int,
 ) -> list[Chained]:
     """The calls that may travel with `node`, which is ready to go: in order, each waiting for the one before alone.
@@ -56,7 +56,10 @@ def chain_behind(
         if link is None:
             break
         behind.append(link)
-        node, follower, seconds = follower, follower_of(follower), pace(link[1])
+        if link[1] != fn:
+            fn = link[1]
+            seconds = pace(fn)
+        node, follower = follower, follower_of(follower)
     return behind
 
 
@@ -66,17 +69,17 @@ def outcomes_of(parcel: Payload) -> list[Outcome]:
     return outcomes
 
 
-def _link(node: Node, follower: Node, number: Callable[[Node], int]) -> Chained | None:
+def _link(node: Node, follower: Node, number: Callable[[Function], int]) -> Chained | None:
     """The follower as a link; None where it had better go alone, if only to fail there with the right words."""
     arguments = follower.arguments_before(node, PREVIOUS)
     if arguments is None:
         return None
     try:
-        fn = number(follower)
-        payload = dump_arguments(*arguments, what=follower.function.name)
+        fn = number(follower.function)
+        data = dump_arguments_before(*arguments, what=follower.function.name)
     except Exception:  # noqa: BLE001 - whatever the user's objects raise, they raise it again when it goes alone
         return None
-    return None if payload.buffers else (follower, fn, bytes(payload.data))
+    return None if data is None else (follower, fn, data)
 
 
 def follower_of(node: Node) -> Node | None:
@@ -92,6 +95,8 @@ def follower_of(node: Node) -> Node | None:
 
 def _alike(node: Node, follower: Node) -> bool:
     ours, theirs = node.function, follower.function
+    if ours is theirs and node.request is follower.request:
+        return True  # what may chain is asked of the first
     return (
         follower.request == node.request
         and ours.is_async == theirs.is_async

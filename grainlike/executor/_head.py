@@ -343,7 +343,7 @@ class Head:
             node.record = Job(0, 0, None, NO_PARCEL)
             return None
         self._last_job = number = self._last_job + 1
-        first = None if node.dependents is None else self._first_of_chain(number, fn, node, parcel)
+        first = None if node.dependents is None else self._first_of_chain(number, fn, node, parcel, numbers)
         job = self._jobs[number] = node.record = Job(number, fn, node, parcel) if first is None else first
         return job
 
@@ -357,14 +357,22 @@ class Head:
         self._last_job += 1
         return self._last_job
 
-    def _first_of_chain(self, job: int, fn: int, node: Node, parcel: Parcel) -> FirstOfChain | None:
+    def _first_of_chain(
+        self, job: int, fn: int, node: Node, parcel: Parcel, numbers: dict[Function, int]
+    ) -> FirstOfChain | None:
         """A job that takes along the calls that wait for its value alone; None where there are none, or none may."""
         follower = follower_of(node)
         data, buffers = parcel
         if follower is None or buffers or is_stored(data):
             return None
-        number = self._functions.number
-        behind = chain_behind(node, follower, self._mind.pace, lambda node: number(node.function), fn)
+
+        def number(function: Function) -> int:
+            known = numbers.get(function)
+            if known is None:
+                known = numbers[function] = self._functions.number(function)
+            return known
+
+        behind = chain_behind(node, follower, self._mind.pace, number, fn)
         if not behind:
             return None
         followers: list[Job] = []
@@ -787,15 +795,10 @@ class Head:
         rss = whole.used[2] if whole.used is not None else 0
         outcomes = outcomes_of(Payload(parcel[0], tuple(parcel[1])))
         for job, (good, data, buffers, begun, wall, cpu) in zip([first, *first.links], outcomes, strict=False):
+            earlier = () if job.placement is None else job.placement.earlier
+            began, used = begun + skew, (wall, cpu, rss)
             job.placement = Placement(
-                whole.worker,
-                job.attempt or 1,
-                () if job.placement is None else job.placement.earlier,
-                slots=whole.slots,
-                began=begun + skew,
-                ended=begun + skew + wall,
-                used=(wall, cpu, rss),
-                receipt=whole.receipt,
+                whole.worker, job.attempt or 1, earlier, whole.slots, began, began + wall, used, whole.receipt
             )
             walls.setdefault(job.fn, []).append(wall)
             node = job.node

@@ -164,6 +164,8 @@ class Node:
         None where it is not an argument by itself: a container may look at what it is made of.
         """
         args, kwargs = self.given
+        if len(args) == 1 and args[0] is dep and not kwargs:
+            return (stand_in,), {}
         if any(type(item) is Template for item in (*args, *kwargs.values())):
             return None
         before, dep._outcome = dep._outcome, stand_in

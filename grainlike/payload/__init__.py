@@ -20,7 +20,7 @@ strangers.
 from typing import TYPE_CHECKING
 
 from grainlike._later import later
-from grainlike.payload._chain import PREVIOUS, load_arguments_after, name_function
+from grainlike.payload._chain import PREVIOUS, dump_arguments_before, load_arguments_after, name_function
 from grainlike.payload._errors import RemoteTraceback, dump_error, load_error
 from grainlike.payload._functions import FunctionBlob, Serializer, dump_function, load_function
 from grainlike.payload._payload import Buffer, Payload
@@ -50,6 +50,7 @@ __all__ = [
     "Store",
     "drop",
     "dump_arguments",
+    "dump_arguments_before",
     "dump_error",
     "dump_function",
     "dump_plain_arguments",

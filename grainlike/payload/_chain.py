@@ -7,12 +7,13 @@ what a call does to its arguments stays its own affair.
 
 import hashlib
 import pickle
+from collections.abc import Mapping
 
 from grainlike.payload._functions import FunctionBlob
 from grainlike.payload._payload import Payload
-from grainlike.payload._values import load_arguments, load_value
+from grainlike.payload._values import dump_arguments, load_arguments, load_value
 
-__all__ = ["PREVIOUS", "load_arguments_after", "name_function"]
+__all__ = ["PREVIOUS", "dump_arguments_before", "load_arguments_after", "name_function"]
 
 _NOTHING = Payload(b"")
 _before = [_NOTHING]
@@ -32,6 +33,17 @@ PREVIOUS = _Previous()
 """Stands for the value of the call before, as a whole argument."""
 
 
+def dump_arguments_before(args: tuple[object, ...], kwargs: Mapping[str, object], *, what: str) -> bytes | None:
+    """The stream of arguments in which `PREVIOUS` stands for a value; None where buffers would travel apart.
+
+    Raises as `dump_arguments` does.
+    """
+    if len(args) == 1 and args[0] is PREVIOUS and not kwargs:
+        return _ALONE
+    payload = dump_arguments(args, kwargs, what=what)
+    return None if payload.buffers else bytes(payload.data)
+
+
 def load_arguments_after(payload: Payload, value: Payload) -> tuple[tuple[object, ...], dict[str, object]]:
     """`load_arguments` of arguments in which `PREVIOUS` stands for `value`."""
     _before[0] = value
@@ -49,3 +61,7 @@ def name_function(module: str, name: str) -> FunctionBlob:
 
 def _load_before() -> object:
     return load_value(_before[0])
+
+
+_ALONE = pickle.dumps(((PREVIOUS,), {}), 5)
+"""The stream of the arguments that most links have."""
