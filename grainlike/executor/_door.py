@@ -134,18 +134,26 @@ class _Visit:
 
     def hear(self, frames: list[Frame]) -> None:
         """Take one read."""
+        party = self._known
+        if party is None:
+            frames = self._introduced(frames)
+            party = self._known
+        if party is not None and party.link is not self._link:
+            return  # what it says here, it says again on its new link
+        if self._peer is not None:
+            self._door.head.hear(self._peer, frames)
+        elif self._guest is not None:
+            self._door.guests.hear(self._guest, frames)
+        self._door.settled()
+        self._door.guests.look_whether_alone()
+
+    def _introduced(self, frames: list[Frame]) -> list[Frame]:
+        """Listen until it is known who it is; return what it says then."""
         at = 0
         while self._known is None and at < len(frames) and not self._refused:
             self._greet(frames[at])
             at += 1
-        if self._known is not None and not self._is_current:
-            return  # what it says here, it says again on its new link
-        if self._peer is not None:
-            self._door.head.hear(self._peer, frames[at:])
-        elif self._guest is not None:
-            self._door.guests.hear(self._guest, frames[at:])
-        self._door.settled()
-        self._door.guests.look_whether_alone()
+        return frames[at:]
 
     @property
     def _known(self) -> Peer | Guest | None:

@@ -143,8 +143,9 @@ class Engine:
             try:
                 await arrived.wait()
             finally:
-                self.unwatch(node, arrived)
-                self.release([node])
+                if not node.finished:
+                    self.unwatch(node, arrived)
+                    self.release([node])
         return node.result()
 
     def watch(self, node: Node, waiter: Waiter) -> None:
@@ -197,7 +198,7 @@ class Engine:
 
     def pump(self) -> None:
         """Do all that can be done now. Calls from inside are no calls: the loop that runs sees to their work."""
-        if self._pumping:
+        if self._pumping or not (self._ended or self._ready or self._remote):
             return
         self._pumping = True
         try:
@@ -248,8 +249,8 @@ class Engine:
     def _submit_some(self) -> None:
         """Send calls to workers: some, so that workers begin with the first while others are made ready."""
         remote = self._remote
-        batch = [remote.popleft() for _ in range(min(_BATCH, len(remote)))]
-        self.jobs.submit([node for node in batch if not node.finished])
+        few = range(min(_BATCH, len(remote)))
+        self.jobs.submit([node for _ in few if not (node := remote.popleft()).finished])
 
     def _begin(self, node: Node, context: Context) -> None:
         if node.finished:

@@ -57,11 +57,11 @@ def find() -> AnyExecutor:
     Raises:
         RuntimeError: outside an event loop; on trio with none open; with several open side by side and none in context.
     """
-    home = here()
     job = this_job()
     executor = current.get()
     if executor is not None and executor.is_open and (job is None or executor.opened_in is job.job):
         return executor
+    home = here()
     if home is None:
         raise RuntimeError(
             "a placeholder is awaited inside an event loop: call grainlike.run(main), or asyncio.run(main())"

@@ -588,13 +588,14 @@ class Head:
             logger.warning(
                 "worker %s answered for attempts that count no more; that and more of it is dropped", peer.name
             )
-        if self._nested:
+        if self._nested.outbox:
             self._nested.flush()
         if self.depot.open:
             _drop_stored(parcels.values())
         for lease in report.ended:
             peer.receipts.pop(lease, None)
-        self._count()
+        if self.counted is not None:
+            self.counted(len(self._mind.jobs))
 
     # --- from clients ------------------------------------------------------------------------------------------------
 
@@ -630,11 +631,8 @@ class Head:
     def _tell(self, event: HeadEvent) -> None:
         for action in self._mind.handle(event, self._now()):
             self._act(action)
-        if self._nested:
+        if self._nested.outbox:
             self._nested.flush()
-        self._count()
-
-    def _count(self) -> None:
         if self.counted is not None:
             self.counted(len(self._mind.jobs))
 

@@ -88,11 +88,8 @@ class NestedJobs:
         self._tell = tell
         self._tally = tally
         self._children: dict[_Attempt, dict[int, int]] = {}
-        self._outbox: dict[_Attempt, tuple[Home, list[tuple[NestedJob, bool, Parcel]]]] = {}
-
-    def __bool__(self) -> bool:
-        """Whether there are outcomes to be sent."""
-        return bool(self._outbox)
+        self.outbox: dict[_Attempt, tuple[Home, list[tuple[NestedJob, bool, Parcel]]]] = {}
+        """Outcomes that are to be sent, by `flush`."""
 
     # --- from a job --------------------------------------------------------------------------------------------------
 
@@ -151,7 +148,7 @@ class NestedJobs:
         """A client is gone, and with it all that it wanted."""
         numbers = list(self._children.get((home.number, 0, 0), {}).values())
         self.forget(numbers)
-        self._outbox.pop((home.number, 0, 0), None)
+        self.outbox.pop((home.number, 0, 0), None)
         if numbers:
             self._tell(JobsCancelled(numbers))
 
@@ -178,7 +175,7 @@ class NestedJobs:
         """A job has its value or its exception: it goes with the next `flush`."""
         self._leave(job)
         job.close()
-        self._outbox.setdefault(job.attempt_of, (job.home, []))[1].append((job, good, parcel))
+        self.outbox.setdefault(job.attempt_of, (job.home, []))[1].append((job, good, parcel))
 
     def ended_by(self, job: NestedJob, error: BaseException) -> None:
         """A job will have no value, and the head itself says why."""
@@ -187,7 +184,7 @@ class NestedJobs:
 
     def flush(self) -> None:
         """Send what there is to tell."""
-        outbox, self._outbox = self._outbox, {}
+        outbox, self.outbox = self.outbox, {}
         for (_, parent, attempt), (peer, rows) in outbox.items():
             for first, last in slices([parcel for _, _, parcel in rows]):
                 peer.post(*_outcomes(parent, attempt, rows[first:last]))

@@ -227,7 +227,7 @@ class Sessions:
         self._named: dict[str, NamedSession] = {}
 
     def __bool__(self) -> bool:
-        return any(not session.empty for session in self._named.values())
+        return bool(self._named) and any(not session.empty for session in self._named.values())
 
     def __iter__(self) -> Iterator[NamedSession]:
         return iter([session for session in self._named.values() if not session.empty])

@@ -112,5 +112,5 @@ class Session:
 
 def _size(frame: Frame) -> int:
     """About how many bytes the far end keeps for it."""
-    inline = getattr(frame.message, "data", ())
-    return sum(map(len, inline)) + sum(memoryview(buffer).nbytes for buffer in frame.buffers)
+    inline = sum(map(len, getattr(frame.message, "data", ())))
+    return inline + sum(memoryview(buffer).nbytes for buffer in frame.buffers) if frame.buffers else inline
