@@ -323,7 +323,7 @@ class Head:
                     alike = node.request, options
                     jobs, fns = batches.setdefault((node.request, options.rank, options.isolate), ([], []))
                 jobs.append(job.job)
-                fns.append(job.runs)
+                fns.append(job.runs if type(job) is FirstOfChain else job.fn)
         for (request, priority, isolate), (jobs, fns) in batches.items():
             self._tell(JobsSubmitted(request, jobs, fns, priority, isolate))
 
@@ -343,7 +343,8 @@ class Head:
             node.record = Job(0, 0, None, NO_PARCEL)
             return None
         self._last_job = number = self._last_job + 1
-        first = None if node.dependents is None else self._first_of_chain(number, fn, node, parcel, numbers)
+        follower = None if node.dependents is None else follower_of(node)
+        first = None if follower is None else self._first_of_chain(number, fn, node, follower, parcel, numbers)
         job = self._jobs[number] = node.record = Job(number, fn, node, parcel) if first is None else first
         return job
 
@@ -358,12 +359,11 @@ class Head:
         return self._last_job
 
     def _first_of_chain(
-        self, job: int, fn: int, node: Node, parcel: Parcel, numbers: dict[Function, int]
+        self, job: int, fn: int, node: Node, follower: Node, parcel: Parcel, numbers: dict[Function, int]
     ) -> FirstOfChain | None:
-        """A job that takes along the calls that wait for its value alone; None where there are none, or none may."""
-        follower = follower_of(node)
+        """A job that takes along the calls that wait for its value alone, `follower` first; None where none may."""
         data, buffers = parcel
-        if follower is None or buffers or is_stored(data):
+        if buffers or is_stored(data):
             return None
 
         def number(function: Function) -> int:
@@ -747,7 +747,7 @@ class Head:
     def _settle(self, peer: Peer, completed: Completed, rows: list[int], parcels: list[Parcel], skew: float) -> None:
         bad = self.tally.bad
         receipt = peer.receipts.get(completed.lease)
-        jobs, codes, walls = self._jobs, completed.codes, completed.wall
+        jobs, codes, walls, succeeded = self._jobs, completed.codes, completed.wall, self._outcomes.succeeded
         for row in rows:
             job = jobs.pop(completed.jobs[row], None)
             if job is None:
@@ -770,7 +770,12 @@ class Head:
                 self._settle_chain(job, placement, parcels[row], skew)
             else:
                 job.close()
-                self._value(job, node, parcels[row])
+                try:
+                    value = load_value(parcels[row])
+                except Exception as error:  # noqa: BLE001 - whatever unpickling raises is this job's error
+                    self._unreadable(job, node, error)
+                else:
+                    succeeded(node, value)
         self.tally.succeeded += len(rows) - (self.tally.bad - bad)
         self.tally.run_seconds += sum(completed.wall)
 
@@ -809,19 +814,18 @@ class Head:
         for fn, seconds in walls.items():
             self._tell(FunctionTimed(fn, seconds))
 
-    def _value(self, job: Job, node: Node, parcel: Parcel) -> None:
-        try:
-            value = load_value(parcel)
-        except Exception as error:  # noqa: BLE001 - whatever unpickling raises is this job's error
-            error.add_note(job.note)
-            self.tally.failed += 1
-            self._outcomes.failed(node, error)
-        else:
-            self._outcomes.succeeded(node, value)
+    def _unreadable(self, job: Job, node: Node, error: Exception) -> None:
+        """A value came that cannot be rebuilt here."""
+        error.add_note(job.note)
+        self.tally.failed += 1
+        self._outcomes.failed(node, error)
 
     def _outcome(self, job: Job, node: Node, code: Code, parcel: Parcel) -> None:
         if code is Code.SUCCEEDED:
-            self._value(job, node, parcel)
+            try:
+                self._outcomes.succeeded(node, load_value(parcel))
+            except Exception as error:  # noqa: BLE001 - whatever unpickling raises is this job's error
+                self._unreadable(job, node, error)
             return
         if code is Code.TIMED_OUT:
             self.tally.timed_out += 1

@@ -9,7 +9,7 @@ from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, Protocol, Sel
 from grainlike.graph._delayed import Delayed
 from grainlike.graph._function import Function, Options, is_generator
 from grainlike.graph._node import Node
-from grainlike.graph._placeholder import Placeholder, capture
+from grainlike.graph._placeholder import LEAVES, Placeholder, capture
 from grainlike.graph._retry import Retry
 from grainlike.graph._state import Place
 from grainlike.graph._stream import Stream, StreamNode
@@ -145,6 +145,8 @@ class DelayedFn(_Wrapper[P, T_co]):
         """A placeholder for the value of the call. Placeholders in the arguments become dependencies."""
         if self._bound:
             args = self._bound + args
+        if not kwargs and LEAVES.issuperset(map(type, args)):  # as `capture` finds; most calls are such
+            return Delayed(Node(self.function, self.request, self._place, args, None, ()))
         return Delayed(Node(self.function, self.request, self._place, *capture(args, kwargs)))
 
     @overload

@@ -490,13 +490,18 @@ class WorkerBook:
         ahead, held, ahead_s = self.ahead, self.held, self.ahead_s
         fn: Function | None = None
         expected = 0.0
-        while len(ahead) < most and ahead_s < seconds and (job := cls.head()) is not None:
+        queue = cls.queue
+        while len(ahead) < most and ahead_s < seconds and queue:
+            job = queue[0]
+            if job.cancelled:
+                queue.popleft()
+                continue
             if job.fn is not fn:
                 fn = job.fn
                 if not fn.is_quick:
                     break
                 expected = fn.times.mean
-            cls.queue.popleft()
+            queue.popleft()
             job.state, job.worker, job.shape, job.expected = _AHEAD, self.worker, shape, expected
             ahead_s += expected
             held[job.job] = ahead[job.job] = job

@@ -431,11 +431,16 @@ def _stranded(worker: WorkerBook) -> list[Job]:
     lost = {number for number, waiting in worker.ahead_of.items() if waiting and not worker.using.get(number)}
     if not lost:
         return []
-    return [
-        job
-        for job in worker.ahead.values()
-        if job.shape is not None and job.shape.shape in lost and not worker.fits_now(job.shape)
-    ]
+    fits: dict[int, bool] = {}
+    for shape in (job.shape for job in worker.ahead.values()):
+        if shape is not None and shape.shape in lost and shape.shape not in fits:
+            fits[shape.shape] = worker.fits_now(shape)
+            if len(fits) == len(lost):
+                break  # thousands may wait here, and nearly always all of one shape
+    stuck = {number for number, fitting in fits.items() if not fitting}
+    if not stuck:
+        return []
+    return [job for job in worker.ahead.values() if job.shape is not None and job.shape.shape in stuck]
 
 
 def _assignment(worker: int, shape: int, jobs: list[Job], *, ahead: bool) -> AssignJobs:
