@@ -76,7 +76,7 @@ def test_a_job_that_waits_takes_this_many_bytes() -> None:
         bench.start(node_of(everything))
     assert bench.head.unended == JOBS + 1
     assert placeholders.bytes / JOBS <= 273
-    assert queued.bytes / JOBS <= 480
+    assert queued.bytes / JOBS <= 365
 
 
 def test_a_worker_takes_this_many_bytes() -> None:

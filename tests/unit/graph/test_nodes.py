@@ -40,6 +40,24 @@ def test_a_node_starts_lazy_and_free() -> None:
         node.result()
 
 
+def test_whoever_takes_the_arguments_has_them_alone() -> None:
+    value = Value()
+    alive = weakref.ref(value)
+    node = node_of((add @ Cores(1))(value, b=2))
+    assert node.arguments() == node.given == ((value,), {"b": 2})
+    taken = node.take_arguments()
+    assert taken == ((value,), {"b": 2})
+    assert node.given == ((), {})
+    del taken, value
+    assert alive() is None
+    assert (node.finished, node.value, node.error) == (False, None, None)
+
+
+def test_a_taken_argument_is_the_value_of_what_it_needs() -> None:
+    first_ = delayed_value(5)
+    assert node_of((add @ Cores(1))(first_, b=first_)).take_arguments() == ((5,), {"b": 5})
+
+
 @pytest.mark.parametrize(
     ("finish", "state"),
     [

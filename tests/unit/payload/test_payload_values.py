@@ -18,7 +18,17 @@ import numpy as np
 import pytest
 
 from grainlike.errors import SerializationError
-from grainlike.payload import Payload, dump_arguments, dump_value, load_arguments, load_value
+from grainlike.payload import (
+    PREVIOUS,
+    Payload,
+    dump_arguments,
+    dump_arguments_before,
+    dump_plain_arguments,
+    dump_value,
+    load_arguments,
+    load_arguments_after,
+    load_value,
+)
 
 
 def there_and_back(value: object) -> object:
@@ -378,6 +388,28 @@ class Moody:
         if self.asked <= 2:
             raise ValueError("not now")
         return Moody, ()
+
+
+def test_plain_arguments_are_a_stream_alone_and_no_others_are() -> None:
+    args = (1, 0.5, "a", b"b", True, None)
+    data = dump_plain_arguments(args)
+    assert data == dump_arguments(args, {}, what="f").data
+    for other in ([1], 1j, type("Text", (str,), {})("a"), print):
+        assert dump_plain_arguments((1, other)) is None
+
+
+@pytest.mark.parametrize("args", [(PREVIOUS,), (1, PREVIOUS), ([2], PREVIOUS, "a")])
+@pytest.mark.parametrize("kwargs", [{}, {"b": 3}, {"b": PREVIOUS}])
+def test_arguments_before_a_value_get_it_when_they_are_rebuilt(args: tuple, kwargs: dict) -> None:
+    data = dump_arguments_before(args, kwargs, what="f")
+    assert data is not None
+    got = load_arguments_after(Payload(data), dump_value([7]))
+    expected = tuple([7] if item is PREVIOUS else item for item in args)
+    assert got == (expected, {name: [7] if item is PREVIOUS else item for name, item in kwargs.items()})
+
+
+def test_arguments_before_a_value_have_no_buffers_apart() -> None:
+    assert dump_arguments_before((PREVIOUS, np.zeros(10_000)), {}, what="f") is None
 
 
 def test_arguments_that_are_refused_only_together() -> None:

@@ -28,6 +28,7 @@ from grainlike.wire import (
     encode_frame,
     gap_with,
     pack_parcels,
+    plain_column,
     unpack_parcels,
 )
 
@@ -149,6 +150,14 @@ def test_parcels_round_trip(parcels):
 
 def test_small_parcels_cost_no_counts():
     assert pack_parcels([(b"a", ()), (b"b", ())]) == ([b"a", b"b"], [], [])
+
+
+def test_parcels_that_are_small_and_alone_are_one_column():
+    assert plain_column([(b"a", ()), (b"b", [])]) == [b"a", b"b"]
+    most = 16 * 1024
+    assert plain_column([(bytes(most), ())]) == [bytes(most)]
+    for other in ([(b"a", ()), (b"b", [b"c"])], [(bytes(most + 1), ())], [(bytes(most), ())] * 16):
+        assert plain_column(other) is None, "what `pack_parcels` would not leave in one column"
 
 
 @pytest.mark.parametrize("counts", [[], [1], [1, 0, 0], [2, -1]])
