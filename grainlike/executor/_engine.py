@@ -216,7 +216,7 @@ class Engine:
                 late = time.monotonic() > until  # an operator on arrays may take a whole slice
             else:
                 self._submit_some()
-                late = time.monotonic() > until
+                late = bool(self._remote) or time.monotonic() > until  # what is sent leaves with this turn
             if late:
                 self._soon(self.pump)
                 return
