@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import select
 import socket
 from collections.abc import Awaitable, Callable
 from types import TracebackType
@@ -135,7 +136,8 @@ class Listener:
     async def _accept(self) -> socket.socket | None:
         while not self._closed:
             try:
-                await anyio.wait_readable(self._socket)
+                if not _somebody_knocks(self._socket):  # else many may come in one turn of a busy loop
+                    await anyio.wait_readable(self._socket)
                 await self._crowd.room()
                 sock, _ = self._socket.accept()
             except BlockingIOError:
@@ -191,3 +193,10 @@ class Listener:
             sock.setblocking(False)
             return await shake_hands(sock, self._tls)
         raise ConnectionAbortedError(f"no TLS handshake within {_HANDSHAKE_S:g} s")
+
+
+def _somebody_knocks(door: socket.socket) -> bool:
+    """Whether a connection waits to be taken."""
+    look = select.poll()
+    look.register(door, select.POLLIN)
+    return bool(look.poll(0))

@@ -11,8 +11,13 @@ __all__ = ["is_gone", "process_id"]
 
 def process_id() -> str:
     """Machine, count of processes, number and start of this process; empty where the system does not tell."""
-    started = _started(os.getpid())
-    return f"{_where()}/{os.getpid()}/{started}" if started is not None and _where() else ""
+    return _named(os.getpid())
+
+
+@cache
+def _named(number: int) -> str:
+    started = _started(number)
+    return f"{_where()}/{number}/{started}" if started is not None and _where() else ""
 
 
 def is_gone(process: str) -> bool:

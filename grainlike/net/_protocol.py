@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import cast
 
 import anyio
 
 from grainlike.net._byte_link import ByteLink
 from grainlike.net._link import OnFrames
-from grainlike.net._scratch import Scratch
+from grainlike.net._scratch import READ_SIZE, Scratch
 from grainlike.net._tls import TlsSession
+from grainlike.net._turns import turns_of
 from grainlike.wire import Buffer
 
 __all__ = ["ProtocolLink"]
 
 _incoming = Scratch()
+
+_QUICK_S = 0.001
+"""A read that takes longer ends what is read of this socket in one turn."""
+
+_LONG_S = 0.01
+"""No read should take longer, and none is smaller than `_LEAST` bytes for that."""
+
+_LEAST = 4 * 1024
 
 
 class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
@@ -29,6 +39,10 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
         self._on_frames: OnFrames | None = None
         self._in_room = False
         self._full = False
+        self._turns = turns_of(self._loop)
+        self._cost = 0.0
+        """Seconds that a read takes, as they do of late."""
+        self._portion = READ_SIZE
         self._gone = anyio.Event()
 
     # --- what owners of a link do ------------------------------------------------------------------------------------
@@ -47,7 +61,8 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
         try:
             if self._transport is not None and not self.closed:
                 self._transport.resume_reading()
-                self._receive(self._early, on_frames)
+                early, self._early = self._early, b""
+                self._receive(early, on_frames)
             await self._gone.wait()
         finally:
             await self.aclose()
@@ -66,14 +81,18 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
         transport = self._transport = cast("asyncio.Transport", transport)
         # Nothing waits in the transport beside the one write under way: what drains and what is dropped is ours to say.
         transport.set_write_buffer_limits(high=0)
+        self._turns.enter(1)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the transport's signature
         if self._decoder.filling is None or self._tls is not None:
             self._in_room = False
-            return _incoming.buffer
+            return self._scratch()
         room = self._decoder.room()
         self._in_room = room is not None
-        return _incoming.buffer if room is None else room
+        return self._scratch() if room is None else room
+
+    def _scratch(self) -> memoryview:
+        return _incoming.buffer if self._portion == READ_SIZE else _incoming.buffer[: self._portion]
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._in_room:
@@ -81,13 +100,53 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
             self._receive(None, self._on_frames, nbytes)
             return
         received = _incoming.buffer[:nbytes]
-        if self._on_frames is not None:
+        if self._on_frames is None or self._early:
+            # Nobody listens yet, so no more for now. Pausing in `connection_made` would not do: uvloop reads all the
+            # same.
+            self._early += bytes(received)
+            self._pause()
+        elif not self._turns.crowded:
             self._receive(received, self._on_frames)
-            return
-        # Nobody listens yet, so no more for now. Pausing in `connection_made` would not do: uvloop reads all the same.
-        self._early += bytes(received)
-        if self._transport is not None:
+        elif self._turns.over:
+            self._early = bytes(received)
+            self._pause()
+            self._turns.wait(self._catch_up, self._cost)
+        else:
+            self._take(received, self._on_frames)
+
+    def _take(self, data: Buffer, on_frames: OnFrames) -> None:
+        """Take a read, and make way for others where that took long.
+
+        A loop may read one socket again and again while bytes are there, and thousands of tiny calls may be in one
+        read: so the next one waits for another turn, and is smaller.
+        """
+        begun = time.thread_time()
+        self._receive(data, on_frames)
+        took = time.thread_time() - begun
+        self._turns.spend(took)
+        self._cost = (self._cost + took) / 2
+        if took > _QUICK_S:
+            self._pause()
+            self._loop.call_soon(self._read_on)
+        if took > _LONG_S:
+            self._portion = max(_LEAST, self._portion // 2)
+        elif took < _QUICK_S and self._portion < READ_SIZE:
+            self._portion *= 2
+
+    def _catch_up(self) -> None:
+        """Take what had to wait."""
+        kept, self._early = self._early, b""
+        if self._on_frames is not None and self.reason is None:
+            self._take(kept, self._on_frames)
+            self._loop.call_soon(self._read_on)
+
+    def _pause(self) -> None:
+        if self._transport is not None and self.reason is None:
             self._transport.pause_reading()
+
+    def _read_on(self) -> None:
+        if self._transport is not None and self.reason is None:
+            self._transport.resume_reading()
 
     def _receive(self, data: Buffer | None, on_frames: OnFrames, count: int = 0) -> None:
         super()._receive(data, on_frames, count)
@@ -100,7 +159,10 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
         self._hung_up()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._early and self._on_frames is not None and self.reason is None:
+            self._receive(self._early, self._on_frames)
         self._end(f"connection lost: {exc or 'closed by the system'}")
+        self._turns.enter(-1)
         self._gone.set()
 
     def pause_writing(self) -> None:

@@ -1,0 +1,202 @@
+"""More has come than one turn of a loop should take: what is cheap goes first, and nobody waits for ever."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from grainlike.net import ProtocolLink, _protocol, _turns
+from grainlike.net._scratch import READ_SIZE
+from grainlike.net._turns import TURN_S, Turns, turns_of
+from grainlike.wire import Beat, Frame, encode_frame
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Clock:
+    """Seconds of work, which go on only when somebody works."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def thread_time(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(_protocol, "time", clock)
+    monkeypatch.setattr(_turns, "CROWD", 1)
+    return clock
+
+
+class Transport:
+    """Remembers whether it reads."""
+
+    def __init__(self) -> None:
+        self.reading = True
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        """Nothing is written here."""
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def abort(self) -> None:
+        self.reading = False
+
+
+class Peer:
+    """A link that somebody runs, each of whose beats takes so many seconds; `log` is what is heard where."""
+
+    def __init__(self, name: str, clock: Clock, seconds: float, log: list[tuple[str, int]]) -> None:
+        self.transport = Transport()
+        self.link = ProtocolLink(name)
+        self.link.connection_made(self.transport)  # type: ignore[arg-type]
+        self.link.trust()
+        self._name, self._clock, self._seconds, self._log = name, clock, seconds, log
+        self.task = asyncio.create_task(self.link.run(self._hear))
+
+    def _hear(self, frames: list[Frame]) -> None:
+        for message, _ in frames:
+            assert isinstance(message, Beat)
+            self._clock.now += self._seconds
+            self._log.append((self._name, message.number))
+
+    def says(self, *numbers: int) -> None:
+        """Bytes come in, as far as the transport may read them."""
+        assert self.transport.reading
+        data = b"".join(bytes(piece) for number in numbers for piece in encode_frame(Beat(number)))
+        room = self.link.get_buffer(-1)
+        room[: len(data)] = data
+        self.link.buffer_updated(len(data))
+
+
+@pytest.fixture
+async def crowd(clock: Clock) -> Iterator[tuple[list[Peer], list[tuple[str, int]]]]:
+    log: list[tuple[str, int]] = []
+    peers = [Peer(name, clock, seconds, log) for name, seconds in (("dear", TURN_S), ("cheap", 1e-5), ("slow", 0.005))]
+    await asyncio.sleep(0)
+    yield peers, log
+    for peer in peers:
+        peer.link.connection_lost(None)
+        await peer.task
+
+
+async def turn() -> None:
+    """Two turns of the loop: what is called soon in the first is done in the second."""
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+
+async def test_the_cheap_go_before_those_who_came_first(crowd):
+    (dear, cheap, slow), log = crowd
+    cheap.says(1)
+    slow.says(1)
+    await turn()
+    dear.says(1)  # takes all of this turn
+    slow.says(2)
+    cheap.says(2)
+    assert log == [("cheap", 1), ("slow", 1), ("dear", 1)]
+    await turn()
+    assert log[3:] == [("cheap", 2), ("slow", 2)]
+
+
+async def test_what_waits_longest_goes_in_each_turn_too(clock):
+    turns, order = Turns(asyncio.get_running_loop()), list[str]()
+
+    def work(name: str, seconds: float) -> None:
+        order.append(name)
+        turns.spend(seconds)
+
+    turns.spend(TURN_S)
+    turns.wait(lambda: work("old and dear", TURN_S), TURN_S)
+    for number in range(30):
+        turns.wait(lambda number=number: work(f"cheap {number}", TURN_S / 10), TURN_S / 10)
+    await asyncio.sleep(0)
+    assert order == [*(f"cheap {number}" for number in range(5)), "old and dear"]
+    for _ in range(30):
+        await asyncio.sleep(0)
+    assert len(order) == 31
+    assert order[-1] == "cheap 29"
+
+
+async def test_who_is_read_late_is_read_whole_and_in_order(crowd):
+    (dear, cheap, _), log = crowd
+    dear.says(1)
+    cheap.says(1, 2)
+    assert not cheap.transport.reading
+    await turn()
+    cheap.says(3)
+    assert [entry for entry in log if entry[0] == "cheap"] == [("cheap", 1), ("cheap", 2), ("cheap", 3)]
+
+
+async def test_what_waited_when_the_link_was_lost_is_heard(crowd):
+    (dear, cheap, _), log = crowd
+    dear.says(1)
+    cheap.says(1)
+    cheap.link.connection_lost(None)
+    assert log == [("dear", 1), ("cheap", 1)]
+
+
+async def test_a_read_that_takes_long_is_followed_by_smaller_ones_and_by_others(crowd):
+    (dear, _, _), _ = crowd
+    dear.says(1)
+    assert len(dear.link.get_buffer(-1)) == READ_SIZE // 2
+    assert not dear.transport.reading
+    await turn()
+    assert dear.transport.reading
+
+
+async def test_so_many_are_let_in_as_a_turn_has_time_for(clock):
+    turns = turns_of(asyncio.get_running_loop())
+    assert turns is turns_of(asyncio.get_running_loop())
+    let_in = 0
+
+    async def comes() -> None:
+        nonlocal let_in
+        turns.spend(TURN_S)
+        await turns.room(TURN_S / 2)
+        let_in += 1
+
+    tasks = [asyncio.create_task(comes()) for _ in range(5)]
+    await asyncio.sleep(0)
+    tasks.pop(0).cancel()
+    counts = []
+    while let_in < 4:
+        await asyncio.sleep(0)
+        counts.append(let_in)
+    assert [count for count in counts if count] == [2, 4]
+
+
+async def test_nobody_waits_and_nothing_is_measured_where_there_are_few(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_turns, "CROWD", 3)
+    log: list[tuple[str, int]] = []
+    peers = [Peer(name, clock, 2 * TURN_S, log) for name in ("a", "b")]
+    await asyncio.sleep(0)
+    for peer in peers:
+        peer.says(1)
+    few, read_on = list(log), [peer.transport.reading for peer in peers]
+    peers.append(Peer("c", clock, 2 * TURN_S, log))
+    await asyncio.sleep(0)
+    for peer in peers:
+        peer.says(2)
+    many = log[2:]
+    for peer in peers:
+        peer.link.connection_lost(None)
+        await peer.task
+    assert few == [("a", 1), ("b", 1)]
+    assert all(read_on)
+    assert many == [("a", 2)]
+    assert not turns_of(asyncio.get_running_loop()).crowded
