@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 from anyio.abc import TaskStatus
 
+from grainlike.cli._collecting import collecting_less
 from grainlike.cli._exits import OK, REFUSED
 from grainlike.errors import GrainlikeError
 from grainlike.executor._caller import Caller
@@ -58,7 +59,8 @@ def start_head(
         record=record,
     )
     try:
-        anyio.run(_serve, daemon, access, ready, backend_options=_uvloop())
+        with collecting_less():
+            anyio.run(_serve, daemon, access, ready, backend_options=_uvloop())
     except (GrainlikeError, OSError) as error:
         print(f"grainlike head: {error}", file=sys.stderr)  # noqa: T201 - a command line speaks
         return REFUSED

@@ -63,6 +63,9 @@ from grainlike.wire import (
 
 _MOST_LOGS = 1000
 
+WORKERS_S = 0.1
+"""How often a client is told which workers are there: with a thousand of them, each time takes some milliseconds."""
+
 _Short = AskHead | AskWorkers | AskJobs | AskJob | AskCancel | AskDepart | AskStop | AskWanted | AskSessions | AskReport
 """What is answered by one message, in the turn in which it is asked."""
 
@@ -97,6 +100,8 @@ class Guests:
         self._stop = stop
         self._alone = alone
         self._opened = time.monotonic()
+        self._telling: dict[int, bool] = {}
+        """Those who have just been told of the workers, and whether there is more to tell."""
 
     def join(self, hello: Hello, link: Link, tasks: TaskGroup | None) -> Guest:
         """Take in a client that has proved itself; what is done for it runs in `tasks`."""
@@ -169,10 +174,28 @@ class Guests:
                 await guest.link.drain()
 
     def workers_changed(self) -> None:
-        """Tell everybody who uses workers, and not just asks, which are here now."""
+        """Tell everybody who uses workers, and not just asks, which are here now; of many that come together, once."""
         for guest in self.here.values():
-            if guest.paths:
+            if not guest.paths:
+                continue
+            if guest.number in self._telling:
+                self._telling[guest.number] = True
+            elif guest.tasks is not None:
+                self._telling[guest.number] = False
                 guest.post(self._workers(0))
+                guest.tasks.start_soon(self._tell_more, guest)
+
+    async def _tell_more(self, guest: Guest) -> None:
+        """Tell it again after a while, if there is more to tell by then."""
+        try:
+            while True:
+                await anyio.sleep(WORKERS_S)
+                if not self._telling[guest.number]:
+                    return
+                self._telling[guest.number] = False
+                guest.post(self._workers(0))
+        finally:
+            del self._telling[guest.number]
 
     def hear(self, guest: Guest, frames: Sequence[Frame]) -> None:
         """Take what one read of a client's link brought."""

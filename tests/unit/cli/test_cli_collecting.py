@@ -1,0 +1,70 @@
+"""A head's process does not look at a long queue again in each full collection, and still collects in the end."""
+
+import gc
+import weakref
+
+import pytest
+
+from grainlike.cli import _collecting
+from grainlike.cli._collecting import collecting_less
+
+
+class Clock:
+    """Each look takes so many seconds more than the one before."""
+
+    def __init__(self, seconds: float) -> None:
+        self.now, self.seconds = 0.0, seconds
+
+    def perf_counter(self) -> float:
+        self.now += self.seconds
+        return self.now
+
+
+class Knot:
+    """Garbage that only the collector finds, once nobody else holds it."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock(1.0)
+    monkeypatch.setattr(_collecting, "time", clock)
+    return clock
+
+
+def test_what_outlived_a_long_collection_is_set_aside_until_little_is_left(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    knot = Knot()
+    gone = weakref.ref(knot)
+    with collecting_less():
+        gc.collect()
+        assert gc.get_freeze_count() > 0
+        del knot
+        gc.collect()
+        assert gone() is not None
+        clock.seconds = 0.0
+        gc.collect()
+        assert gc.get_freeze_count() > 0  # more than a few
+        monkeypatch.setattr(_collecting, "_FEW", 10**9)
+        gc.collect()
+        assert gc.get_freeze_count() == 0
+        gc.collect()
+        assert gone() is None
+
+
+def test_afterwards_all_is_looked_at_as_before(clock: Clock) -> None:
+    before = list(gc.callbacks)
+    with collecting_less():
+        gc.collect()
+    assert gc.callbacks == before
+    assert gc.get_freeze_count() == 0
+
+
+def test_a_short_collection_sets_nothing_aside(clock: Clock) -> None:
+    clock.seconds = 0.0
+    with collecting_less():
+        gc.collect()
+        assert gc.get_freeze_count() == 0

@@ -1,0 +1,49 @@
+"""Many workers come at once: a program is told of them in a few words, and of the last as surely as of the first."""
+
+import anyio
+import pytest
+
+from grainlike.executor import _guests
+from grainlike.executor._guests import Guests
+from grainlike.executor._head import Head
+from grainlike.net import LostLink
+from grainlike.resources import Cores, offer_of
+from grainlike.wire import PROTOCOL, Hello, WorkersAre
+
+pytestmark = pytest.mark.anyio
+
+
+class Heard(LostLink):
+    """Remembers how many workers each message told of."""
+
+    def __init__(self) -> None:
+        super().__init__("here", "here")
+        self.told: list[int] = []
+
+    def post(self, message, buffers=()) -> None:
+        assert isinstance(message, WorkersAre)
+        self.told.append(len(message.workers))
+
+
+def hello(role: str, name: str) -> Hello:
+    return Hello(role, PROTOCOL, PROTOCOL, "3", {}, name, name, 1, "", [])
+
+
+class Deaf:
+    """Hears of no outcomes: there is no graph."""
+
+
+async def test_a_program_is_told_of_the_first_worker_at_once_and_of_a_crowd_together(monkeypatch) -> None:
+    monkeypatch.setattr(_guests, "WORKERS_S", 0.0)
+    head = Head(Deaf(), closed=False, alarm=lambda at: None)
+    guests = Guests(head, "c1", bool, bool, lambda: None)
+    link, offer = Heard(), offer_of(Cores([0]), own_cores=(0,))
+    async with anyio.create_task_group() as tasks:
+        guest = guests.join(hello("client", "program"), link, tasks)
+        guest.paths = ("/here",)
+        for number in range(300):
+            head.join(hello("worker", f"n{number}"), offer, f"n{number}", LostLink("n", "here"))
+            guests.workers_changed()
+        assert link.told == [1]
+    assert link.told == [1, 300]
+    assert not guests._telling
