@@ -81,6 +81,7 @@ class Caller:
         self._greeted = anyio.Event()
         self._ended = anyio.Event()
         self._failure: GrainlikeError | None = None
+        self._lost: HeadLostError | None = None
         self._leaving = False
         if isinstance(link, LastingLink):
             link.returned = self._ask_again
@@ -98,6 +99,8 @@ class Caller:
     @property
     def lost(self) -> HeadLostError:
         """That there is no head any more, and why."""
+        if self._lost is not None:
+            return self._lost
         return HeadLostError(f"the head at {self._link.peer} is gone: {self._failure or self._link.reason}")
 
     async def run(self) -> None:
@@ -109,8 +112,9 @@ class Caller:
                 await self._receive()
                 tasks.cancel_scope.cancel()
         finally:
+            self._lost = self.lost
             if self._failure is None:
-                self._failure = self.lost
+                self._failure = self._lost
             self._greeted.set()
             self._ended.set()
             for asked in self._asked.values():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -126,8 +126,11 @@ def _listen_again(where: Address, own: Access) -> AbstractContextManager[Listene
     tls = _tls(own.cluster, own.credentials)
     if isinstance(where, TcpAddress) and where.port == 0:
         for port in dict.fromkeys(address.port for address in own.addresses if isinstance(address, TcpAddress)):
-            with suppress(OSError):
+            try:
                 return listen(replace(where, port=port), tls=tls)
+            except OSError as error:
+                words = "this head listened at port %d (%s): who has copies of its access files needs them anew"
+                logger.warning(words, port, error)
     return listen(where, tls=tls)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import anyio
 from anyio.abc import TaskGroup
 
+from grainlike.errors import JournalError
 from grainlike.executor._door import Door
 from grainlike.executor._durable_guests import DurableGuests
 from grainlike.executor._durable_head import DurableHead
@@ -38,7 +39,8 @@ class HeadDaemon(Executor):
     closed it ends the work, as always; unless `leaves` is set, which keeps all for the next.
 
     Raises, besides what `Executor` does:
-        JournalError: the journal is damaged, in use, of another release, or open to others; or the disk refuses.
+        JournalError: the journal is damaged, in use, of another release, or open to others; or the disk refuses. From
+            closing: its end is not in the journal, so the next head will find its jobs.
 
     Example::
 
@@ -64,6 +66,8 @@ class HeadDaemon(Executor):
         self.stop = anyio.Event()
         self.leaves = False
         """Whether the work is left as it is when this closes, for the next head with this journal."""
+        self._unkept: JournalError | None = None
+        """Why its end is not in the journal."""
         self._returns = journal is not None
         self._run_once = run_once
         self._journal = None if journal is None else Path(journal).expanduser().absolute()
@@ -116,6 +120,7 @@ class HeadDaemon(Executor):
             await super()._end(guests, entrance)
             if isinstance(self._head, DurableHead) and isinstance(guests, DurableGuests):
                 self._head.end(guests)
+                await self._finish()
             return
         logger.info("leaving %d jobs for the next head with this journal", self._head.unended)
         self._keeping.stop()
@@ -124,9 +129,18 @@ class HeadDaemon(Executor):
         if entrance is not None:
             entrance.withdraw()
 
+    async def _finish(self) -> None:
+        assert self._keeping is not None
+        try:
+            await self._keeping.finish()
+        except JournalError as error:
+            self._unkept = error
+
     async def _live(self) -> None:
         try:
             await super()._live()
         finally:
             if self._keeping is not None:
                 self._keeping.close()
+        if self._unkept is not None:
+            raise self._unkept

@@ -53,6 +53,7 @@ class Keeping:
         self._records: Iterator[bytes] = iter(found.records)
         self._image_size = self._journal.image_size
         self._writes = True
+        self._renewal = anyio.Lock()
         self._is_old = len(found.records) > 0
         """Whether there is a log from before: what a sync had failed for would be in doubt without an image."""
         try:
@@ -138,7 +139,27 @@ class Keeping:
     def _is_long(self) -> bool:
         return self._journal.segment_size > max(IMAGE_BYTES, IMAGE_TIMES * self._image_size)
 
+    async def finish(self) -> None:
+        """See that the end of all work is kept, also where the disk refused what came before.
+
+        Raises:
+            JournalError: it is not, so the next head will find the work again.
+        """
+        if self.failure is not None:
+            async with self._renewal:
+                if self.failure is not None:
+                    await self._draw()
+        if self.failure is not None:
+            raise JournalError(
+                f"the end of the work is not in the journal ({self.failure}), so the next head finds the jobs again. "
+                f"Make room in {self._journal.directory} and end that one, or remove the directory"
+            )
+
     async def _renew(self) -> None:
+        async with self._renewal:
+            await self._draw()
+
+    async def _draw(self) -> None:
         """Begin a new segment with an image of the head as it is now."""
         try:
             segment = self._journal.begin_segment()

@@ -1,0 +1,111 @@
+"""The disk below a head's journal: read-only from the start, full when the work ends; and its port taken meanwhile."""
+
+import asyncio
+import os
+import resource
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from grainlike import Cores, connect, delayed, start
+from grainlike.errors import JournalError
+from grainlike.executor import _keeping
+from grainlike.executor._head_daemon import HeadDaemon
+
+pytestmark = pytest.mark.asyncio
+
+ROOT = Path(__file__).parents[3]
+TLS = "tcp://127.0.0.1:0"
+
+
+async def head_on(mounted, options, folder):
+    """`head start` with a journal on a file system that only it sees; its exit code, and what it said."""
+    shell = (
+        f'mount -t tmpfs {options} none "{mounted}" && exec "$0" -m grainlike head start --listen {TLS} --journal "$1"'
+    )
+    process = await asyncio.create_subprocess_exec(
+        *("unshare", "--map-root-user", "--mount", "sh", "-c", shell, sys.executable, folder),
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'worker'}"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    said, _ = await asyncio.wait_for(process.communicate(), 20)
+    return process.returncode, said.decode()
+
+
+def may_mount():
+    """Whether this user may have a name space with mounts of its own."""
+    command = ["unshare", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"]
+    try:
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(not may_mount(), reason="takes a mount of one's own")
+@pytest.mark.parametrize("options", ["-o ro,mode=700", "-o mode=700,size=4k,nr_inodes=1"], ids=["read-only", "full"])
+async def test_a_head_does_not_begin_where_its_journal_cannot_be_written(options, private_state, tmp_path):
+    mounted = tmp_path / "mounted"
+    mounted.mkdir()
+    code, said = await head_on(mounted, options, mounted / "journal")
+    assert code == 3
+    assert "Read-only file system" in said or "No space left on device" in said
+    assert len(said.splitlines()) == 1, said
+    assert not list(private_state.glob("*/*.json"))
+
+
+@pytest.fixture
+def no_room():
+    """Let no file grow beyond so many bytes: `no_room(bytes)`; `no_room(None)` takes that back."""
+    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def limit(size):
+        resource.setrlimit(resource.RLIMIT_FSIZE, unlimited if size is None else (size, unlimited[1]))
+
+    yield limit
+    limit(None)
+
+
+@pytest.mark.parametrize("in_time", [True, False], ids=["room in time", "no room"])
+async def test_an_end_that_the_disk_refuses_is_told_unless_it_takes_an_image(in_time, no_room, tmp_path, monkeypatch):
+    monkeypatch.setattr(_keeping, "LOOK_S", 3600)  # nobody tries again but at the end
+    journal = tmp_path / "journal"
+    daemon = HeadDaemon(TLS, journal=journal)
+    async with asyncio.timeout(30):
+        await daemon.__aenter__()
+        async with connect(session="night") as client:
+            start((delayed(abs) @ Cores(1))(-1))
+            await client.explain(client.name("long", (delayed(abs) @ Cores(1))(-2)))
+        no_room(next(journal.glob("*.log")).stat().st_size)
+        daemon._head.tick()
+        assert daemon._keeping.failure is not None
+        if in_time:
+            no_room(None)
+            await daemon.__aexit__(None, None, None)
+        else:
+            with pytest.raises(JournalError, match=r"the end of the work is not in the journal.*finds the jobs again"):
+                await daemon.__aexit__(None, None, None)
+            no_room(None)
+        async with HeadDaemon(TLS, journal=journal) as again:
+            assert again._head.unended == (0 if in_time else 2)
+
+
+async def test_a_head_whose_port_is_taken_meanwhile_says_so_and_listens_at_another(tmp_path, caplog):
+    journal = tmp_path / "journal"
+    async with HeadDaemon(TLS, journal=journal) as daemon:
+        port = int(daemon.address.rpartition(":")[2])
+    with socket.create_server(("127.0.0.1", port)):
+        async with HeadDaemon(TLS, journal=journal) as again:
+            assert again.address != daemon.address
+            async with connect() as client:
+                assert client.address == again.address
+        assert f"this head listened at port {port}" in caplog.text
+        assert "needs them anew" in caplog.text
+        with pytest.raises(OSError, match=f"cannot listen at tcp://127.0.0.1:{port}: Address already in use"):
+            async with HeadDaemon(daemon.address, journal=journal):
+                pass
+    async with HeadDaemon(daemon.address, journal=journal) as back:
+        assert back.address == daemon.address
