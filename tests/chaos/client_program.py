@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from histories import Record, note
 
 from grainlike import (
@@ -86,10 +87,12 @@ async def parent(history: str, job: str, seconds: float) -> str:
 
 
 @delayed(retries=OFTEN)
-def large(history: str, job: str, data: bytes) -> tuple[str, bytes]:
+def large(history: str, job: str, data: bytes, numbers: np.ndarray) -> tuple[str, bytes, np.ndarray]:
+    """The numbers travel beside the messages, both ways."""
     mark(history, job, "begin")
+    numbers += 1
     mark(history, job, "end", "done")
-    return job, data
+    return job, data, numbers
 
 
 @delayed(retries=OFTEN)
@@ -160,7 +163,9 @@ class Client:
 
     async def large(self, job: str) -> bool:
         data = self.dice.randbytes(self.dice.choice([100_000, 2_000_000]))
-        return await (large @ Cores(1))(self.history, job, data) == (job, data)
+        numbers = np.arange(len(data) // 2)  # up to 8 MB
+        name, back, counted = await (large @ Cores(1))(self.history, job, data, numbers)
+        return bool((name, back) == (job, data) and (counted == np.arange(1, len(numbers) + 1)).all())
 
     async def two(self, job: str) -> bool:
         first = (plain @ Cores(1))(self.history, f"{job}.first", 0.0)
