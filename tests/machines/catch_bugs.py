@@ -1,4 +1,4 @@
-"""Plant seeded bugs, of the minds and of the recovery of a head, in copies of the sources, and see each caught.
+"""Plant seeded bugs, of the minds, the recovery of a head and its door, in copies of the sources; see each caught.
 
 For each it runs the suite that must see it, and prints a row of a table.
 
@@ -22,11 +22,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
+from door_bugs import DOOR_BUGS, DOOR_SUITES
 from recovery_bugs import RECOVERY_BUGS, RECOVERY_SUITES
 from seeded_bugs import BUGS, SUITES, Bug, plant
 
-ALL_BUGS = (*BUGS, *RECOVERY_BUGS)
-ALL_SUITES = {**SUITES, **RECOVERY_SUITES}
+ALL_BUGS = (*BUGS, *RECOVERY_BUGS, *DOOR_BUGS)
+ALL_SUITES = {**SUITES, **RECOVERY_SUITES, **DOOR_SUITES}
 
 SEEDS = 2000
 """How many worlds a bug may take to be seen."""
