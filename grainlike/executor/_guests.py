@@ -10,7 +10,6 @@ import logging
 import os
 import platform
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 
 import anyio
@@ -307,7 +306,6 @@ class Guests:
         return WorkersAre(ask, [worker_row(worker) for worker in self._head.workers()])
 
     def _about_head(self, ask: int) -> HeadIs:
-        states = Counter(row.state for row in self._head.rows(None))
         return HeadIs(
             ask,
             self._cluster,
@@ -317,7 +315,7 @@ class Guests:
             time.monotonic() - self._opened,
             len(self._head.peers),
             len(self.here),
-            dict(sorted(states.items())),
+            self._head.states(),
             self._journal(),
         )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Protocol
@@ -239,6 +240,15 @@ class Head:
         """The oldest jobs that have not ended, at most so many."""
         now = self._now()
         return [self._row(book, now) for book in self._mind.oldest(most)]
+
+    def states(self) -> dict[str, int]:
+        """How many jobs are in which state, of those that have not ended."""
+        cancelled = sum(book.cancelled for book in self._mind.jobs.values())
+        counts = Counter(book.state for book in self._mind.jobs.values() if not book.cancelled)
+        named = Counter({"stopping": cancelled} if cancelled else {})
+        for state, count in counts.items():
+            named[_STATES[state]] += count
+        return dict(sorted(named.items()))
 
     def _row(self, book: JobBook, now: float) -> JobRow:
         job = self._jobs.get(book.job)

@@ -1,4 +1,6 @@
-"""Many workers come at once: a program is told of them in a few words, and of the last as surely as of the first."""
+"""What clients are told of many workers and jobs: in a few words, and of the last as surely as of the first."""
+
+from collections import Counter
 
 import anyio
 import pytest
@@ -8,6 +10,7 @@ from grainlike.executor._guests import Guests
 from grainlike.executor._head import Head
 from grainlike.net import LostLink
 from grainlike.resources import Cores, offer_of
+from grainlike.scheduler import FunctionDefined, JobsCancelled, JobsSubmitted
 from grainlike.wire import PROTOCOL, Hello, WorkersAre
 
 pytestmark = pytest.mark.anyio
@@ -47,3 +50,13 @@ async def test_a_program_is_told_of_the_first_worker_at_once_and_of_a_crowd_toge
         assert link.told == [1]
     assert link.told == [1, 300]
     assert not guests._telling
+
+
+def test_states_are_counted_as_rows_have_them() -> None:
+    head = Head(Deaf(), closed=False, alarm=lambda at: None)
+    head.join(hello("worker", "n1"), offer_of(Cores([0]), own_cores=(0,)), "n1", LostLink("n1", "here"))
+    mind = head._mind
+    mind.handle(FunctionDefined(1), 0.0)
+    mind.handle(JobsSubmitted(Cores(1), [1, 2, 3], [1, 1, 1], 0, False), 0.0)
+    mind.handle(JobsCancelled([1]), 0.0)  # it had been assigned, so its worker is asked to stop it
+    assert head.states() == Counter(row.state for row in head.rows(None)) == {"stopping": 1, "queued": 2}
