@@ -97,9 +97,8 @@ class Outbox:
         size = 0
         for pieces in self._waiting():
             large = len(pieces) > 1 and _is_large(pieces)
-            if large and self._passing:  # not before a small one: a handshake's last word comes first of all
-                small += self._passing
-                self._passing.clear()
+            if large:
+                self._let_through(small)
             for piece in pieces:
                 what = self._gap() if piece is EMPTY_GAP else piece
                 if len(what) < _LARGE:
@@ -113,12 +112,16 @@ class Outbox:
                     size = 0
                 if len(what) >= _LARGE:
                     yield from _slices(memoryview(what))
-            self.large -= large
-        if self._passing:
-            small += self._passing
-            self._passing.clear()
+            if large:
+                self.large -= 1
+                self._let_through(small)
         if small:
             yield b"".join(small)
+
+    def _let_through(self, small: list[Buffer]) -> None:
+        """Before what is large, and behind it: what was said earlier and is small comes first, as a welcome must."""
+        small += self._passing
+        self._passing.clear()
 
     def _waiting(self) -> Iterator[Sequence[Buffer]]:
         """All frames, with those that are added meanwhile."""

@@ -84,6 +84,14 @@ def test_what_is_urgent_passes_between_large_frames_without_gaps() -> None:
     assert came == [1, 9, 2, 3]
 
 
+def test_what_is_small_and_was_said_earlier_is_not_passed() -> None:
+    outbox, decoder = Outbox(), FrameDecoder(TRUSTED)
+    outbox.add(encode_frame(Beat(1)))
+    outbox.add(encode_frame(Beat(2), [bytes(MANY)]))
+    outbox.let_pass(encode_frame(Beat(3)))
+    assert numbers([frame for data in written(outbox) for frame in decoder.feed(data)]) == [1, 3, 2]
+
+
 def test_where_nothing_large_is_in_the_way_nothing_is_passed() -> None:
     outbox, decoder = Outbox(), FrameDecoder(TRUSTED)
     outbox.add(encode_frame(Beat(1)))
