@@ -27,8 +27,8 @@ from grainlike.net import ByteLink, LastingLink, OnFrames, Way, find_access
 from grainlike.payload import dump_value
 from grainlike.resources import Cores
 from grainlike.scheduler import NodeMind, RunnerKind
-from grainlike.wire import Assign, Buffer, Code, Completed, Frame, Message, Parcel, Run, Welcome, pack_parcels
-from grainlike_worker._daemon import LOST_S, _Daemon, _hello
+from grainlike.wire import LOST_S, Assign, Buffer, Code, Completed, Frame, Message, Parcel, Run, Welcome, pack_parcels
+from grainlike_worker._daemon import _Daemon, _hello
 from grainlike_worker._outputs import Tap
 from grainlike_worker._probe import offer_of_daemon, topology
 from grainlike_worker._way import wait_for_head

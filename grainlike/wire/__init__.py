@@ -78,6 +78,7 @@ from grainlike.wire._messages import (
     Welcome,
     Withdraw,
 )
+from grainlike.wire._pace import HEARTBEAT_S, LOST_S, SUSPECT_S
 from grainlike.wire._payloads import (
     BATCH_BYTES,
     ROW_BYTES,
