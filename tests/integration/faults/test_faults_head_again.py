@@ -129,6 +129,12 @@ async def a_head(journal):
 class Nobody:
     """Hears of no outcomes: a head daemon has no graph."""
 
+    def succeeded(self, node, value):
+        raise AssertionError(f"{node} is nobody's here")
+
+    def failed(self, node, error):
+        raise AssertionError(f"{node} is nobody's here")
+
 
 def made_again(journal, tmp_path, seed):
     """What the next head would be, if this one were killed now."""
