@@ -11,11 +11,14 @@ import doctest
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,7 +32,9 @@ PAGES = sorted(
 )
 TUTORIALS = sorted(ROOT.glob("tutorials/[0-9]*.py"))
 
-LIMIT_S = 30.0
+LIMIT_S = 90.0
+"""How long an example may take on a busy machine; then its test fails, and shows what it had printed."""
+
 _BLOCK = re.compile(r"^```(?P<kind>\w*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 _PRINTS = "It prints::\n"
 
@@ -91,6 +96,7 @@ def test_an_example_prints_what_it_says(example: Example, tmp_path: Path) -> Non
     (work / "example.py").write_text(example.program)
     environment = _environment(home)
     with ExitStack() as stack:
+        stack.enter_context(_nothing_left(home))
         program = stack.enter_context(_start([sys.executable, "example.py"], work, environment))
         workers = [stack.enter_context(_start_beside(command, home, work, environment)) for command in example.beside]
         output = _finish(program)
@@ -104,8 +110,32 @@ def test_an_example_prints_what_it_says(example: Example, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_runs(command: str, tmp_path: Path) -> None:
-    with _start(_argv(command), tmp_path, _environment(tmp_path)) as program:
+    with _nothing_left(tmp_path), _start(_argv(command), tmp_path, _environment(tmp_path)) as program:
         _finish(program)
+
+
+_STANDS_STILL = """
+import subprocess, sys, time
+left = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+print("started", left.pid, flush=True)
+time.sleep(1000)
+"""
+
+
+def test_an_example_that_stands_still_fails_and_leaves_nothing(tmp_path: Path) -> None:
+    with (
+        _nothing_left(tmp_path),
+        _start([sys.executable, "-c", _STANDS_STILL], tmp_path, _environment(tmp_path)) as one,
+    ):
+        deadline = time.monotonic() + LIMIT_S
+        while "\n" not in one.printed():
+            assert time.monotonic() < deadline, "it printed nothing"
+            time.sleep(0.01)
+        with pytest.raises(pytest.fail.Exception, match=r"did not end[^$]*started \d+"):
+            _finish(one, limit_s=0)
+        left = int(one.printed().split()[1])
+        assert _those_of(tmp_path) == [left]
+    assert _those_of(tmp_path) == []
 
 
 def test_there_is_something_to_run() -> None:
@@ -141,29 +171,77 @@ def _environment(home: Path) -> dict[str, str]:
 
 
 def _start(argv: list[str], work: Path, environment: dict[str, str]) -> "_Process":
-    pipe = subprocess.PIPE
-    return _Process(argv, cwd=work, env=environment, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True)
+    return _Process(argv, work, environment)
 
 
-class _Process(subprocess.Popen[str]):
-    """A process that does not outlive its block."""
+class _Process(subprocess.Popen[bytes]):
+    """A process that does not outlive its block.
+
+    It prints to files: a pipe would be open for as long as anything that it started lives.
+    """
+
+    def __init__(self, argv: list[str], work: Path, environment: dict[str, str]) -> None:
+        self._out, self._err = tempfile.TemporaryFile("a+b"), tempfile.TemporaryFile("a+b")  # noqa: SIM115
+        super().__init__(argv, cwd=work, env=environment, stdin=subprocess.DEVNULL, stdout=self._out, stderr=self._err)
+
+    def printed(self) -> str:
+        """What is on its standard output so far."""
+        self._out.seek(0)
+        return self._out.read().decode()
+
+    def complained(self) -> str:
+        """What is on its standard error so far."""
+        self._err.seek(0)
+        return self._err.read().decode()
 
     def __exit__(self, *error: object) -> None:
         if self.poll() is None:
             self.kill()
         super().__exit__(None, None, None)
+        self._out.close()
+        self._err.close()
 
 
-def _finish(program: _Process) -> str:
-    """Wait for a program and return what it printed; fail, with what it complained of, if it hangs or fails."""
+@contextmanager
+def _nothing_left(home: Path) -> Iterator[None]:
+    """End whatever was started with this home, daemons too, when the block ends."""
     try:
-        output, errors = program.communicate(timeout=LIMIT_S)
+        yield
+    finally:
+        deadline = time.monotonic() + LIMIT_S
+        while left := _those_of(home):
+            assert time.monotonic() < deadline, f"{left} do not end"
+            for pid in left:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.01)
+
+
+def _those_of(home: Path) -> list[int]:
+    """The processes that live with this home."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if f"HOME={home}".encode() in (entry / "environ").read_bytes().split(b"\0"):
+                found.append(int(entry.name))
+    return found
+
+
+def _finish(program: _Process, limit_s: float = LIMIT_S) -> str:
+    """Wait for a program and return what it printed; fail, with what it complained of, if it hangs or fails."""
+    ended = True
+    try:
+        program.wait(limit_s)
     except subprocess.TimeoutExpired:
+        ended = False
         program.kill()
-        output, errors = program.communicate()
-        pytest.fail(f"{program.args} did not end\n{output}\n{errors}", pytrace=False)
+        program.wait()
+    output = program.printed()
+    if not ended:
+        pytest.fail(f"{program.args!r} did not end\n{output}\n{program.complained()}", pytrace=False)
     if program.returncode != 0:
-        pytest.fail(f"{program.args} ended with {program.returncode}\n{output}\n{errors}", pytrace=False)
+        said = f"{output}\n{program.complained()}"
+        pytest.fail(f"{program.args!r} ended with {program.returncode}\n{said}", pytrace=False)
     return output
 
 
