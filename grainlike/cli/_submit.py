@@ -222,7 +222,7 @@ class _Submission:
 
     def _note_start(self, job: _Submitted) -> None:
         known = info(job.placeholder)
-        if not job.started and known.worker is not None:
+        if not job.started and known.allocation is not None:
             job.started = True
             self._tell(job, f"started on {known.worker}, slots {known.allocation}")
 

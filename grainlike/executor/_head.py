@@ -296,6 +296,7 @@ class Head:
             return False
         del self._jobs[number]
         self.tally.unwanted(began=job.began is not None)
+        job.stopped(self._now())
         self._nested.ended_by(job, JobCancelledError(f"{job.name} was cancelled by an operator"))
         self._tell(JobsCancelled([number]))
         return True
@@ -882,6 +883,7 @@ class Head:
             error.add_note(job.last_words)
         self.tally.failed += 1
         if isinstance(job, NestedJob):
+            job.stopped(self._now())
             self._nested.ended_by(job, error)
             return
         job.close()

@@ -100,6 +100,12 @@ class Job:
         if self.node is not None:
             self.node.state = State.RUNNING
 
+    def stopped(self, now: float) -> None:
+        """It ends without a word from where it ran: all that is known of its use is for how long it did."""
+        placement = self.placement
+        if placement is not None and placement.began is not None and placement.used is None:
+            placement.ended, placement.used = now, (max(0.0, now - placement.began), 0.0, 0)
+
     def places(self) -> list[tuple[str, int]]:
         """The workers that it was sent to, in order, with the first attempt for which it was."""
         placement = self.placement

@@ -11,8 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from grainlike import Executor
+from grainlike import Executor, parse
 from grainlike.cli import main
+from grainlike.cli._commands import Command
+from grainlike.cli._submit import _Submission
+from grainlike.executor._job import NO_PARCEL, Job
+from grainlike.graph import node_behind
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {"PYTHONPATH": f"{ROOT}:{ROOT / 'worker'}"}
@@ -112,6 +116,20 @@ def test_a_program_that_is_not_there_is_named_whatever_its_name_is_written_in(tm
     assert "s: [Errno 2] No such file or directory: 'no-such-program'" in done.stderr
     assert r"s: [Errno 2] No such file or directory: '/none/caf\udce9'" in done.stderr
     assert "s: [Errno 13] Permission denied: '/'" in done.stderr
+
+
+@pytest.mark.asyncio
+async def test_a_command_has_started_once_it_has_slots(capsys):
+    command = Command(("sleep", "1"), parse("cores=1"))
+    submission = _Submission(Executor(local=None), [command], {})
+    [submitted] = submission._jobs
+    job = node_behind(submitted.placeholder).record = Job(1, 1, None, NO_PARCEL)
+    job.assigned("n1", 1)
+    submission._note_start(submitted)
+    assert capsys.readouterr().err == ""
+    job.begin("n1", 1, "cores=[2]")
+    submission._note_start(submitted)
+    assert capsys.readouterr().err == "grainlike: [1] started on n1, slots cores=[2]\n"
 
 
 def test_ctrl_c_ends_the_program_too(tmp_path):

@@ -154,6 +154,7 @@ class ProcessRunner:
         lease = self._lease
         if lease is not None and completed.lease == lease.run.lease:
             lease.answered += len(completed.jobs)
+            lease.since = time.monotonic()
             if lease.answered >= len(lease.run.jobs):
                 self._lease = None
 
@@ -174,7 +175,7 @@ class ProcessRunner:
                 columns.never_ran(job, attempt, Code.CRASHED)  # it had ended, but its value died with the process
             else:
                 error = self._memory_error(run.fns[position], claims)
-                columns.ran(job, attempt, Code.OUT_OF_MEMORY, error, now, 0.0, 0.0)
+                columns.ran(job, attempt, Code.OUT_OF_MEMORY, error, lease.since, now - lease.since, 0.0)
                 if not self._spec(run.fns[position]).on_memory:
                     columns.is_final(job)
         return [Frame(*columns.take(claims.taken))]
@@ -250,14 +251,15 @@ class ProcessRunner:
 
 
 class _Lease:
-    """What the process was told to run, and how many of it are answered for."""
+    """What the process was told to run, and how many of it are answered for, and since when it is at the rest."""
 
-    __slots__ = ("answered", "frames", "run")
+    __slots__ = ("answered", "frames", "run", "since")
 
     def __init__(self, run: Run, buffers: Sequence[Buffer], before: list[Frame]) -> None:
         self.run = run
         self.frames = [*before, Frame(run, list(buffers))]
         self.answered = 0
+        self.since = time.monotonic()
 
 
 class _Ears:

@@ -394,6 +394,18 @@ async def test_it_is_asked_where_a_job_stands_and_what_it_printed(gates, capsys)
         assert [line async for line in executor.logs(waits_)] == ["here two"]
 
 
+async def test_what_an_operator_ended_had_run_for_a_while(gates):
+    async with asyncio.timeout(60), gates() as gate, Executor(listen=TLS, local=Cores(1)), connect() as executor:
+        r_ = start((stand @ Cores(1))(gate.visit, "one"))
+        await gate.arrival()
+        explained = await executor.explain(r_)
+        assert await told("cancel", explained.job) == 0
+        with pytest.raises(JobCancelledError, match="operator"):
+            await r_
+        assert info(r_).usage.wall_s > 0
+        gate.release_all()
+
+
 async def test_a_program_hears_that_nobody_could_run_its_jobs(caplog):
     """The head logs it where nobody may look; who waits is told, once."""
     async with Executor(listen=TLS, local=Cores(2)) as head, connect(head.address):
