@@ -169,17 +169,18 @@ class BackendJobs:
         job.grant = self._ledger.grant(job.request)
         return job.grant is not None
 
-    def cancel(self, nodes: Iterable[Node]) -> None:
+    def cancel(self, nodes: Iterable[Node], *, skipped: bool = False) -> None:
         """Nobody wants these any more. Slots of one that runs are free when it has ended."""
         for node in nodes:
             job = node.record
             if not isinstance(job, EngineJob) or job.job not in self._jobs:
-                self._tally.skipped += job is None
+                if job is None:
+                    self._tally.unwanted(skipped=skipped)
                 continue
             job.node = None
             if self._waiting.remove(job):
                 del self._jobs[job.job]
-                self._tally.skipped += 1
+                self._tally.unwanted(skipped=skipped)
             else:
                 self._tally.cancelled += 1
                 if self._manner.cancels and job.future is not None and self._tasks is not None:

@@ -70,7 +70,7 @@ class DagRun:
             self._begin()
             await self._wait(timeout)
         except BaseException:
-            self._stop("cancelled", "the run was cancelled")
+            self._stop("cancelled", "the run was cancelled", skipped=False)
             raise
         finally:
             self._executor.unobserve(self)
@@ -127,7 +127,7 @@ class DagRun:
             return Ended(job.status, node.error, node, needs, None)
         return Ended(_status(node, needs), node.error, node, needs, None)
 
-    def _stop(self, running: Status, why: str) -> None:
+    def _stop(self, running: Status, why: str, *, skipped: bool = True) -> None:
         """End all that has not: what runs, or ran on a lost worker, has this status; the others are skipped."""
         rest, self._open = self._open, {}
         now = time.monotonic()
@@ -139,7 +139,7 @@ class DagRun:
             else:
                 error = JobCancelledError(f"{job.name} was not started: {why}")
                 self._end(job, Ended("skipped", error, node, needs, None))
-        self._executor.release(list(rest))
+        self._executor.release(list(rest), skipped=skipped)
 
     def _end(self, job: NamedJob, outcome: Ended) -> None:
         job.status = outcome.status

@@ -44,8 +44,8 @@ class Jobs(Protocol):
     def submit(self, nodes: Iterable[Node]) -> None:
         """Run these on workers."""
 
-    def cancel(self, nodes: Iterable[Node]) -> None:
-        """Nobody wants these any more."""
+    def cancel(self, nodes: Iterable[Node], *, skipped: bool = False) -> None:
+        """Nobody wants these any more; those that had not begun were `skipped` if that is for what has failed."""
 
 
 class Calls(Protocol):
@@ -160,16 +160,16 @@ class Engine:
         if node.waiters is not None and waiter in node.waiters:
             node.waiters.remove(waiter)
 
-    def release(self, nodes: Iterable[Node]) -> None:
-        """Take back the interest that `start` or `wait` put in; what nobody wants any more is cancelled."""
-        self._lose_interest([node for node in nodes if not node.finished])
+    def release(self, nodes: Iterable[Node], *, skipped: bool = False) -> None:
+        """Take back the interest of `start` or `wait`; what nobody wants any more is cancelled (see `Jobs`)."""
+        self._lose_interest([node for node in nodes if not node.finished], skipped=skipped)
         self.pump()
 
     def cancel(self, nodes: Iterable[Node], why: str = "was cancelled") -> None:
         """Cancel nodes for everybody: awaiters get `JobCancelledError`, and so do all that depend on them."""
         for node in nodes:
             if not node.finished:
-                self._stop([node])
+                self._stop([node], skipped=False)
                 deps = node.deps
                 node.cancel(why)
                 self._close(node, deps, node.error)
@@ -345,7 +345,7 @@ class Engine:
             self._ended.append((node, False, error))
         return missing == 0 and error is None
 
-    def _lose_interest(self, nodes: list[Node]) -> None:
+    def _lose_interest(self, nodes: list[Node], *, skipped: bool) -> None:
         """Take one interest from each; cancel those that nobody wants, and so on down."""
         dropped: list[Node] = []
         while nodes:
@@ -358,12 +358,12 @@ class Engine:
             node.cancel()
             node.dependents = None
             self._forget(node)
-        self._stop(dropped)
+        self._stop(dropped, skipped=skipped)
 
-    def _stop(self, nodes: list[Node]) -> None:
+    def _stop(self, nodes: list[Node], *, skipped: bool) -> None:
         remote = [node for node in nodes if node.place is Place.REMOTE]
         if remote:
-            self.jobs.cancel(remote)
+            self.jobs.cancel(remote, skipped=skipped)
         for node in nodes:
             if node.place is Place.LOCAL:
                 self.calls.cancel(node)
@@ -383,7 +383,7 @@ class Engine:
             self._close(node, deps, None)
         else:
             node.fail(outcome)
-            self._stop([node])
+            self._stop([node], skipped=True)
             self._close(node, deps, outcome)
 
     def _close(self, node: Node, deps: Sequence[Node], error: BaseException | None) -> None:
@@ -395,7 +395,7 @@ class Engine:
         if error is not None:
             left = [dep for dep in deps if not dep.finished]
             if self._fail_fast or node.state is State.CANCELLED:
-                self._lose_interest(left)
+                self._lose_interest(left, skipped=node.state is State.FAILED)
             else:
                 self._wanted.update(left)  # they go on, though nobody is left that needs them
         dependents, node.dependents = node.dependents, None

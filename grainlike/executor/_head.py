@@ -295,7 +295,7 @@ class Head:
         if not isinstance(job, NestedJob):
             return False
         del self._jobs[number]
-        self.tally.unwanted(began=job.began is not None)
+        self.tally.cancelled += 1
         job.stopped(self._now())
         self._nested.ended_by(job, JobCancelledError(f"{job.name} was cancelled by an operator"))
         self._tell(JobsCancelled([number]))
@@ -399,7 +399,7 @@ class Head:
         runs = self._functions.chain(is_async=node.function.is_async)
         return FirstOfChain(job, fn, node, (bytes(payload.data), payload.buffers), runs, followers)
 
-    def cancel(self, nodes: Iterable[Node]) -> None:
+    def cancel(self, nodes: Iterable[Node], *, skipped: bool = False) -> None:
         """Stop the jobs of nodes that nobody wants; their awaiters have had their answer."""
         numbers: list[int] = []
         for node in nodes:
@@ -407,9 +407,9 @@ class Head:
             if isinstance(job, Job) and self._jobs.pop(job.job, None) is not None:
                 job.close()
                 numbers.append(job.job)
-                self.tally.unwanted(began=job.began is not None)
+                self.tally.unwanted(skipped=skipped and job.began is None)
             elif job is None or (isinstance(job, Job) and job.node is not None):  # never sent, or along with another
-                self.tally.skipped += 1
+                self.tally.unwanted(skipped=skipped)
         if numbers:
             self._tell(JobsCancelled(numbers))
 

@@ -165,7 +165,7 @@ class NestedJobs:
         for number in numbers:
             job = self._jobs.pop(number, None)
             if isinstance(job, NestedJob):
-                self._tally.unwanted(began=job.began is not None)
+                self._tally.cancelled += 1
                 self._leave(job)
                 job.close()
 

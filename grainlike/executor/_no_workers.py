@@ -27,5 +27,5 @@ class NoWorkers:
             )
             self._outcomes.failed(node, error)
 
-    def cancel(self, nodes: Iterable[Node]) -> None:
+    def cancel(self, nodes: Iterable[Node], *, skipped: bool = False) -> None:
         """Nothing ever started."""

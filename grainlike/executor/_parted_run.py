@@ -146,10 +146,10 @@ class PartedRun(DagRun):
                 bad[node] = error
         self._executor.settle(good, bad, left)
 
-    def _stop(self, running: Status, why: str) -> None:
+    def _stop(self, running: Status, why: str, *, skipped: bool = True) -> None:
         self._over = True
-        super()._stop(running, why)
-        self._executor.release([*self._sent, *self._nameless])
+        super()._stop(running, why)  # the calls are no jobs of their own: those are what was sent
+        self._executor.release([*self._sent, *self._nameless], skipped=skipped)
 
     # --- who runs what -----------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from grainlike.executor._job import NO_PARCEL, Job
 from grainlike.executor._slices import portions
 from grainlike.executor._submission import pack_calls, settle_calls, submissions
 from grainlike.executor._tally import Tally
-from grainlike.graph import Function, Node, Place, State
+from grainlike.graph import Function, Node, Place
 from grainlike.net import Link
 from grainlike.resources import parse
 from grainlike.wire import Began, Frame, Numbered, Outcomes, SessionIs, Warned, Withdraw
@@ -89,7 +89,7 @@ class RemoteJobs:
             del self._children[node]
         return node
 
-    def cancel(self, nodes: Iterable[Node]) -> None:
+    def cancel(self, nodes: Iterable[Node], *, skipped: bool = False) -> None:
         """Nobody in this program wants these any more."""
         if self._let_go:
             return
@@ -104,9 +104,9 @@ class RemoteJobs:
                 began = isinstance(job, Job) and job.began is not None
                 if isinstance(job, Job):
                     self._leases.ended(job, "cancelled")
-                self._tally.unwanted(began=began)
-            elif node.record is None and node.state is not State.FAILED:
-                self._tally.skipped += 1
+                self._tally.unwanted(skipped=skipped and not began)
+            elif node.record is None:
+                self._tally.unwanted(skipped=skipped)
         for part in portions(gone):
             self._link.post(Withdraw(0, 0, part))
 
@@ -183,4 +183,6 @@ class _Counting:
         else:
             self._tally.failed += 1
         self._leases.told(node.record, outcome_of(error))
+        if node.record is None:  # it was never a job, and is told from one that was never to be made
+            node.record = Job(0, 0, None, NO_PARCEL)
         self._listener.failed(node, error)

@@ -70,10 +70,10 @@ class Resolving(ABC):
         """Call `waiter.set()` when the node has finished."""
         self._engine.watch(node, waiter)
 
-    def release(self, nodes: Sequence[Node]) -> None:
-        """Take back what `start` put in: nodes that nobody else wants are cancelled."""
+    def release(self, nodes: Sequence[Node], *, skipped: bool = False) -> None:
+        """Take back what `start` put in: nodes that nobody else wants are cancelled, or `skipped` (see `Jobs`)."""
         if self.is_open:
-            self._engine.release(nodes)
+            self._engine.release(nodes, skipped=skipped)
 
     def read(self, node: StreamNode) -> AsyncIterator[Any]:
         """The reader of a stream."""

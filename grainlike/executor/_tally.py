@@ -26,12 +26,12 @@ class Tally:
         """How many of those that were answered for gave no value."""
         return self.failed + self.timed_out
 
-    def unwanted(self, *, began: bool) -> None:
-        """Nobody wants a job any more, which had begun or had not."""
-        if began:
-            self.cancelled += 1
-        else:
+    def unwanted(self, *, skipped: bool) -> None:
+        """Nobody wants a job any more: it was never to begin for what has failed, or somebody gave it up."""
+        if skipped:
             self.skipped += 1
+        else:
+            self.cancelled += 1
 
     def totals(self) -> Totals:
         """The figures at this moment."""

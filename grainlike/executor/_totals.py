@@ -18,9 +18,9 @@ class Totals:
     Attributes:
         succeeded: jobs that gave a value.
         failed: jobs that raised, were lost with their workers, or could not be sent.
-        skipped: jobs that never started, for what they needed did not succeed or nobody wanted them any more.
+        skipped: jobs that never started, for what they needed did not succeed, or their graph had failed.
         timed_out: jobs that were ended because they ran past a limit.
-        cancelled: jobs that were ended while they ran, because nobody wanted them any more.
+        cancelled: jobs that somebody cancelled or nobody wanted any more, and those that ran when their graph failed.
         total_seconds: from beginning to end.
         run_seconds: the times that all jobs ran, added up.
     """

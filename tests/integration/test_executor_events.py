@@ -8,7 +8,7 @@ import signal
 import anyio
 import pytest
 
-from grainlike import Cores, Executor, JobTimeoutError, delayed, gather, start
+from grainlike import Cores, Executor, JobTimeoutError, cancel, delayed, gather, info, start
 from grainlike.executor import _events
 
 pytestmark = pytest.mark.asyncio
@@ -111,9 +111,30 @@ async def test_the_report_counts_every_way_to_end():
         del running_
     report = executor.report()
     figures = (report.succeeded, report.failed, report.skipped, report.timed_out, report.cancelled)
-    assert figures == (5, 4, 2, 1, 1)
+    assert figures == (5, 4, 1, 1, 2)
     assert 0 < report.run_seconds < report.total_seconds
-    assert str(report).startswith("5 succeeded, 4 failed, 2 skipped, 1 timed out, 1 cancelled in ")
+    assert str(report).startswith("5 succeeded, 4 failed, 1 skipped, 1 timed out, 2 cancelled in ")
+
+
+async def test_what_somebody_gave_up_is_cancelled_and_what_failed_skips_the_rest():
+    async with Executor(local=Cores([0])) as executor:
+        events = executor.events()
+        holds_ = start((delayed(anyio.sleep_forever) @ Cores(1))())
+        await told(executor, events, "job_started")
+        queued_ = executor.submit(Cores(1), one)
+        behind_ = start((delayed(abs) @ Cores(1))((delayed(one) @ Cores(1))()))
+        for r_ in (queued_, behind_, holds_):
+            cancel(r_)
+        assert info(queued_).state == info(behind_).state == "cancelled"
+        report = executor.report()
+        assert (report.skipped, report.cancelled) == (0, 4)
+
+        holds_ = start((delayed(anyio.sleep_forever) @ Cores(1))())
+        with pytest.raises(ValueError, match="on purpose"):
+            await gather(delayed(fail)(), (delayed(one) @ Cores(1))(), holds_)
+        cancel(holds_)
+    report = executor.report()
+    assert (report.skipped, report.cancelled) == (1, 5)
 
 
 async def test_calls_without_resources_are_no_jobs():

@@ -51,7 +51,7 @@ class Hands:
         self.begun.append(node)
         self.contexts[node] = context
 
-    def cancel(self, nodes: Any) -> None:
+    def cancel(self, nodes: Any, *, skipped: bool = False) -> None:
         self.cancelled.extend([nodes] if isinstance(nodes, Node) else nodes)
 
 
