@@ -18,7 +18,7 @@ from grainlike.cli._exits import OK, REFUSED
 from grainlike.errors import GrainlikeError
 from grainlike.executor._caller import Caller
 from grainlike.executor._head_daemon import HeadDaemon
-from grainlike.net import state_directory
+from grainlike.net import current_folder, state_directory
 from grainlike.wire import AskStop, Done
 
 __all__ = ["start_detached", "start_head", "stop_head"]
@@ -68,9 +68,11 @@ def start_head(
 
 
 async def _serve(daemon: HeadDaemon, access: Path | None, ready: int | None) -> None:
+    before = current_folder()
     async with daemon:
         words = f"head at {daemon.address}, process {os.getpid()}; access files in {_folder(access)}"
         print(words, flush=True)  # noqa: T201
+        _tell_of(before)
         if ready is not None:
             os.write(ready, words.encode())
             os.close(ready)
@@ -91,6 +93,13 @@ async def _stop_at_signal(daemon: HeadDaemon, *, task_status: TaskStatus[None]) 
             return
 
 
+def _tell_of(before: Path | None) -> None:
+    """Say how to reach the head that was the current one until now, and still runs."""
+    if before is not None and before.exists() and before != current_folder():
+        words = f"this is the current head now; the one before runs on, at --head {before / 'client.json'}"
+        print(f"grainlike head: {words}", file=sys.stderr, flush=True)  # noqa: T201 - a command line speaks
+
+
 def _folder(access: Path | None) -> Path:
     return (state_directory() / "current").resolve() if access is None else access.expanduser().absolute().parent
 
@@ -105,7 +114,7 @@ def _uvloop() -> dict[str, Any]:
 
 def start_detached(arguments: list[str]) -> int:
     """Start `head start` with these arguments in a session of its own; return once it listens, or has failed to."""
-    state = state_directory()
+    state, before = state_directory(), current_folder()
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = state / _LOG
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -122,7 +131,8 @@ def start_detached(arguments: list[str]) -> int:
         os.close(theirs)
         said = ready.read().decode()
     if said:
-        print(f"{said}; log in {path}")  # noqa: T201 - a command line speaks
+        print(f"{said}; log in {path}", flush=True)  # noqa: T201 - a command line speaks
+        _tell_of(before)
         return OK
     code = process.wait()
     print(f"grainlike head: it has ended, with exit code {code}; see {path}", file=sys.stderr)  # noqa: T201

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from grainlike.net._access import (
         Access,
         accesses_for,
+        current_folder,
         find_access,
         left_behind,
         move_access,
@@ -81,6 +82,7 @@ __all__ = [
     "adopt",
     "client_tls",
     "connect",
+    "current_folder",
     "dial",
     "find_access",
     "hold_lock",
@@ -141,6 +143,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "adopt": "_dial",
             "client_tls": "_tls",
             "connect": "_dial",
+            "current_folder": "_access",
             "dial": "_reach",
             "find_access": "_access",
             "hold_lock": "_head_lock",

@@ -27,6 +27,7 @@ from grainlike.net._head_lock import LOCK, is_left_behind
 __all__ = [
     "Access",
     "accesses_for",
+    "current_folder",
     "find_access",
     "left_behind",
     "move_access",
@@ -96,6 +97,12 @@ def publish_access(accesses: list[Access]) -> Path:
     fresh.symlink_to(cluster)
     fresh.replace(state / _CURRENT)
     return state / cluster
+
+
+def current_folder() -> Path | None:
+    """The folder of the current head's files; None without one, or when it was killed."""
+    folder = (state_directory() / _CURRENT).resolve()
+    return folder if folder.name != _CURRENT and folder.exists() and not is_left_behind(folder) else None
 
 
 def withdraw_access(cluster: str) -> None:
@@ -168,10 +175,12 @@ def find_access(what: str | Path | None = None, role: Role = "worker") -> Access
     if what is None:
         path = state_directory() / _CURRENT / f"{role}.json"
         if not path.exists():
+            others = _others(role)
+            if others:
+                raise HeadLostError(f"there is no current head, but these of yours run: {', '.join(others)}")
             raise HeadLostError(
                 f"no head is running here: there is no {path}; "
                 "start one with `grainlike head start`, or the program that listens, with Executor(listen=...)"
-                f"{_or_an_older(role)}"
             )
         return read_access(path)
     if "://" in str(what):
@@ -182,12 +191,10 @@ def find_access(what: str | Path | None = None, role: Role = "worker") -> Access
     return read_access(path)
 
 
-def _or_an_older(role: Role) -> str:
-    """Name the newest file that is left: `current` goes with the newest head, though an older one may still listen."""
-    files = [path for path in state_directory().glob(f"*/{role}.json") if not path.parent.is_symlink()]
-    if not files:
-        return ""
-    return f", or try --head {max(files, key=_written_at)}"
+def _others(role: Role) -> list[str]:
+    """How to reach the heads that are left, the newest first: `current` goes with its head, and others still listen."""
+    files = sorted(state_directory().glob(f"*/{role}.json"), key=_written_at, reverse=True)
+    return [f"--head {path}" for path in files if not (path.parent.is_symlink() or is_left_behind(path.parent))]
 
 
 def _written_at(path: Path) -> float:

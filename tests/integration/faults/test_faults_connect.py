@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -258,6 +259,23 @@ async def test_detached_it_is_there_when_the_command_returns(private_state):
             assert executor.address.encode() in said
         assert await told("head", "stop") == 0
         assert not (private_state / "current").exists()
+
+
+async def test_a_head_that_takes_the_place_of_another_says_how_to_reach_that(private_state):
+    start_head = (sys.executable, "-m", "grainlike", "head", "start", "--detach", "--listen", TLS)
+    said = []
+    async with asyncio.timeout(60):
+        for _ in range(2):
+            process = await asyncio.create_subprocess_exec(
+                *start_head, env={**os.environ, **ENVIRONMENT}, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            )
+            said.append([told.decode() for told in await process.communicate()])
+        (_, silent), (_, warned) = said
+        assert silent == ""
+        found = re.search(r"the one before runs on, at --head (\S+/client\.json)\n$", warned)
+        assert await told("head", "stop") == 0
+        assert await told("head", "status", "--head", found[1]) == 0
+        assert await told("head", "stop", "--head", found[1]) == 0
 
 
 async def test_k7_run_once_head_and_workers_end_when_the_work_of_the_last_program_is_done(private_state, start_worker):

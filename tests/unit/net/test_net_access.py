@@ -21,6 +21,7 @@ from grainlike.net import (
     UnixAddress,
     accesses_for,
     client_tls,
+    current_folder,
     find_access,
     hold_lock,
     left_behind,
@@ -154,13 +155,21 @@ def test_files_of_another_cluster_are_not_touched(tmp_path: Path) -> None:
     assert read_access(tmp_path / "made" / "worker.json").addresses == ()
 
 
-def test_an_older_one_is_named_when_the_newest_has_gone(state: Path) -> None:
-    publish("c1")
-    publish("c2")
-    withdraw_access("c2")
-    with pytest.raises(HeadLostError, match=rf", or try --head {re.escape(str(state))}/c1/worker\.json$"):
+def test_those_that_run_are_named_when_the_current_one_has_gone(state: Path) -> None:
+    folders = {name: publish(name) for name in ("c1", "c2", "c3", "c4")}
+    for second, folder in enumerate(folders.values()):
+        os.utime(folder / "worker.json", (second, second))
+    assert current_folder() == folders["c4"]
+    with hold_lock(folders["c3"]):
+        (folders["c3"] / "head.lock").rename(state / "kept")
+    (state / "kept").rename(folders["c3"] / "head.lock")  # as a head that was killed leaves it
+    withdraw_access("c4")
+    assert current_folder() is None
+    at = re.escape(f"these of yours run: --head {state}/c2/worker.json, --head {state}/c1/worker.json")
+    with pytest.raises(HeadLostError, match=f"there is no current head, but {at}$"):
         find_access()
-    withdraw_access("c1")
+    for name in ("c1", "c2", "c3"):
+        withdraw_access(name)
     with pytest.raises(HeadLostError, match=r"Executor\(listen=\.\.\.\)$"):
         find_access()
 
