@@ -80,8 +80,13 @@ def print_jobs(jobs: Sequence[JobRow]) -> None:
     if not jobs:
         print("no jobs")  # noqa: T201
         return
+    names = any(job.named for job in jobs)  # a column that few have
     rows = [
-        (str(j.job), j.name, j.state, j.request, j.worker, j.allocation, seconds(j.running_s), str(j.client or ""))
+        (
+            *(str(j.job), j.name, *[j.named] * names, j.state, j.request, j.worker, j.allocation),
+            *(seconds(j.running_s), j.program or str(j.client or "")),
+        )
         for j in jobs
     ]
-    print_table(["job", "name", "state", "request", "worker", "slots", "for", "client"], rows)
+    called = ["called"] * names
+    print_table(["job", "name", *called, "state", "request", "worker", "slots", "for", "client"], rows)

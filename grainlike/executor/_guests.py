@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 
 import anyio
 from anyio.abc import TaskGroup
+from msgspec.structs import replace
 
 from grainlike._version import __version__
 from grainlike.errors import GrainlikeError, SessionError
@@ -49,6 +50,7 @@ from grainlike.wire import (
     HeadIs,
     Hello,
     ImportsFrom,
+    JobRow,
     JobsAre,
     Matched,
     Message,
@@ -260,7 +262,7 @@ class Guests:
     def _tell_logs(self, guest: Guest, question: AskLogs) -> None:
         lines = self._head.logs_of(question.job, follow=question.follow)
         if lines is None:
-            guest.link.post(_no_job(question.ask, question.job))
+            guest.link.post(self._no_job(question.ask, question.job))
         elif len(guest.listening) >= _MOST_LOGS:
             guest.link.post(Unable(question.ask, f"one client may listen to {_MOST_LOGS} jobs at a time"))
         elif guest.tasks is not None:
@@ -274,14 +276,14 @@ class Guests:
             case AskWorkers():
                 return self._workers(ask)
             case AskJobs():
-                return JobsAre(ask, self._head.rows(max(0, min(question.most, MOST_ROWS))), self._head.unended)
+                return JobsAre(ask, self._rows(max(0, min(question.most, MOST_ROWS))), self._head.unended)
             case AskJob():
                 found = self._head.explain_job(question.job)
                 if found is None:
-                    return _no_job(ask, question.job)
+                    return self._no_job(ask, question.job)
                 return job_is(ask, self._head.name_of(question.job), found)
             case AskCancel():
-                return Done(ask) if self._cancel(question.job) else _no_job(ask, question.job)
+                return Done(ask) if self._cancel(question.job) else self._no_job(ask, question.job)
             case AskDepart():
                 return Matched(ask, self._head.let_go(question.patterns, kill=question.kill))
             case AskWanted():
@@ -294,6 +296,22 @@ class Guests:
             case AskSessions():
                 now = self._head.now()
                 return SessionsAre(ask, [session.row(now) for session in self.sessions])
+
+    def _rows(self, most: int) -> list[JobRow]:
+        programs = {guest.number: guest.name for guest in self.here.values()}
+        programs |= {session.number: session.name for session in self.sessions}
+        rows = self._head.rows(most)
+        return [replace(row, program=programs.get(row.client, ""), named=self._named(row.job)) for row in rows]
+
+    def _named(self, job: int) -> str:
+        home, child = self._head.home_of(job)
+        return home.name_of(child) if isinstance(home, NamedSession) else ""
+
+    def _no_job(self, ask: int, job: int) -> Unable:
+        last = self._head.last_job
+        if 0 < job <= last:
+            return Unable(ask, f"there is no job {job} any more: it has ended")
+        return Unable(ask, f"there is no job {job} yet: {f'the last one is {last}' if last else 'none was submitted'}")
 
     def _wanted(self, question: AskWanted) -> Message:
         try:
@@ -322,7 +340,3 @@ class Guests:
     def _journal(self) -> str:
         """Whether what is told here outlives this process, in words."""
         return ""
-
-
-def _no_job(ask: int, job: int) -> Unable:
-    return Unable(ask, f"there is no job {job}: it has ended, or never was")

@@ -272,6 +272,16 @@ class Head:
         job = self._jobs.get(number)
         return "" if job is None else _name(job)
 
+    def home_of(self, number: int) -> tuple[Home | None, int]:
+        """To whom a job goes back that came over a link, and what it is called there."""
+        job = self._jobs.get(number)
+        return (job.home, job.child) if isinstance(job, NestedJob) else (None, 0)
+
+    @property
+    def last_job(self) -> int:
+        """The highest number that a job has had."""
+        return self._last_job
+
     def explain_job(self, number: int) -> Explanation | None:
         """Where a job stands and what it waits for; None for one that has ended, or never was."""
         return self._mind.explain(number, self._now())

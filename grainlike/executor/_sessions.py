@@ -89,6 +89,11 @@ class NamedSession:
             self.name, self.number, len(self.jobs), len(self._calls), outcomes, self.size, now - self.since, attached
         )
 
+    def name_of(self, child: int) -> str:
+        """The name of a call; empty for none."""
+        call = self._by_child.get(child)
+        return "" if call is None else call.name
+
     # --- programs come and go ----------------------------------------------------------------------------------------
 
     def attach(self, guest: Guest) -> None:

@@ -220,7 +220,8 @@ class JobRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     `state` is `queued` (at the head), `assigned` (at a worker, not begun), `running`, or `stopping` (cancelled, and not
     gone yet). `worker` and `allocation` are empty where it has none, `running_s` is None until it runs. `client` is the
-    number of the client that it came from, 0 for the head's own program.
+    number of the client that it came from, 0 for the head's own program; `program` is what that is called, or its
+    session, and `named` the name that the call has there.
     """
 
     job: int
@@ -233,6 +234,8 @@ class JobRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     worker: str
     allocation: str
     running_s: float | None
+    program: str = ""
+    named: str = ""
 
 
 class JobsAre(_Message, frozen=True, tag=92):

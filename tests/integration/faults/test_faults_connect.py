@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -400,6 +401,7 @@ async def test_it_is_asked_where_a_job_stands_and_what_it_printed(gates, capsys)
         jobs = json.loads(capsys.readouterr().out)["jobs"]
         assert len({job["client"] for job in jobs}) == 1
         assert jobs[0]["client"] > 0
+        assert {job["program"] for job in jobs} == {f"{socket.gethostname()}:{os.getpid()}"}
         number = next(job["job"] for job in jobs if job["request"] == "cores=5")
         assert await told("cancel", number) == 0
         with pytest.raises(JobCancelledError, match="operator"):

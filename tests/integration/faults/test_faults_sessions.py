@@ -273,6 +273,12 @@ async def test_the_command_line_lists_sessions_and_ends_them(gates, told):
             assert (code, left["name"], left["jobs"], left["names"], left["outcomes"]) == (0, "left", 1, 2, 1)
             assert left["kept_bytes"] > 0
             assert (held["attached"] != "", left["attached"]) == (True, "")
+            code, out = await told("jobs", "--json")
+            jobs = json.loads(out)["jobs"]
+            assert [(job["program"], job["named"]) for job in jobs] == [("left", "runs"), ("held", "waits")]
+            code, out = await told("jobs")
+            title, runs, waits = [line.split() for line in out.splitlines() if line.strip(" \u2500")]
+            assert (title[2], title[-1], runs[2], runs[-1], waits[2]) == ("called", "client", "runs", "left", "waits")
             code, out = await told("sessions")
             assert (code, "left" in out, "held" in out) == (0, True, True)
             assert (await told("sessions", "end", "held"))[0] == 0
