@@ -141,11 +141,12 @@ _STATES = {
 _LAYOUT = "the amounts are there, but on no worker in the layout that is asked for (see pack=)"
 
 
-def _refusal(missing: Missing | None) -> str:
-    """Why nobody will ever give it, where nobody else can come; of what is not offered at all, where to offer it."""
+def _refusal(missing: Missing | None, peers: Iterable[Peer]) -> str:
+    """Why nobody will ever give it, where nobody else can come; of what is not offered at all, what is."""
     if missing is None:
         return _LAYOUT
-    return f"{missing}; all that is offered here is what local= says" if missing.absent else str(missing)
+    offers = " and ".join(str(peer.offer) for peer in peers)
+    return f"{missing}; all that is offered here is {offers}" if missing.absent and offers else str(missing)
 
 
 class Outcomes(Protocol):
@@ -324,7 +325,7 @@ class Head:
         """Why no job that asks for this would ever run, with the workers that are here; None if one may."""
         if not self._mind.closed or self._mind.fits_somebody(request):
             return None
-        return _refusal(self._mind.why_never(request))
+        return _refusal(self._mind.why_never(request), self.peers.values())
 
     # --- from the engine ---------------------------------------------------------------------------------------------
 
@@ -679,7 +680,7 @@ class Head:
                 self._wait_again(action.jobs)
             case JobsUnsatisfiable():
                 for job in self._ending(action.jobs):
-                    self._fail(job, UnsatisfiableError(_refusal(action.missing)))
+                    self._fail(job, UnsatisfiableError(_refusal(action.missing, self.peers.values())))
             case JobsPending():
                 self._warn(action)
             case JobsDeadlocked():
@@ -887,7 +888,7 @@ class Head:
 
     def _fail(self, job: Job, error: Exception) -> None:
         node = job.node
-        if job.worker is not None:
+        if job.worker is not None and not isinstance(job, NestedJob):  # whoever hears of that one adds it
             error.add_note(job.note)
         if job.last_words is not None:
             error.add_note(job.last_words)
@@ -950,15 +951,13 @@ def _drop_stored(columns: Iterable[list[Parcel]]) -> None:
 def _error(job: Job, node: Node, code: Code, payload: Payload) -> BaseException:
     if code in (Code.FAILED, Code.OUT_OF_MEMORY):
         return load_error(payload, job.note)
-    return _ended_by(job, node.function.name, node.function.options.timeout, code)
+    error = _ended_by(job, node.function.name, node.function.options.timeout, code)
+    error.add_note(job.note)
+    return error
 
 
 def _ended_by(job: Job, name: str, timeout: float | None, code: Code) -> Exception:
     """Why a job has ended that left no word of its own."""
-    error: Exception
     if code is Code.TIMED_OUT:
-        error = JobTimeoutError(f"{name} ran past {_limit(job, timeout)}")
-    else:
-        error = WorkerLostError(f"{name} was stopped by its worker ({code.name.lower()})")
-    error.add_note(job.note)
-    return error
+        return JobTimeoutError(f"{name} ran past {_limit(job, timeout)}")
+    return WorkerLostError(f"{name} was stopped by its worker ({code.name.lower()})")

@@ -23,6 +23,7 @@ from grainlike.resources._words import Cores, GPUs, Memory, Node, Resource
 if TYPE_CHECKING:
     from grainlike.resources._ledger import Grant, Ledger
     from grainlike.resources._missing import Missing, Short, missing
+    from grainlike.resources._near import near_name
     from grainlike.resources._records import Receipt, Usage
     from grainlike.resources._topology import NumaNode, Topology
 
@@ -56,6 +57,7 @@ __all__ = [
     "as_request",
     "logical_cores",
     "missing",
+    "near_name",
     "number",
     "offer_of",
     "parse",
@@ -81,5 +83,6 @@ if not TYPE_CHECKING:  # else any name would be there
             "Topology": "_topology",
             "Usage": "_records",
             "missing": "_missing",
+            "near_name": "_near",
         },
     )

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from grainlike.resources._allocation import Allocation
 from grainlike.resources._mapping import TIME, TOKEN
+from grainlike.resources._near import near_name
 from grainlike.resources._quantity import UNIT, plain
 from grainlike.resources._request import Request, by_name
 from grainlike.resources._time import clock
@@ -39,6 +40,7 @@ class Missing:
         short: names that some offer has, but none enough of, sorted; `nodes` where too few workers fit a gang.
         nearest: the worker that lacks least; None without workers.
         lacking: the names that the nearest worker lacks or is short of, sorted.
+        meant: of absent names, those that may have been meant instead, in pairs.
     """
 
     request: Request
@@ -47,11 +49,14 @@ class Missing:
     short: tuple[Short, ...]
     nearest: str | None
     lacking: tuple[str, ...]
+    meant: tuple[tuple[str, str], ...] = ()
 
     @property
     def why(self) -> str:
         """The reasons alone: what holds now, of workers that may still change."""
-        reasons = [f"no worker has {', '.join(self.absent)}"] if self.absent else []
+        meant = dict(self.meant)
+        absent = [f"{name} (did you mean {meant[name]}?)" if name in meant else name for name in self.absent]
+        reasons = [f"no worker has {', '.join(absent)}"] if absent else []
         short = [one for one in self.short if one.name != _NODES]
         reasons += [f"too little {', '.join(map(str, short))}"] if short else []
         reasons += [self._too_few(one) for one in self.short if one.name == _NODES]
@@ -119,10 +124,19 @@ def _explained(request: Request, option: Request, offers: Offers, lacks: list[_L
     fitting = sum(not lack.needs for lack in lacks)
     if option.nodes > 1 and fitting:
         short = sorted([*short, Short(_NODES, option.nodes * UNIT, fitting * UNIT)], key=lambda one: one.name)
+    meant = _meant(absent, offers)
     nearest = min((lack for lack in lacks if lack.needs), key=lambda lack: lack.distance, default=None)
     if nearest is None:
-        return Missing(request, option, absent, tuple(short), None, () if lacks else tuple(asked))
-    return Missing(request, option, absent, tuple(short), nearest.worker, tuple(need.name for need in nearest.needs))
+        return Missing(request, option, absent, tuple(short), None, () if lacks else tuple(asked), meant)
+    lacking = tuple(need.name for need in nearest.needs)
+    return Missing(request, option, absent, tuple(short), nearest.worker, lacking, meant)
+
+
+def _meant(absent: tuple[str, ...], offers: Offers) -> tuple[tuple[str, str], ...]:
+    named = [name for name in absent if not name.startswith(_TAG)]
+    known = {name for _, offer in offers for name in offer.units} if named else ()
+    found = ((name, near_name(name, known)) for name in named)
+    return tuple((name, near) for name, near in found if near is not None)
 
 
 def _lacks(option: Request, offer: Allocation) -> Iterator[_Need]:

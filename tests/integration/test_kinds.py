@@ -83,7 +83,7 @@ async def test_limits_and_rates_are_honoured_by_the_head():
 async def test_tokens_are_the_workers():
     async with Executor(local=Cores(2) & Token("big")):
         assert await (slots @ (Cores(1) & Token("big")))() == ((0,), ())
-        with pytest.raises(UnsatisfiableError, match=r"small; .*all that is offered here is what local= says"):
+        with pytest.raises(UnsatisfiableError, match=r"small; .*all that is offered here is cores=\[0,1\] token=big$"):
             await (slots @ (Cores(1) & Token("small")))()
 
 

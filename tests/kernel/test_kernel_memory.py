@@ -131,7 +131,7 @@ async def test_a_job_over_its_memory_is_ended_by_the_kernel_and_its_neighbour_li
         worker(executor)
         beside = start((take @ LIMITED)(10 * MB, 3.0))
         r_ = (take @ LIMITED)(600 * MB, 60.0)
-        with pytest.raises(JobMemoryError, match="asked for 100 MB") as caught:
+        with pytest.raises(JobMemoryError, match="asked for 100M") as caught:
             await r_
         assert caught.value.asked == 100 * MB
         assert caught.value.peak >= 100 * MB

@@ -20,7 +20,7 @@ from anyio.abc import TaskStatus
 
 from grainlike.errors import GrainlikeError, HeadLostError, ResourceSpecError
 from grainlike.net import RETURN_S, LastingLink, Link, Way, waits
-from grainlike.resources import Allocation, parse
+from grainlike.resources import Allocation, near_name, parse
 from grainlike.wire import LOST_S
 from grainlike_worker._context_check import why_not
 from grainlike_worker._daemon import serve_daemon
@@ -59,6 +59,7 @@ def serve(
     except ResourceSpecError as error:
         print(f"grainlike worker: --resources: {error}", file=sys.stderr)  # noqa: T201 - a command line speaks
         return USAGE
+    _warn_of_slips(offer)
     refusal = why_not(context) if context is not None else None
     if refusal is not None:
         print(f"grainlike worker: --context: {refusal}", file=sys.stderr)  # noqa: T201
@@ -70,6 +71,13 @@ def serve(
     except (GrainlikeError, OSError, ValueError) as error:
         print(f"grainlike worker: {error}", file=sys.stderr)  # noqa: T201
         return NO_HEAD
+
+
+def _warn_of_slips(offer: Allocation) -> None:
+    for given in offer.units:
+        near = near_name(given)
+        if near is not None:
+            logger.warning("--resources: only jobs that ask for %s by this name get it; did you mean %s?", given, near)
 
 
 async def _serve(

@@ -18,6 +18,7 @@ from grainlike.errors import JobMemoryError, ProtocolError
 from grainlike.net import OnFrames
 from grainlike.payload import Payload
 from grainlike.wire import Buffer, Code, Completed, Define, Frame, FunctionSpec, Gang, Message, Renew, Run, Setup
+from grainlike_worker._amounts import beside
 from grainlike_worker._claims import NO_BARRIER, Claims
 from grainlike_worker._columns import Columns
 from grainlike_worker._failures import failure
@@ -185,10 +186,11 @@ class ProcessRunner:
         worker = next((message.instance for message in messages if isinstance(message, Setup)), "")
         name = self._spec(fn).name
         asked, peak = claims.limit - claims.base, claims.taken - claims.base
+        words, taken = beside(asked, peak)
         if claims.kernel:  # which lets nobody take more, so what it would have taken is not known
-            told = f"{name} had asked for {_mb(asked)} of memory, and wanted more: worker {worker}'s kernel ended it"
+            told = f"{name} had asked for {words} of memory, and wanted more: worker {worker}'s kernel ended it"
         else:
-            told = f"{name} took {_mb(peak)} of memory on worker {worker}, and had asked for {_mb(asked)}"
+            told = f"{name} took {taken} of memory on worker {worker}, and had asked for {words}"
         return failure(JobMemoryError(told, asked, peak))
 
     def _spec(self, fn: int) -> FunctionSpec:
@@ -299,7 +301,3 @@ def _parted(frames: list[Frame]) -> tuple[list[Frame], list[Frame] | None]:
         if isinstance(message, Renew):
             return frames[:at], frames[at:]
     return frames, None
-
-
-def _mb(size: int) -> str:
-    return f"{size / 1e6:,.0f} MB"

@@ -23,6 +23,7 @@ from grainlike import (
     Retry,
     UnsatisfiableError,
     VersionMismatchError,
+    WorkerLostError,
     amap,
     cancel,
     connect,
@@ -424,6 +425,19 @@ async def test_what_an_operator_ended_had_run_for_a_while(gates):
             await r_
         assert info(r_).usage.wall_s > 0
         gate.release_all()
+
+
+async def test_where_a_job_ran_is_said_once():
+    def notes(error):
+        return [note for note in error.__notes__ if note.startswith("grainlike: on worker")]
+
+    async with asyncio.timeout(60), Executor(listen=TLS, local=Cores(1)), connect():
+        with pytest.raises(WorkerLostError) as lost:
+            await (delayed(os._exit, retries=Retry(0, losses=0)) @ Cores(1))(3)
+        with pytest.raises(TimeoutError) as late:
+            await (delayed(signal.pause, timeout=0.05) @ Cores(1))()
+    for caught in (lost, late):
+        assert notes(caught.value) == ["grainlike: on worker local, slots cores=[0], attempt 1"]
 
 
 async def test_a_program_hears_that_nobody_could_run_its_jobs(caplog):

@@ -47,7 +47,7 @@ async def test_a_job_over_its_memory_is_ended_and_its_neighbour_lives(gates, sta
         assert time.monotonic() - begun < 5
         assert caught.value.asked == 200 * MB
         assert 200 * MB <= caught.value.peak < 1100 * MB
-        assert "asked for 200 MB" in str(caught.value)
+        assert "had asked for 200M" in str(caught.value)
         assert info(r_).worker in str(caught.value)
         gate.release_all()
         assert await beside == "lives"

@@ -13,6 +13,7 @@ from grainlike.resources import (
     Node,
     Resource,
     Short,
+    Token,
     logical_cores,
     missing,
     offer_of,
@@ -85,6 +86,13 @@ def test_k2_missing_names_are_listed_sorted():
     assert why.absent == ("aaa", "zzz")
     assert why.short == ()
     assert "no worker has aaa, zzz" in str(why)
+
+
+def test_a_name_with_a_slip_is_told_what_may_have_been_meant():
+    asked = Resource("corse", 1) & Resource("licence", 1) & Resource("zzz", 1) & Token("nig")
+    why = missing(asked, [("n1", Cores([0]) & Resource("license", 1) & Token("big"))])
+    assert why.meant == (("corse", "cores"), ("licence", "license"))
+    assert "no worker has corse (did you mean cores?), licence (did you mean license?), token=nig, zzz; " in str(why)
 
 
 def test_k8_an_amount_above_every_capacity_is_short_with_the_best_there_is():

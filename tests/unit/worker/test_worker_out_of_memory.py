@@ -41,7 +41,7 @@ def test_the_running_job_took_too_much_and_those_behind_it_come_back() -> None:
     assert message.codes == [Code.CRASHED, Code.OUT_OF_MEMORY, Code.RETURNED]
     assert isinstance(error, JobMemoryError)
     assert (error.asked, error.peak) == (1_000_000, 5_000_000)
-    assert "grow took 5 MB of memory on worker n1" in str(error)
+    assert "grow took 5M of memory on worker n1, and had asked for 1M" in str(error)
     assert message.wall[0] == message.wall[2] == 0.0
     assert message.wall[1] > 0
     assert message.begun[1] + message.wall[1] <= message.sent_at

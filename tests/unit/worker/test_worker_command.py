@@ -1,0 +1,15 @@
+"""What `grainlike worker start` says before it looks for a head."""
+
+from pathlib import Path
+
+import pytest
+
+from grainlike_worker.__main__ import NO_HEAD, serve
+
+
+def test_a_slip_in_what_is_offered_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    offer = "core=2 cores=[0] gpu0=1 licence=1"
+    assert serve(head=str(tmp_path / "none.json"), resources=offer, name="n1", log_level="info") == NO_HEAD
+    assert [record.getMessage() for record in caplog.records] == [
+        "--resources: only jobs that ask for core by this name get it; did you mean cores?"
+    ]
