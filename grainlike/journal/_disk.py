@@ -35,6 +35,10 @@ class Disk:
         """Owner and mode of what a path leads to."""
         return path.stat()
 
+    def close_to_others(self, path: Path) -> None:
+        """Let nobody but its owner into a directory."""
+        path.chmod(0o700)
+
     def file_status(self, file: int) -> os.stat_result:
         """Size, owner and mode of an open file."""
         return os.fstat(file)

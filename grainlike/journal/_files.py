@@ -16,6 +16,7 @@ from grainlike.journal._reader import Read
 
 __all__ = [
     "check_private_directory",
+    "close_empty_directory",
     "free_damaged_name",
     "image_path",
     "is_unfinished",
@@ -79,6 +80,14 @@ def check_private_directory(disk: Disk, path: Path) -> None:
         raise JournalError(f"{path} is for all users; choose a directory of your own in it", str(path))
     if stat.S_IMODE(status.st_mode) & 0o077:
         raise JournalError(f"{path} is open to other users; close it with: chmod 700 {path}", str(path))
+
+
+def close_empty_directory(disk: Disk, path: Path) -> None:
+    """Close a directory of ours to others if nothing is in it yet that they could have read, or put there."""
+    status = disk.status(path)
+    ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & stat.S_ISVTX
+    if ours and stat.S_IMODE(status.st_mode) & 0o077 and not disk.names(path):
+        disk.close_to_others(path)
 
 
 def _check_private_file(path: Path, status: os.stat_result) -> None:

@@ -16,6 +16,7 @@ from grainlike.journal._files import (
     check_is_at,
     check_lock,
     check_private_directory,
+    close_empty_directory,
     image_path,
     lock_directory,
     numbered,
@@ -95,7 +96,7 @@ class Journal:
         """Open a journal for this process alone, or begin one, and return it with what it held, which is on the disk.
 
         Args:
-            directory: its own; it is made, for its owner alone, if it is missing.
+            directory: its own; it is made, for its owner alone, if it is missing, and closed to others if it is empty.
             salvage: what is damaged, and what lies behind it, is set aside (`*.damaged`) instead of refused.
             disk: the calls to the system, for tests.
 
@@ -105,6 +106,7 @@ class Journal:
         """
         try:
             disk.make_directory(directory)
+            close_empty_directory(disk, directory)
             check_private_directory(disk, directory)
             lock = lock_directory(disk, directory)
             try:

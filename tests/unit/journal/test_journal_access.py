@@ -57,6 +57,26 @@ def test_a_directory_that_is_open_to_others_is_refused(tmp_path, mode, complaint
     assert recover(tmp_path / "journal")[1] == [b"1"]
 
 
+def test_an_empty_directory_is_closed_to_others_if_it_is_ours(tmp_path, monkeypatch):
+    directory = tmp_path / "journal"
+    directory.mkdir()
+    directory.chmod(0o1777)
+    with pytest.raises(JournalError, match="for all users"):
+        recover(directory)
+    directory.chmod(0o755)
+    ours = os.geteuid()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "geteuid", lambda: ours + 1)
+        with pytest.raises(JournalError, match="not to us"):
+            recover(directory)
+    assert directory.stat().st_mode & 0o777 == 0o755
+    assert recover(directory)[1] == []
+    assert directory.stat().st_mode & 0o777 == 0o700
+    directory.chmod(0o755)
+    with pytest.raises(JournalError, match="close it with: chmod 700"):
+        recover(directory)
+
+
 def test_what_belongs_to_another_user_is_refused(tmp_path, monkeypatch):
     fill(tmp_path, [b"1"])
     ours = os.geteuid()
