@@ -660,6 +660,53 @@ def test_a_child_that_a_job_forks_does_not_answer_for_it() -> None:
         assert runner.values == {1: "parent 0", 2: "parent 0"}
 
 
+@pytest.mark.parametrize("way", ["in a callback of the fork", "with the handler that it had put back"])
+def test_sigterm_ends_a_child_that_a_job_forks_as_it_ends_any_process(way: str) -> None:
+    def fork(way: str) -> int:
+        import logging
+        import os
+        import signal
+
+        class EndsEarly(logging.Handler):
+            """`logging` calls this in a forked child, before anything that a runner can have registered."""
+
+            def _at_fork_reinit(self) -> None:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        before = signal.getsignal(signal.SIGTERM)
+        early = EndsEarly() if way.startswith("in") else None
+        child = os.fork()
+        if child == 0:
+            signal.signal(signal.SIGTERM, before)
+            os.kill(os.getpid(), signal.SIGTERM)
+            os._exit(0)
+        del early
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    with Runner(fork) as runner:
+        assert runner.call(0, way) == -signal.SIGTERM
+        assert runner.call(0, way) == -signal.SIGTERM
+
+
+def test_a_job_that_forks_is_ended_by_sigterm_as_ever(gate: Gate) -> None:
+    def fork_and_wait(begun: str, go: str) -> None:
+        import os
+        from pathlib import Path
+
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
+        Path(begun).write_text("begun")
+        Path(go).read_text()
+
+    with Runner(fork_and_wait) as runner:
+        runner.run({1: (0, gate.args)})
+        gate.wait()
+        runner.process.terminate()
+        assert runner.until_end() == TERMINATED
+
+
 # --- what that costs --------------------------------------------------------------------------------------------------
 # Bounds are what was counted and a tenth more; see `test_cost_per_job`.
 
@@ -1073,6 +1120,25 @@ async def test_a_shared_process_runs_many_coroutines_and_sigterm_cancels_them(tm
         with anyio.fail_after(LIMIT_S):
             assert await runner.wait() == TERMINATED
     assert (tmp_path / "0").read_text() == "0"
+
+
+@pytest.mark.anyio
+async def test_sigterm_to_a_child_that_a_coroutine_forks_ends_the_child_alone() -> None:
+    async def fork() -> int:
+        import os
+        import signal
+
+        child = os.fork()
+        if child == 0:
+            os.kill(os.getpid(), signal.SIGTERM)
+            os._exit(0)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])  # noqa: ASYNC222
+
+    async with a_daemon("shared", fork) as (_, daemon):
+        for job in range(3):
+            daemon.run(job)
+            await daemon.until(job)
+        assert daemon.values == dict.fromkeys(range(3), -signal.SIGTERM)
 
 
 @pytest.mark.anyio

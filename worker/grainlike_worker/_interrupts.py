@@ -6,11 +6,16 @@ and where no handler stands yet the system ignores it.
 
 A handler may run between any two instructions. It acts only while the runner is `exposed`, that is inside a job or
 waiting for one; at all other times it leaves a mark.
+
+Both are this process's alone: a child that a job forks dies of SIGTERM as any other process does.
 """
 
+import os
 import signal
 from collections.abc import Callable
 from types import FrameType
+
+from grainlike_worker._forks import keep_signals
 
 __all__ = ["FLUSH_SIGNAL", "TERMINATED", "Interrupts"]
 
@@ -26,24 +31,22 @@ _handler_of: Callable[[int], object] = vars(signal)["_signal"].getsignal
 class Interrupts:
     """SIGTERM and SIGURG of this process, from `install` on; for the main thread."""
 
-    __slots__ = ("_flush", "asked", "cancel", "exposed")
+    __slots__ = ("_flush", "_home", "asked", "cancel", "exposed")
 
     def __init__(self, flush: Callable[[], None]) -> None:
         self._flush = flush
+        self._home = os.getpid()
         self.asked = False
         self.exposed = False
         self.cancel: Callable[[], object] | None = None
+        ours = {signal.SIGTERM: self._on_sigterm, FLUSH_SIGNAL: self._on_flush}
+        keep_signals({number: (handler, signal.SIG_DFL) for number, handler in ours.items()})
 
     def install(self) -> None:
-        """Take the signals, also back from a job that took them from us. Forked children do not keep them."""
+        """Take the signals, also back from a job that took them from us."""
         if _handler_of(signal.SIGTERM) != self._on_sigterm:
             signal.signal(signal.SIGTERM, self._on_sigterm)
             signal.signal(FLUSH_SIGNAL, self._on_flush)
-
-    def uninstall(self) -> None:
-        """Give the signals back to the system."""
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        signal.signal(FLUSH_SIGNAL, signal.SIG_DFL)
 
     def sheltered(self, call: Callable[[], object]) -> None:
         """Inside a job, do something of the runner's that no signal may cut in two."""
@@ -56,6 +59,10 @@ class Interrupts:
             raise SystemExit(TERMINATED)
 
     def _on_sigterm(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the system's signature
+        if os.getpid() != self._home:  # a child that put back what it had found
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGTERM)
+            return
         if self.asked:
             return  # once is enough: a second one must not cut the job's clean-up short
         self.asked = True
@@ -65,7 +72,7 @@ class Interrupts:
             raise SystemExit(TERMINATED)
 
     def _on_flush(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the system's signature
-        if self.exposed:
+        if self.exposed and os.getpid() == self._home:
             self.exposed = False
             try:
                 self._flush()

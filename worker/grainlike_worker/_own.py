@@ -371,5 +371,4 @@ class OwnRunner:
     def _after_fork(self) -> None:
         """In a child that a job forked: it must neither answer for the job nor keep the runner's socket open."""
         self._forked = True
-        self._interrupts.uninstall()
         self._pipe.close()

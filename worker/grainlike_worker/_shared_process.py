@@ -13,7 +13,7 @@ from collections.abc import Callable
 import anyio
 
 from grainlike.net import adopt
-from grainlike_worker._forks import end_if_forked_here
+from grainlike_worker._forks import end_if_forked_here, keep_signals
 from grainlike_worker._interrupts import FLUSH_SIGNAL, TERMINATED
 from grainlike_worker._shared import serve_shared
 from grainlike_worker._shared_loop import shared_loop
@@ -47,6 +47,7 @@ def serve_process(
 async def _serve(fd: int, scratch: str | None, output: PipeOutput | None, words: memoryview[float] | None) -> int:
     with anyio.CancelScope() as scope:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, scope.cancel)
+        _keep_signals()
         end_if_forked_here(asyncio.get_running_loop(), fd)
         link = await adopt(socket.socket(fileno=fd), "worker")
         # The other end is the process that started this one.
@@ -58,6 +59,12 @@ async def _serve(fd: int, scratch: str | None, output: PipeOutput | None, words:
             with hooked_streams():
                 await serve_shared(link, scratch, output, words)
     return TERMINATED if scope.cancel_called else 0
+
+
+def _keep_signals() -> None:
+    """Children that jobs fork die of signals as any process does: a loop's handlers would ring this loop instead."""
+    defaults = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
+    keep_signals({number: (signal.getsignal(number), default) for number, default in defaults.items()})
 
 
 def _show_stacks(fd: int) -> None:
