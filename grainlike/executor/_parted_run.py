@@ -185,6 +185,7 @@ class _Load:
         self._names: list[str] = []
         self._functions: list[int] = []
         self._blobs: dict[bytes, int] = {}
+        self._known: dict[Function, int] = {}
         self._packed: list[Payload] = []
         self._given: list[int | None] = []
         self._numbers: dict[tuple[int, ...], int] = {}
@@ -193,11 +194,14 @@ class _Load:
 
     def add(self, node: Node, name: str) -> None:
         """Take a node along; raises what its function or its arguments have against it."""
-        blob = dump_function(node.function.callable)
+        number = self._known.get(node.function)
+        if number is None:
+            data = dump_function(node.function.callable).data
+            number = self._known[node.function] = self._blobs.setdefault(data, len(self._blobs))
         step, given = self._steps.of(node)
         brought = self._pack(node, step, given) if given else None
         self._given.append(brought)
-        self._functions.append(self._blobs.setdefault(blob.data, len(self._blobs)))
+        self._functions.append(number)
         self._lines.append(step)
         self._names.append(name)
         self._steps.add(node)

@@ -11,8 +11,8 @@ from grainlike.executor._head import Outcomes as Listener
 from grainlike.executor._job import Job, Placement
 from grainlike.executor._retry_spec import retry_spec
 from grainlike.executor._slices import slices
-from grainlike.graph import Node, StreamNode
-from grainlike.payload import Payload, dump_arguments, dump_function, load_error, load_value
+from grainlike.graph import Function, Node, StreamNode
+from grainlike.payload import FunctionBlob, Payload, dump_arguments, dump_function, load_error, load_value
 from grainlike.resources import Request
 from grainlike.wire import Buffer, Nested, NestedFunction, Outcomes, Parcel, pack_parcels, unpack_parcels
 
@@ -26,10 +26,11 @@ _NAMELESS: Mapping[Node, str] = {}
 
 
 class Call(NamedTuple):
-    """One call: the number that we give it, its node, its packed arguments."""
+    """One call: the number that we give it, its node, its function and its arguments, packed when it was made."""
 
     child: int
     node: Node
+    blob: FunctionBlob
     parcel: Parcel
 
 
@@ -38,10 +39,13 @@ def pack_calls(
 ) -> dict[tuple[Request, int, bool], list[Call]]:
     """Pack the arguments of calls; what cannot travel fails at once, alone. `where` we are, for words about that."""
     batches: dict[tuple[Request, int, bool], list[Call]] = {}
+    blobs: dict[Function, FunctionBlob] = {}
     for node in nodes:
         try:
             _refuse_stream(node, where)
-            dump_function(node.function.callable)
+            blob = blobs.get(node.function)
+            if blob is None:
+                blob = blobs[node.function] = dump_function(node.function.callable)
             retry_spec(node.function.options.retry)
             args, kwargs = node.arguments()
             payload = dump_arguments(args, kwargs, what=node.function.name).detached()
@@ -51,7 +55,7 @@ def pack_calls(
         options = node.function.options
         assert node.request is not None
         rows = batches.setdefault((node.request, options.rank, options.isolate), [])
-        rows.append(Call(number(node), node, (bytes(payload.data), payload.buffers)))
+        rows.append(Call(number(node), node, blob, (bytes(payload.data), payload.buffers)))
     return batches
 
 
@@ -97,8 +101,7 @@ def _functions(calls: Sequence[Call], shipped: set[bytes]) -> tuple[list[NestedF
     blobs: list[Buffer] = []
     fns: list[int] = []
     for call in calls:
-        function, options = call.node.function, call.node.function.options
-        blob = dump_function(function.callable)
+        function, options, blob = call.node.function, call.node.function.options, call.blob
         here = blob.digest not in shipped
         if here:
             shipped.add(blob.digest)

@@ -102,6 +102,11 @@ class _Wrapper(Generic[P, T_co]):
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.function, self.request, self._bound)
 
+    @property
+    def __grainlike_constant__(self) -> bool:
+        """Whether it cannot change, but for the function inside: what a bound instance holds may."""
+        return not self._bound
+
     def __copy__(self) -> Self:
         return self
 
@@ -318,6 +323,10 @@ def delayed(
     Takes `async def` and plain functions, callables, `functools.partial` and bound methods. A call of an `async def`
     with `yield` gives a `Stream`, to be read with `async for`; `isolate=True` gives it a process that is pinned to its
     cores.
+
+    A job's function that no import finds travels as a copy, with its globals and closure as they are when the call is
+    submitted; of a copy above 1 MiB only what was bound anew since its first call is noticed, not what has changed in
+    place (docs/functions.md).
 
     Args:
         fn: the function.

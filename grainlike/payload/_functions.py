@@ -22,7 +22,7 @@ from grainlike.payload._explain import describe_error, refusal
 from grainlike.payload._names import importable, reference_behind_wrapper, resolve
 from grainlike.payload._sources import learn_sources, sources_of
 from grainlike.payload._values import HOSTILE, names_reachable, unreachable
-from grainlike.payload._watch import Watch, unchanged, watch
+from grainlike.payload._watch import Held, Watch, unchanged, watch
 
 __all__ = ["FunctionBlob", "Serializer", "dump_function", "load_function"]
 
@@ -38,13 +38,27 @@ class FunctionBlob(NamedTuple):
     data: bytes
 
 
-_Known = tuple["weakref.ref[Function]", FunctionBlob, Watch]
+_MOST_AGAIN = 1 << 20
+"""Bytes up to which a function that takes along what may change in place is looked at again."""
+
+
+class _Known(NamedTuple):
+    ref: "weakref.ref[Function]"
+    blob: FunctionBlob
+    watch: Watch
+    mutable: tuple[Held, ...]
+    print: bytes | None
+    """Of what is mutable, as it was before `blob` was made; None where it was not taken, or cannot be."""
+
+
 _cache: dict[tuple[int, str], _Known] = {}
 
 
 def dump_function(function: Function, serializer: Serializer = "dill") -> FunctionBlob:
     """The bytes of a callable, made once per function, and again when a global or closure variable was rebound.
 
+    Where it takes along what may change in place (a dict, an array, an object), they are made each time, up to 1 MiB;
+    above that such changes are not seen.
     Bound methods and callable objects are dumped anew each time, since their state may have changed; the digest
     tells whether it has. Raises `SerializationError` naming the variable inside that cannot travel.
 
@@ -53,11 +67,23 @@ def dump_function(function: Function, serializer: Serializer = "dill") -> Functi
     """
     key = (id(function), serializer)
     known = _cache.get(key)
+    fingerprint: bytes | None = None
     if known is not None and known[0]() is function and (not known[2] or unchanged(known[2])):
-        return known[1]
+        if not known[3]:
+            return known[1]
+        fingerprint = _fingerprint(known[3])
+        if fingerprint is not None and fingerprint == known[4]:
+            return known[1]
+    else:
+        known = None
     blob = _dump(function, serializer)
+    if known is not None and known.blob.digest == blob.digest:
+        blob = known.blob
     if _is_constant(function):
-        _cache[key] = weakref.ref(function, lambda ref: _forget(key, ref)), blob, watch(function)
+        watched, mutable = watch(function)
+        again = mutable if len(blob.data) <= _MOST_AGAIN else ()
+        ref = weakref.ref(function, lambda ref: _forget(key, ref))
+        _cache[key] = _Known(ref, blob, watched, again, fingerprint)
     return blob
 
 
@@ -89,6 +115,15 @@ def _is_constant(function: Function) -> bool:
     if isinstance(function, BuiltinFunctionType):
         return isinstance(function.__self__, ModuleType)
     return isinstance(function, FunctionType | type | partial)
+
+
+def _fingerprint(mutable: tuple[Held, ...]) -> bytes | None:
+    """By plain pickle, which is much faster than to copy the function; None where it would name what is copied."""
+    with suppress(*HOSTILE):
+        stream = pickle.dumps([held() for held in mutable], 5)
+        if names_reachable(stream):
+            return hashlib.sha256(stream).digest()
+    return None
 
 
 def _forget(key: tuple[int, str], ref: "weakref.ref[Function]") -> None:

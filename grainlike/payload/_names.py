@@ -34,8 +34,8 @@ def reference_behind_wrapper(function: FunctionType) -> Reference | None:
     return reference if reference is not None and reference[2] else None
 
 
-def reference_to(function: FunctionType) -> Reference | None:
-    """Module, qualified name and depth of wrapping at which `function` is found again; None where it is not."""
+def reference_to(function: FunctionType | type) -> Reference | None:
+    """Module, qualified name and depth of wrapping at which a function or class is found again; None if it is not."""
     module, qualname = getattr(function, "__module__", None), function.__qualname__
     if module not in sys.modules or not importable(module):
         return None

@@ -3,65 +3,90 @@
 A function that travels by value takes its globals and closure along, once. In a notebook, a helper that is run
 again is a new function under the old name, and whoever kept the bytes of its caller would go on with the old
 one. So the bytes are kept together with what they took, followed by name through all functions that travel
-along, and compared by identity. A change inside an object (a list appended to) is not seen: that is what "once
-per function" means.
+along, and compared by identity; the attributes of a class that travels by value likewise. A change inside an object
+(a list appended to) is not seen so: such objects are told apart, for others to look into.
 
 Nothing here keeps a function alive: functions, and whatever else can be, are held weakly. Only built-in values
 and containers are held firmly, because a new one at the old address must not pass for the old one.
 """
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import NamedTuple
 
+from grainlike.payload._constants import parts_of_constant
 from grainlike.payload._names import reference_to
 
-__all__ = ["Watch", "unchanged", "watch"]
+__all__ = ["Held", "Watch", "unchanged", "watch"]
 
 Held = Callable[[], object]
+"""Gives what is held; None once it is gone."""
 
 
 class _Watched(NamedTuple):
-    function: Callable[[], FunctionType | None]
+    owner: Callable[[], FunctionType | type | None]
     variables: tuple[tuple[str, Held], ...]
     cells: tuple[Held, ...]
+    is_class: bool
 
 
 Watch = tuple[_Watched, ...]
 
 
-def watch(function: object) -> Watch:
-    """What `function`, and each function that it takes along, finds in its globals and closure now."""
+def watch(function: object) -> tuple[Watch, tuple[Held, ...]]:
+    """What `function`, and each function and class that it takes along, finds by its names now.
+
+    The second is what among that may change in place.
+    """
     watched: list[_Watched] = []
-    seen: set[int] = set()
+    seen: dict[int, object] = {}  # also keeps what is made on the way, lest another takes its address
+    mutable: list[Held] = []
     waiting = [function]
     while waiting:
-        found = _function_behind(waiting.pop())
-        if found is not None and id(found) not in seen and reference_to(found) is None:
-            seen.add(id(found))
+        obj = waiting.pop()
+        if id(obj) in seen:
+            continue
+        seen[id(obj)] = obj
+        if isinstance(obj, type):
+            if _travels_by_value(obj):
+                attributes = _attributes(obj)
+                waiting += [*obj.__bases__, *(value for name, value in attributes.items() if not _is_special(name))]
+                watched.append(_Watched(weakref.ref(obj), _held(attributes), (), is_class=True))
+            continue
+        found = _function_behind(obj)
+        if found is not obj:
+            waiting.append(found)
+            parts = parts_of_constant(obj)
+            if parts is None:
+                mutable.append(_hold(obj))
+            else:
+                waiting += parts
+        elif found is not None and reference_to(found) is None:
             variables, contents = _variables(found), [_content(cell) for cell in found.__closure__ or ()]
-            waiting += [*variables.values(), *contents]
-            held = tuple((name, _hold(value)) for name, value in variables.items())
-            if held or contents:
-                watched.append(_Watched(weakref.ref(found), held, tuple(map(_hold, contents))))
-    return tuple(watched)
+            waiting += [*variables.values(), *contents, *_defaults(found)]
+            if not found.__dict__.keys() <= {"__wrapped__"}:
+                mutable.append(partial(_attributes_behind, weakref.ref(found)))
+            if variables or contents:
+                held = _held(variables), tuple(map(_hold, contents))
+                watched.append(_Watched(weakref.ref(found), *held, is_class=False))
+    return tuple(watched), tuple(mutable)
 
 
 def unchanged(watched: Watch) -> bool:
     """Whether every name and cell still holds the very object that it held."""
-    for ref, variables, cells in watched:
-        function = ref()
-        if function is None:
+    for ref, variables, cells, is_class in watched:
+        owner = ref()
+        if owner is None:
             return False
-        space = function.__globals__
+        space: Mapping[str, object] = owner.__dict__ if is_class else owner.__globals__  # type: ignore[union-attr]
         for name, held in variables:
             value = space.get(name)
             if held() is not value or (value is None and held is not _nothing):  # what is gone reads None too
                 return False
-        if cells and not _same_contents(function, cells):
+        if cells and not _same_contents(owner, cells):  # type: ignore[arg-type]
             return False
     return True
 
@@ -82,6 +107,36 @@ def _variables(function: FunctionType) -> dict[str, object]:
     space = function.__globals__
     found = {name: space[name] for name in sorted(set(_names(function.__code__))) if name in space}
     return {name: value for name, value in found.items() if not isinstance(value, ModuleType)}
+
+
+def _attributes(cls: type) -> dict[str, object]:
+    return {name: value for name, value in sorted(cls.__dict__.items()) if name not in _KEPT_BY_PYTHON}
+
+
+_KEPT_BY_PYTHON = frozenset({"__dict__", "__weakref__", "__doc__", "_abc_impl", "__abstractmethods__"})
+_HEAP_TYPE = 1 << 9
+"""The interpreter's mark of classes that a program has made."""
+
+
+def _travels_by_value(cls: type) -> bool:
+    return bool(cls.__flags__ & _HEAP_TYPE) and reference_to(cls) is None
+
+
+def _is_special(name: str) -> bool:
+    """Names that belong to Python, dataclasses and enumerations, which change what they hold once, if ever."""
+    return name.startswith("_") and name.endswith("_")
+
+
+def _attributes_behind(ref: Callable[[], object]) -> object:
+    return getattr(ref(), "__dict__", None)
+
+
+def _defaults(function: FunctionType) -> list[object]:
+    return [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+
+
+def _held(values: Mapping[str, object]) -> tuple[tuple[str, Held], ...]:
+    return tuple((name, _hold(value)) for name, value in values.items())
 
 
 def _function_behind(obj: object) -> FunctionType | None:

@@ -281,3 +281,44 @@ except KeyboardInterrupt:
     )
     assert done.stdout.splitlines() == ["tidied", "interrupted"]
     assert done.stderr == ""
+
+
+CHANGES = """
+import asyncio
+from grainlike import *
+
+CONFIG = {"rate": 0}
+
+SIZES = []
+
+@delayed
+def look(number=0):
+    return CONFIG["rate"], len(SIZES)
+
+async def change(times):
+    for _ in range(times):
+        CONFIG["rate"] += 1
+        SIZES.append(1)
+        yield await gather((look @ Cores(1))(number) for number in range(2))
+
+@delayed
+async def job():
+    return [seen async for seen in change(2)]
+
+async def main():
+    async with Executor(local=Cores(2), listen="tcp://127.0.0.1:0") as head:
+        print([seen async for seen in change(2)])
+        print(await (job @ Cores(1))())
+        async with connect(head.address):
+            print([seen async for seen in change(2)])
+
+asyncio.run(main())
+"""
+
+
+def test_jobs_see_what_was_changed_in_place(script):
+    assert script(CHANGES).stdout.splitlines() == [
+        "[[(1, 1), (1, 1)], [(2, 2), (2, 2)]]",  # here
+        "[[(3, 3), (3, 3)], [(4, 4), (4, 4)]]",  # in a job of a job, which has a copy
+        "[[(3, 3), (3, 3)], [(4, 4), (4, 4)]]",  # over a connection
+    ]

@@ -7,7 +7,10 @@ import sys
 import threading
 import traceback
 import types
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
+from typing import cast
 
 import pytest
 
@@ -17,7 +20,10 @@ from grainlike.payload import dump_function, dump_value, load_function, load_val
 COUNTED = []
 
 
+@dataclass(frozen=True)
 class Counted:
+    """Cannot change, so that what holds it is dumped once."""
+
     def __reduce__(self):
         COUNTED.append(1)
         return Counted, ()
@@ -146,6 +152,105 @@ def test_rebound_closure_variables_are_seen() -> None:
     assert result(f) == 1
     n = 2
     assert result(f) == 2
+
+
+IN_MAIN = """
+from dataclasses import dataclass
+from functools import partial
+import logging, math
+
+CONFIG = {"rate": 0.1}
+NUMBERS = (1, 2.5, "three", frozenset({4}))
+LOG = logging.getLogger("of the test")
+
+class Settings:
+    rate = 0.1
+    sizes = [1]
+    def scaled(self): return NUMBERS[0] * self.rate
+
+@dataclass(frozen=True)
+class Point:
+    x: object = 1
+
+POINT = Point((1, [2]))
+
+def reads(): return CONFIG["rate"]
+def asks_another(): return reads()
+def reads_a_class(): return Settings.rate
+def reads_in_a_class(): return Settings.sizes[0]
+def reads_in_an_object(): return POINT.x[1][0]
+def has_a_default(of=CONFIG): return of["rate"]
+def has_a_default_by_name(*, of=CONFIG): return of["rate"]
+def closes_over(of): return lambda: of["rate"]
+def changes_nothing(point=Point(), log=LOG): return math.pi, NUMBERS, Settings.rate, LOG
+def reads_itself(): return reads_itself.of["rate"]
+reads_itself.of = CONFIG
+THINGS = [Settings()]
+def reads_of_a_thing(): return THINGS[0].rate
+in_a_closure, given = closes_over(CONFIG), partial(has_a_default, CONFIG)
+"""
+
+
+def in_main(monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+    """What a script finds among its globals."""
+    main = types.ModuleType("__main__")
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    exec(IN_MAIN, main.__dict__)
+    return main.__dict__
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("reads", "CONFIG['rate'] = 0.2"),
+        ("asks_another", "CONFIG['rate'] = 0.2"),
+        ("reads_a_class", "Settings.rate = 0.2"),
+        ("reads_in_a_class", "Settings.sizes[0] = 0.2"),
+        ("reads_in_an_object", "POINT.x[1][0] = 0.2"),
+        ("has_a_default", "CONFIG['rate'] = 0.2"),
+        ("has_a_default_by_name", "CONFIG['rate'] = 0.2"),
+        ("in_a_closure", "CONFIG['rate'] = 0.2"),
+        ("given", "CONFIG['rate'] = 0.2"),
+        ("reads_of_a_thing", "THINGS[0].rate = 0.2"),
+        ("reads_of_a_thing", "Settings.rate = 0.2"),
+        ("reads_itself", "CONFIG['rate'] = 0.2"),
+    ],
+)
+def test_what_changed_in_place_travels_again(name: str, change: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    space = in_main(monkeypatch)
+    function = cast("Callable[[], float]", space[name])
+    before = dump_function(function)
+    assert dump_function(function) is before
+    exec(change, space)
+    after = dump_function(function)
+    assert after.digest != before.digest
+    assert load_function(after.data)() == 0.2
+    assert dump_function(function) is after
+
+
+def test_what_may_change_but_does_not_is_copied_twice_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    function = cast("Callable[[], float]", in_main(monkeypatch)["asks_another"])
+    blob = dump_function(function)
+    assert dump_function(function) is blob
+    monkeypatch.setattr("grainlike.payload._functions._dump", None)
+    assert dump_function(function) is blob
+
+
+def test_what_is_made_of_constants_is_dumped_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    space = in_main(monkeypatch)
+    function = cast("Callable[[], object]", space["changes_nothing"])
+    exec("Settings.sizes = (1,)", space)
+    blob = dump_function(function)
+    monkeypatch.setattr("grainlike.payload._functions._dump", None)
+    assert dump_function(function) is blob
+
+
+def test_what_is_large_is_dumped_once() -> None:
+    large = bytearray(1 << 20)
+    function = closing_over(large)
+    blob = dump_function(function)
+    large[0] = 1
+    assert dump_function(function) is blob
 
 
 def test_objects_with_state_are_dumped_anew() -> None:
