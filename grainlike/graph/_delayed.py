@@ -40,6 +40,11 @@ def _without_item(value: Any, index: Any) -> Any:
     return changed
 
 
+_NO_FUTURE = (
+    "a placeholder is no future, and has no 'add_done_callback': write `await gather(a_, b_)` or "
+    "`async for r_ in as_completed([a_, b_])`; for asyncio.wait make a task of it, `asyncio.ensure_future(r_)`"
+)
+
 _CALL = operation(operator.call, "call")
 _GETATTR = operation(getattr, "getattr")
 _GETITEM = operation(operator.getitem, "getitem")
@@ -58,10 +63,12 @@ class Delayed(Operators, NumpyProtocols, Refusals, Generic[T_co]):
 
     Operators, indexing, attributes, method calls and NumPy functions give further placeholders. `a_[i] = v`,
     `del a_[i]` and NumPy's `out=a_` make `a_` stand for a shallow copy with the change; what was derived from
-    it earlier is not touched. A placeholder has no public names of its own; ask `info(r_)`. It hashes by
-    identity, and a copy of it stands for the same value.
+    it earlier is not touched. A placeholder has no public names of its own: `r_.cancel()`, `r_.done()` and
+    `r_.result()` are calls of the value's methods, so write `cancel(r_)` and ask `info(r_)`. It hashes by identity,
+    and a copy of it stands for the same value.
 
     Raises:
+        AttributeError: where it is taken for a future (`asyncio.wait([a_])`): it has no `add_done_callback`.
         TypeError: where Python needs the value at once (`if a_:`, `len(a_)` without `nout`, `a_.x = 1`, ...).
 
     Example::
@@ -85,6 +92,8 @@ class Delayed(Operators, NumpyProtocols, Refusals, Generic[T_co]):
         if name.startswith("_"):
             # Such names are how tools probe objects: a placeholder as an answer would mislead them.
             raise AttributeError(f"a placeholder has no {name!r}; write `(await r_).{name}`")
+        if name == "add_done_callback":  # as an attribute of the value it would be called, and never call back
+            raise AttributeError(_NO_FUTURE)
         return binary(_GETATTR, self, name)
 
     def __getitem__(self, index: Any) -> Delayed[Any]:

@@ -1,8 +1,10 @@
 """What a placeholder refuses, each time with the words to write instead."""
 
+import asyncio
 import math
 from typing import Any
 
+import anyio
 import numpy as np
 import pytest
 
@@ -55,6 +57,16 @@ def _iterate() -> None:
 def test_it_says_what_to_write_instead(attempt: Any, instead: str) -> None:
     with pytest.raises(TypeError, match=instead):
         attempt()
+
+
+def test_it_is_no_future_that_calls_back() -> None:
+    async def wait() -> None:
+        with anyio.fail_after(10), pytest.raises(AttributeError, match=r"`asyncio.ensure_future\(r_\)`"):
+            await asyncio.wait([R])  # type: ignore[type-var] # pyright: ignore[reportArgumentType, reportCallIssue]
+        done, _ = await asyncio.wait([asyncio.ensure_future(delayed_value(3))])
+        assert [task.result() for task in done] == [3]
+
+    asyncio.run(wait())
 
 
 def test_a_finished_placeholder_refuses_too() -> None:
