@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import inspect
 import logging
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 from typing import Any, Protocol
 
 import anyio.to_thread
 
 from grainlike.executor._results import DamagedError, Kept, Key, Results, results_directory
-from grainlike.graph import Function, Node
+from grainlike.graph import Function, Node, main_file
 
 __all__ = ["Memo", "Recalled"]
 
@@ -197,8 +195,7 @@ def _name_of(function: Callable[..., Any]) -> str:
     """`module:name`; for a function of the main script, the path of that."""
     module = function.__module__
     if module == "__main__":
-        file = getattr(sys.modules["__main__"], "__file__", None)
-        module = module if file is None else str(Path(file).resolve())
+        module = str(main_file(function) or module)
     return f"{module}:{function.__qualname__}"
 
 

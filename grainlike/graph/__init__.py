@@ -22,6 +22,7 @@ from grainlike.graph._questions import Info, cancel, info, start
 from grainlike.graph._record import Record
 from grainlike.graph._resolver import Resolver, current_resolver, register
 from grainlike.graph._retry import Retry
+from grainlike.graph._source import main_file
 from grainlike.graph._state import Place, State, Status
 from grainlike.graph._stream import Stream, StreamNode, node_behind
 
@@ -67,6 +68,7 @@ __all__ = [
     "graph",
     "info",
     "later",
+    "main_file",
     "node_behind",
     "node_of",
     "pending_nodes",

@@ -11,6 +11,7 @@ from grainlike.graph._function import Function, Options, is_generator
 from grainlike.graph._node import Node
 from grainlike.graph._placeholder import LEAVES, Placeholder, capture
 from grainlike.graph._retry import Retry
+from grainlike.graph._source import main_file
 from grainlike.graph._state import Place
 from grainlike.graph._stream import Stream, StreamNode
 from grainlike.resources import Request, as_request
@@ -389,6 +390,11 @@ def _check_cacheable(function: Function) -> None:
         raise ValueError(
             f"cache= goes by a function's name, and {name} holds more than that says: write it at the top of a module, "
             "with all that it depends on as arguments"
+        )
+    if function.callable.__module__ == "__main__" and main_file(function.callable) is None:
+        raise ValueError(
+            f"cache= goes by a function's name, and {name} was typed where others have that name too, at a prompt or "
+            "in a notebook: write it at the top of a module, with all that it depends on as arguments, and import it"
         )
 
 

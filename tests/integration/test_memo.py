@@ -1,9 +1,11 @@
 """`@delayed(cache=...)`: a call whose result is kept does not run, whoever kept it, and `explain` says why."""
 
+import asyncio
 import logging
 import os
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import anyio
@@ -12,6 +14,7 @@ import pytest
 
 from grainlike import Cores, Executor, SerializationError, amap, connect, delayed, gather, info, start
 from grainlike.cli import main as command_line
+from grainlike.executor._memo import _key_of as key_of
 from grainlike.executor._results import Results, results_directory
 
 ROOT = Path(__file__).parents[2]
@@ -211,6 +214,37 @@ async def test_clients_of_a_head_keep_results_themselves(log, tmp_path, monkeypa
 def test_what_has_no_name_of_its_own_is_refused_where_it_is_written(make, error, words):
     with pytest.raises(error, match=words):
         make()
+
+
+def typed(source, monkeypatch, file=None):
+    """The function or class that `source` defines, as if it had been typed into `file` of the main script."""
+    monkeypatch.setitem(sys.modules, "__main__", main := types.ModuleType("__main__"))
+    if file is not None:
+        main.__file__ = asyncio.__file__  # whose prompt it is
+    exec(compile(source, file or "<stdin>", "exec"), main.__dict__)
+    return main.typed
+
+
+@pytest.mark.parametrize("source", ["def typed(x): return x", "class typed:\n  def __init__(self, x): pass"])
+@pytest.mark.parametrize(
+    "file",
+    ["<console>", "<stdin>", "<string>", "<python-input-0>", "<ipython-input-1-a>", "/tmp/ipykernel_1/2.py", None],
+)
+def test_what_is_typed_at_a_prompt_is_refused(source, file, monkeypatch):
+    function = typed(source, monkeypatch, file)
+    with pytest.raises(ValueError, match=r"goes by a function's name, and typed was typed .*at the top of a module"):
+        delayed(function, cache="v1")
+    delayed(function)
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+@pytest.mark.parametrize("source", ["def typed(x): return x", "class typed:\n  def __init__(self, x): pass"])
+def test_a_function_of_the_main_script_goes_by_the_file_that_it_is_in(source, zipped, monkeypatch, tmp_path):
+    path = tmp_path / "script"
+    path.touch()
+    file = path / "__main__.py" if zipped else path
+    function = delayed(typed(source, monkeypatch, str(file)), cache="v1").function
+    assert key_of(function, (1,), {}).function == f"{file}:typed"
 
 
 def log_of(x):

@@ -220,8 +220,10 @@ await (delayed(where) @ Cores(1))("there")
 await gather(double(i) for i in range(3))
 await (delayed(lambda x: 1 / x) @ Cores(1))(0)
 await (double @ Cores(1))("still alive ")
+delayed(where, cache="v1")
 """,
     )
+    assert "ValueError: cache= goes by a function's name" in done.stderr
     for line in ("42", "('there', True)", "[0, 2, 4]", "'still alive still alive '"):
         assert line in re.sub(r"(>>> |\.\.\. )", "", done.stdout).splitlines(), done
     assert "ZeroDivisionError: division by zero" in done.stderr
