@@ -348,7 +348,7 @@ asyncio.run(main())
 def _runs(pid):
     try:
         return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the second, when it goes between opening and reading
         return False
 
 
