@@ -326,7 +326,7 @@ def delayed(
     cores.
 
     A job's function that no import finds travels as a copy, with its globals and closure as they are when the call is
-    submitted; of a copy above 1 MiB only what was bound anew since its first call is noticed, not what has changed in
+    submitted; of a copy above 64 KiB only what was bound anew since its first call is noticed, not what has changed in
     place (docs/functions.md).
 
     Args:

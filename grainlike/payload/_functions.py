@@ -8,6 +8,7 @@ that a traceback far away can show them.
 
 import hashlib
 import importlib
+import logging
 import pickle
 import sys
 import weakref
@@ -38,7 +39,7 @@ class FunctionBlob(NamedTuple):
     data: bytes
 
 
-_MOST_AGAIN = 1 << 20
+_MOST_AGAIN = 1 << 16
 """Bytes up to which a function that takes along what may change in place is looked at again."""
 
 
@@ -53,11 +54,13 @@ class _Known(NamedTuple):
 
 _cache: dict[tuple[int, str], _Known] = {}
 
+_logger = logging.getLogger("grainlike")
+
 
 def dump_function(function: Function, serializer: Serializer = "dill") -> FunctionBlob:
     """The bytes of a callable, made once per function, and again when a global or closure variable was rebound.
 
-    Where it takes along what may change in place (a dict, an array, an object), they are made each time, up to 1 MiB;
+    Where it takes along what may change in place (a dict, an array, an object), they are made each time, up to 64 KiB;
     above that such changes are not seen.
     Bound methods and callable objects are dumped anew each time, since their state may have changed; the digest
     tells whether it has. Raises `SerializationError` naming the variable inside that cannot travel.
@@ -76,7 +79,12 @@ def dump_function(function: Function, serializer: Serializer = "dill") -> Functi
             return known[1]
     else:
         known = None
-    blob = _dump(function, serializer)
+    try:
+        blob = _dump(function, serializer)
+    except SerializationError as error:
+        if known is None:
+            raise
+        return _as_before(key, known, _title(function), error)
     if known is not None and known.blob.digest == blob.digest:
         blob = known.blob
     if _is_constant(function):
@@ -124,6 +132,15 @@ def _fingerprint(mutable: tuple[Held, ...]) -> bytes | None:
         if names_reachable(stream):
             return hashlib.sha256(stream).digest()
     return None
+
+
+def _as_before(key: tuple[int, str], known: _Known, title: str, error: SerializationError) -> FunctionBlob:
+    """What travelled until now, where something that cannot has come into what the function holds: a task, a socket.
+    It is not looked at again.
+    """
+    _logger.warning("%s goes on with what it held before: it holds what cannot travel now (%s)", title, error)
+    _cache[key] = known._replace(mutable=())
+    return known.blob
 
 
 def _forget(key: tuple[int, str], ref: "weakref.ref[Function]") -> None:

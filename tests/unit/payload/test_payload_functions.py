@@ -253,6 +253,21 @@ def test_what_is_large_is_dumped_once() -> None:
     assert dump_function(function) is blob
 
 
+def test_a_function_that_has_travelled_goes_on_when_what_cannot_travel_comes_into_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A task in a list of the main script is no reason to refuse what worked before."""
+    held: list[object] = [1]
+    function = closing_over(held)
+    blob = dump_function(function)
+    held.append(x for x in "ab")
+    assert dump_function(function) is blob
+    assert dump_function(function) is blob
+    (record,) = caplog.records
+    assert "goes on with what it held before" in record.getMessage()
+    assert "generator" in record.getMessage()
+
+
 def test_objects_with_state_are_dumped_anew() -> None:
     content = [1]
     method = content.copy
