@@ -10,6 +10,7 @@ import urllib.error
 
 import cloudpickle
 import pytest
+from tblib.pickling_support import pickle_exception
 
 from grainlike.errors import JobMemoryError, JobTimeoutError, RemoteError, SerializationError
 from grainlike.payload import Payload, RemoteTraceback, _functions, _names, dump_error, dump_function, load_error
@@ -401,8 +402,7 @@ def test_a_program_that_has_imported_distributed_gets_errors_as_they_are(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That registers a reducer for all exceptions of the process."""
-    tblib = pytest.importorskip("tblib.pickling_support")
-    monkeypatch.setitem(copyreg.dispatch_table, type(error), tblib.pickle_exception)
+    monkeypatch.setitem(copyreg.dispatch_table, type(error), pickle_exception)
     again = back(error)
     assert type(again) is type(error)
     assert (str(again), vars(again).get("asked")) == (str(error), vars(error).get("asked"))
