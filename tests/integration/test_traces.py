@@ -15,6 +15,7 @@ import anyio
 import pytest
 
 from grainlike import Cores, Dag, Executor, GPUs, Memory, Node, ThreadBackend, delayed, gather, start
+from grainlike.executor import _recorder
 from grainlike.observe import Depth, Stretch, depths, trace
 
 LIMIT_S = 30.0
@@ -193,7 +194,14 @@ async def wait_for_ever() -> None:
     await anyio.sleep_forever()
 
 
+@pytest.fixture
+def every_depth_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also depths of the queue that lasted for less than a millisecond, in which a quick machine may do everything."""
+    monkeypatch.setattr(_recorder, "_NEAR_S", 0.0)
+
+
 @pytest.mark.asyncio
+@pytest.mark.usefixtures("every_depth_is_kept")
 async def test_an_executor_that_records_draws_what_ran_with_arrows_through_operators(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     async with Executor(local=Node(2, "1Gi") & GPUs(1), record=True) as executor:
@@ -256,6 +264,7 @@ async def test_only_the_last_are_kept_and_what_runs_is_drawn_to_this_moment(tmp_
 
 
 @pytest.mark.asyncio
+@pytest.mark.usefixtures("every_depth_is_kept")
 async def test_jobs_on_another_engine_are_drawn_too(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     seen = threading.Event()
