@@ -217,7 +217,7 @@ class ConnectedExecutor(Executor):
         node = self._own(placeholder)
         number = await self._number_of(node)
         if node.finished or not number:
-            return replace(self._head.explain(node), kept=self._memo.words(node))
+            return replace(self._head.view.explain(node), kept=self._memo.words(node))
         try:
             told = await self._link.ask(AskJob(0, number), JobIs)
         except UnableError:  # it has ended meanwhile, and we are about to hear of it

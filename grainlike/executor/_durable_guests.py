@@ -60,7 +60,7 @@ class DurableGuests(Guests):
     # --- what is ------------------------------------------------------------------------------------------------------
 
     def join(self, hello: Hello, link: Link, tasks: TaskGroup | None) -> Guest:
-        number = self._head.last_peer + 1
+        number = self._head.books.last_peer + 1
         with self._head.input(lambda now: ClientCame(now, number, link.host, hello)):
             guest = super().join(hello, link, tasks)
         if guest.session is not None:

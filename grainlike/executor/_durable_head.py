@@ -19,7 +19,7 @@ from typing import Protocol
 
 from grainlike.errors import JournalError
 from grainlike.executor._depot import Depot
-from grainlike.executor._head import Head, Outcomes
+from grainlike.executor._head import Head
 from grainlike.executor._inputs import (
     AllWent,
     ClientCame,
@@ -42,6 +42,7 @@ from grainlike.executor._inputs import (
     unpack_input,
 )
 from grainlike.executor._lasting_clock import LastingClock
+from grainlike.executor._settling import Outcomes
 from grainlike.executor._workers import Peer
 from grainlike.graph import Node
 from grainlike.net import Link, LostLink, Session
@@ -100,8 +101,8 @@ class DurableHead(Head):
             alarm=lambda at: alarm(clock.here(at)),
             seed=began.seed,
             now=self._at,
+            depot=Depot(share=False),  # what is in memory is not there for the next head
         )
-        self.depot = Depot(share=False)  # what is in memory is not there for the next head
         self._clock = clock
         self._log: Log | None = None
         self._moment: float | None = None
@@ -183,8 +184,8 @@ class DurableHead(Head):
 
     def wake(self) -> None:
         """Ask again for the moment that the mind has asked for."""
-        if self._mind.wakes_at is not None:
-            self._alarm(self._mind.wakes_at)
+        if self.books.mind.wakes_at is not None:
+            self._alarm(self.books.mind.wakes_at)
 
     @contextmanager
     def input(self, make: Callable[[float], Input], frames: Iterable[Frame] = ()) -> Iterator[int]:
@@ -237,7 +238,7 @@ class DurableHead(Head):
     # --- inputs -------------------------------------------------------------------------------------------------------
 
     def join(self, hello: Hello, offer: Allocation, name: str, link: Link) -> Peer:
-        number = self.last_peer + 1
+        number = self.books.last_peer + 1
         with self.input(lambda now: WorkerCame(now, number, name, link.host, hello, str(offer))):
             peer = super().join(hello, offer, name, link)
         _session(peer).tells = False

@@ -371,7 +371,7 @@ class Executor(Resolving):
 
     def _cancel_job(self, number: int) -> bool:
         """End a job for everybody; False where there is none."""
-        node = self._head.node_of(number)
+        node = self._head.view.node_of(number)
         if node is None:
             return self._head.cancel_nested(number)
         self._engine.cancel([node])
@@ -422,7 +422,7 @@ class Executor(Resolving):
         """Why no call that asks for this would ever run here; None if one may."""
         if self._foreign is not None:
             return self._foreign.refusal(request)
-        return self._head.refusal(request)
+        return self._head.view.refusal(request)
 
     def refusal_of(self, node: Node) -> str | None:
         """Why the call of `node` would never run here; None if it may."""
@@ -439,11 +439,11 @@ class Executor(Resolving):
         """What is known of a job while it lives and this is its attempt."""
         if self._foreign is not None:
             return self._foreign.live_job(number, attempt)
-        return self._head.job(number, attempt)
+        return self._head.view.job(number, attempt)
 
     def assembles(self, number: int) -> bool:
         """Whether slots are held for this job on several workers, and it waits for more: it has not started."""
-        return self._head.assembles(number)
+        return self._head.view.assembles(number)
 
     async def pause(
         self,
@@ -474,7 +474,7 @@ class Executor(Resolving):
 
     def workers(self) -> list[WorkerInfo]:
         """The workers that are here, the embedded one too."""
-        return self._head.workers() if self._state == "open" else []
+        return self._head.view.workers() if self._state == "open" else []
 
     async def wait_for_workers(self, n: int = 1) -> None:
         """Wait until `n` workers are here, counting the embedded one. Bound it with `anyio.fail_after`.
@@ -506,7 +506,7 @@ class Executor(Resolving):
         node = node_behind(placeholder)
         if node.owner is not None and node.owner is not self and not node.finished:
             raise GraphError(f"{node.function.name} belongs to another executor ({node.owner}): ask that one")
-        return replace(self._head.explain(node), kept=self._memo.words(node))
+        return replace(self._head.view.explain(node), kept=self._memo.words(node))
 
     def logs(self, placeholder: Delayed[Any] | Stream[Any]) -> AsyncIterator[LogLine]:
         """Iterate over the lines that a job has printed, and prints until it has ended; over those of all attempts.

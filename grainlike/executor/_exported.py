@@ -34,7 +34,7 @@ def exported(directory: Path) -> list[JobRow]:
     try:
         head = DurableHead(_Nobody(), keeping.began, keeping.clock, _forget)
         keeping.restore(head, DurableGuests(head, "", bool, bool, _nothing))
-        return head.rows(None)
+        return head.view.rows(None)
     finally:
         keeping.close()
 

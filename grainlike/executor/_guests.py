@@ -106,12 +106,12 @@ class Guests:
 
     def join(self, hello: Hello, link: Link, tasks: TaskGroup | None) -> Guest:
         """Take in a client that has proved itself; what is done for it runs in `tasks`."""
-        guest = Guest(self._head.next_peer(), hello, link, tasks)
+        guest = Guest(self._head.books.next_peer(), hello, link, tasks)
         self.here[guest.number] = guest
         if hello.session:
             session = self.sessions.find(hello.session)
             if session is None:
-                session = self.sessions.open(hello.session, self._head.next_peer(), self._head.now())
+                session = self.sessions.open(hello.session, self._head.books.next_peer(), self._head.now())
             guest.home = session
             session.attach(guest)
         return guest
@@ -260,7 +260,7 @@ class Guests:
             session.forget_all()
 
     def _tell_logs(self, guest: Guest, question: AskLogs) -> None:
-        lines = self._head.logs_of(question.job, follow=question.follow)
+        lines = self._head.view.logs_of(question.job, follow=question.follow)
         if lines is None:
             guest.link.post(self._no_job(question.ask, question.job))
         elif len(guest.listening) >= _MOST_LOGS:
@@ -276,12 +276,12 @@ class Guests:
             case AskWorkers():
                 return self._workers(ask)
             case AskJobs():
-                return JobsAre(ask, self._rows(max(0, min(question.most, MOST_ROWS))), self._head.unended)
+                return JobsAre(ask, self._rows(max(0, min(question.most, MOST_ROWS))), self._head.view.unended)
             case AskJob():
-                found = self._head.explain_job(question.job)
+                found = self._head.view.explain_job(question.job)
                 if found is None:
                     return self._no_job(ask, question.job)
-                return job_is(ask, self._head.name_of(question.job), found)
+                return job_is(ask, self._head.view.name_of(question.job), found)
             case AskCancel():
                 return Done(ask) if self._cancel(question.job) else self._no_job(ask, question.job)
             case AskDepart():
@@ -289,7 +289,7 @@ class Guests:
             case AskWanted():
                 return self._wanted(question)
             case AskReport():
-                return report_is(ask, self._head.tally.totals(), self._head.unended)
+                return report_is(ask, self._head.tally.totals(), self._head.view.unended)
             case AskStop():
                 why = f"this head is part of a program, process {os.getpid()}, and ends with it"
                 return Done(ask) if self._stop() else Unable(ask, why)
@@ -300,15 +300,15 @@ class Guests:
     def _rows(self, most: int) -> list[JobRow]:
         programs = {guest.number: guest.name for guest in self.here.values()}
         programs |= {session.number: session.name for session in self.sessions}
-        rows = self._head.rows(most)
+        rows = self._head.view.rows(most)
         return [replace(row, program=programs.get(row.client, ""), named=self._named(row.job)) for row in rows]
 
     def _named(self, job: int) -> str:
-        home, child = self._head.home_of(job)
+        home, child = self._head.view.home_of(job)
         return home.name_of(child) if isinstance(home, NamedSession) else ""
 
     def _no_job(self, ask: int, job: int) -> Unable:
-        last = self._head.last_job
+        last = self._head.view.last_job
         if 0 < job <= last:
             return Unable(ask, f"there is no job {job} any more: it has ended")
         return Unable(ask, f"there is no job {job} yet: {f'the last one is {last}' if last else 'none was submitted'}")
@@ -318,10 +318,10 @@ class Guests:
             offer = offer_of(parse(question.offer), own_cores=())
         except GrainlikeError as error:
             return Unable(question.ask, f"{question.offer!r} is no offer: {error}")
-        return WantedIs(question.ask, self._head.wanted(offer, question.most, question.within_s))
+        return WantedIs(question.ask, self._head.view.wanted(offer, question.most, question.within_s))
 
     def _workers(self, ask: int) -> WorkersAre:
-        return WorkersAre(ask, [worker_row(worker) for worker in self._head.workers()])
+        return WorkersAre(ask, [worker_row(worker) for worker in self._head.view.workers()])
 
     def _about_head(self, ask: int) -> HeadIs:
         return HeadIs(
@@ -333,7 +333,7 @@ class Guests:
             time.monotonic() - self._opened,
             len(self._head.peers),
             len(self.here),
-            self._head.states(),
+            self._head.view.states(),
             self._journal(),
         )
 

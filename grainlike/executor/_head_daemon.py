@@ -79,7 +79,7 @@ class HeadDaemon(Executor):
         return True
 
     def _deserted(self) -> None:
-        if self._run_once and self._head.has_had_jobs:
+        if self._run_once and self._head.view.last_job:
             self.stop.set()
 
     # --- with a journal ----------------------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ class HeadDaemon(Executor):
                 self._head.end(guests)
                 await self._finish()
             return
-        logger.info("leaving %d jobs for the next head with this journal", self._head.unended)
+        logger.info("leaving %d jobs for the next head with this journal", self._head.view.unended)
         self._keeping.stop()
         for party in [*self._head.peers.values(), *guests.here.values()]:
             party.link.close("the head is about to be started again")  # so that nothing follows from what is not kept

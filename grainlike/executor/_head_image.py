@@ -17,6 +17,7 @@ from anyio.abc import TaskGroup
 
 from grainlike._version import __version__
 from grainlike.errors import JournalError
+from grainlike.executor._books import HeadBooks
 from grainlike.executor._door import software
 from grainlike.executor._durable_head import DurableHead
 from grainlike.executor._guests import Guests
@@ -32,9 +33,6 @@ _ROOMS = ("grainlike.resources", "grainlike.wire", "grainlike.scheduler")
 
 _OURS = ("_functions", "_guest", "_inputs", "_job", "_nested", "_party", "_sessions", "_tally", "_workers")
 _LINKS = ("_session",)
-
-_HELD = ("_functions", "_jobs", "_last_job", "_last_peer", "_mind", "_nested", "_told_late", "peers", "tally")
-"""What a head holds; all else it is made with."""
 
 
 class _Title(msgspec.Struct, frozen=True, array_like=True):
@@ -96,12 +94,14 @@ def draw_head(head: DurableHead, guests: Guests, began: HeadBegan, now: float) -
     """The image of a head with its clients. It must not be in the middle of anything."""
     title = _Title(now, began)
     yield msgspec.msgpack.encode(title)
-    state = [{name: head.__dict__[name] for name in _HELD}, guests.here, guests.sessions]
+    state = [vars(head.books), guests.here, guests.sessions]
 
     def made(thing: object) -> tuple[str, Sequence[object]] | None:
         match thing:
             case DurableHead():
                 return "head", ()
+            case HeadBooks():
+                return "books", ()
             case Link():
                 return "link", (thing.peer, thing.host)
             case anyio.Event() | Listener():  # who reads a log asks the next head for it; this one has nobody to tell
@@ -135,6 +135,7 @@ def read_head(chunks: Iterable[bytes], head: DurableHead, guests: Guests) -> Non
 
     given: dict[str, Callable[..., object]] = {
         "head": lambda: head,
+        "books": lambda: head.books,
         "link": LostLink,
         "event": anyio.Event,
         "bytes": bytes,
@@ -142,9 +143,9 @@ def read_head(chunks: Iterable[bytes], head: DurableHead, guests: Guests) -> Non
         "nobody": lambda: None,
     }
     held, here, sessions = read_image(chunks, classes_of_books(), given)
-    if held.keys() != set(_HELD):
+    if held.keys() != vars(head.books).keys():
         raise JournalError("a damaged image of a head")
-    head.__dict__.update(held)
+    vars(head.books).update(held)
     guests.here, guests.sessions = here, sessions
     for guest in guests.here.values():
         guest.listening = {}  # it asks anew

@@ -14,8 +14,8 @@ from typing import Protocol
 import anyio
 
 from grainlike.context import JobInfo, JobView
-from grainlike.executor._head import Outcomes as Listener
 from grainlike.executor._job import NO_PARCEL, Job
+from grainlike.executor._settling import Outcomes as Listener
 from grainlike.executor._slices import portions
 from grainlike.executor._submission import pack_calls, settle_calls, submissions
 from grainlike.graph import Node, Place

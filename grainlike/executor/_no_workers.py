@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from grainlike.errors import UnsatisfiableError
-from grainlike.executor._head import Outcomes
+from grainlike.executor._settling import Outcomes
 from grainlike.graph import Node
 
 __all__ = ["NoWorkers"]

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from grainlike.errors import JobCancelledError, JobTimeoutError
 from grainlike.executor._far_events import outcome_of
 from grainlike.executor._far_leases import FarLeases
-from grainlike.executor._head import Outcomes as Listener
 from grainlike.executor._job import NO_PARCEL, Job
+from grainlike.executor._settling import Outcomes as Listener
 from grainlike.executor._slices import portions
 from grainlike.executor._submission import pack_calls, settle_calls, submissions
 from grainlike.executor._tally import Tally

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from grainlike.errors import UnsatisfiableError
-from grainlike.executor._head import Outcomes as Listener
 from grainlike.executor._job import Job, Placement
 from grainlike.executor._retry_spec import retry_spec
+from grainlike.executor._settling import Outcomes as Listener
 from grainlike.executor._slices import slices
 from grainlike.graph import Function, Node, StreamNode
 from grainlike.payload import FunctionBlob, Payload, dump_arguments, dump_function, load_error, load_value

@@ -171,7 +171,7 @@ async def test_a_head_tells_how_jobs_of_all_programs_ended_and_what_ran_where(to
             assert (report["succeeded"], report["failed"], report["timed_out"], report["unended"]) == (4, 2, 1, 2)
             cancel(waits_)
             cancel(runs_)
-            await until(lambda: not head._head.unended)
+            await until(lambda: not head._head.view.unended)
         report = head.report()
         counts = (report.succeeded, report.failed, report.timed_out, report.cancelled, report.skipped)
         assert counts == (4, 2, 1, 2, 0)

@@ -334,12 +334,12 @@ asyncio.run(main())
         await gate.arrival()
         other = script(text, gate.path, staying.path)
         theirs = await gate.arrival()
-        await until(lambda: head._head.unended == 4)
+        await until(lambda: head._head.view.unended == 4)
         if how == "dies":
             other.kill()
         else:
             staying.release_all()
-        await until(lambda: head._head.unended == 1)
+        await until(lambda: head._head.view.unended == 1)
         await until(lambda: not _runs(theirs.pid))
         gate.release_all()
         assert await with_us_ == "ours"
@@ -448,7 +448,7 @@ async def test_a_program_hears_that_nobody_could_run_its_jobs(caplog):
         await until(lambda: [record.getMessage().startswith(words) for record in caplog.records].count(True) == 2)
         assert info(job).worker is None
     by_whom = [record.module for record in caplog.records if record.getMessage().startswith(words)]
-    assert sorted(by_whom) == ["_head", "_remote_jobs"]
+    assert sorted(by_whom) == ["_acting", "_remote_jobs"]
 
 
 async def test_a_stream_with_resources_is_refused_with_words():
@@ -489,6 +489,6 @@ async def test_a_worker_submits_nothing_of_its_own(caplog):
         await until(lambda: executor.workers())
         link.post(Nested(0, 0, "cores=1", 0, False, [function], [1], [0], [b"arguments"], [0]), [b"code"])
         await until(lambda: "sent Nested, which workers do not send" in caplog.text)
-        assert executor._head.unended == 0
+        assert executor._head.view.unended == 0
         link.close()
         await running

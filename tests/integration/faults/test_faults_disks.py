@@ -90,7 +90,7 @@ async def test_an_end_that_the_disk_refuses_is_told_unless_it_takes_an_image(in_
                 await daemon.__aexit__(None, None, None)
             no_room(None)
         async with HeadDaemon(TLS, journal=journal) as again:
-            assert again._head.unended == (0 if in_time else 2)
+            assert again._head.view.unended == (0 if in_time else 2)
 
 
 async def test_a_head_whose_port_is_taken_meanwhile_says_so_and_listens_at_another(tmp_path, caplog):

@@ -160,7 +160,7 @@ def told(head, guests):
         first = transcript.sent_in_all - len(transcript)
         frames = {first + at: b"".join(map(bytes, pieces)) for at, (pieces, _) in enumerate(transcript._kept)}
         said[party.number] = (transcript.received, transcript.sent_in_all, frames)
-    return said, sorted(head._mind.jobs), head._last_job, head._mind.wakes_at
+    return said, sorted(head.books.mind.jobs), head.books.last_job, head.books.mind.wakes_at
 
 
 def same(now, again):
@@ -221,7 +221,7 @@ async def test_that_a_worker_was_asked_to_end_is_known_to_the_next_head(start_wo
         assert daemon._head.let_go(["n*"], kill=False) == ["n1"]
         again = made_again(journal, tmp_path, 0)
         same(told(daemon._head, found[0]), told(*again))
-        assert [worker.shut for worker in again[0].workers()] == ["it is to end when its jobs have"]
+        assert [worker.shut for worker in again[0].view.workers()] == ["it is to end when its jobs have"]
         visitor.release()
         await r_
         code, log, _ = await worker.exit()
@@ -374,7 +374,7 @@ async def test_a_full_disk_refuses_new_jobs_and_stops_none(start_worker, gates, 
                     await asyncio.sleep(0.01)
             assert await (delayed(len) @ Cores(1))(b"zz") == 2
     async with a_head(journal) as daemon:
-        assert daemon._head.unended == 0
+        assert daemon._head.view.unended == 0
         daemon.leaves = False
 
 
@@ -440,7 +440,7 @@ async def test_an_image_is_drawn_while_somebody_reads_a_log(start_worker, gates,
             again, guests = made_again(journal, tmp_path, 1)
             (guest,) = guests.here.values()
             guest.hush()  # as when it is there again
-            (followed,) = again._jobs.values()
+            (followed,) = again.books.jobs.values()
             followed.close()  # whoever read is not told by this head, but by his own
             gate.release_all()
             await job
@@ -457,8 +457,8 @@ async def test_an_orderly_end_leaves_nothing_for_the_next_head(start_worker, tmp
             assert await (delayed(abs) @ Cores(1))(-1) == 1
     assert (await worker.exit())[0] == 0
     async with HeadDaemon(TLS, journal=journal) as again:
-        assert (again.workers(), again._head.unended) == ([], 0)
-        assert again._head.has_had_jobs
+        assert (again.workers(), again._head.view.unended) == ([], 0)
+        assert again._head.view.last_job
         assert again.address == daemon.address
 
 

@@ -96,7 +96,7 @@ async def test_what_a_program_leaves_is_found_by_the_next(gates):
             visitors = [await gate.arrival(), await gate.arrival()]
             ex.name("waits", (square @ Cores(2))(5))
         assert info(runs_).state == "cancelled"  # here; there it goes on
-        assert head._head.unended == 3
+        assert head._head.view.unended == 3
         [row] = await sessions()
         assert (row.name, row.jobs, row.names, row.outcomes, row.attached) == ("sweep", 3, 4, 2, "")
         async with connect(session="sweep") as ex:
@@ -286,7 +286,7 @@ async def test_the_command_line_lists_sessions_and_ends_them(gates, told):
                 await r_
             assert (await told("sessions", "end", "left"))[0] == 0
             assert [row.name for row in await sessions()] == ["held"]
-            await until(lambda: head._head.unended == 0)
+            await until(lambda: head._head.view.unended == 0)
             assert (await told("sessions", "end", "left"))[0] == 1
         await until_gone()
 

@@ -192,7 +192,7 @@ def judge(outcomes):
 
 async def assert_all_is_free(executor):
     """No job, no slot and no limit is held: by the head's books, and by what the nodes still give."""
-    mind = executor._head._mind
+    mind = executor._head.books.mind
     while mind.jobs or any(worker.leases for worker in mind.workers.values()):  # noqa: ASYNC110 - nobody tells of it
         await asyncio.sleep(0.01)
     mind.check()

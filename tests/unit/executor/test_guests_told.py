@@ -55,8 +55,8 @@ async def test_a_program_is_told_of_the_first_worker_at_once_and_of_a_crowd_toge
 def test_states_are_counted_as_rows_have_them() -> None:
     head = Head(Deaf(), closed=False, alarm=lambda at: None)
     head.join(hello("worker", "n1"), offer_of(Cores([0]), own_cores=(0,)), "n1", LostLink("n1", "here"))
-    mind = head._mind
+    mind = head.books.mind
     mind.handle(FunctionDefined(1), 0.0)
     mind.handle(JobsSubmitted(Cores(1), [1, 2, 3], [1, 1, 1], 0, False), 0.0)
     mind.handle(JobsCancelled([1]), 0.0)  # it had been assigned, so its worker is asked to stop it
-    assert head.states() == Counter(row.state for row in head.rows(None)) == {"stopping": 1, "queued": 2}
+    assert head.view.states() == Counter(row.state for row in head.view.rows(None)) == {"stopping": 1, "queued": 2}

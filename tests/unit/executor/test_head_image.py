@@ -52,8 +52,8 @@ def test_moments_of_another_boot_are_no_moments_here():
     began, now = read_title(title)
     read_head(iter(rest), again, visitors)
     assert (began, now) == (began_here(1), far)
-    assert [info.name for info in again.workers()] == ["n1"]
-    assert 0 <= again.workers()[0].silent_s < 60
+    assert [info.name for info in again.view.workers()] == ["n1"]
+    assert 0 <= again.view.workers()[0].silent_s < 60
     assert 0 <= time.monotonic() - visitors.here[client.number].heard < 60
     assert 0 <= again.tally.totals().total_seconds < 60
 

@@ -74,7 +74,7 @@ def test_a_job_that_waits_takes_this_many_bytes() -> None:
     with growth() as queued:
         everything = gather(made)
         bench.start(node_of(everything))
-    assert bench.head.unended == JOBS + 1
+    assert bench.head.view.unended == JOBS + 1
     assert placeholders.bytes / JOBS <= 273
     assert queued.bytes / JOBS <= 365
 
@@ -88,7 +88,7 @@ def test_a_worker_takes_this_many_bytes() -> None:
             offer = f"cores={list(range(16))}"
             hello = Hello("worker", 1, 1, "3.11", {}, name, "0" * 16, number, offer, [])
             bench.head.join(hello, parse_allocation(offer), name, link)
-    assert len(bench.head.workers()) == WORKERS
+    assert len(bench.head.view.workers()) == WORKERS
     assert workers.bytes / WORKERS <= 3_100
 
 

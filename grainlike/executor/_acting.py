@@ -1,0 +1,230 @@
+"""Performs what the mind of a head says: jobs go to workers, and whoever waits for them hears how they fare."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+from grainlike.errors import UnsatisfiableError, WorkerLostError
+from grainlike.executor._books import HeadBooks
+from grainlike.executor._depot import Depot
+from grainlike.executor._job import Job, Placement
+from grainlike.executor._logs import Logs
+from grainlike.executor._nested import Home, NestedJob
+from grainlike.executor._observer import Observer
+from grainlike.executor._settling import Settling
+from grainlike.executor._slices import slices
+from grainlike.executor._verdicts import LAYOUT, name_of, refusal, why_stuck
+from grainlike.executor._workers import Peer
+from grainlike.graph import State
+from grainlike.scheduler import (
+    AssembleGang,
+    AssignJobs,
+    CancelJobs,
+    HeadAction,
+    JobsBackedOff,
+    JobsDeadlocked,
+    JobsLost,
+    JobsMoved,
+    JobsOrphaned,
+    JobsPending,
+    JobsRequeued,
+    JobsSettled,
+    JobsStarted,
+    JobsUnsatisfiable,
+    RetractJobs,
+    WakeAt,
+    WorkerQuarantined,
+    WorkerReleased,
+)
+from grainlike.wire import (
+    Assign,
+    Began,
+    Cancel,
+    ClassSpec,
+    Gang,
+    Hold,
+    NodeSpec,
+    Parcel,
+    Retract,
+    Warned,
+    pack_parcels,
+    plain_column,
+)
+
+__all__ = ["Acting"]
+
+logger = logging.getLogger("grainlike")
+
+
+class Acting:
+    """Performs the actions of the mind in `books`. It decides nothing.
+
+    `settling` ends the jobs that the mind gives up, `depot` has the large arguments, `logs` hears where jobs go, and
+    `alarm(at)` asks for a tick at that time on the head's clock.
+    """
+
+    def __init__(
+        self,
+        books: HeadBooks,
+        settling: Settling,
+        observers: Sequence[Observer],
+        depot: Depot,
+        logs: Logs,
+        alarm: Callable[[float], None],
+    ) -> None:
+        self._books = books
+        self._settling = settling
+        self._observers = observers
+        self._depot = depot
+        self._logs = logs
+        self._alarm = alarm
+
+    def act(self, action: HeadAction) -> None:
+        """Perform an action; those that need what a report brought are the head's."""
+        match action:
+            case AssembleGang():
+                self._assemble(action)
+            case AssignJobs():
+                self._assign(action)
+            case CancelJobs():
+                self._post(action.worker, Cancel(action.jobs, action.attempts))
+            case RetractJobs():
+                self._post(action.worker, Retract(action.jobs, action.attempts))
+            case JobsLost():
+                self._lost(action)
+            case WorkerQuarantined():
+                self._quarantined(self._books.peers[action.worker], action.why)
+            case WorkerReleased():
+                self._quarantined(self._books.peers[action.worker], "")
+            case JobsBackedOff():
+                self._wait_again(action.jobs, action.seconds)
+            case JobsRequeued():
+                self._wait_again(action.jobs)
+            case JobsUnsatisfiable():
+                why = refusal(action.missing, self._books.peers.values())
+                self._settling.end(action.jobs, lambda _: UnsatisfiableError(why))
+            case JobsPending():
+                self._warn(action)
+            case JobsDeadlocked():
+                self._deadlocked(action)
+            case JobsOrphaned():
+                self._books.nested.forget(action.jobs)
+            case JobsMoved():
+                placement = self._books.jobs[action.job].placement
+                assert placement is not None
+                placement.slots = action.allocation
+            case WakeAt():
+                self._alarm(action.at)
+            case JobsStarted() | JobsSettled():
+                raise AssertionError("only a report starts or settles jobs")
+
+    def _quarantined(self, peer: Peer, why: str) -> None:
+        """A worker that fails again and again gets nothing new for a while; without `why`, that is over."""
+        if why:
+            logger.warning("worker %s gets no jobs for now: %s", peer.name, why)
+        for observer in self._observers:
+            observer.quarantined(peer, why)
+
+    def _post(self, worker: int, message: Cancel | Retract) -> None:
+        self._books.peers[worker].post(message)
+
+    def _assemble(self, action: AssembleGang) -> None:
+        for worker in action.workers:
+            peer = self._books.peers[worker]
+            peer.define([], self._class_spec(action.cls))
+            peer.post(Hold(action.cls, [action.job], [action.attempt]))
+        self._books.jobs[action.job].assigned(self._books.peers[action.workers[0]].name, action.attempt)
+
+    def _class_spec(self, number: int) -> ClassSpec:
+        shape = self._books.mind.shapes[number]
+        return ClassSpec(shape.shape, str(shape.request), shape.isolate)
+
+    def _assign(self, action: AssignJobs) -> None:
+        peer = self._books.peers[action.worker]
+        spec = self._class_spec(action.cls)
+        peer.define([self._books.functions.shipment(fn) for fn in dict.fromkeys(action.fns)], spec)
+        if action.gang:
+            members = ((self._books.peers[worker], allocation) for worker, allocation in action.gang)
+            nodes = [NodeSpec(member.name, member.link.host, allocation) for member, allocation in members]
+            peer.post(Gang(action.jobs[0], action.attempts[0], nodes))
+        jobs = [self._books.jobs[number] for number in action.jobs]
+        for job, attempt in zip(jobs, action.attempts, strict=True):
+            if job.placement is None:  # as `assigned` does: most jobs are sent to one worker, once
+                job.placement = Placement(peer.name, attempt)
+            else:
+                job.assigned(peer.name, attempt)
+        parcels = self._depot.parcels_for(peer.hello, [(job.data, job.buffers) for job in jobs])
+        data = plain_column(parcels)
+        if data is None:
+            self._assign_in_parts(peer, action, parcels)
+        else:
+            columns = action.jobs, action.attempts, action.fns, data
+            peer.post(Assign(action.cls, action.ahead, *columns, [], action.hard_s))
+        if self._logs:
+            self._logs.assigned(peer, jobs)
+
+    def _assign_in_parts(self, peer: Peer, action: AssignJobs, parcels: Sequence[Parcel]) -> None:
+        for first, last in slices(parcels):
+            part = slice(first, last)
+            data, counts, buffers = pack_parcels(parcels[part])
+            columns = action.jobs[part], action.attempts[part], action.fns[part], data
+            peer.post(Assign(action.cls, action.ahead, *columns, counts, action.hard_s), buffers)
+
+    def started(self, action: JobsStarted, skew: float) -> None:
+        """Jobs run, as a worker says whose clock is `skew` behind ours."""
+        start = action.start
+        began: list[Job] = []
+        for row in action.rows:
+            job = self._books.jobs.get(start.jobs[row])
+            if job is not None:
+                assert job.placement is not None
+                job.placement.slots, job.placement.began = start.allocation, start.at + skew
+                if job.node is not None:
+                    job.node.state = State.RUNNING
+                else:
+                    began.append(job)
+        for home, jobs in _of_clients(began):
+            children, attempts = [job.child for job in jobs], [job.attempt for job in jobs]
+            home.post(Began(children, attempts, [job.worker or "" for job in jobs], [start.allocation] * len(jobs)))
+
+    def _wait_again(self, numbers: list[int], seconds: float | None = None) -> None:
+        """What ran runs no more, and is to run anew."""
+        waiting = [self._books.jobs[number] for number in numbers]
+        for job in waiting:
+            job.waits_again(seconds)
+        for home, jobs in _of_clients(waiting):
+            children, attempts = [job.child for job in jobs], [job.attempt for job in jobs]
+            home.post(Began(children, attempts, [""] * len(jobs), [""] * len(jobs)))
+
+    def _warn(self, action: JobsPending) -> None:
+        """Say that jobs wait for what nobody here offers; to the client whose they are, too."""
+        jobs = "1 job waits" if action.waiting == 1 else f"{action.waiting} jobs wait"
+        why = LAYOUT if action.missing is None else action.missing.why
+        words = f"{jobs} for a worker that can give {action.request}: {why}"
+        logger.warning("%s", words)
+        for home, _ in _of_clients([self._books.jobs[action.job]]):
+            home.post(Warned(words))
+
+    def _deadlocked(self, action: JobsDeadlocked) -> None:
+        why = why_stuck(action.deadlock, self._books.jobs)
+        if not action.failed:
+            logger.warning("%s", why)
+            return
+        self._settling.end([action.deadlock.job], lambda _: UnsatisfiableError(why))
+
+    def _lost(self, action: JobsLost) -> None:
+        def lost(job: Job) -> WorkerLostError:
+            how = "had given items" if job.streamed else f"was running {action.losses} times"
+            return WorkerLostError(f"{name_of(job)} {how} when it was lost: {action.reason}")
+
+        self._settling.end(action.jobs, lost)
+
+
+def _of_clients(jobs: Iterable[Job]) -> Iterable[tuple[Home, list[NestedJob]]]:
+    """Those of them that clients have submitted, by client."""
+    found: dict[Home, list[NestedJob]] = {}
+    for job in jobs:
+        if isinstance(job, NestedJob) and not job.attempt_of[1]:
+            found.setdefault(job.home, []).append(job)
+    return found.items()

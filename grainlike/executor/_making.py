@@ -1,0 +1,79 @@
+"""Makes jobs of a program's own calls: packs what travels, and puts calls together that may travel as a chain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from grainlike.executor._books import HeadBooks
+from grainlike.executor._chains import chain_behind, follower_of
+from grainlike.executor._depot import Depot
+from grainlike.executor._job import NO_PARCEL, FirstOfChain, Job
+from grainlike.graph import Function, Node
+from grainlike.payload import dump_arguments, dump_plain_arguments, is_stored
+from grainlike.wire import Parcel
+
+__all__ = ["JobMaker"]
+
+
+class JobMaker:
+    """Enters new jobs into `books`; large arguments go to `depot`."""
+
+    def __init__(self, books: HeadBooks, depot: Depot) -> None:
+        self._books = books
+        self._depot = depot
+
+    def make(self, node: Node, numbers: dict[Function, int]) -> Job:
+        """The job of a call whose arguments are there. Raises whatever the user's objects raise when they are packed.
+
+        `numbers` are those of functions in this batch: that they have not changed is asked once for all its jobs.
+        """
+        books = self._books
+        fn = numbers.get(node.function)
+        if fn is None:
+            fn = numbers[node.function] = books.functions.number(node.function)
+        args, kwargs = node.take_arguments()
+        data = None if kwargs else dump_plain_arguments(args)
+        parcel = self._packed(node, args, kwargs) if data is None else (data, ())
+        books.last_job = number = books.last_job + 1
+        follower = None if node.dependents is None else follower_of(node)
+        first = None if follower is None else self._first_of_chain(number, fn, node, follower, parcel, numbers)
+        job = books.jobs[number] = node.record = Job(number, fn, node, parcel) if first is None else first
+        return job
+
+    def _packed(self, node: Node, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Parcel:
+        payload = dump_arguments(args, kwargs, what=node.function.name)
+        if payload.buffers:
+            payload = self._depot.keep(payload, f"a{self._books.last_job + 1}")
+        return bytes(payload.data), payload.buffers
+
+    def _first_of_chain(
+        self, job: int, fn: int, node: Node, follower: Node, parcel: Parcel, numbers: dict[Function, int]
+    ) -> FirstOfChain | None:
+        """A job that takes along the calls that wait for its value alone, `follower` first; None where none may."""
+        data, buffers = parcel
+        if buffers or is_stored(data):
+            return None
+        functions = self._books.functions
+
+        def number(function: Function) -> int:
+            known = numbers.get(function)
+            if known is None:
+                known = numbers[function] = functions.number(function)
+            return known
+
+        behind = chain_behind(node, follower, self._books.mind.pace, number, fn)
+        if not behind:
+            return None
+        followers: list[Job] = []
+        shipped = {fn: functions.shipment(fn)[1]}
+        links = [(fn, job, node.function.name, data)]
+        for follower, its, data in behind:
+            link = Job(self._books.next_job(), its, follower, NO_PARCEL)
+            follower.record = link
+            followers.append(link)
+            shipped[its] = functions.shipment(its)[1]
+            links.append((its, link.job, follower.function.name, data))
+        payload = dump_arguments((shipped, links), {}, what="a chain")
+        runs = functions.chain(is_async=node.function.is_async)
+        return FirstOfChain(job, fn, node, (bytes(payload.data), payload.buffers), runs, followers)
