@@ -1,6 +1,6 @@
 """What two processes of one cluster say to each other, byte for byte.
 
-Answers: which messages exist (`_messages`; what clients ask, `_questions`), how many payloads share one message
+Answers: which messages exist (`_messages` names them all, and where they are), how many payloads share one message
 (`_payloads`), how far a stream may run ahead of its reader (`_window`), how a message and its buffers become bytes and
 back (`_frames`), and what passes a large one on its way (`_large`), how the two ends of a new connection find out
 whether they go together (`_handshake`), and how those of a broken one go on where they were (`_transcript`). Everything
@@ -11,6 +11,21 @@ Never looks inside a payload: arguments, results and functions are opaque bytes.
 bytes, `net` carries frames, `scheduler` decides what is said.
 """
 
+from grainlike.wire._connection import (
+    Ack,
+    Beat,
+    Goodbye,
+    Hello,
+    Refused,
+    Welcome,
+)
+from grainlike.wire._flows import (
+    Credit,
+    Follow,
+    Items,
+    Output,
+    OutputStream,
+)
 from grainlike.wire._frames import (
     FROM_CLIENT,
     FROM_STRANGER,
@@ -32,51 +47,25 @@ from grainlike.wire._large import (
     Buffer,
     gap_with,
 )
-from grainlike.wire._messages import (
-    Ack,
-    Assign,
-    Awaits,
-    Beat,
-    Blocked,
-    Cancel,
-    ClassSpec,
-    Code,
-    Completed,
-    Credit,
-    Define,
-    Depart,
-    Follow,
-    FunctionSpec,
-    Gang,
-    GoesOn,
-    Goodbye,
-    Hello,
-    Hold,
-    Items,
-    LeaseStart,
-    LeaseWait,
-    Leaving,
-    Message,
+from grainlike.wire._messages import Message
+from grainlike.wire._nested import (
     Nested,
     NestedFunction,
-    NodeSpec,
     Outcomes,
-    Output,
-    OutputStream,
-    Ready,
-    ReceiptSpec,
-    Refused,
-    Renew,
-    Report,
-    Resumed,
-    Retract,
     RetrySpec,
-    Run,
-    Setup,
-    Stop,
-    Wait,
-    Welcome,
     Withdraw,
+)
+from grainlike.wire._orders import (
+    Assign,
+    Cancel,
+    ClassSpec,
+    Define,
+    Depart,
+    FunctionSpec,
+    Gang,
+    Hold,
+    NodeSpec,
+    Retract,
 )
 from grainlike.wire._pace import HEARTBEAT_S, LOST_S, SUSPECT_S
 from grainlike.wire._payloads import (
@@ -128,6 +117,27 @@ from grainlike.wire._questions import (
     Warned,
     WorkerRow,
     WorkersAre,
+)
+from grainlike.wire._reports import (
+    Blocked,
+    Code,
+    Completed,
+    LeaseStart,
+    LeaseWait,
+    Leaving,
+    ReceiptSpec,
+    Report,
+    Wait,
+)
+from grainlike.wire._runners import (
+    Awaits,
+    GoesOn,
+    Ready,
+    Renew,
+    Resumed,
+    Run,
+    Setup,
+    Stop,
 )
 from grainlike.wire._transcript import Transcript
 from grainlike.wire._window import WINDOW_BYTES, WINDOW_ITEMS, Debt, Window

@@ -21,7 +21,8 @@ from grainlike.errors import (
     SessionError,
     VersionMismatchError,
 )
-from grainlike.wire._messages import Hello, Message, Refused, Welcome
+from grainlike.wire._connection import Hello, Refused, Welcome
+from grainlike.wire._messages import Message
 
 __all__ = ["PROTOCOL", "Dialer", "Listener", "Software"]
 

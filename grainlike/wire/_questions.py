@@ -1,6 +1,6 @@
 """What a client may ask a head, and what it is told. `ask` is the client's number for a question; answers carry it.
 
-A client may also submit: `Nested` and `Withdraw` with parent 0, answered by `Outcomes`. See `_messages`. In a named
+A client may also submit: `Nested` and `Withdraw` with parent 0, answered by `Outcomes`. See `_nested`. In a named
 session it first hears what is there: `SessionIs`, once or more often, then `Began` and `Outcomes` of what has a name.
 """
 
@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
+
+from grainlike.wire._base import BaseMessage
 
 __all__ = [
     "MOST_ROWS",
@@ -58,47 +60,43 @@ MOST_ROWS = 10_000
 """The most jobs in one answer, whatever was asked for: it has to fit well into a frame."""
 
 
-class _Message(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
-    """As those of `_messages`: fixed, positional, never collected by the garbage collector."""
-
-
 # --- questions -------------------------------------------------------------------------------------------------------
 
 
-class AskHead(_Message, frozen=True, tag=80):
+class AskHead(BaseMessage, frozen=True, tag=80):
     """Who are you, and how much is there?"""
 
     ask: int
 
 
-class AskWorkers(_Message, frozen=True, tag=81):
+class AskWorkers(BaseMessage, frozen=True, tag=81):
     """Which workers are there?"""
 
     ask: int
 
 
-class AskJobs(_Message, frozen=True, tag=82):
+class AskJobs(BaseMessage, frozen=True, tag=82):
     """Which jobs have not ended? The oldest, and at most so many."""
 
     ask: int
     most: int
 
 
-class AskJob(_Message, frozen=True, tag=83):
+class AskJob(BaseMessage, frozen=True, tag=83):
     """Where does this job stand, and what does it wait for?"""
 
     ask: int
     job: int
 
 
-class AskCancel(_Message, frozen=True, tag=84):
+class AskCancel(BaseMessage, frozen=True, tag=84):
     """Cancel this job, for everybody who waits for it."""
 
     ask: int
     job: int
 
 
-class AskDepart(_Message, frozen=True, tag=110):
+class AskDepart(BaseMessage, frozen=True, tag=110):
     """Let the workers go whose names match one of these patterns, as of a shell; with `kill`, without their jobs."""
 
     ask: int
@@ -106,7 +104,7 @@ class AskDepart(_Message, frozen=True, tag=110):
     kill: bool
 
 
-class AskLogs(_Message, frozen=True, tag=85):
+class AskLogs(BaseMessage, frozen=True, tag=85):
     """What has this job written? With `follow`, also what it writes until it has ended.
 
     Answered by any number of `LogsAre`. One that has ended is known to its workers for a while.
@@ -117,19 +115,19 @@ class AskLogs(_Message, frozen=True, tag=85):
     follow: bool
 
 
-class EnoughLogs(_Message, frozen=True, tag=86):
+class EnoughLogs(BaseMessage, frozen=True, tag=86):
     """Nobody listens to the answer to that question any more. It has no answer."""
 
     ask: int
 
 
-class AskStop(_Message, frozen=True, tag=87):
+class AskStop(BaseMessage, frozen=True, tag=87):
     """End, cancelling what still runs. A head that lives in somebody's program does not."""
 
     ask: int
 
 
-class AskWanted(_Message, frozen=True, tag=113):
+class AskWanted(BaseMessage, frozen=True, tag=113):
     """How many more workers with this offer would help? At most `most`, if short jobs may wait for so many seconds."""
 
     ask: int
@@ -138,37 +136,37 @@ class AskWanted(_Message, frozen=True, tag=113):
     within_s: Annotated[float, msgspec.Meta(gt=0, le=1e9)]
 
 
-class AskSessions(_Message, frozen=True, tag=115):
+class AskSessions(BaseMessage, frozen=True, tag=115):
     """Which named sessions are there?"""
 
     ask: int
 
 
-class EndSessions(_Message, frozen=True, tag=116):
+class EndSessions(BaseMessage, frozen=True, tag=116):
     """Cancel what runs in these sessions, whoever has them, and forget what is kept in them. It has no answer."""
 
     sessions: list[str]
 
 
-class Forget(_Message, frozen=True, tag=117):
+class Forget(BaseMessage, frozen=True, tag=117):
     """Keep nothing under these names any more; calls that still run go on without a name. It has no answer."""
 
     names: list[str]
 
 
-class ImportsFrom(_Message, frozen=True, tag=88):
+class ImportsFrom(BaseMessage, frozen=True, tag=88):
     """Where the client's program imports from: the functions that it submits from now on need these paths."""
 
     paths: list[str]
 
 
-class AskReport(_Message, frozen=True, tag=100):
+class AskReport(BaseMessage, frozen=True, tag=100):
     """How have jobs ended so far?"""
 
     ask: int
 
 
-class AskTrace(_Message, frozen=True, tag=101):
+class AskTrace(BaseMessage, frozen=True, tag=101):
     """What ran where and when, as far as you recorded it? Answered by any number of `TraceIs`."""
 
     ask: int
@@ -177,7 +175,7 @@ class AskTrace(_Message, frozen=True, tag=101):
 # --- answers ---------------------------------------------------------------------------------------------------------
 
 
-class HeadIs(_Message, frozen=True, tag=90):
+class HeadIs(BaseMessage, frozen=True, tag=90):
     """The head in figures. `jobs` counts those that have not ended, by state; see `JobRow`. `journal`: whether what is
     told to it outlives it, in words; empty where it does not.
     """
@@ -208,7 +206,7 @@ class WorkerRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     shut: str = ""
 
 
-class WorkersAre(_Message, frozen=True, tag=91):
+class WorkersAre(BaseMessage, frozen=True, tag=91):
     """The workers, in the order in which they came."""
 
     ask: int
@@ -238,7 +236,7 @@ class JobRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     named: str = ""
 
 
-class JobsAre(_Message, frozen=True, tag=92):
+class JobsAre(BaseMessage, frozen=True, tag=92):
     """The oldest jobs; `total` counts all."""
 
     ask: int
@@ -246,7 +244,7 @@ class JobsAre(_Message, frozen=True, tag=92):
     total: int
 
 
-class JobIs(_Message, frozen=True, tag=93):
+class JobIs(BaseMessage, frozen=True, tag=93):
     """Where a job stands: the parts of an `Explanation`, and `words`, which say it in a sentence or two."""
 
     ask: int
@@ -283,14 +281,14 @@ class SessionRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     attached: str
 
 
-class SessionsAre(_Message, frozen=True, tag=118):
+class SessionsAre(BaseMessage, frozen=True, tag=118):
     """The named sessions, in the order in which they were opened."""
 
     ask: int
     sessions: list[SessionRow]
 
 
-class SessionIs(_Message, frozen=True, tag=119):
+class SessionIs(BaseMessage, frozen=True, tag=119):
     """What has a name in the client's session, in columns; `last_child` is the highest number that a call has had.
 
     `functions` are names, `requests` text, `jobs` the numbers of the jobs.
@@ -304,7 +302,7 @@ class SessionIs(_Message, frozen=True, tag=119):
     requests: list[str]
 
 
-class LogsAre(_Message, frozen=True, tag=96):
+class LogsAre(BaseMessage, frozen=True, tag=96):
     """Lines that a job has written, in columns; see `LogLine`. After `end` come no more."""
 
     ask: int
@@ -314,20 +312,20 @@ class LogsAre(_Message, frozen=True, tag=96):
     end: bool
 
 
-class Numbered(_Message, frozen=True, tag=97):
+class Numbered(BaseMessage, frozen=True, tag=97):
     """The numbers of the jobs that were made of a client's `Nested`, in columns."""
 
     children: list[int]
     jobs: list[int]
 
 
-class Warned(_Message, frozen=True, tag=120):
+class Warned(BaseMessage, frozen=True, tag=120):
     """What a client's program should know of its jobs, as that nobody is there who could run some."""
 
     words: str
 
 
-class Began(_Message, frozen=True, tag=98):
+class Began(BaseMessage, frozen=True, tag=98):
     """Jobs that a client submitted run now, or are back in the queue (`worker` is empty), in columns."""
 
     children: list[int]
@@ -336,21 +334,21 @@ class Began(_Message, frozen=True, tag=98):
     slots: list[str]
 
 
-class Matched(_Message, frozen=True, tag=111):
+class Matched(BaseMessage, frozen=True, tag=111):
     """The names of the workers that were meant."""
 
     ask: int
     workers: list[str]
 
 
-class WantedIs(_Message, frozen=True, tag=114):
+class WantedIs(BaseMessage, frozen=True, tag=114):
     """So many more workers would help."""
 
     ask: int
     workers: int
 
 
-class ReportIs(_Message, frozen=True, tag=102):
+class ReportIs(BaseMessage, frozen=True, tag=102):
     """How many jobs have ended how, as `Totals` counts them; seconds since the head began, and those that jobs ran.
 
     `unended` counts those that have not ended.
@@ -385,7 +383,7 @@ class SpanRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     needs: list[int]
 
 
-class TraceIs(_Message, frozen=True, tag=103):
+class TraceIs(BaseMessage, frozen=True, tag=103):
     """Some of what ran, and some moments with how many jobs waited and ran from then on. After `end` come no more."""
 
     ask: int
@@ -394,13 +392,13 @@ class TraceIs(_Message, frozen=True, tag=103):
     end: bool
 
 
-class Done(_Message, frozen=True, tag=94):
+class Done(BaseMessage, frozen=True, tag=94):
     """It is done, or has begun and cannot fail any more."""
 
     ask: int
 
 
-class Unable(_Message, frozen=True, tag=95):
+class Unable(BaseMessage, frozen=True, tag=95):
     """It can not be; `why` says so in a sentence."""
 
     ask: int

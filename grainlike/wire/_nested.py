@@ -1,0 +1,99 @@
+"""Jobs that jobs submit, and how they ended. Clients of a head submit in the same words: see `_questions`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from grainlike.wire._base import BaseMessage
+from grainlike.wire._reports import ReceiptSpec
+
+__all__ = [
+    "Nested",
+    "NestedFunction",
+    "Outcomes",
+    "RetrySpec",
+    "Withdraw",
+]
+
+_Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
+
+
+class RetrySpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """When a job of a function is tried again: how often after failures and after losses, how long it waits before
+    (first seconds, factor, most), and after which exceptions: see `FunctionSpec`.
+    """
+
+    times: Annotated[int, msgspec.Meta(ge=0)] = 0
+    losses: Annotated[int, msgspec.Meta(ge=0)] = 2
+    backoff: tuple[_Seconds, Annotated[float, msgspec.Meta(ge=1)], _Seconds] | None = None
+    on: bytes = b""
+    on_timeout: bool = True
+    on_memory: bool = True
+
+
+class NestedFunction(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A function that a job calls on workers. With `here`, its serialized form comes with the message: the first time
+    that its runner sends it. After that the head knows it by its digest.
+    """
+
+    digest: bytes
+    name: str
+    is_async: bool
+    timeout: float | None
+    retry: RetrySpec
+    many: bool
+    keep: bool
+    here: bool
+
+
+class Nested(BaseMessage, frozen=True, tag=40):
+    """From a running job to the head: run these for it, all asking for the same.
+
+    `children` are numbers that the job gives, `fns` positions in `functions`. The frame's buffers are the functions
+    that are `here`, then those of the arguments, in `data` and `counts`, which nobody opens on the way. `names` is
+    empty, or says under which name the outcome of each call is kept in the client's session; empty for none.
+    """
+
+    parent: int
+    attempt: int
+    request: str
+    priority: int
+    isolate: bool
+    functions: list[NestedFunction]
+    children: list[int]
+    fns: list[int]
+    data: list[bytes]
+    counts: list[int]
+    names: list[str] = msgspec.field(default_factory=list)
+
+
+class Withdraw(BaseMessage, frozen=True, tag=41):
+    """From a running job to the head: it does not want these of its children any more."""
+
+    parent: int
+    attempt: int
+    children: list[int]
+
+
+class Outcomes(BaseMessage, frozen=True, tag=45):
+    """From the head to a running job: how children of it ended, in columns.
+
+    `good` says whether a parcel is a value or an exception. `workers`, `slots` and `attempts` are where each ran last;
+    empty and 0 for one that never did.
+    """
+
+    parent: int
+    attempt: int
+    children: list[int]
+    good: list[bool]
+    workers: list[str]
+    slots: list[str]
+    attempts: list[int]
+    wall: list[float]
+    cpu: list[float]
+    rss: list[int]
+    receipts: list[ReceiptSpec | None]
+    data: list[bytes]
+    counts: list[int]

@@ -1,0 +1,126 @@
+"""From the head to a worker: what there is to run, and what is to end."""
+
+from __future__ import annotations
+
+import msgspec
+
+from grainlike.wire._base import BaseMessage
+
+__all__ = [
+    "Assign",
+    "Cancel",
+    "ClassSpec",
+    "Define",
+    "Depart",
+    "FunctionSpec",
+    "Gang",
+    "Hold",
+    "NodeSpec",
+    "Retract",
+]
+
+
+class FunctionSpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One function, shipped once per worker: its serialized form is the frame's buffer of the same index.
+
+    With `many`, one job of it stands for many calls: its one argument is a list of packed arguments. With `keep`, its
+    jobs lend no cores while they await. `paths` are imports that it needs beside those of `Setup`. `on` holds the
+    exception types after which a job is tried again, serialized; empty for all. `on_memory`: whether that is so where
+    its process was killed for want of memory."""
+
+    fn: int
+    digest: bytes
+    name: str
+    is_async: bool
+    timeout: float | None
+    many: bool = False
+    keep: bool = False
+    paths: tuple[str, ...] = ()
+    on: bytes = b""
+    on_memory: bool = True
+
+
+class ClassSpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One request class: `request` is the canonical text of the resources that each of its jobs needs."""
+
+    cls: int
+    request: str
+    isolate: bool
+
+
+class Define(BaseMessage, frozen=True, tag=10):
+    """Functions and request classes that later messages name by number."""
+
+    functions: list[FunctionSpec]
+    classes: list[ClassSpec]
+
+
+class Assign(BaseMessage, frozen=True, tag=11):
+    """Jobs of one class for this worker.
+
+    A planned job (`ahead` false) fits by the head's books and starts before any job sent ahead; one sent ahead waits
+    at the worker so that the next job starts without a round trip. `data` and `counts` are packed parcels. `hard_s` is
+    how long each job may run at most.
+    """
+
+    cls: int
+    ahead: bool
+    jobs: list[int]
+    attempts: list[int]
+    fns: list[int]
+    data: list[bytes]
+    counts: list[int]
+    hard_s: float | None = None
+
+
+class Cancel(BaseMessage, frozen=True, tag=12):
+    """Stop these attempts, started or not; each is answered by a `Completed` once its slots are free."""
+
+    jobs: list[int]
+    attempts: list[int]
+
+
+class Retract(BaseMessage, frozen=True, tag=13):
+    """Give back those of these attempts that have not started (`Code.RETURNED`); the others run on."""
+
+    jobs: list[int]
+    attempts: list[int]
+
+
+class Hold(BaseMessage, frozen=True, tag=33):
+    """Head to worker: keep slots of this class for gangs, which are named by their jobs and attempts.
+
+    Each is answered by a `LeaseStart` when its ids are granted; nothing runs on them. At the worker that leads the gang
+    an `Assign` of the same job and attempt then starts the job on them. A `Cancel` ends a hold anywhere, which a
+    `Completed` answers, and the end of its lease if it had one.
+    """
+
+    cls: int
+    jobs: list[int]
+    attempts: list[int]
+
+
+class NodeSpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What a gang has on one worker: the worker's name, the address of its host, its slots as text."""
+
+    name: str
+    host: str
+    allocation: str
+
+
+class Gang(BaseMessage, frozen=True, tag=34):
+    """Head to the leading worker, and on to the runner: where the job that comes next has its slots, the leader first.
+
+    `hostfile` is the path of the file that names the hosts; the worker adds it.
+    """
+
+    job: int
+    attempt: int
+    nodes: list[NodeSpec]
+    hostfile: str = ""
+
+
+class Depart(BaseMessage, frozen=True, tag=112):
+    """Head to worker: end, once the jobs that are there have ended; with `kill`, end them, as if told to stop."""
+
+    kill: bool

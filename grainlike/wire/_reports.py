@@ -1,0 +1,131 @@
+"""From a worker to the head: what began, how it ended, and what waits. Runners tell their workers in the same words."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import msgspec
+
+from grainlike.wire._base import BaseMessage
+
+__all__ = [
+    "Blocked",
+    "Code",
+    "Completed",
+    "LeaseStart",
+    "LeaseWait",
+    "Leaving",
+    "ReceiptSpec",
+    "Report",
+    "Wait",
+]
+
+
+class Code(IntEnum):
+    """How one attempt of a job ended on its worker."""
+
+    SUCCEEDED = 0  # its parcel is the value
+    FAILED = 1  # its parcel is the exception
+    CANCELLED = 2  # stopped because somebody asked for it
+    TIMED_OUT = 3  # stopped because it ran past its function's `timeout`
+    RETURNED = 4  # never started; the same attempt may be assigned again
+    CRASHED = 5  # its runner died while the job may have been running; `details` says how
+    STOPPED = 6  # ended because its worker was told to stop; another attempt may be made, and nothing counts as lost
+    OUT_OF_MEMORY = 7  # failed for want of memory; its parcel is the exception
+    UNSTARTED = 9  # never started: no process could be started for it; `details` says why
+    UNFIT = 8  # never started, and never will here: the node cannot lay it out as it was asked for
+
+
+class Wait(IntEnum):
+    """What the job of a lease waits for."""
+
+    NOTHING = 0  # it runs, on cores of its own
+    CHILDREN = 1  # it awaits jobs that it submitted
+    CORES = 2  # what it awaited is there, and it wants the cores back that it lent
+
+
+class ReceiptSpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What was enforced, read back by system calls in the process of the jobs."""
+
+    pid: int
+    affinity: list[int]
+    threads: dict[str, int]
+    devices: list[int]
+    memory_tier: str
+
+
+class LeaseStart(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A lease began: these jobs run one after another on this allocation."""
+
+    lease: int
+    cls: int
+    allocation: str
+    jobs: list[int]
+    attempts: list[int]
+    at: float
+
+
+class LeaseWait(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The job of a lease begins to wait, or goes on.
+
+    `waits` is a `Wait`. `heard` is how many outcomes of its own jobs it had got by then: who has sent more knows that
+    it will not wait for long. `lent` says that its cores are not its own now, `allocation` what it holds.
+    """
+
+    lease: int
+    job: int
+    attempt: int
+    waits: int
+    heard: int
+    lent: bool
+    allocation: str
+
+
+class Completed(BaseMessage, frozen=True, tag=20):
+    """How attempts ended, in columns. `lease` is 0 for jobs that were never part of one.
+
+    `awaited` says that a coroutine of the batch suspended, which keeps its function out of run-lists. `details` maps a
+    job to words for its error (a signal's name, say). `receipt` comes with the first `Completed` of a lease. `unborn`
+    says that its runner died before it had done anything. `final` names the jobs that failed by an exception after
+    which their function is not to be tried again."""
+
+    lease: int
+    jobs: list[int]
+    attempts: list[int]
+    codes: list[int]
+    begun: list[float]
+    wall: list[float]
+    cpu: list[float]
+    rss: list[int]
+    data: list[bytes]
+    counts: list[int]
+    sent_at: float
+    awaited: bool = False
+    receipt: ReceiptSpec | None = None
+    details: dict[int, str] = msgspec.field(default_factory=dict)
+    final: list[int] = msgspec.field(default_factory=list)
+    unborn: bool = False
+
+
+class Report(BaseMessage, frozen=True, tag=21):
+    """What happened on a worker since its last report: leases begun, attempts ended, leases ended, in that order."""
+
+    sent_at: float
+    started: list[LeaseStart]
+    completed: list[Completed]
+    ended: list[int]
+    waits: list[LeaseWait] = msgspec.field(default_factory=list)
+
+
+class Blocked(BaseMessage, frozen=True, tag=62):
+    """Worker to head: a job blocks the event loop that it shares, for so long now; 0: it does no longer."""
+
+    job: int
+    seconds: float
+    stack: str
+
+
+class Leaving(BaseMessage, frozen=True, tag=22):
+    """The worker was told to stop: it takes no more jobs, ends those it has, reports them, and hangs up."""
+
+    reason: str
