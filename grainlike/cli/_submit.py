@@ -18,8 +18,8 @@ from grainlike.cli._words import escaped, escaped_line, print_json
 from grainlike.cli._words import seconds as in_words
 from grainlike.errors import GrainlikeError
 from grainlike.executor import Executor, connect
-from grainlike.executor._executor import NOT_GIVEN
 from grainlike.executor._logs import LogLine
+from grainlike.executor._settings import NOT_GIVEN
 from grainlike.graph import Delayed, delayed, info, start
 from grainlike.launch import run_command
 from grainlike.resources import parse

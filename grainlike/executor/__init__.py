@@ -5,11 +5,11 @@ Answers: how a placeholder becomes a job and its result a value (`_engine`), how
 here), what outlives them there (`_sessions`), how a head outlives its process (`_durable_head`, whose inputs are in
 `_inputs` and its files in `_keeping`), how items of streams come and are read (`_inlet`, `_reading`), what jobs
 print (`_logs`), how a source of any length is mapped in bounded memory (`_flight`), when all of it lives and dies
-(`_executor`), which executor an `await` means (`_finding`), and what it is inside a job (`_in_job`, whose calls reach
-`_nested` at the head). How a graph whose jobs have names is run, watched and reported on (`_dag`), in parts too
-(`_parted_run`). How jobs go to an engine of another kind (`_backend_jobs`). And, for programs that want only admission
-control, who may have how much of what now (`_pool`). What would run where and when, without running it, is asked of the
-same minds in virtual time (`_dry_run`).
+(`_life`), what users hold (`_executor`) and say when they make it (`_settings`), which executor an `await` means
+(`_finding`), and what it is inside a job (`_in_job`, whose calls reach `_nested` at the head). How a graph whose jobs
+have names is run, watched and reported on (`_dag`), in parts too (`_parted_run`). How jobs go to an engine of another
+kind (`_backend_jobs`). And, for programs that want only admission control, who may have how much of what now (`_pool`).
+What would run where and when, without running it, is asked of the same minds in virtual time (`_dry_run`).
 
 Never decides what runs where (`scheduler` does), never touches a job's process (`grainlike_worker` does). The embedded
 worker is the same worker as anywhere, joined by a link in memory; `_embedded` is the one place that knows.

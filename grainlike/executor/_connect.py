@@ -13,10 +13,11 @@ from msgspec.structs import replace
 from grainlike.errors import GraphError, SessionError
 from grainlike.executor._caller import Caller, UnableError, find_client_access
 from grainlike.executor._events import Event, Events
-from grainlike.executor._executor import Executor, import_paths
+from grainlike.executor._executor import Executor
 from grainlike.executor._far_events import FarFeed
 from grainlike.executor._far_leases import FarLeases
 from grainlike.executor._job import Job
+from grainlike.executor._life import import_paths
 from grainlike.executor._logs import LogLine
 from grainlike.executor._remote_jobs import RemoteJobs
 from grainlike.executor._rows import explanation_of, worker_info

@@ -16,8 +16,9 @@ import anyio
 
 from grainlike.errors import JobCancelledError, JobTimeoutError
 from grainlike.executor._callbacks import Callbacks, News
-from grainlike.executor._executor import QUIET_S, Executor
+from grainlike.executor._executor import Executor
 from grainlike.executor._job import Job, allocation_of
+from grainlike.executor._life import QUIET_S
 from grainlike.executor._occupancy import Lease, Occupancy
 from grainlike.executor._report import DagReport, Ended
 from grainlike.graph import NamedJob, Node, State, Status

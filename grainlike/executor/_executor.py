@@ -1,72 +1,37 @@
-"""`Executor`: opens and closes everything, and is what users hold."""
+"""`Executor`: what users hold and ask, and what the graph means by an `await`."""
 
 from __future__ import annotations
 
-import logging
-import sys
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import AbstractContextManager, ExitStack, suppress
-from functools import partial
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-import anyio
-import anyio.lowlevel
-from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
-from grainlike.context import GVAR, JobInfo
 from grainlike.errors import GrainlikeError, GraphError
-from grainlike.executor._backend import Backend, Manner
-from grainlike.executor._door import Door
-from grainlike.executor._embedded import embed, offer_for
-from grainlike.executor._engine import Engine
+from grainlike.executor._backend import Backend
 from grainlike.executor._events import Event, Events, WorkersFeed
-from grainlike.executor._finding import alone, current, entered, left
-from grainlike.executor._guests import Guests
-from grainlike.executor._head import Head
-from grainlike.executor._home import Home, here, soon, spawn_detached
-from grainlike.executor._in_job import leave_none
-from grainlike.executor._job import Job
+from grainlike.executor._finding import current, entered, left
+from grainlike.executor._home import Home, here
 from grainlike.executor._job_uplink import Ring
-from grainlike.executor._local import LocalCalls
+from grainlike.executor._life import Life
 from grainlike.executor._logs import LogLine
-from grainlike.executor._memo import Memo
-from grainlike.executor._observer import Observer
-from grainlike.executor._resolving import Resolving
+from grainlike.executor._settings import NOT_GIVEN, NotGiven, settings_for
 from grainlike.executor._totals import Totals
 from grainlike.graph import Delayed, Node, State, Stream, delayed, node_behind, start
-from grainlike.net import Alarm
-from grainlike.resources import Allocation, Request
+from grainlike.resources import Request
 from grainlike.scheduler import Explanation
 
 if TYPE_CHECKING:
-    from grainlike.executor._backend_jobs import BackendJobs
-    from grainlike.executor._entrance import Entrance
-    from grainlike.executor._recorder import Recorder
     from grainlike.executor._workers import WorkerInfo
 
-__all__ = ["NOT_GIVEN", "Executor", "NotGiven", "import_paths"]
-
-logger = logging.getLogger("grainlike")
-
-QUIET_S = 12.0
-"""How long closing waits for jobs to be gone: a grace, a signal, and another."""
+__all__ = ["Executor"]
 
 
-class NotGiven:
-    """Stands for `local=` not given."""
-
-    def __repr__(self) -> str:
-        return "<this process's own cores>"
-
-
-NOT_GIVEN = NotGiven()
-
-
-class Executor(Resolving):
+class Executor(Life):
     """Runs placeholders: on a worker embedded in this process, on workers that dial in, or both.
 
     Args:
@@ -120,40 +85,18 @@ class Executor(Resolving):
         echo: bool = True,
         record: bool | int = False,
     ) -> None:
-        if on_failure not in ("fail_fast", "continue"):
-            raise ValueError(f"on_failure= is 'fail_fast' or 'continue', not {on_failure!r}")
-        if listen is not None and not isinstance(listen, str):
-            raise TypeError(f"listen= is an address such as 'tcp://127.0.0.1:0', not {listen!r}")
-        if listen is None and (access is not None or insecure):
-            raise ValueError("access= and insecure= say how workers dial in: they go with listen=")
-        if access is not None and insecure:
-            raise ValueError("access= brings certificates, and insecure= does without: leave one of them out")
-        if not isinstance(record, int) or record < 0:
-            raise ValueError(f"record= is True, or how many jobs are to be kept, not {record!r}")
-
-        if backend is not None and (listen is not None or not (local is None or isinstance(local, NotGiven))):
-            raise ValueError("backend= runs the jobs elsewhere: leave out local= and listen=")
-        self._manner = None if backend is None else Manner(backend)
-        self.offer: Allocation | None = None
-        """What the embedded worker offers, with ids; None without one."""
-        if isinstance(local, NotGiven):
-            local = None
-            if listen is None and backend is None:
-                self.offer = offer_for(None)
-        if local is not None:
-            self.offer = offer_for(local)
-        self._listen = listen
-        self._access = None if access is None else Path(access)
-        self._insecure = insecure
-        self._fail_fast = on_failure == "fail_fast"
-        self._echo = echo
-        self._most_recorded = record
-        self._recorder: Recorder | None = None
-        self._state: Literal["new", "open", "closing", "closed"] = "new"
-        self.opened_in: JobInfo | None = None
-        """The job that opened it; jobs inherit the context of a task that may know of other executors."""
-        self._failure: BaseException | None = None
-        self._address: str | None = None
+        super().__init__(
+            settings_for(
+                local=local,
+                listen=listen,
+                access=access,
+                insecure=insecure,
+                backend=backend,
+                on_failure=on_failure,
+                echo=echo,
+                record=record,
+            )
+        )
         self._tokens: list[Any] = []
 
     @classmethod
@@ -197,193 +140,6 @@ class Executor(Resolving):
         if self._failure is not None and (error is None or isinstance(error, GrainlikeError)):
             raise self._failure
 
-    def _open(self, home: Home) -> None:
-        if self._state != "new":
-            raise RuntimeError(f"this executor is {self._state}: make a new one")
-        self._state = "open"
-        self._home = home
-        self.opened_in = GVAR.job
-        self._opened = anyio.Event()
-        self._stop = anyio.Event()
-        self._closed = anyio.Event()
-        self._changed = anyio.Event()
-        self._engine = Engine(self, lambda call: soon(home, call), fail_fast=self._fail_fast)
-        self._alarm = Alarm(self._ring)
-        self._head = self._make_head()
-        self._calls = LocalCalls(self._engine, current, self, home)
-        self._calls.observers = self._head.observers
-        self._engine.jobs = self._head
-        self._foreign: BackendJobs | None = None
-        if self._manner is not None:
-            from grainlike.executor._backend_jobs import BackendJobs
-
-            self._foreign = BackendJobs(self._manner, self._engine, self._head.tally, self._head.observers)
-            self._foreign.changed = self._settled
-            self._engine.jobs = self._foreign
-        self._engine.calls = self._calls
-        self._engine.cache = self._memo = Memo(self._engine, self.later)
-        if self._most_recorded:
-            self._record()
-        self._task = spawn_detached(home, "grainlike executor", self._serve)
-
-    _returns = False
-    """Whether this head outlives its process."""
-
-    def _make_head(self) -> Head:
-        return Head(self._engine, closed=self._listen is None, alarm=self._alarm.set)
-
-    def _record(self) -> None:
-        from grainlike.executor._recorder import MOST, Recorder
-
-        most = MOST if self._most_recorded is True else self._most_recorded
-        self._recorder = self._head.recorder = recorder = Recorder(self.live_job, self.assembles, most)
-        self._head.observers.append(recorder)
-        self._head.counted = recorder.counted
-        if self._foreign is not None:
-            self._foreign.counted = recorder.counted
-        self._engine.applied = recorder.applied
-
-    async def _close(self) -> None:
-        if self._state == "open":
-            self._state = "closing"
-        self._stop.set()
-        self._change()
-        with anyio.CancelScope(shield=True):
-            await self._closed.wait()
-
-    async def _serve(self) -> None:
-        """Everything that waits, in one task group of a task of its own. Raises nothing but its cancellation."""
-        try:
-            await self._live()
-        except Exception as error:
-            self._failure = _innermost(error)
-            if self._opened.is_set():
-                logger.error("%r has failed: %r", self, self._failure, exc_info=self._failure)
-        finally:
-            self._state = "closed"
-            self._change()
-            self._engine.cancel_all()
-            with anyio.CancelScope(shield=True):
-                await self._memo.aclose()
-            self._head.depot.close()
-            for observer in self._head.observers:
-                observer.closed()
-            left(self, self.home)
-            if alone(self.home):
-                await leave_none(self.home)
-            self._opened.set()
-            self._closed.set()
-
-    async def _live(self) -> None:
-        # A loop that ends at once ends here: tasks that were made but never ran would be reported as never awaited.
-        await anyio.lowlevel.checkpoint()
-        with ExitStack() as stack:
-            entrance = None
-            if self._listen is not None:
-                entrance = stack.enter_context(self._open_entrance(self._listen))
-                self._address = str(entrance.address)
-            cluster = "embedded" if entrance is None else entrance.cluster
-            guests = self._make_guests(cluster)
-            joined = partial(self._joined, guests)
-            door = Door(self._head, guests, cluster, import_paths(), self._settled, joined, returns=self._returns)
-            async with anyio.create_task_group() as tasks:
-                self._calls.open(tasks)
-                tasks.start_soon(self._alarm.run)
-                self._restore(door, tasks)
-                if entrance is not None:
-                    tasks.start_soon(entrance.listener.serve, door.admit)
-                try:
-                    if self.offer is not None:
-                        await self._embed(tasks, door, self.offer)
-                    if self._foreign is not None:
-                        await self._foreign.open(tasks, self.home)
-                    self._engine.release_hold()
-                    self._opened.set()
-                    await self._stop.wait()
-                finally:
-                    with anyio.CancelScope(shield=True):
-                        await self._end(guests, entrance)
-                    tasks.cancel_scope.cancel()
-
-    def _open_entrance(self, listen: str) -> AbstractContextManager[Entrance]:
-        from grainlike.executor._entrance import open_entrance
-
-        return open_entrance(listen, self._access, insecure=self._insecure)
-
-    def _make_guests(self, cluster: str) -> Guests:
-        return Guests(self._head, cluster, self._cancel_job, self._stop_asked, self._deserted)
-
-    def _restore(self, door: Door, tasks: TaskGroup) -> None:
-        """Before anybody is let in."""
-
-    async def _end(self, guests: Guests, entrance: Entrance | None) -> None:
-        """End all work, then all connections."""
-        guests.leave_all()
-        await self._quieten()
-        if self._foreign is not None:
-            await self._foreign.close()
-        if entrance is not None:
-            entrance.withdraw()
-        await self._head.farewell()
-        await guests.farewell()
-
-    async def _embed(self, tasks: TaskGroup, door: Door, offer: Allocation) -> None:
-        link, serve = embed(offer, echo=self._echo)
-        tasks.start_soon(door.admit, link)
-        tasks.start_soon(serve)
-        await self._until(lambda: bool(self._head.peers))
-
-    async def _quieten(self) -> None:
-        """Cancel everything, and wait until no job is anywhere."""
-        self._state = "closing"  # also when it was the loop that ended us, so that each outcome is looked at below
-        self._engine.cancel_all()
-        with anyio.move_on_after(QUIET_S):
-            await self._until(self._is_quiet)
-        if not self._is_quiet():
-            logger.warning("some jobs did not end within %g s of being cancelled; their workers are left", QUIET_S)
-
-    def _is_quiet(self) -> bool:
-        return self._head.quiet and (self._foreign is None or self._foreign.quiet)
-
-    # --- what happens ------------------------------------------------------------------------------------------------
-
-    def _settled(self) -> None:
-        self._engine.pump()
-        if self._state != "open":
-            self._change()
-
-    def _joined(self, guests: Guests) -> None:
-        guests.workers_changed()
-        self._change()
-
-    def _change(self) -> None:
-        """Let all who wait in `_until` look again."""
-        changed, self._changed = self._changed, anyio.Event()
-        changed.set()
-
-    async def _until(self, condition: Callable[[], bool]) -> None:
-        while not condition():
-            await self._changed.wait()
-
-    def _ring(self) -> None:
-        self._head.tick()
-        self._engine.pump()
-
-    def _cancel_job(self, number: int) -> bool:
-        """End a job for everybody; False where there is none."""
-        node = self._head.view.node_of(number)
-        if node is None:
-            return self._head.cancel_nested(number)
-        self._engine.cancel([node])
-        return True
-
-    def _stop_asked(self) -> bool:
-        """A client wants the head to end; False if that is not for clients to say."""
-        return False
-
-    def _deserted(self) -> None:
-        """The last client has left."""
-
     # --- the graph's resolver ----------------------------------------------------------------------------------------
 
     @property
@@ -395,19 +151,6 @@ class Executor(Resolving):
         """Start what is not started, wait for the node, and return its value or raise its error."""
         self._check_home("awaited")
         return await self._engine.wait(node)
-
-    def observe(self, observer: Observer) -> None:
-        """Let `observer` hear of all that happens to jobs from now on, and of the workers that are here."""
-        for peer in self._head.peers.values():
-            observer.joined(peer)
-        if self._foreign is not None:
-            self._foreign.introduce(observer)
-        self._head.observers.append(observer)
-
-    def unobserve(self, observer: Observer) -> None:
-        """It hears of nothing more."""
-        if observer in self._head.observers:
-            self._head.observers.remove(observer)
 
     async def ready(self) -> None:
         """Wait until it has opened: an implicit one may be used before its worker is here.
@@ -433,17 +176,7 @@ class Executor(Resolving):
     @property
     def backend_name(self) -> str:
         """What runs the jobs, for reports."""
-        return "grainlike" if self._manner is None else self._manner.name
-
-    def live_job(self, number: int, attempt: int) -> Job | None:
-        """What is known of a job while it lives and this is its attempt."""
-        if self._foreign is not None:
-            return self._foreign.live_job(number, attempt)
-        return self._head.view.job(number, attempt)
-
-    def assembles(self, number: int) -> bool:
-        """Whether slots are held for this job on several workers, and it waits for more: it has not started."""
-        return self._head.view.assembles(number)
+        return "grainlike" if self._settings.manner is None else self._settings.manner.name
 
     async def pause(
         self,
@@ -457,13 +190,6 @@ class Executor(Resolving):
         except BaseException:
             let_go()
             raise
-
-    def _check_home(self, what: str, *, open_only: bool = True) -> None:
-        if open_only and self._state != "open":
-            raise RuntimeError(f"{self!r} is not open")
-        now = here()
-        if now != self._home:
-            raise RuntimeError(f"this executor lives in the {self._home}; it is {what} from {now or 'no event loop'}")
 
     # --- what users ask ----------------------------------------------------------------------------------------------
 
@@ -613,16 +339,3 @@ class Executor(Resolving):
             return start(placeholder)
         finally:
             current.reset(token)
-
-
-def import_paths() -> list[str]:
-    """Where this program imports from, so that a worker's jobs can import the same modules."""
-    return [path or str(Path.cwd()) for path in sys.path]  # "" is the directory of a REPL
-
-
-def _innermost(error: Exception) -> BaseException:
-    """One error out of a task group's group: users never see groups of ours."""
-    inner: BaseException = error
-    while isinstance(inner, BaseExceptionGroup):
-        inner = inner.exceptions[0]
-    return inner

@@ -36,12 +36,11 @@ def entered(executor: Executor, home: Home) -> None:
     _open.setdefault(home, []).append(executor)
 
 
-def left(executor: Executor, home: Home) -> None:
+def left(executor: object, home: Home) -> None:
     """An executor closed; implicit ones too."""
-    if executor in _open.get(home, ()):
-        _open[home].remove(executor)
-        if not _open[home]:
-            del _open[home]
+    others = [one for one in _open.pop(home, ()) if one is not executor]
+    if others:
+        _open[home] = others
     if _implicit.get(home) is executor:
         del _implicit[home]
 

@@ -94,9 +94,9 @@ class HeadDaemon(Executor):
     def _open_entrance(self, listen: str) -> AbstractContextManager[Entrance]:
         if self._journal is None:
             return super()._open_entrance(listen)
-        if self._access is not None:
-            return open_entrance(listen, self._access, insecure=self._insecure)
-        return open_lasting_entrance(listen, self._journal / "access", insecure=self._insecure)
+        if self._settings.access is not None:
+            return open_entrance(listen, self._settings.access, insecure=self._settings.insecure)
+        return open_lasting_entrance(listen, self._journal / "access", insecure=self._settings.insecure)
 
     def _make_guests(self, cluster: str) -> Guests:
         if not isinstance(self._head, DurableHead):

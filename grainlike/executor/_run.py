@@ -8,7 +8,8 @@ from typing import Any, Literal, TypeVar
 
 import anyio
 
-from grainlike.executor._executor import NOT_GIVEN, Executor, NotGiven
+from grainlike.executor._executor import Executor
+from grainlike.executor._settings import NOT_GIVEN, NotGiven
 from grainlike.graph import Delayed
 from grainlike.resources import Request
 

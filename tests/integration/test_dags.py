@@ -40,7 +40,7 @@ from grainlike import (
     run,
     start,
 )
-from grainlike.executor._executor import QUIET_S
+from grainlike.executor._life import QUIET_S
 
 pytestmark = pytest.mark.anyio
 

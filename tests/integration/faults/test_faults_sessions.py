@@ -20,7 +20,7 @@ from grainlike import (
     start,
 )
 from grainlike.cli import main
-from grainlike.executor import _connect, _door, _executor, _sessions
+from grainlike.executor import _connect, _door, _life, _sessions
 from grainlike.executor._caller import call
 from grainlike.executor._guests import Guests
 from grainlike.executor._head_daemon import HeadDaemon
@@ -304,7 +304,7 @@ async def test_an_outcome_that_does_not_fit_is_not_kept_and_that_is_said(monkeyp
 
 
 async def test_a_head_that_closes_ends_its_sessions(gates, monkeypatch):
-    monkeypatch.setattr(_executor, "QUIET_S", 600.0)
+    monkeypatch.setattr(_life, "QUIET_S", 600.0)
     async with asyncio.timeout(20), gates() as gate, Executor(listen=TLS, local=Cores(1)):
         async with connect(session="sweep") as ex:
             ex.name("runs", (stand @ Cores(1))(gate.visit, "runs"))

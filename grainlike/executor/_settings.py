@@ -1,0 +1,89 @@
+"""What an executor is told when it is made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+
+from grainlike.executor._backend import Backend, Manner
+from grainlike.executor._embedded import offer_for
+from grainlike.resources import Allocation, Request
+
+__all__ = ["NOT_GIVEN", "NotGiven", "Settings", "settings_for"]
+
+
+class NotGiven:
+    """Stands for `local=` not given."""
+
+    def __repr__(self) -> str:
+        return "<this process's own cores>"
+
+
+NOT_GIVEN = NotGiven()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The arguments of `Executor`, checked. `offer` is what the embedded worker offers, with ids; None without one."""
+
+    offer: Allocation | None
+    listen: str | None
+    access: Path | None
+    insecure: bool
+    manner: Manner | None
+    fail_fast: bool
+    echo: bool
+    record: bool | int
+
+
+def settings_for(
+    *,
+    local: Request | NotGiven | None,
+    listen: str | None,
+    access: str | PathLike[str] | None,
+    insecure: bool,
+    backend: Backend | None,
+    on_failure: str,
+    echo: bool,
+    record: bool | int,
+) -> Settings:
+    """Check what somebody wrote; see `Executor`, whose errors these are."""
+    _check_failure_and_record(on_failure, record)
+    _check_entrance(listen, access, insecure=insecure)
+    if backend is not None and (listen is not None or not (local is None or isinstance(local, NotGiven))):
+        raise ValueError("backend= runs the jobs elsewhere: leave out local= and listen=")
+    manner = None if backend is None else Manner(backend)
+    return Settings(
+        offer=_offer(local, alone=listen is None and backend is None),
+        listen=listen,
+        access=None if access is None else Path(access),
+        insecure=insecure,
+        manner=manner,
+        fail_fast=on_failure == "fail_fast",
+        echo=echo,
+        record=record,
+    )
+
+
+def _check_failure_and_record(on_failure: str, record: bool | int) -> None:
+    if on_failure not in ("fail_fast", "continue"):
+        raise ValueError(f"on_failure= is 'fail_fast' or 'continue', not {on_failure!r}")
+    if not isinstance(record, int) or record < 0:
+        raise ValueError(f"record= is True, or how many jobs are to be kept, not {record!r}")
+
+
+def _check_entrance(listen: str | None, access: str | PathLike[str] | None, *, insecure: bool) -> None:
+    if listen is not None and not isinstance(listen, str):
+        raise TypeError(f"listen= is an address such as 'tcp://127.0.0.1:0', not {listen!r}")
+    if listen is None and (access is not None or insecure):
+        raise ValueError("access= and insecure= say how workers dial in: they go with listen=")
+    if access is not None and insecure:
+        raise ValueError("access= brings certificates, and insecure= does without: leave one of them out")
+
+
+def _offer(local: Request | NotGiven | None, *, alone: bool) -> Allocation | None:
+    """What the embedded worker offers. Not told, it offers this process's own cores where it is `alone`."""
+    if isinstance(local, NotGiven):
+        return offer_for(None) if alone else None
+    return None if local is None else offer_for(local)
