@@ -1,6 +1,7 @@
 """Links that break between a client and its head: the client goes on, nothing is lost, and nothing is done twice."""
 
 import asyncio
+import contextlib
 import os
 
 import pytest
@@ -45,14 +46,26 @@ def through(tmp_path):
     return lambda weather, executor: connect(way_through(weather, executor, tmp_path, "client"))
 
 
+@pytest.fixture
+def linked(through):
+    """A head with so many cores, the weather, and a client: `async with linked() as (head, weather, client):`."""
+
+    @contextlib.asynccontextmanager
+    async def linked(cores=1, limit_s=20):
+        async with (
+            asyncio.timeout(limit_s),
+            Executor(listen=TLS, local=Cores(cores)) as head,
+            Weather(port(head)) as weather,
+            through(weather, head) as client,
+        ):
+            yield head, weather, client
+
+    return linked
+
+
 @pytest.mark.parametrize("how", ["reset", "cut"])
-async def test_broken_links_of_a_client_lose_nothing_and_do_nothing_twice(how, through, tmp_path):
-    async with (
-        asyncio.timeout(40),
-        Executor(listen=TLS, local=Cores(2)) as head,
-        Weather(port(head)) as weather,
-        through(weather, head) as client,
-    ):
+async def test_broken_links_of_a_client_lose_nothing_and_do_nothing_twice(how, linked, tmp_path):
+    async with linked(2, limit_s=40) as (head, weather, client):
         marks = tmp_path / "marks"
         waves = []
         for count in range(1, 6):
@@ -69,20 +82,14 @@ async def test_broken_links_of_a_client_lose_nothing_and_do_nothing_twice(how, t
 
 
 async def test_one_who_reads_nothing_of_much_is_cut_off_and_goes_on_when_it_reads_again(
-    gates, through, monkeypatch, caplog
+    gates, linked, monkeypatch, caplog
 ):
     guests = []
     join = _guests.Guests.join
     monkeypatch.setattr(_guests.Guests, "join", lambda *args: guests.append(join(*args)) or guests[-1])
     monkeypatch.setattr(_door, "HEARTBEAT_S", 0.02)
     monkeypatch.setattr(_door, "MOST_WAITING", 1 << 20)
-    async with (
-        asyncio.timeout(40),
-        gates() as gate,
-        Executor(listen=TLS, local=Cores(1)) as head,
-        Weather(port(head)) as weather,
-        through(weather, head) as client,
-    ):
+    async with gates() as gate, linked(limit_s=40) as (head, weather, client):
 
         @delayed
         def much(visit):
@@ -108,13 +115,8 @@ async def test_one_who_reads_nothing_of_much_is_cut_off_and_goes_on_when_it_read
         assert client.report().succeeded == 2
 
 
-async def test_delays_and_short_black_holes_break_nothing(through):
-    async with (
-        asyncio.timeout(20),
-        Executor(listen=TLS, local=Cores(2)) as head,
-        Weather(port(head)) as weather,
-        through(weather, head) as client,
-    ):
+async def test_delays_and_short_black_holes_break_nothing(linked):
+    async with linked(2) as (_, weather, client):
         weather.delay_s = 0.05
         assert await (delayed(abs) @ Cores(1))(-1) == 1
         weather.swallow()
@@ -128,14 +130,8 @@ async def test_delays_and_short_black_holes_break_nothing(through):
         assert weather.made == 1
 
 
-async def test_questions_are_answered_while_a_large_value_is_on_its_way(gates, through):
-    async with (
-        asyncio.timeout(40),
-        gates() as gate,
-        Executor(listen=TLS, local=Cores(2)) as head,
-        Weather(port(head)) as weather,
-        through(weather, head) as client,
-    ):
+async def test_questions_are_answered_while_a_large_value_is_on_its_way(gates, linked):
+    async with gates() as gate, linked(2, limit_s=40) as (_, weather, client):
         weather.hold_down(5_000_000)
         runs_ = start((stand @ Cores(1))(gate.visit, "one"))
         await gate.arrival()
@@ -153,15 +149,9 @@ async def test_questions_are_answered_while_a_large_value_is_on_its_way(gates, t
         assert weather.made == 1
 
 
-async def test_a_question_that_went_with_the_link_is_asked_again(gates, through, monkeypatch):
+async def test_a_question_that_went_with_the_link_is_asked_again(gates, linked, monkeypatch):
     monkeypatch.setattr(_guests, "_MOST_LOGS", 1)  # the one before the break does not count
-    async with (
-        asyncio.timeout(20),
-        gates() as gate,
-        Executor(listen=TLS, local=Cores(1)) as head,
-        Weather(port(head)) as weather,
-        through(weather, head) as client,
-    ):
+    async with gates() as gate, linked() as (_, weather, client):
         runs_ = start((stand @ Cores(1))(gate.visit, "one"))
         await gate.arrival()
         lines = client.logs(runs_)
@@ -179,14 +169,8 @@ async def test_a_question_that_went_with_the_link_is_asked_again(gates, through,
         await gather(runs_, waits_)
 
 
-async def test_what_ends_while_the_client_is_away_is_told_when_it_is_back(gates, through):
-    async with (
-        asyncio.timeout(20),
-        gates() as gate,
-        Executor(listen=TLS, local=Cores(1)) as head,
-        Weather(port(head)) as weather,
-        through(weather, head) as client,
-    ):
+async def test_what_ends_while_the_client_is_away_is_told_when_it_is_back(gates, linked):
+    async with gates() as gate, linked() as (head, weather, client):
         first_, second_ = (start((stand @ Cores(1))(gate.visit, name)) for name in ("first", "second"))
         visitor = await gate.arrival()
         lines = client.logs(first_)
@@ -207,14 +191,8 @@ async def test_what_ends_while_the_client_is_away_is_told_when_it_is_back(gates,
         assert gate.visits == 3
 
 
-async def test_a_client_that_stays_away_is_given_up_and_hears_so(gates, through, monkeypatch):
-    async with (
-        asyncio.timeout(20),
-        gates() as gate,
-        Executor(listen=TLS, local=Cores(1)) as head,
-        Weather(port(head)) as weather,
-        through(weather, head) as client,
-    ):
+async def test_a_client_that_stays_away_is_given_up_and_hears_so(gates, linked, monkeypatch):
+    async with gates() as gate, linked() as (head, weather, client):
         runs_ = start((stand @ Cores(1))(gate.visit, "one"))
         await gate.arrival()
         monkeypatch.setattr(_door, "LOST_S", 0.1)
@@ -228,14 +206,8 @@ async def test_a_client_that_stays_away_is_given_up_and_hears_so(gates, through,
             await client.wait_for_workers(2)
 
 
-async def test_when_too_much_was_on_the_way_that_is_said(gates, through, monkeypatch):
-    async with (
-        asyncio.timeout(20),
-        gates() as gate,
-        Executor(listen=TLS, local=Cores(1)) as head,
-        Weather(port(head)) as weather,
-        through(weather, head),
-    ):
+async def test_when_too_much_was_on_the_way_that_is_said(gates, linked, monkeypatch):
+    async with gates() as gate, linked() as (head, weather, _):
         jobs = [start((stand @ Cores(1))(gate.visit, number)) for number in range(4)]
         visitor = await gate.arrival()
         monkeypatch.setattr(_transcript, "MOST_COUNT", 2)
