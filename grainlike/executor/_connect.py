@@ -354,12 +354,6 @@ class ConnectedExecutor(Executor):
     def _link(self) -> Caller:
         return cast("Caller", self._caller)
 
-    def _own(self, placeholder: Delayed[Any] | Stream[Any]) -> Node:
-        node = node_behind(placeholder)
-        if node.owner is not None and node.owner is not self and not node.finished:
-            raise GraphError(f"{node.function.name} belongs to another executor ({node.owner}): ask that one")
-        return node
-
 
 def check_name(name: object, of: str) -> None:
     """Raise `ValueError` for what is no name."""

@@ -148,7 +148,12 @@ class Executor(Life):
         return self._state in ("open", "closing")
 
     async def wait(self, node: Node) -> Any:
-        """Start what is not started, wait for the node, and return its value or raise its error."""
+        """Start what is not started, wait for the node, and return its value or raise its error.
+
+        Raises:
+            RuntimeError: the executor is not open, or lives in another event loop.
+            Whatever the call raised, as it is; `GraphError` for a node that another executor has started.
+        """
         self._check_home("awaited")
         return await self._engine.wait(node)
 
@@ -220,7 +225,11 @@ class Executor(Life):
     async def explain(self, placeholder: Delayed[Any] | Stream[Any]) -> Explanation:
         """Say where a placeholder stands and what it waits for, from the books that decide; `str` of it is a sentence.
 
-        It starts nothing. Asking about one that belongs to another executor is a `GraphError`.
+        It starts nothing.
+
+        Raises:
+            GraphError: the placeholder belongs to another executor, and has not finished.
+            RuntimeError: the executor is not open, or lives in another event loop.
 
         Example::
 
@@ -229,9 +238,7 @@ class Executor(Life):
             # It would start now with Cores(12).
         """
         self._check_home("asked")
-        node = node_behind(placeholder)
-        if node.owner is not None and node.owner is not self and not node.finished:
-            raise GraphError(f"{node.function.name} belongs to another executor ({node.owner}): ask that one")
+        node = self._own(placeholder)
         return replace(self._head.view.explain(node), kept=self._memo.words(node))
 
     def logs(self, placeholder: Delayed[Any] | Stream[Any]) -> AsyncIterator[LogLine]:
@@ -260,20 +267,28 @@ class Executor(Life):
                 print(line.stream, line)
         """
         self._check_home("asked")
-        node = node_behind(placeholder)
-        if node.owner is not None and node.owner is not self:
-            raise GraphError(f"{node.function.name} belongs to another executor ({node.owner}): ask that one")
+        node = self._own(placeholder, even_finished=True)
         if node.state is State.LAZY:
             raise GraphError(f"{node.function.name} has not been started: `start` it first")
         if self._foreign is not None:
             raise RuntimeError(f"what jobs on {self.backend_name!r} print is in its own logs")
         return self._head.logs.lines(node, self._head.peers.values())
 
+    def _own(self, placeholder: Delayed[Any] | Stream[Any], *, even_finished: bool = False) -> Node:
+        """The node behind it, unless that is another executor's: of one that has finished, all is known anywhere."""
+        node = node_behind(placeholder)
+        if node.owner not in (None, self) and (even_finished or not node.finished):
+            raise GraphError(f"{node.function.name} belongs to another executor ({node.owner}): ask that one")
+        return node
+
     def events(self) -> AsyncIterator[Event]:
         """What happens on the workers from now on: workers that are here, come and go, jobs that start and end.
 
         It ends when the executor has closed. Any number of readers may listen, each to all; one that is dropped is
         listened to no more.
+
+        Raises:
+            RuntimeError: the executor is not open, or lives in another event loop.
 
         Example::
 
@@ -287,6 +302,9 @@ class Executor(Life):
 
     def report(self) -> Totals:
         """How the jobs of this executor have ended so far, and what time they took. Calls without resources are none.
+
+        Raises:
+            RuntimeError: the executor was never opened, or lives in another event loop.
 
         Example::
 
@@ -326,6 +344,9 @@ class Executor(Life):
 
     def submit(self, request: Request, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Delayed[Any]:
         """Start `fn(*args, **kwargs)` on `request` without building a graph by hand; returns its placeholder.
+
+        Raises:
+            RuntimeError: the executor is not open, or lives in another event loop.
 
         Example::
 

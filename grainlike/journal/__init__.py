@@ -2,7 +2,8 @@
 
 Answers: what was appended before the last crash (`Journal.open`), how a record gets there (`append`), up to which one
 the disk has it for certain (`synced`), how the log is kept short (`begin_segment`, `commit_image`, `forget_before`),
-and what lies in a directory (`survey`).
+and what lies in a directory (`survey`). And how objects become an image that is no pickle, and again objects
+(`draw_image`, `read_image`): of which classes is its user's to say.
 
 Never looks into a record: what is said is its user's. It would rather refuse a damaged journal than leave a record out.
 Neighbours: the head writes its inputs here, and reads them when it is started again.
