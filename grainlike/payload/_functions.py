@@ -60,25 +60,25 @@ _logger = logging.getLogger("grainlike")
 def dump_function(function: Function, serializer: Serializer = "dill") -> FunctionBlob:
     """The bytes of a callable, made once per function, and again when a global or closure variable was rebound.
 
-    Where it takes along what may change in place (a dict, an array, an object), they are made each time, up to 64 KiB;
-    above that such changes are not seen.
-    Bound methods and callable objects are dumped anew each time, since their state may have changed; the digest
-    tells whether it has. Raises `SerializationError` naming the variable inside that cannot travel.
+    What it takes along and may change in place (a dict, an array, an object) is compared each time, up to 64 KiB; above
+    that such changes are not seen. Bound methods and callable objects are dumped anew each time, since their state may
+    have changed; the digest tells whether it has.
+
+    Raises:
+        SerializationError: a variable inside, which it names, cannot travel, and the function never has.
 
     >>> load_function(dump_function(len).data)([1, 2])
     2
     """
     key = (id(function), serializer)
     known = _cache.get(key)
-    fingerprint: bytes | None = None
-    if known is not None and known[0]() is function and (not known[2] or unchanged(known[2])):
-        if not known[3]:
-            return known[1]
-        fingerprint = _fingerprint(known[3])
-        if fingerprint is not None and fingerprint == known[4]:
-            return known[1]
-    else:
+    if known is not None and (known.ref() is not function or (known.watch and not unchanged(known.watch))):
         known = None
+    if known is not None and not known.mutable:
+        return known.blob
+    fingerprint = None if known is None else _fingerprint(known.mutable)
+    if known is not None and fingerprint is not None and fingerprint == known.print:
+        return known.blob
     try:
         blob = _dump(function, serializer)
     except SerializationError as error:
@@ -145,7 +145,7 @@ def _as_before(key: tuple[int, str], known: _Known, title: str, error: Serializa
 
 def _forget(key: tuple[int, str], ref: "weakref.ref[Function]") -> None:
     known = _cache.get(key)
-    if known is not None and known[0] is ref:  # else the address already belongs to another function
+    if known is not None and known.ref is ref:  # else the address already belongs to another function
         del _cache[key]
 
 

@@ -11,7 +11,7 @@ and containers are held firmly, because a new one at the old address must not pa
 """
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from types import CellType, CodeType, FunctionType, ModuleType
@@ -41,38 +41,50 @@ def watch(function: object) -> tuple[Watch, tuple[Held, ...]]:
 
     The second is what among that may change in place.
     """
-    watched: list[_Watched] = []
+    walk = _Walk()
     seen: dict[int, object] = {}  # also keeps what is made on the way, lest another takes its address
-    mutable: list[Held] = []
     waiting = [function]
     while waiting:
         obj = waiting.pop()
-        if id(obj) in seen:
-            continue
-        seen[id(obj)] = obj
+        if id(obj) not in seen:
+            seen[id(obj)] = obj
+            waiting += walk.look_at(obj)
+    return tuple(walk.watched), tuple(walk.mutable)
+
+
+class _Walk:
+    """Notes what is to be watched of each object that a function takes along."""
+
+    def __init__(self) -> None:
+        self.watched: list[_Watched] = []
+        self.mutable: list[Held] = []
+
+    def look_at(self, obj: object) -> Iterable[object]:
+        """Note what there is to note, and return what comes along with it."""
         if isinstance(obj, type):
-            if _travels_by_value(obj):
-                attributes = _attributes(obj)
-                waiting += [*obj.__bases__, *(value for name, value in attributes.items() if not _is_special(name))]
-                watched.append(_Watched(weakref.ref(obj), _held(attributes), (), is_class=True))
-            continue
+            return self._class(obj) if _travels_by_value(obj) else ()
         found = _function_behind(obj)
-        if found is not obj:
-            waiting.append(found)
-            parts = parts_of_constant(obj)
-            if parts is None:
-                mutable.append(_hold(obj))
-            else:
-                waiting += parts
-        elif found is not None and reference_to(found) is None:
-            variables, contents = _variables(found), [_content(cell) for cell in found.__closure__ or ()]
-            waiting += [*variables.values(), *contents, *_defaults(found)]
-            if not found.__dict__.keys() <= {"__wrapped__"}:
-                mutable.append(partial(_attributes_behind, weakref.ref(found)))
-            if variables or contents:
-                held = _held(variables), tuple(map(_hold, contents))
-                watched.append(_Watched(weakref.ref(found), *held, is_class=False))
-    return tuple(watched), tuple(mutable)
+        if found is obj:
+            return () if found is None or reference_to(found) is not None else self._function(found)
+        parts = parts_of_constant(obj)
+        if parts is None:
+            self.mutable.append(_hold(obj))
+            return (found,)
+        return (found, *parts)
+
+    def _class(self, cls: type) -> Iterable[object]:
+        attributes = _attributes(cls)
+        self.watched.append(_Watched(weakref.ref(cls), _held(attributes), (), is_class=True))
+        return (*cls.__bases__, *(value for name, value in attributes.items() if not _is_special(name)))
+
+    def _function(self, function: FunctionType) -> Iterable[object]:
+        variables, contents = _variables(function), [_content(cell) for cell in function.__closure__ or ()]
+        if not function.__dict__.keys() <= {"__wrapped__"}:
+            self.mutable.append(partial(_attributes_behind, weakref.ref(function)))
+        if variables or contents:
+            held = _held(variables), tuple(map(_hold, contents))
+            self.watched.append(_Watched(weakref.ref(function), *held, is_class=False))
+        return (*variables.values(), *contents, *_defaults(function))
 
 
 def unchanged(watched: Watch) -> bool:
