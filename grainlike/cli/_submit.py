@@ -173,7 +173,8 @@ class _Submission:
             self._tell(job, "interrupted while it ran" if job.started else "interrupted before it started")
         if len(self._jobs) > 1 or open_:
             counts = f"{len(self._jobs) - failed - len(open_)} succeeded, {failed} failed"
-            _say(f"{counts}{f', {len(open_)} interrupted' if open_ else ''} in {took:.1f} s")
+            interrupted = f", {len(open_)} interrupted" if open_ else ""
+            _say(f"{counts}{interrupted} in {took:.1f} s")
         if as_json:
             print_json([_told(job) for job in self._jobs])
 

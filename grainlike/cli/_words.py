@@ -80,13 +80,15 @@ def print_jobs(jobs: Sequence[JobRow]) -> None:
     if not jobs:
         print("no jobs")  # noqa: T201
         return
-    names = any(job.named for job in jobs)  # a column that few have
+    titles = ["job", "name", "called", "state", "request", "worker", "slots", "for", "client"]
     rows = [
-        (
-            *(str(j.job), j.name, *[j.named] * names, j.state, j.request, j.worker, j.allocation),
-            *(seconds(j.running_s), j.program or str(j.client or "")),
-        )
-        for j in jobs
+        [
+            *(str(job.job), job.name, job.named, job.state, job.request, job.worker, job.allocation),
+            *(seconds(job.running_s), job.program or str(job.client or "")),
+        ]
+        for job in jobs
     ]
-    called = ["called"] * names
-    print_table(["job", "name", *called, "state", "request", "worker", "slots", "for", "client"], rows)
+    if not any(job.named for job in jobs):  # most have no such column
+        for row in (titles, *rows):
+            del row[2]
+    print_table(titles, rows)

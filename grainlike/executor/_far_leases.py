@@ -1,4 +1,4 @@
-"""What observers of a client hear of its jobs: slots that workers elsewhere granted them, as if by one worker."""
+"""What a client's observers and readers of events hear of its jobs: to observers, as if one worker ran them all."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ __all__ = ["FarLeases"]
 class FarLeases:
     """The slots of a client's jobs. The head tells when an attempt begins and when the job has ended, and no more.
 
-    Implements the observers' `Worker`: all workers are one to them, and what it offers is not known.
+    Implements the observers' `Worker`: all workers are one to them, and what it offers is not known. Readers of events
+    hear which worker it was.
     """
 
     number = 1
