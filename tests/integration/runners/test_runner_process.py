@@ -1,0 +1,236 @@
+"""What a runner process answers, and what that costs it."""
+
+import gc
+import importlib
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from raw_runner import Runner, by_value
+
+from grainlike.context import GVAR
+from grainlike.errors import JobCancelledError, RemoteError, SerializationError
+from grainlike.payload import dump_arguments, dump_function
+from grainlike.wire import Code, Define, FunctionSpec, Run
+
+
+def test_a_fresh_process_says_once_that_it_is_ready_and_reckons_deadlines_from_then() -> None:
+    def deadline() -> float | None:
+        return GVAR.job.deadline if GVAR.job is not None else None
+
+    with Runner(deadline) as runner:
+        early = time.monotonic()
+        runner.run_limited(1, 0, early - 50.0, 100.0)
+        runner.until(1)
+        assert runner.readied == [0], "it says so before the job's end"
+        assert early + 100.0 < runner.values[1] < time.monotonic() + 100.0
+        granted = time.monotonic()
+        runner.run_limited(2, 0, granted + 100.0, 100.0)
+        runner.until(2)
+        assert runner.values[2] == granted + 100.0
+        assert runner.readied == [0]
+
+
+def test_a_process_without_limits_says_nothing_more() -> None:
+    with Runner(os.getpid) as runner:
+        runner.call(0)
+        assert runner.readied == []
+
+
+def test_a_run_list_of_2000_jobs_comes_back_whole_in_few_messages() -> None:
+    def double(x: int) -> int:
+        return 2 * x
+
+    with Runner(double) as runner:
+        runner.run({job: (0, (job,)) for job in range(2000)})
+        runner.until(*range(2000))
+    assert runner.values == {job: 2 * job for job in range(2000)}
+    assert [job for batch in runner.batches for job in batch.jobs] == list(range(2000))
+    assert len(runner.batches) < 200
+    assert [batch.receipt is not None for batch in runner.batches].count(True) == 1
+    assert runner.batches[0].receipt is not None
+
+
+def test_large_values_travel_beside_the_message_and_arguments_may_be_changed() -> None:
+    def change(array: Any) -> Any:
+        array[0] = 7
+        return array
+
+    import numpy as np
+
+    with Runner(change) as runner:
+        array = np.zeros(100_000)
+        data, views = dump_arguments((array,), {}, what="f")
+        buffers = [bytes(view) for view in views]
+        runner.send(Run(1, "cores=[0]", [1], [1], [0], [None], [bytes(data)], [len(buffers)]), buffers)
+        runner.until(1)
+    assert runner.values[1][0] == 7
+    assert runner.values[1].nbytes == array.nbytes
+    assert runner.batches[0].counts == [1]
+
+
+def test_a_large_value_leaves_before_the_next_job_can_change_it() -> None:
+    def give(change: bool) -> object:
+        import builtins
+        import pickle
+
+        if change:
+            builtins._kept[0] = 255
+            return None
+        builtins._kept = bytearray(1_000_000)
+        return pickle.PickleBuffer(builtins._kept)
+
+    with Runner(give) as runner:
+        runner.run({1: (0, (False,)), 2: (0, (True,))})
+        runner.until(1, 2)
+    assert bytes(runner.values[1])[0] == 0
+
+
+def test_whatever_a_job_raises_is_its_outcome_and_the_runner_lives() -> None:
+    def fail(kind: str) -> object:
+        import asyncio
+        import threading
+
+        if kind == "lock":
+            return threading.Lock()
+        kinds = {"own": ValueError, "exit": SystemExit, "interrupt": KeyboardInterrupt, "pose": asyncio.CancelledError}
+        raise kinds[kind]("by the job")
+
+    async def exit_in_a_coroutine() -> None:
+        raise SystemExit("by the job")
+
+    def import_what_is_not_there() -> None:
+        import no_such_module_anywhere  # noqa: F401
+
+    kinds = ["own", "exit", "interrupt", "lock", "pose"]
+    with Runner(fail, exit_in_a_coroutine, import_what_is_not_there) as runner:
+        runner.run({job: (0, (kind,)) for job, kind in enumerate(kinds)} | {5: (1, ()), 6: (2, ())})
+        runner.until(*range(7))
+        pid = runner.receipt.pid
+        assert set(runner.codes.values()) == {Code.FAILED}
+        assert isinstance(runner.values[0], ValueError)
+        assert 'raise kinds[kind]("by the job")' in str(runner.values[0].__cause__)
+        assert "grainlike_worker" not in str(runner.values[0].__cause__)
+        assert isinstance(runner.values[1], RemoteError)
+        assert isinstance(runner.values[2], RemoteError)
+        assert isinstance(runner.values[3], SerializationError)
+        assert isinstance(runner.values[4], JobCancelledError)
+        assert isinstance(runner.values[5], RemoteError)
+        assert isinstance(runner.values[6], ModuleNotFoundError)
+        assert runner.process.pid == pid
+        assert runner.process.poll() is None
+
+
+@pytest.fixture
+def client_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., object]:
+    """A function of a module that stands where only the client looks."""
+    (tmp_path / "module_of_the_client_alone.py").write_text("def f():\n    return 'from the module'\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    sys.modules.pop("module_of_the_client_alone", None)
+    module = importlib.import_module("module_of_the_client_alone")
+    function: Callable[..., object] = module.f
+    return function
+
+
+def test_functions_and_arguments_that_do_not_load_are_their_jobs_failure(
+    client_module: Callable[..., object],
+) -> None:
+    class Bomb:
+        def __reduce__(self) -> object:
+            return exec, ("raise OSError('boom')",)
+
+    def take(_: object) -> None:
+        pass
+
+    with Runner(take) as runner:
+        specs = [FunctionSpec(fn, b"", f"f{fn}", False, None) for fn in (1, 2)]
+        runner.send(Define(specs, []), [b"nonsense", dump_function(client_module).data])
+        runner.run({1: (0, (Bomb(),)), 2: (1, ()), 3: (2, ()), 4: (0, (1,))})
+        runner.until(1, 2, 3, 4)
+    assert [runner.codes[job] for job in (1, 2, 3, 4)] == [Code.FAILED, Code.FAILED, Code.FAILED, Code.SUCCEEDED]
+    assert isinstance(runner.values[1], SerializationError)
+    assert "boom" in str(runner.values[1])
+    assert isinstance(runner.values[2], SerializationError)
+    assert "module_of_the_client_alone" in str(runner.values[3])
+    assert "PYTHONPATH" in "".join(runner.values[3].__notes__)
+
+
+def test_the_clients_import_paths_are_the_runners(client_module: Callable[..., object], tmp_path: Path) -> None:
+    with Runner(client_module, paths=[str(tmp_path)]) as runner:
+        assert runner.call(0) == "from the module"
+
+
+def test_a_child_that_a_job_forks_does_not_answer_for_it() -> None:
+    def fork() -> str:
+        import os
+        import signal
+
+        child = os.fork()
+        if child == 0:
+            return f"child {signal.getsignal(signal.SIGTERM)}"
+        _, status = os.waitpid(child, 0)
+        return f"parent {os.waitstatus_to_exitcode(status)}"
+
+    with Runner(fork) as runner:
+        runner.run({1: (0, ()), 2: (0, ())})
+        runner.until(1, 2)
+        assert runner.values == {1: "parent 0", 2: "parent 0"}
+
+
+# --- what that costs --------------------------------------------------------------------------------------------------
+# Bounds are what was counted and a tenth more; see `test_cost_per_job`.
+
+
+def itself(x: int) -> int:
+    return x
+
+
+def begin_to_count() -> None:
+    told = sys.__dict__["told"] = {"call": 0, "c_call": 0}
+
+    def count(frame: object, event: str, arg: object) -> None:
+        if event in told:
+            told[event] += 1
+
+    from grainlike_worker import _columns
+
+    _columns.FLUSH_S = 60.0  # by the clock, a slower machine would send more, and smaller, messages
+    gc.disable()
+    sys.setprofile(count)
+
+
+def counted() -> dict[str, int]:
+    sys.setprofile(None)
+    told: dict[str, int] = sys.__dict__["told"]
+    return told
+
+
+def count_calls(jobs_a_lease: int, leases: int) -> tuple[float, float]:
+    """Calls of Python's and of C's functions in the runner, for a job that does nothing."""
+    with Runner(by_value(begin_to_count), by_value(counted), by_value(itself)) as runner:
+        runner.run({1: (0, ())})
+        runner.until(1)
+        for lease in range(leases):
+            jobs = range(100 + lease * jobs_a_lease, 100 + (lease + 1) * jobs_a_lease)
+            runner.run({job: (2, (job,)) for job in jobs})
+            runner.until(*jobs)
+        runner.run({2: (1, ())})
+        runner.until(2)
+        count = leases * jobs_a_lease
+        return runner.values[2]["call"] / count, runner.values[2]["c_call"] / count
+
+
+def test_a_lease_of_one_job_costs_the_runner_this_many_calls() -> None:
+    python, c = count_calls(1, 100)
+    assert python <= 102
+    assert c <= 104
+
+
+def test_a_job_of_a_run_list_costs_the_runner_this_many_calls() -> None:
+    python, c = count_calls(200, 5)
+    assert python <= 26
+    assert c <= 27
