@@ -72,6 +72,7 @@ async def run_process(
     Raises:
         subprocess.CalledProcessError: it failed, and `check` is true; a note has the end of what it wrote on stderr.
         OSError: it could not be started.
+        ValueError: both `input` and `stdin` were given.
 
     Cancelled, it kills the program with all that it started, daemons too, and waits until they are gone. What the
     program left in its process group when it ended is killed as well. Outside a job, and where there is no Linux, it
