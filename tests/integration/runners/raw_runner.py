@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import Any, Self
 
@@ -38,8 +39,8 @@ __all__ = [
     "Runner",
     "alarm",
     "by_value",
+    "definition_of",
     "environment",
-    "is_async",
     "linux_only",
     "needs_two_cores",
     "quick",
@@ -100,12 +101,7 @@ class Runner:
             self.socket.sendall(piece)
 
     def define(self, *functions: Callable[..., object]) -> None:
-        blobs = [dump_function(function) for function in functions]
-        specs = [
-            FunctionSpec(fn, blob.digest, f"f{fn}", is_async(function), None)
-            for fn, (blob, function) in enumerate(zip(blobs, functions, strict=True))
-        ]
-        self.send(Define(specs, []), [blob.data for blob in blobs])
+        self.send(*definition_of(functions))
 
     def run_limited(self, job: int, fn: int, deadline: float, limit: float) -> None:
         """Send a job without arguments that may run for so long."""
@@ -165,10 +161,14 @@ class Runner:
         return next(batch.receipt for batch in reversed(self.batches) if batch.receipt is not None)
 
 
-def is_async(function: Callable[..., object]) -> bool:
-    import inspect
-
-    return inspect.iscoroutinefunction(function)
+def definition_of(functions: Sequence[Callable[..., object]]) -> tuple[Define, list[bytes]]:
+    """The message that gives these functions the numbers 0, 1, ... and the names f0, f1, ..., and its buffers."""
+    blobs = [dump_function(function) for function in functions]
+    specs = [
+        FunctionSpec(fn, blob.digest, f"f{fn}", iscoroutinefunction(function), None)
+        for fn, (blob, function) in enumerate(zip(blobs, functions, strict=True))
+    ]
+    return Define(specs, []), [blob.data for blob in blobs]
 
 
 class Gate:

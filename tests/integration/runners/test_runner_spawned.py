@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 import anyio
 import pytest
-from raw_runner import LIMIT_S, TERMINATED, Gate, alarm, is_async, linux_only
+from raw_runner import LIMIT_S, TERMINATED, Gate, alarm, definition_of, linux_only
 
 from grainlike.errors import JobMemoryError
-from grainlike.payload import Payload, dump_arguments, dump_function, load_error, load_value
-from grainlike.wire import Code, Completed, Define, Frame, FunctionSpec, Run, Setup
+from grainlike.payload import Payload, dump_arguments, load_error, load_value
+from grainlike.wire import Code, Completed, Frame, Run, Setup
 from grainlike_worker._keeper import open_keeper
 from grainlike_worker._outputs import Outputs
 from grainlike_worker._process_runner import ProcessRunner
@@ -22,28 +22,32 @@ from grainlike_worker._spawn import RunnerProcess
 
 
 class Daemon:
-    """Collects what a spawned runner answers."""
+    """Collects what a spawned runner answers to what is posted to it."""
 
-    def __init__(self, runner: RunnerProcess, function: Callable[..., object]) -> None:
-        self.runner = runner
-        self.codes: dict[int, int] = {}
+    def __init__(self, post: Callable[..., object], *functions: Callable[..., object]) -> None:
+        self.codes: dict[int, Code] = {}
         self.values: dict[int, Any] = {}
+        self._post = post
         self._changed = anyio.Event()
-        blob = dump_function(function)
-        runner.link.post(Setup("node-1", []))
-        spec = FunctionSpec(0, blob.digest, "f", is_async(function), None)
-        runner.link.post(Define([spec], []), [blob.data])
+        post(Setup("node-1", []))
+        post(*definition_of(functions))
 
     def run(self, job: int, *args: object) -> None:
-        data = dump_arguments(args, {}, what="f").data
-        self.runner.link.post(Run(job, "cores=[0]", [job], [1], [0], [None], [data], []))
+        """Send a lease of one job."""
+        self.run_list(job, {job: (0, args)}, "cores=[0]")
+
+    def run_list(self, lease: int, jobs: dict[int, tuple[int, tuple[object, ...]]], allocation: str) -> None:
+        """Send a lease: job number -> (function number, arguments)."""
+        data = [dump_arguments(args, {}, what="f").data for _, args in jobs.values()]
+        ones, fns = [1] * len(jobs), [fn for fn, _ in jobs.values()]
+        self._post(Run(lease, allocation, list(jobs), ones, fns, [None] * len(jobs), data, []))
 
     def on_frames(self, frames: list[Frame]) -> None:
         for message, _ in frames:
             assert isinstance(message, Completed)
             for job, code, data in zip(message.jobs, message.codes, message.data, strict=True):
-                self.codes[job] = code
-                self.values[job] = load_value(Payload(data)) if code == Code.SUCCEEDED else None
+                self.codes[job] = Code(code)
+                self.values[job] = _loaded(Code(code), data)
         self._changed.set()
         self._changed = anyio.Event()
 
@@ -53,12 +57,18 @@ class Daemon:
                 await self._changed.wait()
 
 
+def _loaded(code: Code, data: bytes) -> Any:
+    if code == Code.SUCCEEDED:
+        return load_value(Payload(data))
+    return load_error(Payload(data)) if code == Code.OUT_OF_MEMORY else None
+
+
 @asynccontextmanager
 async def a_daemon(
     kind: Literal["own", "shared"], function: Callable[..., object], **env: str
 ) -> AsyncIterator[tuple[RunnerProcess, Daemon]]:
     runner = await RunnerProcess.spawn(kind, env=env)
-    daemon = Daemon(runner, function)
+    daemon = Daemon(runner.link.post, function)
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(runner.link.run, daemon.on_frames)
@@ -215,48 +225,22 @@ async def test_the_jobs_of_a_run_list_whose_process_took_too_much_memory_are_all
 
         return os.getpid()
 
-    heard: dict[int, Code] = {}
-    values: dict[int, Any] = {}
     pids: list[int] = []
-    changed = anyio.Event()
-
-    def on_frames(frames: list[Frame]) -> None:
-        for message, _ in frames:
-            assert isinstance(message, Completed)
-            for job, code, data in zip(message.jobs, message.codes, message.data, strict=True):
-                heard[job] = Code(code)
-                values[job] = load_value(Payload(data)) if code == Code.SUCCEEDED else None
-                if code == Code.OUT_OF_MEMORY:
-                    values[job] = load_error(Payload(data))
-        changed.set()
-
-    def run_list(lease: int, jobs: dict[int, tuple[int, tuple[object, ...]]]) -> Run:
-        data = [dump_arguments(args, {}, what="f").data for _, args in jobs.values()]
-        ones, fns = [1] * len(jobs), [fn for fn, _ in jobs.values()]
-        return Run(lease, "cores=[0] memory=50000000", list(jobs), ones, fns, [None] * len(jobs), data, [])
-
     async with open_keeper() as keeper, anyio.create_task_group() as tasks:
         tap = Outputs(lambda message: None).tap(1)
         runner = ProcessRunner(partial(RunnerProcess.spawn, "own", keeper=keeper), pids.append, tap, own=True)
-        runner.post(Setup("node-1", []))
-        blobs = [dump_function(take), dump_function(pid)]
-        specs = [FunctionSpec(fn, blob.digest, f"f{fn}", False, None) for fn, blob in enumerate(blobs)]
-        runner.post(Define(specs, []), [blob.data for blob in blobs])
-        runner.post(run_list(1, {1: (0, (1,)), 2: (0, (300_000_000,)), 3: (0, (1,)), 4: (0, (1,))}))
-        tasks.start_soon(runner.run, on_frames)
-        with anyio.fail_after(LIMIT_S):
-            while len(heard) < 4:
-                await changed.wait()
-                changed = anyio.Event()
-            assert heard[2] == Code.OUT_OF_MEMORY
-            assert (heard[3], heard[4]) == (Code.RETURNED, Code.RETURNED)
-            assert heard[1] in (Code.SUCCEEDED, Code.CRASHED)
-            assert isinstance(values[2], JobMemoryError)
-            assert values[2].asked == 50_000_000
-            assert "f0" in str(values[2])
-            runner.post(run_list(2, {5: (1, ())}))
-            while 5 not in heard:
-                await changed.wait()
-                changed = anyio.Event()
-        assert pids[1:] == [values[5]]
+        daemon = Daemon(runner.post, take, pid)
+        jobs = {1: (0, (1,)), 2: (0, (300_000_000,)), 3: (0, (1,)), 4: (0, (1,))}
+        daemon.run_list(1, jobs, "cores=[0] memory=50000000")
+        tasks.start_soon(runner.run, daemon.on_frames)
+        await daemon.until(1, 2, 3, 4)
+        assert daemon.codes[2] == Code.OUT_OF_MEMORY
+        assert (daemon.codes[3], daemon.codes[4]) == (Code.RETURNED, Code.RETURNED)
+        assert daemon.codes[1] in (Code.SUCCEEDED, Code.CRASHED)
+        assert isinstance(daemon.values[2], JobMemoryError)
+        assert daemon.values[2].asked == 50_000_000
+        assert "f0" in str(daemon.values[2])
+        daemon.run_list(2, {5: (1, ())}, "cores=[0] memory=50000000")
+        await daemon.until(5)
+        assert pids[1:] == [daemon.values[5]]
         runner.kill()
