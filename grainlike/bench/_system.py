@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Sequence
+from math import inf
 from typing import Any, ClassVar
 
 __all__ = ["SLOTS", "Drive", "Session", "System", "drive_blocking"]
@@ -18,6 +19,9 @@ class Session(ABC):
 
     Functions are plain module-level functions of `grainlike.bench.jobs`. Systems without `await` just block.
     """
+
+    largest: float = inf
+    """Bytes that a value may have; workloads of larger ones are left out."""
 
     @abstractmethod
     async def at_once(self, function: Callable[..., Any], items: Sequence[Any]) -> list[Any]:

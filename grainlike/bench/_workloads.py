@@ -73,6 +73,8 @@ async def _chain(session: Session, size: int) -> dict[str, float]:
 
 def _bulk(figure: str) -> Callable[[Session, int], Awaitable[dict[str, float]]]:
     async def measure(session: Session, size: int) -> dict[str, float]:
+        if size > session.largest:
+            return {}
         data = _array(size)
         rates: list[float] = []
         for _ in range(3):

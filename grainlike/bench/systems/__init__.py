@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from grainlike.bench._system import System
 from grainlike.bench.systems._dask import Dask
 from grainlike.bench.systems._executorlib import Executorlib
-from grainlike.bench.systems._grain import Grain
+from grainlike.bench.systems._grain import Grain, GrainHead
 from grainlike.bench.systems._grainlike import (
     DaemonAsync,
     DaemonPlain,
@@ -40,6 +40,7 @@ SYSTEMS: dict[str, type[System]] = {
     "parsl": Parsl,
     "executorlib": Executorlib,
     "grain": Grain,
+    "grain-head": GrainHead,
 }
 
 
