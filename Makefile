@@ -76,7 +76,7 @@ format: $(VENV)/.dev  ## mend style where a machine can
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-bench: $(VENV)/.dev  ## run the benchmarks (ARGS are theirs)
+bench: $(VENV)/.dev  ## run the benchmarks (ARGS=targets for every row of the table of targets)
 	$(BIN)/python -m benchmarks $(ARGS)
 
 clean:  ## remove what these targets made

@@ -1,7 +1,7 @@
-"""Beside what one would write without it: tasks of asyncio, joblib over many tiny calls, and a loop.
+"""Beside what one would write without it: tasks of asyncio, and joblib over many tiny calls.
 
 Each pair is interleaved, round by round; the medians' ratio is what to read. `joblib` is left out where it is not
-installed. The sweep is arithmetic that keeps a core busy, the same in both.
+installed.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from grainlike import Cores, Executor, amap, delayed, gather
 
 COROUTINES = 10_000
 CALLS = 50_000
-PARTS = 24
-STEPS = 4_000_000
 ROUNDS = 5
 
 
@@ -29,13 +27,6 @@ async def nothing(x: int) -> int:
 
 def tiny(x: int) -> int:
     return x
-
-
-def busy(part: int) -> int:
-    total = part
-    for i in range(STEPS):
-        total = (total + i * i) % 1_000_003
-    return total
 
 
 async def tasks() -> None:
@@ -62,15 +53,6 @@ async def with_amap() -> None:
     assert total == CALLS * (CALLS - 1) // 2
 
 
-async def a_loop() -> None:
-    assert [busy(part) for part in range(PARTS)]
-
-
-async def a_sweep() -> None:
-    later = delayed(busy) @ Cores(1)
-    assert len(await gather([later(part) for part in range(PARTS)])) == PARTS
-
-
 async def beside(what: str, bare: Callable[[], Awaitable[None]], ours: Callable[[], Awaitable[None]]) -> None:
     """Run both in turn, and say how much faster ours is."""
     seconds: dict[Callable[[], Awaitable[None]], list[float]] = {bare: [], ours: []}
@@ -90,7 +72,6 @@ async def measure() -> None:
         await beside(f"{COROUTINES} coroutines: create_task and await", tasks, embedded)
         if find_spec("joblib") is not None:
             await beside(f"{CALLS} tiny calls: joblib, two processes; amap", with_joblib, with_amap)
-        await beside(f"{PARTS} parts that keep a core busy: a loop; two cores", a_loop, a_sweep)
 
 
 def main() -> None:

@@ -17,7 +17,8 @@ def nothing() -> None:
     pass
 
 
-async def measure() -> None:
+async def measure() -> dict[str, tuple[float, int]]:
+    """Per cent of a core that each used, and how many processes it is."""
     async with Executor(listen="tcp://127.0.0.1:0") as executor:
         assert executor.address is not None
         command = [sys.executable, "-m", "grainlike_worker", "--head", executor.address, "--resources", "cores=2"]
@@ -30,11 +31,11 @@ async def measure() -> None:
         begun = time.perf_counter()
         await asyncio.sleep(SECONDS)
         took = time.perf_counter() - begun
-        for who, pids in there.items():
-            used = cpu_seconds(pids) - before[who]
-            print(f"{who:26} {100 * used / took:.2f} % of a core, {len(pids)} processes")
+        found = {who: (100 * (cpu_seconds(pids) - before[who]) / took, len(pids)) for who, pids in there.items()}
     await worker.wait()
+    return found
 
 
 def main() -> None:
-    asyncio.run(measure())
+    for who, (percent, count) in asyncio.run(measure()).items():
+        print(f"{who:26} {percent:.2f} % of a core, {count} processes")

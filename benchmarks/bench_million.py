@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
@@ -17,6 +18,22 @@ from grainlike import Cores, Executor, delayed, gather
 
 JOBS = 1_000_000
 BATCH = 10_000
+
+
+@dataclass
+class Session:
+    """For each batch: jobs a second, CPU time a job, that beside the fixed piece, and memory after it."""
+
+    rates: list[float] = field(default_factory=list)
+    cpu_us: list[float] = field(default_factory=list)
+    beside: list[float] = field(default_factory=list)
+    memory_mb: list[float] = field(default_factory=list)
+
+
+def ends(values: list[float]) -> tuple[float, float]:
+    """The medians of the first and of the last tenth."""
+    tenth = len(values) // 10
+    return median(values[:tenth]), median(values[-tenth:])
 
 
 def nothing(number: int) -> int:
@@ -38,31 +55,32 @@ def resident() -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-async def measure() -> None:
-    rates: list[float] = []
-    cpu: list[float] = []
-    beside: list[float] = []
-    memory: list[float] = []
+async def measure() -> Session:
+    found = Session()
     async with Executor(local=Cores(2)):
         job = delayed(nothing) @ Cores(1)
         await gather([job(i) for i in range(BATCH)])
         for _ in range(JOBS // BATCH):
             begun, used = time.perf_counter(), time.process_time()
             values = await gather([job(i) for i in range(BATCH)])
-            rates.append(BATCH / (time.perf_counter() - begun))
-            cpu.append((time.process_time() - used) / BATCH * 1e6)
-            beside.append((time.process_time() - used) / fixed())
+            found.rates.append(BATCH / (time.perf_counter() - begun))
+            found.cpu_us.append((time.process_time() - used) / BATCH * 1e6)
+            found.beside.append((time.process_time() - used) / fixed())
             assert values[-1] == BATCH - 1
-            memory.append(resident())
-    tenth = len(rates) // 10
-    print(f"{JOBS} jobs, first tenth and last tenth:")
-    print(f"  {median(rates[:tenth]):.0f}/s and {median(rates[-tenth:]):.0f}/s")
-    print(
-        f"  {median(cpu[:tenth]):.1f} us and {median(cpu[-tenth:]):.1f} us of the caller's CPU time a job, "
-        f"{median(beside[-tenth:]) / median(beside[:tenth]):.2f} x beside the fixed piece"
-    )
-    print(f"  {memory[tenth - 1]:.0f} MB and {memory[-1]:.0f} MB of memory of the caller at the end of them")
+            found.memory_mb.append(resident())
+    return found
 
 
 def main() -> None:
-    asyncio.run(measure())
+    found = asyncio.run(measure())
+    rates, cpu, beside = ends(found.rates), ends(found.cpu_us), ends(found.beside)
+    print(f"{JOBS} jobs, first tenth and last tenth:")
+    print(f"  {rates[0]:.0f}/s and {rates[1]:.0f}/s")
+    print(
+        f"  {cpu[0]:.1f} us and {cpu[1]:.1f} us of the caller's CPU time a job, "
+        f"{beside[1] / beside[0]:.2f} x beside the fixed piece"
+    )
+    print(
+        f"  {found.memory_mb[JOBS // BATCH // 10 - 1]:.0f} MB and {found.memory_mb[-1]:.0f} MB of memory of the caller "
+        "at the end of them"
+    )

@@ -16,6 +16,7 @@ import gc
 import sys
 import tracemalloc
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from statistics import median
 from time import process_time
 from typing import TypeVar
@@ -59,8 +60,25 @@ class Stopwatch:
         return timed
 
 
-def measure(workers: int, jobs: int) -> str:
-    """A line of the table."""
+@dataclass(frozen=True)
+class Cost:
+    """What a world took."""
+
+    steps: int
+    seconds: float
+    """CPU time."""
+    garbage: int
+    ratio: float
+    """Makespan over lower bound."""
+
+    @property
+    def rate(self) -> float:
+        """Events a second."""
+        return self.steps / self.seconds
+
+
+def measure(workers: int, jobs: int) -> Cost:
+    """Let a world run."""
     world = sized(workers, jobs)
     gc.collect()
     gc.disable()
@@ -72,9 +90,15 @@ def measure(workers: int, jobs: int) -> str:
     finally:
         gc.enable()
     assert not outcome.violations, outcome.violations
+    return Cost(outcome.steps, seconds, garbage, outcome.ratio)
+
+
+def line(workers: int, jobs: int) -> str:
+    """A line of the table."""
+    cost = measure(workers, jobs)
     return (
-        f"{workers:>8,} {jobs:>10,} {outcome.steps:>10,} {outcome.steps / seconds:>10,.0f}"
-        f" {1e6 * seconds / outcome.steps:>8.1f} {seconds:>8.1f} {garbage:>8} {outcome.ratio:>8.3f}"
+        f"{workers:>8,} {jobs:>10,} {cost.steps:>10,} {cost.rate:>10,.0f}"
+        f" {1e6 / cost.rate:>8.1f} {cost.seconds:>8.1f} {cost.garbage:>8} {cost.ratio:>8.3f}"
     )
 
 
@@ -117,7 +141,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     options = parser.parse_args(arguments)
     print(" workers       jobs     events   events/s us/event    CPU s  garbage    ratio")
     for workers, jobs in LARGE if options.large else SIZES:
-        print(measure(workers, jobs), flush=True)
+        print(line(workers, jobs), flush=True)
     print(f"{'head, node with 100 workers, an event':<42}{minds(100, 20_000)}")
     print(f"{'a job that waits, in the head':<42}{queued_bytes():.0f} bytes")
     for words, workload, figure in FIGURES:

@@ -1,0 +1,146 @@
+"""The table of targets: every row is measured, and what is said of it follows from its figures. Nothing is timed."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from benchmarks.targets import main
+from benchmarks.targets._goals import GOALS, Bound, Goal, chosen
+from benchmarks.targets._parts import PARTS, Part
+from benchmarks.targets._report import BEGIN, END, markdown, rewrite, text
+from benchmarks.targets._run import Run, run
+from benchmarks.targets._systems import ROWS, Row, figures_of, needed
+from grainlike.bench import SYSTEMS, WORKLOADS, Figures
+
+GOAL = {goal.row: goal for goal in GOALS}
+FOUND = {"w1-pool": [4.0, 6.0, 9.0], "idle-head": [0.5], "w3-ray": [0.5], "w3-ray-others": [2.0], "w2-pool": [1.8]}
+
+
+def test_every_row_has_one_measurement() -> None:
+    measured = Counter([*ROWS, *(row for part in PARTS.values() for row in part.rows)])
+    beside = {goal.also[1] for goal in GOALS if goal.also is not None}
+    assert len(GOAL) == len(GOALS)
+    assert set(measured) | {"sweep-pool", "million-cpu"} == set(GOAL) | beside
+    assert set(measured.values()) == {1}
+
+
+def test_rows_name_systems_and_figures_that_there_are() -> None:
+    figures = {figure for workload in WORKLOADS.values() for figure in workload.units}
+    for row in ROWS.values():
+        assert row.systems <= SYSTEMS.keys()
+        assert row.figures <= figures
+
+
+@pytest.mark.parametrize(
+    ("row", "value", "also", "verdict"),
+    [
+        ("w1-pool", 10.0, None, "met"),
+        ("w1-pool", 5.0, None, "at the least"),
+        ("w1-pool", 4.9, None, "missed"),
+        ("w1-ray", 39.0, None, "missed"),
+        ("w2-pool", 1.0, None, "met"),
+        ("w2-pool", 1.5, None, "at the least"),
+        ("w2-pool", 1.6, None, "missed"),
+        ("w3-ray", 1.1, 0.5, "met"),
+        ("w3-ray", 0.9, 1.0, "at the least"),
+        ("w3-ray", 0.9, 0.9, "missed"),
+        ("w3-ray", 0.9, None, "missed"),
+        ("scheduler", 4.9, None, "met"),
+        ("scheduler", 5.0, None, "at the least"),
+        ("scheduler", 10.0, None, "missed"),
+        ("sweep", 1.85, 1.0, "at the least"),
+        ("sweep", 1.75, 1.95, "missed"),
+        ("idle-head", None, None, "not measured"),
+    ],
+)
+def test_the_verdict_follows_from_the_figures(row, value, also, verdict) -> None:
+    assert GOAL[row].verdict(value, also) == verdict
+
+
+def test_ratios_are_taken_within_a_round_and_to_the_best_of_several() -> None:
+    found = {
+        "grainlike": Figures("grainlike", {"bulk": [10.0, 30.0]}),
+        "pool": Figures("pool", {"bulk": [5.0, 5.0]}),
+        "loky": Figures("loky", {"bulk": [2.0, 10.0]}),
+        "dask": Figures("dask", failure="gone"),
+    }
+    several = Row(("grainlike", "bulk"), (("pool", "bulk"), ("loky", "bulk"), ("dask", "bulk"), ("ray", "bulk")))
+    assert figures_of(several, found) == [2.0, 3.0]
+    assert figures_of(Row(("grainlike", "bulk")), found) == [10.0, 30.0]
+    assert figures_of(Row(("grainlike", "bulk"), (("dask", "bulk"),)), found) == []
+    assert figures_of(Row(("ray", "bulk"), (("pool", "bulk"),)), found) == []
+
+
+def test_rows_say_what_has_to_run_for_them() -> None:
+    systems, sizes = needed([ROWS["w2-hops"], ROWS["w1-ray"]], lambda name: name != "ray")
+    assert systems == ["hops", "grainlike-far-insecure"]
+    assert sizes == {name: WORKLOADS[name].size for name in ("throughput", "trips")}
+
+
+def test_rows_are_chosen_by_name_or_its_first_part() -> None:
+    assert [goal.row for goal in chosen(["w1b"])] == ["w1b"]
+    assert {goal.row for goal in chosen(["w1", "idle-head"])} == {
+        "w1-pool",
+        "w1-ray",
+        "w1-dask",
+        "w1-grain",
+        "w1-limit",
+        "w1-embedded",
+        "idle-head",
+    }
+    assert chosen([]) == list(GOALS)
+    with pytest.raises(ValueError, match="no row is named 'w'"):
+        chosen(["w1", "w"])
+
+
+def test_the_table_has_the_median_its_range_and_the_verdict() -> None:
+    run = Run("2026-01-01", 3, "a machine", FOUND, failures={"ray": "gone"})
+    goals = [GOAL[row] for row in ("w1-pool", "w3-ray", "w2-pool", "w6")]
+    lines = text(goals, run).splitlines()
+    assert lines[1].split("  ")[0] == "w1-pool"
+    assert "6.00 x (4.00 - 9.00)" in lines[1]
+    assert lines[1].endswith("at the least")
+    assert "Ray; best of the other peers: 2.00 x" in lines[2]
+    assert lines[2].endswith("≥ 1 the best of the other peers  at the least")
+    assert lines[3].split()[-3:] == ["≤", "1.5", "missed"]
+    assert lines[4].endswith("not measured")
+    assert lines[6] == "4 rows: 2 at the least, 1 missed, 1 not measured"
+    assert lines[7] == "Not measured: ray: gone"
+
+
+def test_the_page_is_rewritten_between_its_marks_alone(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    run = Run("2026-01-01", 3, "a machine", FOUND)
+    rewrite(page, GOALS, run)
+    assert page.read_text() == f"before\n{BEGIN}\n\n{markdown(GOALS, run)}\n\n{END}\nafter\n"
+    page.write_text("no marks\n")
+    with pytest.raises(ValueError, match="has no"):
+        rewrite(page, GOALS, run)
+    assert page.read_text() == "no marks\n"
+
+
+def test_a_missed_target_is_no_failure_and_a_wrong_word_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = tmp_path / "run.json"
+    Run("2026-01-01", 3, "a machine", {"w2-pool": [9.0]}).write(kept)
+    assert main(["--only", "w2-pool", "--read", str(kept)]) == 0
+    assert "missed" in capsys.readouterr().out
+    assert main(["--only", "nonsense"]) == 2
+    assert "no row is named 'nonsense'" in capsys.readouterr().err
+
+
+def test_a_part_runs_in_a_process_of_its_own_and_one_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    lacking = Part(PARTS["queued"].measure, ("w1b",), 1, ("no_such_module",))
+    monkeypatch.setitem(PARTS, "queued", lacking)
+    monkeypatch.setitem(PARTS, "nonsense", Part(PARTS["queued"].measure, ("w1b",), 1))
+    told: list[str] = []
+    done = run([GOAL["w1b"]], 1, told.append)
+    assert len(done.found["w1b"]) > 1
+    assert told[0] == "queued: about 1 s"
+    assert done.failures == {"no_such_module": "not installed", "nonsense": "KeyError: 'nonsense'"}
+
+
+def test_a_bound_says_itself() -> None:
+    assert str(Bound("≥", 50_000)) == "≥ 50,000"
+    assert Goal("a", "b", "c", "x", Bound("<", 1)).verdict(1.0) == "missed"
