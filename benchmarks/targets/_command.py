@@ -29,6 +29,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--markdown", type=Path, metavar="PAGE", help="write the tables between the marks of a page")
     parser.add_argument("--list", action="store_true", help="say which rows there are, and how each is measured")
     options = parser.parse_args(arguments)
+    if options.markdown and options.only:
+        parser.error("--markdown writes all rows: leave out --only")
     try:
         goals = chosen(options.only)
         if options.list:

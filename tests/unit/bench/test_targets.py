@@ -14,6 +14,7 @@ from benchmarks.targets._systems import ROWS, Row, figures_of, needed
 from grainlike.bench import SYSTEMS, WORKLOADS, Figures
 
 GOAL = {goal.row: goal for goal in GOALS}
+PAGE = Path(__file__).parents[3] / "docs" / "performance.md"
 FOUND = {"w1-pool": [4.0, 6.0, 9.0], "idle-head": [0.5], "w3-ray": [0.5], "w3-ray-others": [2.0], "w2-pool": [1.8]}
 
 
@@ -121,6 +122,12 @@ def test_the_page_is_rewritten_between_its_marks_alone(tmp_path: Path) -> None:
     assert page.read_text() == "no marks\n"
 
 
+def test_the_page_of_this_project_has_every_row() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    tables = page[page.index(BEGIN) : page.index(END)]
+    assert [goal.row for goal in GOALS if f"| {goal.words} |" not in tables] == []
+
+
 def test_a_missed_target_is_no_failure_and_a_wrong_word_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kept = tmp_path / "run.json"
     Run("2026-01-01", 3, "a machine", {"w2-pool": [9.0]}).write(kept)
@@ -128,6 +135,8 @@ def test_a_missed_target_is_no_failure_and_a_wrong_word_is(tmp_path: Path, capsy
     assert "missed" in capsys.readouterr().out
     assert main(["--only", "nonsense"]) == 2
     assert "no row is named 'nonsense'" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        main(["--only", "w2-pool", "--read", str(kept), "--markdown", str(tmp_path / "page.md")])
 
 
 def test_a_part_runs_in_a_process_of_its_own_and_one_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
