@@ -19,6 +19,7 @@ import anyio
 from grainlike.errors import GrainlikeError, JobCancelledError
 from grainlike.executor import Executor
 from grainlike.graph import Delayed, Node, node_behind
+from grainlike.net import loop_options
 
 if TYPE_CHECKING:
     from grainlike.executor._job import Job
@@ -150,7 +151,7 @@ class ExecutorThread:
 
     def _run(self) -> None:
         try:
-            anyio.run(self._serve, backend="asyncio")
+            anyio.run(self._serve, backend="asyncio", backend_options=loop_options())
         except BaseException as error:  # noqa: BLE001 - a thread has nobody to raise it to
             if not self._opened.done():
                 self._opened.set_exception(error)

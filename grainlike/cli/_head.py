@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import anyio
 from anyio.abc import TaskStatus
@@ -18,7 +17,7 @@ from grainlike.cli._exits import OK, REFUSED
 from grainlike.errors import GrainlikeError
 from grainlike.executor._caller import Caller
 from grainlike.executor._head_daemon import HeadDaemon
-from grainlike.net import current_folder, state_directory
+from grainlike.net import current_folder, loop_options, state_directory
 from grainlike.wire import AskStop, Done
 
 __all__ = ["start_detached", "start_head", "stop_head"]
@@ -60,7 +59,7 @@ def start_head(
     )
     try:
         with collecting_less():
-            anyio.run(_serve, daemon, access, ready, backend_options=_uvloop())
+            anyio.run(_serve, daemon, access, ready, backend_options=loop_options())
     except (GrainlikeError, OSError) as error:
         print(f"grainlike head: {error}", file=sys.stderr)  # noqa: T201 - a command line speaks
         return REFUSED
@@ -102,14 +101,6 @@ def _tell_of(before: Path | None) -> None:
 
 def _folder(access: Path | None) -> Path:
     return (state_directory() / "current").resolve() if access is None else access.expanduser().absolute().parent
-
-
-def _uvloop() -> dict[str, Any]:
-    try:
-        import uvloop  # noqa: F401
-    except ImportError:
-        return {}
-    return {"use_uvloop": True}
 
 
 def start_detached(arguments: list[str]) -> int:

@@ -11,6 +11,7 @@ import anyio
 from grainlike.executor._executor import Executor
 from grainlike.executor._settings import NOT_GIVEN, NotGiven
 from grainlike.graph import Delayed
+from grainlike.net import loop_options
 from grainlike.resources import Request
 
 __all__ = ["run"]
@@ -30,6 +31,8 @@ def run(
 
     `local`, `listen` and `on_failure` are `Executor`'s. Ctrl-C cancels what runs, waits until it is gone, and raises
     `KeyboardInterrupt`. The blocking entry point of a script; inside a running loop use `async with Executor()`.
+
+    On asyncio the loop is uvloop's, where that is installed. For a loop of your choice, open an `Executor` in it.
 
     Raises:
         TypeError: `main` is not something to call, or what it gives cannot be awaited.
@@ -59,4 +62,4 @@ def run(
                 )
             return await made
 
-    return anyio.run(inside, backend=backend)
+    return anyio.run(inside, backend=backend, backend_options=loop_options(backend))

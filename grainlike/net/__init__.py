@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from grainlike.net._lasting import RETURN_S, LastingLink, Redial, waits
     from grainlike.net._link import Link, OnFrames
     from grainlike.net._listener import Handler, Listener, listen
-    from grainlike.net._loop import on_asyncio
+    from grainlike.net._loop import loop_options, on_asyncio
     from grainlike.net._lost import LostLink
     from grainlike.net._memory import memory_pair
     from grainlike.net._process import is_gone, process_id
@@ -90,6 +90,7 @@ __all__ = [
     "is_gone",
     "left_behind",
     "listen",
+    "loop_options",
     "make_credentials",
     "memory_pair",
     "move_access",
@@ -151,6 +152,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "is_gone": "_process",
             "left_behind": "_access",
             "listen": "_listener",
+            "loop_options": "_loop",
             "make_credentials": "_certificates",
             "memory_pair": "_memory",
             "move_access": "_access",

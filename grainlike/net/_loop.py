@@ -1,10 +1,11 @@
-"""Which event loop drives us."""
+"""Which event loop drives us, and which one is to."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
-__all__ = ["on_asyncio"]
+__all__ = ["loop_options", "on_asyncio"]
 
 
 def on_asyncio() -> bool:
@@ -13,3 +14,19 @@ def on_asyncio() -> bool:
         return asyncio.current_task() is not None
     except RuntimeError:
         return False
+
+
+def loop_options(backend: str = "asyncio") -> dict[str, Any]:
+    """`backend_options` for `anyio.run`: on asyncio uvloop, where it is installed.
+
+    Example::
+
+        anyio.run(main, backend_options=loop_options())
+    """
+    if backend != "asyncio":
+        return {}
+    try:
+        import uvloop  # noqa: F401
+    except ImportError:
+        return {}
+    return {"use_uvloop": True}

@@ -9,6 +9,10 @@ from pathlib import Path
 
 import psutil
 import pytest
+import uvloop
+
+# libuv makes one pipe for a process with its first loop, and keeps it.
+uvloop.new_event_loop().close()
 
 # How long an honest farewell may take: the kernel reaps processes and closes sockets a moment after we let go.
 GRACE_S = 5.0

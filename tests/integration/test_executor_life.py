@@ -324,6 +324,22 @@ def test_run_is_the_way_in_from_a_script():
         assert run(main, 2, local=Cores(1), backend=backend) == 10
 
 
+async def loop_and_debugging() -> tuple[str, bool]:
+    loop = asyncio.get_running_loop()
+    return type(loop).__module__.partition(".")[0], loop.get_debug()
+
+
+def test_run_takes_uvloop_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run(loop_and_debugging, local=None) == ("uvloop", False)
+    monkeypatch.setitem(sys.modules, "uvloop", None)
+    assert run(loop_and_debugging, local=None) == ("asyncio", False)
+
+
+def test_run_heeds_what_debugs_an_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONASYNCIODEBUG", "1")
+    assert run(loop_and_debugging, local=None) == ("uvloop", True)
+
+
 def test_run_raises_what_main_raises():
     async def main():
         raise LookupError("mine")

@@ -13,13 +13,12 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any
 
 import anyio
 from anyio.abc import TaskStatus
 
 from grainlike.errors import GrainlikeError, HeadLostError, ResourceSpecError
-from grainlike.net import RETURN_S, LastingLink, Link, Way, waits
+from grainlike.net import RETURN_S, LastingLink, Link, Way, loop_options, waits
 from grainlike.resources import Allocation, near_name, parse
 from grainlike.wire import LOST_S
 from grainlike_worker._context_check import why_not
@@ -67,7 +66,7 @@ def serve(
     try:
         way = to_head(head, insecure=insecure)
         work = partial(_serve, wait=wait, patience=patience, echo=echo_output, context=context or "")
-        return anyio.run(work, way, offer, name or socket.gethostname(), backend_options=_uvloop())
+        return anyio.run(work, way, offer, name or socket.gethostname(), backend_options=loop_options())
     except (GrainlikeError, OSError, ValueError) as error:
         print(f"grainlike worker: {error}", file=sys.stderr)  # noqa: T201
         return NO_HEAD
@@ -147,14 +146,6 @@ async def _stop_at_signal(*stops: Callable[[], None], task_status: TaskStatus[No
             stop, *rest = stops
             stop()
             stops = tuple(rest) or (stop,)
-
-
-def _uvloop() -> dict[str, Any]:
-    try:
-        import uvloop  # noqa: F401
-    except ImportError:
-        return {}
-    return {"use_uvloop": True}
 
 
 def _seconds(text: str) -> float:

@@ -16,7 +16,7 @@ from grainlike.bench.systems._grainlike import (
     FarInsecure,
     FarPlain,
 )
-from grainlike.bench.systems._limit import Hops, Limit
+from grainlike.bench.systems._limit import Hops, HopsUvloop, Limit, LimitUvloop
 from grainlike.bench.systems._loky import Loky
 from grainlike.bench.systems._parsl import Parsl
 from grainlike.bench.systems._pool import Pool
@@ -27,6 +27,8 @@ __all__ = ["SYSTEMS", "installed"]
 SYSTEMS: dict[str, type[System]] = {
     "limit": Limit,
     "hops": Hops,
+    "limit-uvloop": LimitUvloop,
+    "hops-uvloop": HopsUvloop,
     "grainlike": DaemonPlain,
     "grainlike-async": DaemonAsync,
     "grainlike-far": FarPlain,

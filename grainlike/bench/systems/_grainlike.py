@@ -3,7 +3,7 @@
 *Far* is a worker that takes itself for one of another machine: it shares no memory with the program.
 
 Plain functions run in processes pinned to their core, `async` ones share the worker's event loop. Slots are granted,
-recorded and enforced as always; nothing is switched off to be measured.
+recorded and enforced as always; nothing is switched off to be measured. The event loop is that of `run`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cache, partial
 from typing import Any
 
+import anyio
+
 from grainlike.bench._system import SLOTS, Drive, Session, System
 from grainlike.executor import Executor
 from grainlike.graph import DelayedFn, delayed, gather
+from grainlike.net import loop_options
 from grainlike.resources import Cores
 
 __all__ = ["DaemonAsync", "DaemonPlain", "EmbeddedAsync", "EmbeddedPlain", "FarInsecure", "FarPlain"]
@@ -97,7 +100,7 @@ def _ours(
 
         def run(self, drive: Drive) -> None:
             """Open, measure, close."""
-            asyncio.run(self._run(drive))
+            anyio.run(self._run, drive, backend_options=loop_options())
 
         async def _run(self, drive: Drive) -> None:
             async with place():

@@ -1,7 +1,8 @@
 """What asyncio itself can do: one process sends length-prefixed pickles over TCP, another runs a task for each.
 
 No slots, no books, no functions that travel, no errors: not systems, but what a system in pure Python can be held
-against. With a relay in between it is the shape of one: head, daemon, runner.
+against. With a relay in between it is the shape of one: head, daemon, runner. Each is there on asyncio's own loop and
+on uvloop's, so that what is compared stands on the same loop.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
+
+import anyio
 
 from grainlike.bench._system import Drive, Session, System
 
-__all__ = ["Hops", "Limit", "LimitSession"]
+__all__ = ["Hops", "HopsUvloop", "Limit", "LimitSession", "LimitUvloop"]
 
 _LENGTH = struct.Struct(">Q")
 _BATCH = 256
@@ -169,20 +172,36 @@ class LimitSession(Session):
 
 class Limit(System):
     name = "bare asyncio over TCP (limit)"
+    loop: ClassVar[dict[str, Any]] = {}
+    """anyio's options for the loop of all its processes."""
 
     def run(self, drive: Drive) -> None:
         """A server process, and the measurement here."""
-        with _process(_serve) as address:
-            asyncio.run(_measure(drive, address))
+        with _process(_serve, self.loop) as address:
+            anyio.run(_measure, drive, address, backend_options=self.loop)
 
 
 class Hops(System):
     name = "bare asyncio, over a relay (two hops)"
+    loop: ClassVar[dict[str, Any]] = {}
+    """As for `Limit`."""
 
     def run(self, drive: Drive) -> None:
         """A server process, one that passes frames on, and the measurement here."""
-        with _process(_serve) as beyond, _process(_relay, beyond) as address:
-            asyncio.run(_measure(drive, address))
+        with _process(_serve, self.loop) as beyond, _process(_relay, self.loop, beyond) as address:
+            anyio.run(_measure, drive, address, backend_options=self.loop)
+
+
+class LimitUvloop(Limit):
+    name = "bare uvloop over TCP (limit)"
+    package = module = "uvloop"
+    loop: ClassVar[dict[str, Any]] = {"use_uvloop": True}
+
+
+class HopsUvloop(Hops):
+    name = "bare uvloop, over a relay (two hops)"
+    package = module = "uvloop"
+    loop: ClassVar[dict[str, Any]] = {"use_uvloop": True}
 
 
 async def _measure(drive: Drive, address: tuple[str, int]) -> None:
@@ -206,12 +225,12 @@ def _process(target: Callable[..., None], *args: Any) -> Any:
         process.join()
 
 
-def _serve(pipe: Any) -> None:
-    asyncio.run(_listen(pipe, _Server))
+def _serve(pipe: Any, loop: dict[str, Any]) -> None:
+    anyio.run(_listen, pipe, _Server, backend_options=loop)
 
 
-def _relay(pipe: Any, beyond: tuple[str, int]) -> None:
-    asyncio.run(_listen(pipe, partial(_Relay, beyond)))
+def _relay(pipe: Any, loop: dict[str, Any], beyond: tuple[str, int]) -> None:
+    anyio.run(_listen, pipe, partial(_Relay, beyond), backend_options=loop)
 
 
 async def _listen(pipe: Any, protocol: Callable[[], asyncio.BaseProtocol]) -> None:

@@ -23,7 +23,19 @@ FOUND = [
 ]
 
 
-@pytest.mark.parametrize("name", ["grainlike", "grainlike-async", "grainlike-embedded-async", "limit", "hops", "pool"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "grainlike",
+        "grainlike-async",
+        "grainlike-embedded-async",
+        "limit",
+        "hops",
+        "limit-uvloop",
+        "hops-uvloop",
+        "pool",
+    ],
+)
 def test_every_workload_runs_on_what_is_always_there(name: str) -> None:
     (found,) = measure([name], SIZES, rounds=1, limit_s=60)
     assert found.failure is None
