@@ -113,7 +113,7 @@ def _stream(error: BaseException, members: list[Parcel] | None) -> bytes | None:
     """The exception's own bytes, if it comes out of them as it went in."""
     for parts in parts_of(error):
         try:
-            stream = pickle.dumps(dump_value(parts).detached(), 5)
+            stream = pickle.dumps(dump_value(parts).inside(), 5)
         except HOSTILE:
             continue
         if type(_opened(stream, members)) is type(error):

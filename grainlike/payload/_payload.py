@@ -4,6 +4,8 @@ from collections.abc import Callable
 from pickle import PickleBuffer
 from typing import Any, NamedTuple, TypeAlias
 
+from grainlike._memory import copied
+
 __all__ = ["INLINE_LIMIT", "Buffer", "Payload"]
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -23,7 +25,7 @@ class Payload(NamedTuple):
     change before they are written. `detached` copies them, for a payload that is kept or that stays in the
     process.
 
-    Whoever receives buffers should read them into writable memory (`bytearray`): arrays are then rebuilt on
+    Whoever receives buffers should read them into writable memory: arrays are then rebuilt on
     that very memory. Read-only ones (`bytes`) are copied once on loading, so that a job may write to its
     arguments.
     """
@@ -56,7 +58,7 @@ class Payload(NamedTuple):
         >>> Payload(b"stream", (b"buffer",)).detached()
         Payload(data=b'stream', buffers=(bytearray(b'buffer'),))
         """
-        return Payload(self.data, tuple(map(bytearray, self.buffers))) if self.buffers else self
+        return Payload(self.data, tuple(map(copied, self.buffers))) if self.buffers else self
 
 
 def _size(buffer: Buffer) -> int:

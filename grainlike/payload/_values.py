@@ -4,6 +4,7 @@ import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from grainlike._memory import copied
 from grainlike.errors import SerializationError
 from grainlike.payload._explain import describe_error, refusal
 from grainlike.payload._payload import INLINE_LIMIT, Buffer, Payload
@@ -164,7 +165,7 @@ def _dump_by_value(obj: object, buffers: list[Buffer], keep: Callable[[pickle.Pi
 
 
 def _writable(buffer: Buffer) -> Buffer:
-    return bytearray(buffer) if memoryview(buffer).readonly else buffer
+    return copied(buffer) if memoryview(buffer).readonly else buffer
 
 
 def _reason_against(obj: object) -> BaseException | None:

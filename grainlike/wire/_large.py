@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
+from grainlike._memory import HUGE, mapped_memory
 from grainlike.errors import ProtocolError
 
 __all__ = ["BLOCK", "EMPTY_GAP", "Buffer", "LargeBuffer", "blocks", "gap_with"]
@@ -41,7 +42,8 @@ def gap_with(frames: bytes) -> bytes:
 
 
 class LargeBuffer:
-    """Memory that grows as a buffer comes, by a block at a time: what a peer only declares costs nothing.
+    """Memory that grows as a buffer comes: what a peer only declares costs nothing. Of a large one all addresses are
+    there from the start, and the system adds the pages; of others a block is added at a time.
 
     Its bytes are fed, or read straight into its `room`. `passed` is what came in gaps, to be taken from there; at most
     `most` bytes in each. One that is not `kept`, or for which there is no memory, is read and forgotten.
@@ -50,7 +52,7 @@ class LargeBuffer:
     __slots__ = ("_aside", "_at", "_base", "_counted", "_length", "_most", "_wanted", "data", "kept", "passed")
 
     def __init__(self, length: int, most: int, *, kept: bool = True) -> None:
-        self.data = bytearray()
+        self.data: bytearray | memoryview = bytearray()
         self.kept = kept
         self.passed: list[bytes] = []
         self._length = length
@@ -62,6 +64,8 @@ class LargeBuffer:
         self._wanted = 0
         """How many bytes in a gap come next; 0 where those of the buffer do."""
         self._counted = False
+        if kept and length >= HUGE:
+            self._map()
 
     @property
     def whole(self) -> bool:
@@ -103,9 +107,15 @@ class LargeBuffer:
         if count > own:
             self._take_aside(memoryview(self.data)[behind : behind + count - own])
 
+    def _map(self) -> None:
+        try:
+            self.data = mapped_memory(self._length) or self.data
+        except MemoryError:
+            self._forget()
+
     def _copy(self, view: memoryview) -> None:
         at = self._at - self._base
-        if len(self.data) > at:  # room that was offered
+        if not isinstance(self.data, bytearray) or len(self.data) > at:  # it is mapped, or room was offered
             self.data[at : at + view.nbytes] = view
             return
         try:
@@ -116,7 +126,7 @@ class LargeBuffer:
     def _grow(self, end: int) -> None:
         """Have memory up to there."""
         try:
-            while len(self.data) < end - self._base:
+            while isinstance(self.data, bytearray) and len(self.data) < end - self._base:
                 self.data += _ZEROS[: end - self._base - len(self.data)]
         except MemoryError:
             if not self.kept:

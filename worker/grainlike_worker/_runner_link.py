@@ -11,6 +11,7 @@ from typing import Protocol
 
 import anyio
 
+from grainlike._memory import copied
 from grainlike.context import JobInfo
 from grainlike.net import OnFrames, memory_pair, on_asyncio
 from grainlike.scheduler import RunnerKind
@@ -115,7 +116,7 @@ class _LoopRunner:
         self._output: HomeOutput | None = None
 
     def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
-        self._near.post(message, [bytearray(buffer) for buffer in buffers])
+        self._near.post(message, [copied(buffer) for buffer in buffers])
 
     async def run(self, on_frames: OnFrames) -> str:
         # Not before: a runner may be made in a callback of the loop, where nothing tells which loop it is.

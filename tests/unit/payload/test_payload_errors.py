@@ -422,3 +422,12 @@ def rebuilt(total: int) -> Registered:
 def test_a_reducer_that_was_registered_for_a_class_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(copyreg.dispatch_table, Registered, lambda error: (rebuilt, (error.sum,)))
     assert back(Registered(1, 2)).args == (3,)
+
+
+@pytest.mark.parametrize("size", [20_000, 5 * 1024 * 1024])
+def test_an_exception_brings_the_large_buffers_that_it_holds(size: int) -> None:
+    numpy = pytest.importorskip("numpy")
+    again = back(Plain(numpy.full(size, 7, "u1")))
+    assert type(again) is Plain
+    assert again.args[0].nbytes == size
+    assert (again.args[0] == 7).all()
