@@ -18,10 +18,9 @@ from collections.abc import Callable, Iterable, Sequence
 from contextvars import Context, copy_context
 from typing import Any, Protocol
 
-import anyio
-
 from grainlike.errors import GraphError
 from grainlike.graph import Node, Place, State, pending_nodes, unfinished_nodes
+from grainlike.net import bells
 
 __all__ = ["Cache", "Calls", "Engine", "Jobs", "Waiter"]
 
@@ -138,7 +137,7 @@ class Engine:
         self._want([node])
         self.pump()
         if not node.finished:
-            arrived = anyio.Event()
+            arrived = bells()()
             self.watch(node, arrived)
             try:
                 await arrived.wait()

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     )
     from grainlike.net._address import Address, TcpAddress, UnixAddress, parse_address
     from grainlike.net._alarm import Alarm
+    from grainlike.net._bell import Bell, bells
     from grainlike.net._byte_link import ByteLink
     from grainlike.net._certificates import ROLES, VALID_DAYS, Credentials, Role, holds_from_to, make_credentials
     from grainlike.net._dial import adopt, connect
@@ -57,6 +58,7 @@ __all__ = [
     "Access",
     "Address",
     "Alarm",
+    "Bell",
     "ByteLink",
     "Credentials",
     "Handler",
@@ -80,6 +82,7 @@ __all__ = [
     "accesses_for",
     "addresses_of",
     "adopt",
+    "bells",
     "client_tls",
     "connect",
     "current_folder",
@@ -116,6 +119,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "Access": "_access",
             "Address": "_address",
             "Alarm": "_alarm",
+            "Bell": "_bell",
             "ByteLink": "_byte_link",
             "Credentials": "_certificates",
             "Handler": "_listener",
@@ -142,6 +146,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "accesses_for": "_access",
             "addresses_of": "_reach",
             "adopt": "_dial",
+            "bells": "_bell",
             "client_tls": "_tls",
             "connect": "_dial",
             "current_folder": "_access",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-import anyio
 import anyio.lowlevel
 
+from grainlike.net._bell import Bell, bells
 from grainlike.net._link import Link, OnFrames
 from grainlike.wire import Buffer, Frame, Message
 
@@ -30,20 +30,23 @@ class _MemoryLink(Link):
         super().__init__("memory")
         self._far = self
         self._inbox: list[Frame] = []
-        self._arrived: anyio.Event | None = None
+        self._bells: Callable[[], Bell]
+        self._arrived: Bell | None = None
 
     def connect(self, far: _MemoryLink) -> None:
         self._far = far
 
     def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
-        if self.reason is None and self._far.reason is None:
-            self._far._inbox.append(Frame(message, buffers))
-            self._far._notice()
+        far = self._far
+        if self.reason is None and far.reason is None:
+            far._inbox.append(Frame(message, buffers))
+            far._notice()
 
     async def run(self, on_frames: OnFrames) -> None:
         self._begin()
+        self._bells = bells()
         try:
-            while not self.closed:
+            while self.reason is None:
                 await self._something()
                 frames, self._inbox = self._inbox, []
                 if frames:
@@ -57,10 +60,10 @@ class _MemoryLink(Link):
         self.close()
 
     async def _something(self) -> None:
-        if self._inbox or self._far.closed or self.closed:
+        if self._inbox or self._far.reason is not None or self.reason is not None:
             await anyio.lowlevel.checkpoint()
             return
-        self._arrived = anyio.Event()
+        self._arrived = self._bells()
         await self._arrived.wait()
 
     def _notice(self) -> None:

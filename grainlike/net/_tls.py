@@ -168,6 +168,8 @@ class TlsSession:
                     self.ended = True
                     break
                 filled += count
+                if not self._incoming.pending:  # else it would raise once more for every read of a socket
+                    break
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError as error:

@@ -78,6 +78,26 @@ async def test_a_job_that_does_nothing_costs_the_caller_this_many_calls(
 
 
 @pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("function", "python"), [pytest.param(plain, 445, id="plain"), pytest.param(coroutine, 505, id="async")]
+)
+async def test_one_job_after_another_costs_the_caller_this_many_calls(function, python) -> None:
+    async def after_another(jobs: int) -> None:
+        for i in range(jobs):
+            assert await job(i) == i
+
+    async with Executor(local=Cores(2)):
+        job = delayed(function) @ Cores(1)
+        await after_another(50)
+        counts = []
+        for _ in range(3):
+            with counted() as count:
+                await after_another(100)
+            counts.append(count.python / 100)
+    assert min(counts) <= python
+
+
+@pytest.mark.asyncio
 async def test_an_item_of_a_tiny_map_costs_the_caller_this_many_calls() -> None:
     async def through(items: int) -> None:
         async for _ in amap(delayed(plain) @ Cores(1), range(items)):
