@@ -79,11 +79,20 @@ class GrainHead(System):
             head, workers = f"unix://{folder}/head", f"unix://{folder}/workers"
             config = Path(folder, "grain.toml")
             config.write_text(f'address = "{workers}"\n', encoding="utf-8")
-            with _started([str(shutil.which("gnaw")), "-hurl", head, "-wurl", workers, "-n", "8", "-t", "30m"]):
+            with _started([_head_program(), "-hurl", head, "-wurl", workers, "-n", "8", "-t", "30m"]):
                 _wait_for(Path(folder, "head"))
                 offer = f'{{"Node": {{"N": {SLOTS}, "M": 8}}}}'
                 with _started([sys.executable, "-m", "grain.worker", "--url", workers, "--res", offer]):
                     grain.run(partial(drive, session), config_file=str(config), gnaw=head)
+
+
+def _head_program() -> str:
+    """It comes with the package, beside the interpreter."""
+    beside = Path(sys.executable).with_name("gnaw")
+    found = str(beside) if beside.exists() else shutil.which("gnaw")
+    if found is None:
+        raise FileNotFoundError("gnaw, the head that grain-scheduler brings, is not installed")
+    return found
 
 
 @contextmanager

@@ -162,26 +162,6 @@ def test_cpu_time_and_memory_of_children_count() -> None:
     assert cpu_seconds() > before[0] + 0.05  # of the one that has ended, too
 
 
-@pytest.mark.parametrize("name", ["grain", "grain-head"])
-def test_every_job_of_the_older_grain_has_a_core_and_does_not_run_beside_its_scheduler(name: str) -> None:
-    """Its `@` holds for one call: what was called again later once ran unscheduled, ten times as fast."""
-    pytest.importorskip("grain")
-    seen: list[list[int]] = []
-
-    async def drive(session: Session) -> None:
-        seen.append(await session.at_once(_cores, range(3)))
-        seen.append([await session.one(_cores, item) for item in range(3)])
-
-    SYSTEMS[name]().run(drive)
-    assert seen == [[1, 1, 1], [1, 1, 1]]
-
-
-def _cores(_: int) -> int:
-    from grain import GVAR
-
-    return GVAR.res.N
-
-
 def test_a_workload_of_values_that_a_system_cannot_carry_is_left_out() -> None:
     found: list[dict[str, float]] = []
 

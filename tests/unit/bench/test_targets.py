@@ -75,7 +75,7 @@ def test_ratios_are_taken_within_a_round_and_to_the_best_of_several() -> None:
 
 def test_rows_say_what_has_to_run_for_them() -> None:
     systems, sizes = needed([ROWS["w2-hops"], ROWS["w1-ray"]], lambda name: name != "ray")
-    assert systems == ["hops", "grainlike-far-insecure"]
+    assert systems == ["hops-uvloop", "grainlike-far-insecure"]
     assert sizes == {name: WORKLOADS[name].size for name in ("throughput", "trips")}
 
 
