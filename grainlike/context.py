@@ -6,8 +6,9 @@ job starts, and in every thread that copies the context, as `asyncio.to_thread` 
 """
 
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import msgspec
 
 from grainlike.resources import NO_ALLOCATION, Allocation
 
@@ -38,8 +39,7 @@ class JobNode(NamedTuple):
     allocation: Allocation
 
 
-@dataclass(frozen=True, slots=True)
-class JobInfo:
+class JobInfo(msgspec.Struct, frozen=True):
     """The job that the code runs in.
 
     Attributes:
@@ -55,7 +55,11 @@ class JobInfo:
     attempt: int
     deadline: float | None
     nodes: tuple[JobNode, ...] = ()
-    _directory: "Callable[[str], Path] | None" = field(default=None, repr=False, compare=False)
+    _directory: "Callable[[str], Path] | None" = None
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__struct_fields__ if name[0] != "_")
+        return f"JobInfo({shown})"
 
     @property
     def scratch(self) -> "Path":
@@ -83,7 +87,7 @@ class JobOutput(Protocol):
         """`job` wrote `text` to `stream`, whose number is the wire's. Called from any thread."""
 
 
-class JobView:
+class JobView(msgspec.Struct, eq=False):
     """What is shown of one job, in all its tasks and threads: they share this object.
 
     Attributes:
@@ -95,28 +99,15 @@ class JobView:
         carrier: the view of the job that runs this one as a part of itself; None for one that runs alone.
     """
 
-    __slots__ = ("allocation", "author", "carrier", "context", "instance", "job", "output", "resolver", "uplink")
-
-    def __init__(
-        self,
-        allocation: Allocation,
-        instance: str | None,
-        job: JobInfo | None,
-        context: object,
-        uplink: object = None,
-        carrier: "JobView | None" = None,
-        author: JobInfo | None = None,
-        output: JobOutput | None = None,
-    ) -> None:
-        self.allocation = allocation
-        self.carrier = carrier
-        self.instance = instance
-        self.job = job
-        self.context = context
-        self.uplink = uplink
-        self.author = author
-        self.output = output
-        self.resolver: object = None
+    allocation: Allocation
+    instance: str | None
+    job: JobInfo | None
+    context: object
+    uplink: object = None
+    carrier: "JobView | None" = None
+    author: JobInfo | None = None
+    output: JobOutput | None = None
+    resolver: object = None
 
 
 _OUTSIDE = JobView(NO_ALLOCATION, None, None, None)

@@ -29,6 +29,7 @@ from grainlike.payload._too_large import stand_in
 from grainlike.payload._values import (
     dump_arguments,
     dump_plain_arguments,
+    dump_plain_value,
     dump_value,
     load_arguments,
     load_value,
@@ -54,6 +55,7 @@ __all__ = [
     "dump_error",
     "dump_function",
     "dump_plain_arguments",
+    "dump_plain_value",
     "dump_value",
     "identity_of",
     "is_stored",

@@ -15,6 +15,7 @@ __all__ = [
     "HOSTILE",
     "dump_arguments",
     "dump_plain_arguments",
+    "dump_plain_value",
     "dump_value",
     "load_arguments",
     "load_value",
@@ -74,6 +75,15 @@ def load_arguments(payload: Payload | tuple[Buffer, Sequence[Buffer]]) -> tuple[
     """What `dump_arguments` was given. `SerializationError` where it cannot be rebuilt here."""
     arguments: tuple[tuple[Any, ...], dict[str, Any]] = load_value(payload, what="the arguments")
     return arguments
+
+
+def dump_plain_value(value: object) -> bytes | None:
+    """The stream of `dump_value` for a number, text or bytes; None for anything else.
+
+    >>> load_value(Payload(dump_plain_value("a")))
+    'a'
+    """
+    return _dumps(value, 5) if type(value) in _PLAIN else None
 
 
 def dump_value(value: object, *, what: str = "the value") -> Payload:

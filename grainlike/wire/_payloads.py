@@ -17,6 +17,7 @@ __all__ = [
     "BATCH_BYTES",
     "ROW_BYTES",
     "Parcel",
+    "fit_together",
     "pack_parcels",
     "plain_column",
     "unpack_parcels",
@@ -75,9 +76,13 @@ def plain_column(parcels: Sequence[Parcel]) -> list[bytes] | None:
     inband, outband = zip(*parcels, strict=True)
     if any(outband):
         return None
-    sizes = list(map(len, inband))
-    small = sum(sizes) + ROW_BYTES * len(sizes) <= BATCH_BYTES and max(sizes) <= _INLINE_LIMIT
-    return list(inband) if small else None
+    return list(inband) if fit_together(inband) else None
+
+
+def fit_together(data: Sequence[bytes]) -> bool:
+    """Whether payloads without buffers are small, and fit into one message."""
+    sizes = list(map(len, data))
+    return sum(sizes) + ROW_BYTES * len(sizes) <= BATCH_BYTES and max(sizes, default=0) <= _INLINE_LIMIT
 
 
 def unpack_parcels(data: Sequence[bytes], counts: Sequence[int], buffers: Sequence[Buffer]) -> list[Parcel]:

@@ -1,9 +1,12 @@
 """Outcomes of jobs, gathered into columns until it is time to send them."""
 
 import time
+from collections.abc import Sequence
+from itertools import repeat
+from operator import mul, sub
 
 from grainlike.payload import Payload
-from grainlike.wire import Buffer, Code, Completed, Parcel, ReceiptSpec, pack_parcels
+from grainlike.wire import Buffer, Code, Completed, ReceiptSpec, fit_together, pack_parcels
 
 __all__ = ["FLUSH_S", "Columns"]
 
@@ -12,6 +15,7 @@ FLUSH_S = 0.001
 
 _ROWS = 512
 _NOTHING = Payload(b"")
+_SUCCEEDED = [int(Code.SUCCEEDED)]
 
 
 class Columns:
@@ -21,7 +25,7 @@ class Columns:
     """
 
     __slots__ = (
-        "_attempts", "_begun", "_codes", "_cpu", "_final", "_jobs", "_parcels", "_urgent", "_wall",
+        "_apart", "_attempts", "_begun", "_codes", "_cpu", "_data", "_final", "_jobs", "_wall",
         "awaited", "lease", "receipt", "taken_at",
     )  # fmt: skip
 
@@ -39,15 +43,31 @@ class Columns:
         """Add a job that began, with its value or its exception."""
         data, buffers = payload
         if buffers:
-            # They are the memory of an object that the next job may change: they must leave before it starts.
-            self._urgent = True
+            self._apart[len(self._jobs)] = buffers
         self._jobs.append(job)
         self._attempts.append(attempt)
         self._codes.append(code)
         self._begun.append(begun)
         self._wall.append(wall)
         self._cpu.append(cpu)
-        self._parcels.append((data if type(data) is bytes else bytes(data), buffers))
+        self._data.append(data if type(data) is bytes else bytes(data))
+
+    def succeeded(
+        self, jobs: list[int], attempts: list[int], values: list[bytes], begun: float, ends: list[float], busy: float
+    ) -> None:
+        """Add jobs that ran one after another, the first from `begun`, and gave these values at these times. `busy` is
+        their CPU time in each second.
+        """
+        begins = [begun, *ends]
+        begins.pop()
+        walls = list(map(sub, ends, begins))
+        self._jobs += jobs
+        self._attempts += attempts
+        self._codes += _SUCCEEDED * len(jobs)
+        self._begun += begins
+        self._wall += walls
+        self._cpu += map(mul, walls, repeat(busy))
+        self._data += values
 
     def never_ran(self, job: int, attempt: int, code: Code) -> None:
         """Add a job that did not begin: `CANCELLED` or `RETURNED`."""
@@ -59,11 +79,22 @@ class Columns:
 
     def due(self, now: float) -> bool:
         """Whether to send before the next job starts."""
-        return now - self.taken_at >= FLUSH_S or self._urgent or len(self._jobs) >= _ROWS
+        # Buffers are the memory of an object that the next job may change: they must leave before it starts.
+        return now >= self.due_at or bool(self._apart) or len(self._jobs) >= _ROWS
+
+    @property
+    def due_at(self) -> float:
+        """When to send at the latest what is there."""
+        return self.taken_at + FLUSH_S
 
     def take(self, rss: int) -> tuple[Completed, list[Buffer]]:
         """Everything so far as one message and its buffers; the columns are empty then."""
-        data, counts, buffers = pack_parcels(self._parcels)
+        data = self._data
+        counts: list[int] = []
+        buffers: list[Buffer] = []
+        if self._apart or not fit_together(data):
+            apart = [self._apart.get(row, ()) for row in range(len(data))]
+            data, counts, buffers = pack_parcels(zip(data, apart, strict=True))
         self.taken_at = time.monotonic()
         message = Completed(
             lease=self.lease,
@@ -92,6 +123,7 @@ class Columns:
         self._begun: list[float] = []
         self._wall: list[float] = []
         self._cpu: list[float] = []
-        self._parcels: list[Parcel] = []
+        self._data: list[bytes] = []
+        self._apart: dict[int, Sequence[Buffer]] = {}
+        """The buffers of those rows that have some."""
         self._final: list[int] = []
-        self._urgent = False

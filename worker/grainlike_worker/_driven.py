@@ -26,7 +26,7 @@ class Suspended:
     step is on, `words` (see `StepPage`) say so; `slow` is told how many seconds a step took that blocked the loop.
     """
 
-    __slots__ = ("_context", "_coroutine", "_job", "_slow", "_words", "_yielded")
+    __slots__ = ("_context", "_coroutine", "_job", "_slow", "_words", "_yielded", "begun")
 
     def __init__(
         self,
@@ -43,6 +43,8 @@ class Suspended:
         self._words = words
         self._job = job
         self._slow = slow
+        self.begun = 0.0
+        """When its first step began; for whoever sets it."""
 
     def __await__(self) -> Generator[Any, Any, Any]:
         run, coroutine = self._context.run, self._coroutine

@@ -1,7 +1,8 @@
 """A `Run` message taken apart: the jobs of one lease, and how far it has come."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import repeat
 
 from grainlike.context import JobInfo, JobNode
 from grainlike.payload import Payload
@@ -89,6 +90,39 @@ class Lease:
             deadline = max(deadline, self._late)
         return JobInfo(run.jobs[index], name, run.attempts[index], deadline, self._nodes, self.scratch.make)
 
+    def upcoming(self, name: str) -> Iterator[tuple[JobInfo, Parcel | None]]:
+        """What the job at `index`, and those behind it that call the same function, `name`, shall see of themselves,
+        and their arguments.
+
+        It is the first alone where some are stopped, or it has a limit, or arguments are large: those are None here,
+        for `arguments` to give out.
+        """
+        run, index = self._run, self.index
+        if self.stopped or self._late is not None or run.counts:
+            return iter([(self.info(name), None)])
+        fns = run.fns[index:]
+        alike = fns.count(fns[0])
+        if alike < len(fns):
+            alike = next((at for at, fn in enumerate(fns) if fn != fns[0]), alike)
+        part = slice(index, index + alike)
+        infos = map(
+            JobInfo,
+            run.jobs[part],
+            repeat(name),
+            run.attempts[part],
+            run.deadlines[part],
+            repeat(self._nodes),
+            repeat(self.scratch.make),
+        )
+        return zip(infos, self._parcels[part], strict=False)
+
+    def ran_well(self, values: list[bytes], begun: float, ends: list[float], busy: float) -> None:
+        """The jobs from `index` on have given these values; see `Columns.succeeded`. The one behind them is up."""
+        run, part = self._run, slice(self.index, self.index + len(values))
+        self.columns.succeeded(run.jobs[part], run.attempts[part], values, begun, ends, busy)
+        self._parcels[part] = [_GONE] * len(values)
+        self.index += len(values)
+
     def stop(self, jobs: Iterable[int]) -> None:
         """Mark those of `jobs` that are of this lease and have not ended."""
         self.stopped.update(set(jobs).intersection(self.jobs[self.index : self.end]))
@@ -99,6 +133,7 @@ class Lease:
         self.columns.ran(run.jobs[index], run.attempts[index], code, payload, begun, wall, cpu)
         if final:
             self.columns.is_final(run.jobs[index])
+        self._parcels[index] = _GONE
         self.index = index + 1
 
     def skip(self) -> None:

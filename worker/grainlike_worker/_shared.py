@@ -16,8 +16,8 @@ import anyio.to_thread
 from grainlike.context import JobInfo, JobOutput, enter_job
 from grainlike.errors import ProtocolError
 from grainlike.net import Link
-from grainlike.payload import Payload, dump_value, load_arguments
-from grainlike.wire import Beat, Code, Credit, Define, Frame, Outcomes, Ready, Resumed, Run, Setup, Stop
+from grainlike.payload import Payload, dump_plain_value, dump_value, load_arguments
+from grainlike.wire import Beat, Code, Credit, Define, Frame, Outcomes, Parcel, Ready, Resumed, Run, Setup, Stop
 from grainlike_worker._driven import Suspended, as_coroutine
 from grainlike_worker._enforce import read_receipt
 from grainlike_worker._failures import NO_VALUE, failed, is_cancellation
@@ -34,6 +34,9 @@ __all__ = ["serve_shared"]
 
 _TURN_S = 0.001
 """The longest that one run-list keeps the event loop between two of its jobs."""
+
+_BRIEF_S = 0.0001
+"""Jobs that take less than this share what CPU time they used together: to ask for each takes longer than most run."""
 
 _READY_S = 1.0
 """How long the first job with a limit waits at most until its worker was told that it begins."""
@@ -135,15 +138,16 @@ class _SharedRunner:
         laps = Laps(time.thread_time)
         turn = laps.now
         receipt = None
+        disturbed = self.tasks.disturbance()
         while lease.index < lease.end:
             if lease.stopped and lease.current_is_stopped:
                 lease.skip()
                 continue
-            suspended = self._begin(lease, laps)
+            suspended = self._begin(lease, laps, min(turn + _TURN_S, lease.columns.due_at), disturbed)
             if receipt is None:
                 receipt = lease.columns.receipt = read_receipt()
             if suspended is not None:
-                await self._wait_for(lease, suspended, laps.now)
+                await self._wait_for(lease, suspended)
                 break
             if lease.columns.due(laps.now):
                 self._flush(lease)
@@ -151,7 +155,7 @@ class _SharedRunner:
                 await self.tasks.pause()
                 laps.restart()
                 turn = laps.now
-            if self.tasks.disturbed():
+            if disturbed():
                 # A job that cancels its task, now or later, hurts only itself if nobody else waits in that task.
                 lease.hand_back(lease.index)
         if lease.scratch:
@@ -185,55 +189,84 @@ class _SharedRunner:
             with anyio.CancelScope(shield=True):
                 await self._functions.context.leave()
 
-    # --- one job -----------------------------------------------------------------------------------------------------
+    # --- jobs --------------------------------------------------------------------------------------------------------
 
-    def _begin(self, lease: Lease, laps: Laps) -> Suspended | None:
-        """Take the first step of the job at `index`, which for many is the only one."""
+    def _begin(self, lease: Lease, laps: Laps, until: float, disturbed: Callable[[], int]) -> Suspended | None:
+        """Take the first step of the job at `index`, which for many is the only one, and so on until that moment.
+
+        Ends earlier with a job that suspends, and that is returned; with one that fails, or has a value of which
+        buffers travel apart; and with one that was not brief, for its CPU time is its own.
+        """
         function = self._functions.get(lease.fn)
-        context = copy_context()
-        words, info = self._words, lease.info(function.name)
-        here = DESCENT[0]
-        words[SINCE] = laps.now
-        words[JOB] = info.id
-        code = Code.SUCCEEDED if function.refusal is None else Code.FAILED
-        final = False
-        try:
-            outcome = context.run(self._first_step, context, function, lease, info)
-        except BaseException as error:  # noqa: BLE001 - whatever a job raises is its outcome
-            code, outcome = failed(error)
-            final = function.is_final(error)
-        if DESCENT[0] != here:
-            os._exit(0)
+        words, nestings, step, here = self._words, self._uplink.nestings, self._first_step, DESCENT[0]
+        brief = min(_BRIEF_S, BLOCKED_S)
+        begun = now = laps.now
+        code, final = Code.SUCCEEDED if function.refusal is None else Code.FAILED, False
+        odd: Payload | Suspended | None = None
+        values: list[bytes] = []
+        ends: list[float] = []
+        for info, arguments in lease.upcoming(function.name):
+            words[SINCE] = begun = now
+            words[JOB] = info.id
+            context = copy_context()
+            try:
+                outcome = context.run(step, context, function, lease, info, arguments)
+            except BaseException as error:  # noqa: BLE001 - whatever a job raises is its outcome
+                code, outcome = failed(error)
+                final = function.is_final(error)
+            if DESCENT[0] != here:
+                os._exit(0)
+            now = time.monotonic()
+            if now - begun >= BLOCKED_S:
+                self._blocked(info, now - begun)
+            if not isinstance(outcome, bytes):
+                odd = outcome
+                break
+            values.append(outcome)
+            ends.append(now)
+            if nestings:
+                self._uplink.ended(info.id)
+            if now - begun >= brief or now >= until or disturbed():
+                break
         words[JOB] = 0
-        if isinstance(outcome, Suspended):
-            stepped = time.monotonic() - laps.now
-            if stepped >= BLOCKED_S:
-                self._blocked(info, stepped)
-            return outcome
-        begun, wall, cpu = laps.lap()
-        if wall >= BLOCKED_S:
-            self._blocked(info, wall)
-        if self._uplink.nestings:
-            self._uplink.ended(lease.job)
-        lease.ran(code, outcome, begun, wall, cpu, final=final)
+        first, wall, cpu = laps.lap()
+        busy = cpu / wall if wall > 0.0 else 0.0
+        lease.ran_well(values, first, ends, busy)
+        if isinstance(odd, Suspended):
+            lease.arguments()
+            odd.begun = begun
+            return odd
+        if odd is not None:
+            if nestings:
+                self._uplink.ended(lease.job)
+            lease.ran(code, odd, begun, now - begun, (now - begun) * busy, final=final)
         return None
 
     def _blocked(self, info: JobInfo, seconds: float) -> None:
         if self._slow is not None:
             self._slow(info, seconds)
 
-    def _first_step(self, context: Context, function: Loaded, lease: Lease, info: JobInfo) -> Payload | Suspended:
+    def _first_step(
+        self, context: Context, function: Loaded, lease: Lease, info: JobInfo, arguments: Parcel | None
+    ) -> bytes | Payload | Suspended:
+        """Call the function and take its coroutine's first step: a value whose bytes are all there is, a value with
+        buffers, an error that was there before, or what waits.
+        """
         if function.refusal is not None:
             return function.refusal
         functions = self._functions
         enter_job(lease.allocation, functions.instance, info, functions.value, self._uplink, output=self._output)
-        args, kwargs = load_arguments(lease.arguments())
+        args, kwargs = load_arguments(lease.arguments() if arguments is None else arguments)
         made = function.callable(*args, **kwargs)
         coroutine = made if type(made) is CoroutineType else self._coroutine(made, function, info)
         try:
             yielded = coroutine.send(None)
         except StopIteration as stop:
-            return self._dump(stop.value, function, lease)
+            plain = dump_plain_value(stop.value)
+            if plain is not None:
+                return plain
+            payload = self._dump(stop.value, function, info)
+            return payload if payload.buffers else bytes(payload.data)
         return Suspended(context, coroutine, yielded, self._words, info.id, partial(self._blocked, info))
 
     def _coroutine(self, made: Any, function: Loaded, info: JobInfo) -> Coroutine[Any, Any, Any]:
@@ -242,7 +275,7 @@ class _SharedRunner:
             return self._outlets.drive(made, info, function.value_name)
         return as_coroutine(made)
 
-    async def _wait_for(self, lease: Lease, suspended: Suspended, begun: float) -> None:
+    async def _wait_for(self, lease: Lease, suspended: Suspended) -> None:
         """See a job to its end that waits for something. What stands behind it in the run-list must not wait too."""
         lease.columns.awaited = True
         if lease.shared:
@@ -252,7 +285,8 @@ class _SharedRunner:
         function = self._functions.get(lease.fn)
         final = False
         try:
-            code, outcome = Code.SUCCEEDED, self._dump(await suspended, function, lease)
+            value = await suspended
+            code, outcome = Code.SUCCEEDED, self._dump(value, function, lease.info(function.name))
         except BaseException as error:  # noqa: BLE001 - whatever a job raises is its outcome
             if lease.current_is_stopped and is_cancellation(error):
                 code, outcome = Code.CANCELLED, NO_VALUE
@@ -263,14 +297,15 @@ class _SharedRunner:
         if self._uplink.nestings:
             self._uplink.ended(lease.job)
         # A coroutine that waited shared the processor with others: what it used alone nobody can tell.
+        begun = suspended.begun
         lease.ran(code, outcome, begun, time.monotonic() - begun, 0.0, final=final)
 
-    def _dump(self, value: object, function: Loaded, lease: Lease) -> Payload:
+    def _dump(self, value: object, function: Loaded, info: JobInfo) -> Payload:
         """The value's bytes, on memory of their own: they leave at a later turn, when others may have changed it."""
         payload = dump_value(value, what=function.value_name)
         if not payload.buffers:
             return payload
-        return self._functions.kept(payload, lease.info(function.name)).detached()
+        return self._functions.kept(payload, info).detached()
 
     # --- stopping, answering -----------------------------------------------------------------------------------------
 

@@ -33,8 +33,8 @@ class Tasks(ABC):
         """Cancel what the task of `lease` waits for."""
 
     @abstractmethod
-    def disturbed(self) -> bool:
-        """Whether somebody cancelled the current task: whatever waits next in it would be cancelled."""
+    def disturbance(self) -> Callable[[], int]:
+        """Tells, from now on, whether somebody cancelled the current task: what waits next in it would be cancelled."""
 
     @abstractmethod
     async def pause(self) -> None:
@@ -75,12 +75,13 @@ class _AsyncioTasks(Tasks):
     def cancel(self, lease: Lease) -> None:
         self._tasks[lease].cancel()
 
-    def disturbed(self) -> bool:
+    def disturbance(self) -> Callable[[], int]:
         task = asyncio.current_task()
-        return task is not None and task.cancelling() > 0
+        assert task is not None
+        return task.cancelling
 
     async def pause(self) -> None:
-        # Only a job that had this task can have cancelled it; `disturbed` tells.
+        # Only a job that had this task can have cancelled it; `disturbance` tells.
         with suppress(asyncio.CancelledError):
             await asyncio.sleep(0)
 
@@ -114,8 +115,8 @@ class _ScopedTasks(Tasks):
     def cancel(self, lease: Lease) -> None:
         self._scopes[lease].cancel()
 
-    def disturbed(self) -> bool:
-        return False
+    def disturbance(self) -> Callable[[], int]:
+        return int
 
     async def pause(self) -> None:
         await cancel_shielded_checkpoint()
