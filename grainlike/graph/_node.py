@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from operator import getitem
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from grainlike.errors import JobCancelledError
 from grainlike.graph._function import Function
 from grainlike.graph._state import Place, State
@@ -28,7 +30,7 @@ _TRACEBACK: Any = BaseException.__dict__["__traceback__"]
 """An exception's own slot: the attribute of that name may be a property of the user's class, and raise."""
 
 
-class Node:
+class Node(msgspec.Struct, eq=False):
     """One call of a function, or one operation on placeholders.
 
     What is to be done is fixed when the node is made: `function`, `request` (None unless `place` is
@@ -40,60 +42,21 @@ class Node:
     node; here they are only given room.
     """
 
-    __slots__ = (
-        "_args",
-        "_outcome",
-        "dependents",
-        "deps",
-        "finished",
-        "function",
-        "interest",
-        "missing",
-        "owner",
-        "place",
-        "record",
-        "request",
-        "state",
-        "waiters",
-    )
-
     function: Function
     request: Request | None
     place: Place
+    _args: tuple[Any, ...]
+    _outcome: Any
+    """Until there is an outcome, what it is called with by keyword: very many nodes may wait."""
     deps: tuple[Node, ...]
-    state: State
-    finished: bool
-    owner: Resolver | None
-    dependents: Sequence[Node] | None
-    missing: int
-    interest: int
-    record: Record | None
-    waiters: list[Any] | None
-
-    def __init__(
-        self,
-        function: Function,
-        request: Request | None,
-        place: Place,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any] | None,
-        deps: tuple[Node, ...],
-    ) -> None:
-        self.function = function
-        self.request = request
-        self.place = place
-        self._args = args
-        # Until there is an outcome, what it is called with by keyword is here: very many nodes may wait.
-        self._outcome: Any = kwargs
-        self.deps = deps
-        self.state = _LAZY
-        self.finished = False
-        self.owner = None
-        self.dependents = None
-        self.missing = 0
-        self.interest = 0
-        self.record = None
-        self.waiters = None
+    state: State = _LAZY
+    finished: bool = False
+    owner: Resolver | None = None
+    dependents: Sequence[Node] | None = None
+    missing: int = 0
+    interest: int = 0
+    record: Record | None = None
+    waiters: list[Any] | None = None
 
     def __repr__(self) -> str:
         return f"<Node {self.function.name} {self.state.label}>"

@@ -21,16 +21,9 @@ class StreamNode(Node):
     `inlet`, where items wait for their reader, belongs to the executor that runs the node; here it is only given room.
     """
 
-    __slots__ = ("inlet", "read")
-
-    inlet: Any
-    read: bool
+    inlet: Any = None
+    read: bool = False
     """Whether somebody reads it, or did."""
-
-    def __init__(self, *call: Any) -> None:
-        super().__init__(*call)
-        self.inlet = None
-        self.read = False
 
 
 @final

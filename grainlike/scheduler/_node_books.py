@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections import deque
 
+import msgspec
+
 from grainlike.resources import Grant, Request
 from grainlike.scheduler._events import RunnerKind
 from grainlike.scheduler._statistics import RunTimes
@@ -42,24 +44,21 @@ class NodeClass:
         self.ahead: deque[Job] = deque()
 
 
-class Job:
-    __slots__ = ("attempt", "cls", "fn", "fn_id", "gone", "job", "lease", "limit_s", "position", "stopped")
-
-    def __init__(self, job: int, attempt: int, cls: NodeClass, fn_id: int, fn: Function, limit_s: float | None) -> None:
-        self.job = job
-        self.attempt = attempt
-        self.cls = cls
-        self.fn_id = fn_id
-        self.fn = fn
-        self.limit_s = limit_s
-        """How long it may run at most, by its function's timeout and its request's walltime."""
-        self.lease: Lease | None = None
-        self.position = 0
-        """Where in the run-list of its lease it stands."""
-        self.gone = False
-        """Told of, and to be stepped over where it still stands in a queue."""
-        self.stopped: Code | None = None
-        """CANCELLED, TIMED_OUT or STOPPED, once somebody asked for its end."""
+class Job(msgspec.Struct, eq=False):
+    job: int
+    attempt: int
+    cls: NodeClass
+    fn_id: int
+    fn: Function
+    limit_s: float | None
+    """How long it may run at most, by its function's timeout and its request's walltime."""
+    lease: Lease | None = None
+    position: int = 0
+    """Where in the run-list of its lease it stands."""
+    gone: bool = False
+    """Told of, and to be stepped over where it still stands in a queue."""
+    stopped: Code | None = None
+    """CANCELLED, TIMED_OUT or STOPPED, once somebody asked for its end."""
 
 
 class Runner:
