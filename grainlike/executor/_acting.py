@@ -56,6 +56,8 @@ __all__ = ["Acting"]
 
 logger = logging.getLogger("grainlike")
 
+_RUNNING = State.RUNNING
+
 
 class Acting:
     """Performs the actions of the mind in `books`. It decides nothing.
@@ -175,13 +177,14 @@ class Acting:
         """Jobs run, as a worker says whose clock is `skew` behind ours."""
         start = action.start
         began: list[Job] = []
-        for row in action.rows:
-            job = self._books.jobs.get(start.jobs[row])
+        slots, at = start.allocation, start.at + skew
+        for job in map(self._books.jobs.get, map(start.jobs.__getitem__, action.rows)):
             if job is not None:
-                assert job.placement is not None
-                job.placement.slots, job.placement.began = start.allocation, start.at + skew
-                if job.node is not None:
-                    job.node.state = State.RUNNING
+                placement, node = job.placement, job.node
+                assert placement is not None
+                placement.slots, placement.began = slots, at
+                if node is not None:
+                    node.state = _RUNNING
                 else:
                     began.append(job)
         for home, jobs in _of_clients(began):

@@ -40,7 +40,7 @@ _PENDING, _REMOTE = State.PENDING, Place.REMOTE
 class Jobs(Protocol):
     """Where calls with resources go."""
 
-    def submit(self, nodes: Iterable[Node]) -> None:
+    def submit(self, nodes: Sequence[Node]) -> None:
         """Run these on workers."""
 
     def cancel(self, nodes: Iterable[Node], *, skipped: bool = False) -> None:

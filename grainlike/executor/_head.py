@@ -132,8 +132,29 @@ class Head:
 
     # --- from the engine ---------------------------------------------------------------------------------------------
 
-    def submit(self, nodes: Iterable[Node]) -> None:
+    def submit(self, nodes: Sequence[Node]) -> None:
         """Make jobs of nodes whose arguments are there. What cannot travel fails at once, alone."""
+        if not self._submit_alike(nodes):
+            self._submit_each(nodes)
+
+    def _submit_alike(self, nodes: Sequence[Node]) -> bool:
+        """The same for calls of one function with one request, as most are that come together; False for others."""
+        if (
+            len(nodes) < 2
+            or len({node.function for node in nodes}) > 1
+            or len({id(node.request) for node in nodes}) > 1
+        ):
+            return False
+        jobs = self._maker.make_alike(nodes)
+        if jobs is None:
+            return False
+        request, options = nodes[0].request, nodes[0].function.options
+        assert request is not None
+        numbers = [job.job for job in jobs]
+        self._tell(JobsSubmitted(request, numbers, [jobs[0].fn] * len(jobs), options.rank, options.isolate))
+        return True
+
+    def _submit_each(self, nodes: Sequence[Node]) -> None:
         batches: dict[tuple[Request, int, bool], tuple[list[int], list[int]]] = {}
         alike: tuple[Request | None, Options | None] = (None, None)
         numbers: dict[Function, int] = {}

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from grainlike.executor._books import HeadBooks
 from grainlike.executor._chains import chain_behind, follower_of
 from grainlike.executor._depot import Depot
 from grainlike.executor._job import NO_PARCEL, FirstOfChain, Job
-from grainlike.graph import Function, Node
-from grainlike.payload import dump_arguments, dump_plain_arguments, is_stored
+from grainlike.graph import Function, Node, Place, bare_arguments
+from grainlike.payload import dump_arguments, dump_plain_arguments, dump_plain_columns, is_stored
 from grainlike.wire import Parcel
 
 __all__ = ["JobMaker"]
+
+
+_REMOTE = Place.REMOTE
 
 
 class JobMaker:
@@ -40,6 +43,32 @@ class JobMaker:
         first = None if follower is None else self._first_of_chain(number, fn, node, follower, parcel, numbers)
         job = books.jobs[number] = node.record = Job(number, fn, node, parcel) if first is None else first
         return job
+
+    def make_alike(self, nodes: Sequence[Node]) -> list[Job] | None:
+        """The jobs of calls of one function, all at once; None where each had better be looked at by itself: some have
+        other arguments than numbers, text and bytes, or may take along who waits for them.
+        """
+        waiting = {id(node.dependents): node.dependents for node in nodes}
+        if any(dependent.place is _REMOTE for dependents in waiting.values() for dependent in dependents or ()):
+            return None
+        calls = bare_arguments(nodes)
+        data = None if calls is None else dump_plain_columns(calls)
+        if data is None:
+            return None
+        books = self._books
+        try:
+            fn = books.functions.number(nodes[0].function)
+        except Exception:  # noqa: BLE001 - whatever it is, each call has it for an error when it is made by itself
+            return None
+        first = books.last_job + 1
+        books.last_job += len(nodes)
+        numbers = range(first, first + len(nodes))
+        jobs = [Job(number, fn, node, (stream, ())) for number, node, stream in zip(numbers, nodes, data, strict=True)]
+        books.jobs.update(zip(numbers, jobs, strict=True))
+        for node, job in zip(nodes, jobs, strict=True):
+            node.drop_arguments()
+            node.record = job
+        return jobs
 
     def _packed(self, node: Node, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Parcel:
         payload = dump_arguments(args, kwargs, what=node.function.name)

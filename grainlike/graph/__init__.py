@@ -16,7 +16,7 @@ from grainlike.graph._delayed import Delayed, node_of
 from grainlike.graph._delayed_fn import DelayedFn, StreamFn, delayed
 from grainlike.graph._function import Function, Options
 from grainlike.graph._gather import delayed_value, gather, later
-from grainlike.graph._node import Node, Template
+from grainlike.graph._node import Node, Template, bare_arguments
 from grainlike.graph._pending import pending_nodes, unfinished_nodes
 from grainlike.graph._questions import Info, cancel, info, start
 from grainlike.graph._record import Record
@@ -60,6 +60,7 @@ __all__ = [
     "StreamFn",
     "StreamNode",
     "Template",
+    "bare_arguments",
     "cancel",
     "current_resolver",
     "delayed",

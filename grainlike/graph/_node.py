@@ -6,7 +6,7 @@ Users never see nodes; a placeholder points at one. Executors see nothing else.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import getitem
+from operator import attrgetter, getitem
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from grainlike.graph._resolver import Resolver
     from grainlike.resources import Request
 
-__all__ = ["Node", "Template"]
+__all__ = ["Node", "Template", "bare_arguments"]
 
+_DEPS, _KEYWORDS = attrgetter("deps"), attrgetter("_outcome")
 _LAZY = State.LAZY
 _SUCCEEDED = State.SUCCEEDED
 _FAILED = State.FAILED
@@ -116,6 +117,11 @@ class Node(msgspec.Struct, eq=False):
         self._outcome = None
         return taken
 
+    def drop_arguments(self) -> None:
+        """Let go of what somebody else keeps from now on."""
+        self._args = ()
+        self._outcome = None
+
     @property
     def given(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of a node that has not finished, as they are: nodes and templates in place of values."""
@@ -171,6 +177,13 @@ class Node(msgspec.Struct, eq=False):
         self._outcome = outcome
         self._args = self.deps = ()
         return True
+
+
+def bare_arguments(nodes: Sequence[Node]) -> list[tuple[Any, ...]] | None:
+    """The arguments of each of these nodes, if none has dependencies or keywords; else None."""
+    if any(map(_DEPS, nodes)) or any(map(_KEYWORDS, nodes)):
+        return None
+    return [node._args for node in nodes]
 
 
 class Template:

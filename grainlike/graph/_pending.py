@@ -1,10 +1,13 @@
 """What is still to be done for some nodes, in an order in which it can be done."""
 
 from collections.abc import Iterable
+from operator import attrgetter
 
 from grainlike.graph._node import Node
 
 __all__ = ["ordered", "pending_nodes", "unfinished_nodes"]
+
+_DEPS = attrgetter("deps")
 
 
 def pending_nodes(roots: Iterable[Node]) -> tuple[list[Node], list[Node]]:
@@ -40,8 +43,12 @@ def ordered(roots: Iterable[Node], *, past_owned: bool = True) -> list[Node]:
             entered.add(node)
             deps = node.deps if past_owned or node.owner is None else ()
             if deps and (below := [dep for dep in deps if dep not in entered]):
-                stack.extend(reversed(below))
-                continue
+                if any(map(_DEPS, below)):
+                    stack.extend(reversed(below))
+                    continue
+                entered.update(below)  # none needs anything: no need to come back for them
+                left.update(below)
+                order += below
         stack.pop()
         if node not in left:
             left.add(node)

@@ -49,6 +49,10 @@ def capture(
                 break
         else:
             return args, None, ()
+    kinds = set(map(type, args))
+    if not kwargs and len(kinds) == 1 and issubclass(kinds.pop(), Placeholder):  # as those of most calls of `gather`
+        all_nodes = tuple([item._node for item in args])
+        return all_nodes, None, tuple(dict.fromkeys(all_nodes))
     captor = _Captor()
     new_args = tuple([captor.take(item) for item in args])
     new_kwargs = {key: captor.take(item) for key, item in kwargs.items()} if kwargs else None

@@ -29,9 +29,11 @@ from grainlike.payload._too_large import stand_in
 from grainlike.payload._values import (
     dump_arguments,
     dump_plain_arguments,
+    dump_plain_columns,
     dump_plain_value,
     dump_value,
     load_arguments,
+    load_plain_values,
     load_value,
     load_values,
 )
@@ -55,6 +57,7 @@ __all__ = [
     "dump_error",
     "dump_function",
     "dump_plain_arguments",
+    "dump_plain_columns",
     "dump_plain_value",
     "dump_value",
     "identity_of",
@@ -64,6 +67,7 @@ __all__ = [
     "load_arguments_after",
     "load_error",
     "load_function",
+    "load_plain_values",
     "load_value",
     "load_values",
     "mapped",

@@ -2,6 +2,7 @@
 
 import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from grainlike._memory import copied
@@ -15,9 +16,11 @@ __all__ = [
     "HOSTILE",
     "dump_arguments",
     "dump_plain_arguments",
+    "dump_plain_columns",
     "dump_plain_value",
     "dump_value",
     "load_arguments",
+    "load_plain_values",
     "load_value",
     "load_values",
     "names_reachable",
@@ -71,9 +74,30 @@ def dump_plain_arguments(args: tuple[object, ...]) -> bytes | None:
     return _dumps((args, {}), 5) if _PLAIN.issuperset(map(type, args)) else None
 
 
+def dump_plain_columns(calls: Sequence[tuple[object, ...]]) -> list[bytes] | None:
+    """What `dump_plain_arguments` gives for each of these calls; None where one has anything else.
+
+    >>> dump_plain_columns([(1,), (2,)]) == [dump_plain_arguments((1,)), dump_plain_arguments((2,))]
+    True
+    """
+    if not _PLAIN.issuperset(map(type, chain.from_iterable(calls))):
+        return None
+    return [_dumps((args, {}), 5) for args in calls]
+
+
 def load_arguments(payload: Payload | tuple[Buffer, Sequence[Buffer]]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """What `dump_arguments` was given. `SerializationError` where it cannot be rebuilt here."""
-    arguments: tuple[tuple[Any, ...], dict[str, Any]] = load_value(payload, what="the arguments")
+    data, buffers = payload
+    arguments: tuple[tuple[Any, ...], dict[str, Any]]
+    if buffers or data[:1] == _MARKED:
+        arguments = load_value(payload, what="the arguments")
+        return arguments
+    try:
+        arguments = _loads(data)
+    except KeyboardInterrupt:
+        raise  # this is for the program
+    except BaseException as error:
+        raise SerializationError(f"the arguments cannot be rebuilt here: {describe_error(error)}") from error
     return arguments
 
 
@@ -116,6 +140,20 @@ def load_value(payload: Payload | tuple[Buffer, Sequence[Buffer]], *, what: str 
         raise  # this is for the program
     except BaseException as error:
         raise SerializationError(f"{what} cannot be rebuilt here: {describe_error(error)}") from error
+
+
+def load_plain_values(streams: Sequence[bytes]) -> list[Any] | None:
+    """The values of streams that nothing belongs to; None if one of them cannot be rebuilt so: `load_value` says why.
+
+    >>> load_plain_values([dump_value(1).data, dump_value([2]).data])
+    [1, [2]]
+    """
+    try:
+        return list(map(_loads, streams))
+    except KeyboardInterrupt:
+        raise  # this is for the program
+    except BaseException:  # noqa: BLE001 - whatever unpickling raises belongs to that value's awaiters
+        return None
 
 
 def load_values(payloads: Iterable[tuple[Buffer, Sequence[Buffer]]], put: Callable[[Any], object], what: str) -> None:

@@ -225,10 +225,11 @@ class HeadMind:
             cls.blocked_since = now
         self._planner.fresh.add(cls.cls)
         functions = self._functions
-        for number, fn in zip(event.jobs, event.fns, strict=True):
-            job = self.jobs[number] = Job(number, cls, functions[fn], parent)
-            cls.queue.append(job)
-            if parent is not None:
+        jobs = [Job(number, cls, functions[fn], parent) for number, fn in zip(event.jobs, event.fns, strict=True)]
+        self.jobs.update(zip(event.jobs, jobs, strict=True))
+        cls.queue.extend(jobs)
+        if parent is not None:
+            for job in jobs:
                 self._families.adopt(parent, job)
 
     def _parent(self, event: JobsSubmitted) -> Job | None:

@@ -48,7 +48,7 @@ from grainlike.scheduler._node_runners import Runners
 from grainlike.scheduler._node_timers import Deed, Timers
 from grainlike.scheduler._outcomes import told_rows, without_payloads
 from grainlike.scheduler._statistics import TINY_S
-from grainlike.wire import Assign, Cancel, Code, Define, LeaseStart, Retract, Wait
+from grainlike.wire import Assign, Cancel, Code, Completed, Define, LeaseStart, Retract, Wait
 from grainlike.wire import Hold as HoldSlots
 
 __all__ = ["NodeMind"]
@@ -235,16 +235,12 @@ class NodeMind:
         self._begin(lease, run_list, now, out)
 
     def _begin(self, lease: Lease, run_list: list[Job], now: float, out: list[NodeAction]) -> None:
-        attempts: list[int] = []
-        fns: list[int] = []
-        deadlines: list[float | None] = []
         for position, job in enumerate(run_list):
             job.lease, job.position = lease, position
-            attempts.append(job.attempt)
-            fns.append(job.fn_id)
-            deadlines.append(None if job.limit_s is None else now + job.limit_s)
+        attempts, fns = [job.attempt for job in run_list], [job.fn_id for job in run_list]
         jobs, allocation = list(lease.jobs), str(lease.grant.allocation)
         runner, limit = lease.runner, lease.limit_s
+        deadlines = [None if limit is None else now + limit] * len(jobs)
         out.append(StartLease(runner.runner, lease.lease, allocation, jobs, attempts, fns, deadlines, limit))
         out.append(TellStarted(LeaseStart(lease.lease, lease.cls.cls, allocation, jobs, attempts, now)))
         if limit is not None:
@@ -262,11 +258,13 @@ class NodeMind:
             return run_list
         most = min(RUN_LIST_MOST, int(RUN_LIST_S / max(times.mean, 1e-6)))
         queue = first.cls.ahead
-        while len(run_list) < most:
-            job = front(queue)
-            if job is None or job.fn is not first.fn:
+        while queue and len(run_list) < most:
+            job = queue[0]
+            if job.fn is not first.fn and not job.gone:
                 break
-            run_list.append(queue.popleft())
+            queue.popleft()
+            if not job.gone:
+                run_list.append(job)
         return run_list
 
     def _runner_for(self, job: Job, out: list[NodeAction]) -> Runner:
@@ -283,6 +281,10 @@ class NodeMind:
         if lease is None:
             return
         lease.runner.ready = True
+        if self._all_good(lease, completed):
+            out.append(TellCompleted(completed, forwarded=True))
+            self._maybe_end(lease, out)
+            return
         codes = list(completed.codes)
         told: list[int] = []
         back: list[Job] = []
@@ -309,6 +311,18 @@ class NodeMind:
         if told:
             out.append(TellCompleted(told_rows(completed, told, codes), forwarded=True))
         self._maybe_end(lease, out)
+
+    def _all_good(self, lease: Lease, completed: Completed) -> bool:
+        """Take note of a batch of jobs that all gave values, and of which nothing was told yet; False for any other."""
+        ended = [job for job in map(lease.jobs.get, completed.jobs) if job is not None and not job.gone]
+        if any(completed.codes) or not ended or len(ended) < len(completed.jobs):
+            return False
+        for job in ended:
+            del lease.jobs[job.job]
+            self._forget(job)
+        lease.fn.times.add(completed.wall)
+        lease.fn.times.awaits |= completed.awaited
+        return True
 
     def _settle_stopped(self, job: Job, lease: Lease, now: float, out: list[NodeAction]) -> Code:
         """How a job ended that did not come to its own end. A process that somebody else told to end gets no other."""

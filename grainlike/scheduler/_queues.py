@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush
 
 from grainlike.resources import Request
@@ -30,6 +30,11 @@ class DeepestFirst:
         heappush(self._heap, (-job.depth, job.job, job))
 
     appendleft = append
+
+    def extend(self, jobs: Iterable[Job]) -> None:
+        """Put jobs to their places."""
+        for job in jobs:
+            self.append(job)
 
     def popleft(self) -> Job:
         """Take the front."""

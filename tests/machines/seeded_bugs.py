@@ -285,7 +285,11 @@ BUGS: tuple[Bug, ...] = (
         HEAD,
         "the youngest of a class goes first",
         "judge",
-        (_HEAD, "            cls.queue.append(job)\n", "            cls.queue.appendleft(job)\n"),
+        (
+            _HEAD,
+            "        cls.queue.extend(jobs)\n",
+            "        for job in jobs:\n            cls.queue.appendleft(job)\n",
+        ),
     ),
     _bug(
         "put_back_in_reverse",

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
+from itertools import compress
 from pathlib import Path
 
 import anyio
@@ -95,6 +96,7 @@ from grainlike.wire import (
     Welcome,
     Withdraw,
     pack_parcels,
+    plain_column,
     unpack_parcels,
 )
 from grainlike_worker._devices import VISIBLE, Devices
@@ -402,7 +404,9 @@ class _Daemon:
             runner.defined.update(fresh)
             shipments = [self._functions[fn] for fn in fresh]
             runner.post(Define([spec for spec, _ in shipments], []), [data for _, data in shipments])
-        data, counts, buffers = pack_parcels([self._parcels[job] for job in action.jobs])
+        parcels = [self._parcels[job] for job in action.jobs]
+        plain = plain_column(parcels)
+        data, counts, buffers = pack_parcels(parcels) if plain is None else (plain, [], [])
         if self._gangs:
             self._tell_nodes(runner, action)
         runner.unbar()
@@ -429,11 +433,11 @@ class _Daemon:
 
     def _completed(self, action: TellCompleted, buffers: Sequence[Buffer]) -> None:
         completed = action.completed
-        for job, attempt in zip(completed.jobs, completed.attempts, strict=True):
-            if attempt:  # rows of attempt 0 are handed back inside this node, and told of later
-                self._parcels.pop(job, None)
-                if self._nests:
-                    self._nests.pop(job, None)
+        for job in compress(completed.jobs, completed.attempts):
+            # Not rows of attempt 0, which are handed back inside this node, and told of later.
+            self._parcels.pop(job, None)
+            if self._nests:
+                self._nests.pop(job, None)
         if self._relay:
             self._relay.forget(completed.jobs)
         if self._outputs:
