@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 
 from grainlike.errors import UnsatisfiableError, WorkerLostError
 from grainlike.executor._books import HeadBooks
@@ -48,6 +49,7 @@ from grainlike.wire import (
     Parcel,
     Retract,
     Warned,
+    fit_together,
     pack_parcels,
     plain_column,
 )
@@ -56,6 +58,7 @@ __all__ = ["Acting"]
 
 logger = logging.getLogger("grainlike")
 
+_BUFFERS = attrgetter("buffers")
 _RUNNING = State.RUNNING
 
 
@@ -156,15 +159,24 @@ class Acting:
                 job.placement = Placement(peer.name, attempt)
             else:
                 job.assigned(peer.name, attempt)
-        parcels = self._depot.parcels_for(peer.hello, [(job.data, job.buffers) for job in jobs])
-        data = plain_column(parcels)
+        data = self._plain_column(peer, jobs)
         if data is None:
+            parcels = self._depot.parcels_for(peer.hello, [(job.data, job.buffers) for job in jobs])
             self._assign_in_parts(peer, action, parcels)
         else:
             columns = action.jobs, action.attempts, action.fns, data
             peer.post(Assign(action.cls, action.ahead, *columns, [], action.hard_s))
         if self._logs:
             self._logs.assigned(peer, jobs)
+
+    def _plain_column(self, peer: Peer, jobs: Sequence[Job]) -> list[bytes] | None:
+        """The arguments of jobs that are small and have no buffers, as they mostly are; None for others."""
+        if any(map(_BUFFERS, jobs)):
+            return None
+        if not self._depot.passes_on(peer.hello):
+            return plain_column(self._depot.parcels_for(peer.hello, [(job.data, job.buffers) for job in jobs]))
+        data = [job.data for job in jobs]
+        return data if fit_together(data) else None
 
     def _assign_in_parts(self, peer: Peer, action: AssignJobs, parcels: Sequence[Parcel]) -> None:
         for first, last in slices(parcels):

@@ -25,6 +25,10 @@ class Depot:
         """Whether a worker maps what is in the store."""
         return self._store is not None and hello.memory == self._memory
 
+    def passes_on(self, hello: Hello) -> bool:
+        """Whether parcels go to a worker as they are."""
+        return self._store is None or self.shares(hello)
+
     def directory_for(self, hello: Hello) -> str:
         """The store's directory for a worker that can map what is in it; empty for any other."""
         if self._memory is None:
@@ -46,7 +50,7 @@ class Depot:
 
     def parcels_for(self, hello: Hello, parcels: Sequence[Parcel]) -> Sequence[Parcel]:
         """The same parcels, with what is in the store taken out of it for a worker that cannot look there."""
-        if self._store is None or self.shares(hello):
+        if self.passes_on(hello):
             return parcels
         return [with_buffers(parcel) for parcel in parcels]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 import msgspec
@@ -13,7 +13,7 @@ from grainlike.payload import MARK, drop
 from grainlike.resources import Allocation, Receipt, Usage, parse_allocation
 from grainlike.wire import Parcel, ReceiptSpec
 
-__all__ = ["NO_PARCEL", "FirstOfChain", "Job", "Placement", "allocation_of"]
+__all__ = ["NO_PARCEL", "FirstOfChain", "Job", "Placement", "allocation_of", "close_all"]
 
 NO_PARCEL: Parcel = (b"", ())
 """What travels with a job of which nothing does."""
@@ -118,10 +118,7 @@ class Job:
 
     def close(self) -> None:
         """Let go of what only a live job needs."""
-        if self.data[:1] == _MARKED:
-            drop(self.data)
-        self.node = None
-        self.data, self.buffers = NO_PARCEL
+        close_all((self,))
 
     @property
     def worker(self) -> str | None:
@@ -205,6 +202,15 @@ class Job:
         if self.again_at is not None:
             return f"tries again in {max(0.0, self.again_at - time.monotonic()):.1f} s"
         return "waits for its turn at the head" if self.worker is None else f"assigned to {self.worker}"
+
+
+def close_all(jobs: Iterable[Job]) -> None:
+    """Close each of them."""
+    for job in jobs:
+        if job.data[:1] == _MARKED:
+            drop(job.data)
+        job.node = None
+        job.data, job.buffers = NO_PARCEL
 
 
 class FirstOfChain(Job):

@@ -8,7 +8,7 @@ from typing import Protocol
 from grainlike.executor._books import HeadBooks
 from grainlike.executor._chains import outcomes_of
 from grainlike.executor._depot import with_buffers
-from grainlike.executor._job import FirstOfChain, Job, Placement
+from grainlike.executor._job import FirstOfChain, Job, Placement, close_all
 from grainlike.executor._nested import NestedJob
 from grainlike.executor._observer import Observer
 from grainlike.executor._verdicts import error_of, stopped
@@ -84,8 +84,8 @@ class Settling:
             placement.began = began = begun + skew
             placement.ended = began + wall
             del jobs[job.job]
-            job.close()
             succeeded(node, value)
+        close_all(ended)
         self._books.tally.succeeded += len(numbers)
         return True
 

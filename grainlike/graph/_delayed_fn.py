@@ -9,7 +9,7 @@ from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, Protocol, Sel
 from grainlike.graph._delayed import Delayed
 from grainlike.graph._function import Function, Options, is_generator
 from grainlike.graph._node import Node
-from grainlike.graph._placeholder import LEAVES, Placeholder, capture
+from grainlike.graph._placeholder import LEAVES, Placeholder, capture, rebind
 from grainlike.graph._retry import Retry
 from grainlike.graph._source import main_file
 from grainlike.graph._state import Place
@@ -152,7 +152,9 @@ class DelayedFn(_Wrapper[P, T_co]):
         if self._bound:
             args = self._bound + args
         if not kwargs and LEAVES.issuperset(map(type, args)):  # as `capture` finds; most calls are such
-            return Delayed(Node(self.function, self.request, self._place, args, None, ()))
+            made: Delayed[T_co] = _new(Delayed)  # as its class does, in fewer steps
+            rebind(made, Node(self.function, self.request, self._place, args, None, ()))
+            return made
         return Delayed(Node(self.function, self.request, self._place, *capture(args, kwargs)))
 
     @overload
@@ -205,6 +207,7 @@ class StreamFn(_Wrapper[P, T_co]):
         return cast("StreamFn[Any, T_co]", self._bind(instance))
 
 
+_new = object.__new__
 # The descriptors themselves: `__setattr__` is refused, and `object.__setattr__` is slower.
 _set_function = _Wrapper.__dict__["function"].__set__
 _set_request = _Wrapper.__dict__["request"].__set__

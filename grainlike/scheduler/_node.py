@@ -165,22 +165,22 @@ class NodeMind:
             self._lead(event, held, now, out)
             return
         queue = cls.ahead if event.ahead else self._planned
-        for number, attempt, fn in zip(event.jobs, event.attempts, event.fns, strict=True):
-            queue.append(self._new_job(number, attempt, cls, fn, event.hard_s))
+        fn, function, limit_s = 0, None, None
+        for number, attempt, its in zip(event.jobs, event.attempts, event.fns, strict=True):
+            if function is None or its != fn:
+                fn, function = its, self._functions[its]
+                limit_s = _shorter(function.timeout, event.hard_s)
+            job = self._jobs[number] = Job(number, attempt, cls, fn, function, limit_s)
+            queue.append(job)
         if not cls.fits:
             self._tell_unstarted(self._named(event.jobs, event.attempts), Code.UNFIT, now, out)
 
-    def _new_job(self, number: int, attempt: int, cls: NodeClass, fn: int, hard_s: float | None) -> Job:
-        function = self._functions[fn]
-        limit_s = function.timeout
-        if hard_s is not None and (limit_s is None or hard_s < limit_s):
-            limit_s = hard_s
-        job = self._jobs[number] = Job(number, attempt, cls, fn, function, limit_s)
-        return job
-
     def _lead(self, event: Assign, hold: Hold, now: float, out: list[NodeAction]) -> None:
         """Start the job of a gang on the slots that are held for it, in a process that can show it its hosts."""
-        job = self._new_job(hold.job, hold.attempt, hold.cls, event.fns[0], event.hard_s)
+        fn = event.fns[0]
+        function = self._functions[fn]
+        limit_s = _shorter(function.timeout, event.hard_s)
+        job = self._jobs[hold.job] = Job(hold.job, hold.attempt, hold.cls, fn, function, limit_s)
         assert hold.grant is not None
         self._start(hold.lease, hold.grant, self._runners.own(out), [job], now, out)
         self._leases[hold.lease].keeps = True  # all its nodes are held together, so none of them alone can be lent
@@ -527,6 +527,13 @@ class NodeMind:
         queued += [job for job in self._planned if not job.gone]
         leased = [job for lease in self._leases.values() for job in lease.jobs.values() if not job.gone]
         assert sorted(job.job for job in queued + leased) == sorted(self._jobs), "a job is in exactly one place"
+
+
+def _shorter(one_s: float | None, other_s: float | None) -> float | None:
+    """The shorter of two limits, of which either may be none."""
+    if one_s is None or other_s is None:
+        return other_s if one_s is None else one_s
+    return min(one_s, other_s)
 
 
 def _fate(event: RunnerGone, job: Job) -> Code:

@@ -432,8 +432,8 @@ BUGS: tuple[Bug, ...] = (
         "replay",
         (
             _HEAD,
-            "        for number, fn in zip(event.jobs, event.fns, strict=True):\n            job =",
-            "        for number, fn in ((int(n), event.fns[0]) for n in {*map(str, event.jobs)}):\n            job =",
+            "        cls.queue.extend(jobs)\n",
+            "        cls.queue.extend(self.jobs[int(number)] for number in {*map(str, event.jobs)})\n",
         ),
     ),
     # --- the node's ids ----------------------------------------------------------------------------------------------
