@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from operator import attrgetter
+from typing import TypeGuard
 
 from grainlike.errors import UnsatisfiableError, WorkerLostError
 from grainlike.executor._books import HeadBooks
@@ -58,7 +58,6 @@ __all__ = ["Acting"]
 
 logger = logging.getLogger("grainlike")
 
-_BUFFERS = attrgetter("buffers")
 _RUNNING = State.RUNNING
 
 
@@ -161,7 +160,7 @@ class Acting:
                 job.assigned(peer.name, attempt)
         data = self._plain_column(peer, jobs)
         if data is None:
-            parcels = self._depot.parcels_for(peer.hello, [(job.data, job.buffers) for job in jobs])
+            parcels = self._depot.parcels_for(peer.hello, [job.parcel for job in jobs])
             self._assign_in_parts(peer, action, parcels)
         else:
             columns = action.jobs, action.attempts, action.fns, data
@@ -171,12 +170,12 @@ class Acting:
 
     def _plain_column(self, peer: Peer, jobs: Sequence[Job]) -> list[bytes] | None:
         """The arguments of jobs that are small and have no buffers, as they mostly are; None for others."""
-        if any(map(_BUFFERS, jobs)):
+        packed = [job.travels for job in jobs]
+        if not _is_bytes_alone(packed):
             return None
         if not self._depot.passes_on(peer.hello):
-            return plain_column(self._depot.parcels_for(peer.hello, [(job.data, job.buffers) for job in jobs]))
-        data = [job.data for job in jobs]
-        return data if fit_together(data) else None
+            return plain_column(self._depot.parcels_for(peer.hello, [job.parcel for job in jobs]))
+        return packed if fit_together(packed) else None
 
     def _assign_in_parts(self, peer: Peer, action: AssignJobs, parcels: Sequence[Parcel]) -> None:
         for first, last in slices(parcels):
@@ -234,6 +233,10 @@ class Acting:
             return WorkerLostError(f"{name_of(job)} {how} when it was lost: {action.reason}")
 
         self._settling.end(action.jobs, lost)
+
+
+def _is_bytes_alone(packed: list[bytes | Parcel]) -> TypeGuard[list[bytes]]:
+    return set(map(type, packed)) == {bytes}
 
 
 def _of_clients(jobs: Iterable[Job]) -> Iterable[tuple[Home, list[NestedJob]]]:

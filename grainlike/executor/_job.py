@@ -54,17 +54,23 @@ class Job:
     """One call on its way through the cluster. Implements the graph's `Record`.
 
     Times are on this process's monotonic clock. What the worker said is kept as it came and made readable when
-    somebody asks: most jobs are never asked about. `data` and `buffers` are what travels, until the job is closed.
+    somebody asks: most jobs are never asked about. `travels` is what goes to its worker, until the job is closed: bytes
+    alone where no buffers go with them, for very many may wait.
     """
 
-    __slots__ = ("buffers", "data", "fn", "job", "node", "placement")
+    __slots__ = ("fn", "job", "node", "placement", "travels")
 
     def __init__(self, job: int, fn: int, node: Node | None, parcel: Parcel) -> None:
         self.job = job
         self.fn = fn
         self.node = node
-        self.data, self.buffers = parcel
+        self.travels: bytes | Parcel = parcel if parcel[1] else parcel[0]
         self.placement: Placement | None = None
+
+    @property
+    def parcel(self) -> Parcel:
+        """What travels with it."""
+        return (self.travels, ()) if isinstance(self.travels, bytes) else self.travels
 
     @property
     def runs(self) -> int:
@@ -207,10 +213,11 @@ class Job:
 def close_all(jobs: Iterable[Job]) -> None:
     """Close each of them."""
     for job in jobs:
-        if job.data[:1] == _MARKED:
-            drop(job.data)
+        data = job.travels if type(job.travels) is bytes else job.parcel[0]
+        if data[:1] == _MARKED:
+            drop(data)
         job.node = None
-        job.data, job.buffers = NO_PARCEL
+        job.travels = b""
 
 
 class FirstOfChain(Job):

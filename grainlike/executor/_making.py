@@ -62,7 +62,7 @@ class JobMaker:
             return None
         first = books.last_job + 1
         books.last_job += len(nodes)
-        numbers = range(first, first + len(nodes))
+        numbers = list(range(first, first + len(nodes)))  # one object for each, wherever it stands
         jobs = [Job(number, fn, node, (stream, ())) for number, node, stream in zip(numbers, nodes, data, strict=True)]
         books.jobs.update(zip(numbers, jobs, strict=True))
         for node, job in zip(nodes, jobs, strict=True):

@@ -52,7 +52,8 @@ def capture(
     kinds = set(map(type, args))
     if not kwargs and len(kinds) == 1 and issubclass(kinds.pop(), Placeholder):  # as those of most calls of `gather`
         all_nodes = tuple([item._node for item in args])
-        return all_nodes, None, tuple(dict.fromkeys(all_nodes))
+        distinct = dict.fromkeys(all_nodes)
+        return all_nodes, None, all_nodes if len(distinct) == len(all_nodes) else tuple(distinct)
     captor = _Captor()
     new_args = tuple([captor.take(item) for item in args])
     new_kwargs = {key: captor.take(item) for key, item in kwargs.items()} if kwargs else None

@@ -50,20 +50,18 @@ class Function:
 class Job:
     """One live job. `worker` and `shape` say where it is; 0 and None while it is nowhere but in its queue.
 
-    Very many may queue, so what few jobs have is in records beside: `kin` for what jobs submit, `past` for attempts
-    that went wrong.
+    Very many may queue, so what few jobs have is in a record beside: those that jobs submit, or that have submitted
+    some, and those whose attempts went wrong.
     """
 
     __slots__ = (
         "attempt",
         "cancelled",
         "cls",
-        "expected",
         "fn",
         "job",
-        "kin",
-        "past",
-        "planned_at",
+        "rare",
+        "sent",
         "shape",
         "state",
         "worker",
@@ -71,8 +69,7 @@ class Job:
 
     def __init__(self, job: int, cls: RequestClass, fn: Function, parent: Job | None = None) -> None:
         self.job = job
-        self.kin: Kin | None = None if parent is None else Kin(parent, parent.root, parent.depth + 1)
-        self.past: Past | None = None
+        self.rare: Rare | None = None if parent is None else Rare(parent, parent.root, parent.depth + 1)
         self.cls = cls
         self.fn = fn
         self.attempt = 1
@@ -80,86 +77,77 @@ class Job:
         self.shape: Shape | None = None
         self.worker = 0
         self.cancelled = False
-        self.planned_at = 0.0
-        self.expected = 0.0
-        """Seconds that it was expected to take when it was sent ahead."""
+        self.sent = 0.0
+        """When it was planned; of one that was sent ahead, how many seconds it was expected to take."""
 
     @property
     def parent(self) -> Job | None:
         """The job that submitted it; None for one of the user's program."""
-        return None if self.kin is None else self.kin.parent
+        return None if self.rare is None else self.rare.parent
 
     @property
     def root(self) -> int:
         """The number of the oldest job of its tree, itself perhaps."""
-        return self.job if self.kin is None else self.kin.root
+        return self.job if self.rare is None else self.rare.root
 
     @property
     def depth(self) -> int:
         """How many jobs are above it in its tree."""
-        return 0 if self.kin is None else self.kin.depth
+        return 0 if self.rare is None else self.rare.depth
 
     @property
     def family(self) -> Family | None:
         """What it has submitted, once it has submitted something."""
-        return None if self.kin is None else self.kin.family
+        return None if self.rare is None else self.rare.family
 
     @family.setter
     def family(self, family: Family | None) -> None:
-        if self.kin is None:
-            self.kin = Kin(None, self.job, 0)
-        self.kin.family = family
+        self.remembered().family = family
 
     @property
     def retries(self) -> int:
         """How many more attempts it has that fail."""
-        return self.fn.retries - (0 if self.past is None else self.past.failures)
+        return self.fn.retries - (0 if self.rare is None else self.rare.failures)
 
     @property
     def losses(self) -> int:
         """How often it was running when it was lost."""
-        return 0 if self.past is None else self.past.losses
+        return 0 if self.rare is None else self.rare.losses
 
     @property
     def again_at(self) -> float:
         """When its next attempt may begin, while it waits for that."""
-        return 0.0 if self.past is None else self.past.again_at
+        return 0.0 if self.rare is None else self.rare.again_at
 
     @property
     def cancelled_at(self) -> float:
         """When it was cancelled."""
-        return 0.0 if self.past is None else self.past.cancelled_at
+        return 0.0 if self.rare is None else self.rare.cancelled_at
 
     @property
     def committed(self) -> bool:
         """A part of what it gives has been handed on: this attempt is its last."""
-        return self.past is not None and self.past.committed
+        return self.rare is not None and self.rare.committed
 
-    def remembered(self) -> Past:
-        """Its `past`, to write into."""
-        if self.past is None:
-            self.past = Past()
-        return self.past
+    def remembered(self) -> Rare:
+        """Its record of what few jobs have, to write into."""
+        if self.rare is None:
+            self.rare = Rare(None, self.job, 0)
+        return self.rare
 
 
-class Kin:
-    """A job's place among those that jobs submit; see the properties of `Job`."""
+class Rare:
+    """A job's place among those that jobs submit, and what few jobs go through; see the properties of `Job`."""
 
-    __slots__ = ("depth", "family", "parent", "root")
+    __slots__ = (
+        "again_at", "cancelled_at", "committed", "depth", "failures", "family", "losses", "parent", "root",
+    )  # fmt: skip
 
     def __init__(self, parent: Job | None, root: int, depth: int) -> None:
         self.parent = parent
         self.root = root
         self.depth = depth
         self.family: Family | None = None
-
-
-class Past:
-    """What few jobs go through; see the properties of `Job`."""
-
-    __slots__ = ("again_at", "cancelled_at", "committed", "failures", "losses")
-
-    def __init__(self) -> None:
         self.failures = 0
         self.losses = 0
         self.again_at = 0.0
@@ -394,7 +382,8 @@ class WorkerBook:
     def heard_again(self, now: float) -> None:
         """It is under suspicion no more, and may hear only now of what it was sent."""
         for job in self.held.values():
-            job.planned_at = now
+            if job.state is not _AHEAD:
+                job.sent = now
         self.open_again("suspect")
 
     def fits_ever(self, shape: Shape) -> bool:
@@ -502,7 +491,7 @@ class WorkerBook:
                     break
                 expected = fn.times.mean
             queue.popleft()
-            job.state, job.worker, job.shape, job.expected = _AHEAD, self.worker, shape, expected
+            job.state, job.worker, job.shape, job.sent = _AHEAD, self.worker, shape, expected
             ahead_s += expected
             held[job.job] = ahead[job.job] = job
             jobs.append(job)
@@ -522,7 +511,7 @@ class WorkerBook:
             ahead_of[job.shape.shape] -= 1
             ahead_in[job.cls.cls] -= 1
             recalled.discard(job.job)
-            ahead_s = ahead_s - job.expected if ahead else 0.0
+            ahead_s = ahead_s - job.sent if ahead else 0.0
         self.ahead_s = ahead_s
 
     def room_left(self, shape: Shape) -> int:

@@ -355,7 +355,7 @@ class HeadMind:
                 calm
                 and code == _SUCCEEDED
                 and job.state is _LEASED
-                and job.kin is None
+                and job.rare is None
                 and not job.cancelled
                 and shape is not None
                 and shape.plain

@@ -236,7 +236,7 @@ class Planner:
         if shape.rationed:
             self.rations.take(shape, now)
         workers[0].held[job.job] = job
-        job.state, job.worker, job.shape, job.planned_at = JobState.PLANNED, workers[0].worker, shape, now
+        job.state, job.worker, job.shape, job.sent = JobState.PLANNED, workers[0].worker, shape, now
 
     def _wake_at(self, at: float | None) -> None:
         if at is not None and (self.wake is None or at < self.wake):

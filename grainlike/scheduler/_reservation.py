@@ -161,7 +161,7 @@ def _held(worker: WorkerBook, now: float) -> list[tuple[float, Shape]]:
     held = [(_lease_end(lease, now), lease.shape) for lease in worker.leases.values()]
     if len(worker.held) > len(worker.ahead):
         held += [
-            (_end(job.fn, job.shape, job.planned_at, now), job.shape)
+            (_end(job.fn, job.shape, job.sent, now), job.shape)
             for job in worker.held.values()
             if job.state is JobState.PLANNED and job.shape is not None and job.shape.nodes == 1
         ]

@@ -76,7 +76,7 @@ class Standstill:
             started = [job for job in worker.held.values() if job.state is JobState.LEASED]
             if all(stands_still(job, now) for job in started):
                 planned += [job for job in worker.held.values() if job.state is JobState.PLANNED and not job.cancelled]
-        late = [job for job in planned if now >= job.planned_at + STRANDED_S]
+        late = [job for job in planned if now >= job.sent + STRANDED_S]
         if len(late) < len(planned):
             self._look_at = now + STUCK_S
             self._wake_at(self._look_at)
