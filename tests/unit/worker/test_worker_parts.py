@@ -66,6 +66,46 @@ def test_taken_columns_are_whole_and_the_receipt_travels_once() -> None:
     assert (second.jobs, second.receipt, second.awaited) == ([7], None, True)
 
 
+def test_jobs_that_ran_well_share_what_cpu_time_they_used_together() -> None:
+    columns = Columns(3, now=0.0)
+    columns.ran(5, 2, Code.SUCCEEDED, Payload(b"v", (b"big",)), 0.0, 1.0, 1.0)
+    columns.succeeded([6, 7], [1, 3], [b"a", b"b"], 1.0, [1.5, 4.5], 0.5)
+    message, buffers = columns.take(4096)
+    assert (message.jobs, message.attempts, message.codes) == ([5, 6, 7], [2, 1, 3], [Code.SUCCEEDED] * 3)
+    assert (message.data, message.counts, buffers) == ([b"v", b"a", b"b"], [1, 0, 0], [b"big"])
+    assert message.begun == [0.0, 1.0, 1.5]
+    assert message.wall == [1.0, 0.5, 3.0]
+    assert message.cpu == [1.0, 0.25, 1.5]
+
+
+def test_values_that_do_not_fit_together_travel_apart() -> None:
+    columns = Columns(3, now=0.0)
+    large = bytes(20_000)
+    columns.succeeded([6, 7], [1, 1], [b"a", large], 0.0, [0.5, 1.0], 1.0)
+    message, buffers = columns.take(0)
+    assert (message.data, message.counts, buffers) == ([b"a", b""], [0, 1], [large])
+
+
+def test_what_a_lease_runs_next_are_calls_of_one_function() -> None:
+    run = Run(7, "cores=[0]", [10, 11, 12, 13], [1, 2, 1, 1], [4, 4, 5, 4], [None] * 4, [b"x", b"y", b"z", b"w"], [])
+    lease = Lease(run, [], 0.0)
+    told = [(info.id, info.name, info.attempt, arguments) for info, arguments in lease.upcoming("f")]
+    assert told == [(10, "f", 1, (b"x", ())), (11, "f", 2, (b"y", ()))]
+    lease.ran_well([b"1", b"2"], 0.0, [0.5, 1.0], 1.0)
+    assert [info.id for info, _ in lease.upcoming("g")] == [12]
+    lease.ran_well([b"3"], 1.0, [1.5], 1.0)
+    assert [(info.id, arguments) for info, arguments in lease.upcoming("f")] == [(13, (b"w", ()))]
+
+
+def test_of_a_lease_with_stopped_jobs_or_large_arguments_one_runs_next() -> None:
+    lease = a_lease(4)
+    lease.stop([12])
+    assert [(info.id, arguments) for info, arguments in lease.upcoming("f")] == [(10, None)]
+    large = Lease(Run(7, "cores=[0]", [10, 11], [1, 1], [0, 0], [None] * 2, [b"x", b""], [0, 1]), [b"large"], 0.0)
+    assert [(info.id, arguments) for info, arguments in large.upcoming("f")] == [(10, None)]
+    assert large.arguments() == (b"x", [])
+
+
 def test_a_lease_hands_back_what_is_behind_and_knows_who_was_stopped() -> None:
     lease = a_lease(4)
     lease.ran(Code.SUCCEEDED, Payload(b""), 0.0, 0.0, 0.0)

@@ -15,6 +15,7 @@ from grainlike.errors import JobCancelledError, RemoteError, SerializationError
 from grainlike.net import Link, memory_pair
 from grainlike.payload import Payload, dump_arguments, dump_function, load_error, load_value
 from grainlike.wire import Beat, Code, Completed, Define, Frame, FunctionSpec, Ready, Run, Setup, Stop, unpack_parcels
+from grainlike_worker import _shared, _usage
 from grainlike_worker._shared import serve_shared
 
 pytestmark = pytest.mark.anyio
@@ -103,6 +104,42 @@ async def test_a_run_list_gives_its_values_in_order_with_one_receipt() -> None:
     assert worker.batches[0].receipt is not None
     assert all(batch.receipt is None for batch in worker.batches[1:])
     assert not any(batch.awaited for batch in worker.batches)
+
+
+async def test_brief_jobs_share_their_cpu_time_and_a_longer_one_has_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Clock:
+        """Each look takes a microsecond; the processor is busy for half of that, and less while a job sleeps."""
+
+        now = 0.0
+        idle = 0.0
+
+        def monotonic(self) -> float:
+            self.now += 1e-6
+            return self.now
+
+        def thread_time(self) -> float:
+            return (self.now - self.idle) / 2
+
+    clock = Clock()
+    monkeypatch.setattr(_shared, "time", clock)
+    monkeypatch.setattr(_usage, "time", clock)
+
+    async def sleep_if(number: int) -> None:
+        from grainlike_worker import _shared
+
+        if number == 2:  # a function brings copies of what it refers to, and its module's names are no copies
+            _shared.time.now += 0.01
+            _shared.time.idle += 0.01
+
+    async with a_worker(sleep_if) as worker:
+        worker.run({job: (0, (job,)) for job in range(6)})
+        await worker.until(*range(6))
+    used = {job: cpu for batch in worker.batches for job, cpu in zip(batch.jobs, batch.cpu, strict=True)}
+    took = {job: wall for batch in worker.batches for job, wall in zip(batch.jobs, batch.wall, strict=True)}
+    assert [used[job] for job in (3, 4, 5)] == pytest.approx([took[job] / 2 for job in (3, 4, 5)])
+    together = sum(took[job] for job in (0, 1, 2))
+    until_asked = together + 1e-6
+    assert sum(used[job] for job in (0, 1, 2)) == pytest.approx((until_asked - 0.01) / 2 * together / until_asked)
 
 
 async def test_a_job_sees_itself_also_in_child_tasks_and_threads() -> None:

@@ -1,0 +1,81 @@
+"""Calls that are alike are made, sent, run and settled by the batch: nobody notices, whatever one of them does."""
+
+from contextvars import ContextVar
+from typing import Any
+
+import pytest
+
+from grainlike import GVAR, Cores, Executor, cancel, delayed, gather, info, start
+from grainlike.errors import JobCancelledError, SerializationError
+
+pytestmark = pytest.mark.anyio
+
+MANY = 60
+KNOWN = 20
+"""After so many calls a function is known to be tiny, and its jobs share leases."""
+
+seen: ContextVar[int] = ContextVar("seen", default=-1)
+
+
+def refuse() -> None:
+    raise LookupError("it is not for here")
+
+
+class Unloadable:
+    """Can be dumped, and not loaded."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return refuse, ()
+
+
+@delayed
+async def some(x: int) -> Any:
+    before = seen.get()
+    seen.set(x)
+    assert before == -1, "a context of its own"
+    if x == 7:
+        return Unloadable()
+    if x == 11:
+        raise ValueError("eleven")
+    return [x] if x % 2 else x
+
+
+async def test_one_of_a_batch_that_fails_or_has_no_readable_value_is_the_only_one():
+    job = some @ Cores(1)
+    async with Executor(local=Cores(1)):
+        await gather(job(2 * x) for x in range(100, 100 + KNOWN))
+        made = [start(job(x)) for x in range(MANY)]
+        for x, value_ in enumerate(made):
+            if x in (7, 11):
+                with pytest.raises(SerializationError if x == 7 else ValueError):
+                    await value_
+            else:
+                assert await value_ == ([x] if x % 2 else x)
+        assert [info(value_).state for value_ in made].count("failed") == 2
+
+
+@delayed
+async def told(*args: int, more: int = 0) -> tuple[tuple[int, ...], int, int | None]:
+    return args, more, GVAR.job.id if GVAR.job is not None else None
+
+
+async def test_each_of_a_batch_has_its_own_arguments_and_number_in_the_order_of_calls():
+    job = told @ Cores(1)
+    async with Executor(local=Cores(1)):
+        alike = await gather(job(x, x) for x in range(MANY))
+        mixed = await gather(job(x, more=x) if x % 3 else job(x) for x in range(MANY))
+    assert [args for args, _, _ in alike] == [(x, x) for x in range(MANY)]
+    assert [(args, more) for args, more, _ in mixed] == [((x,), x if x % 3 else 0) for x in range(MANY)]
+    numbers = [number for _, _, number in alike + mixed]
+    assert numbers == list(range(1, 2 * MANY + 1))
+
+
+async def test_the_last_of_a_batch_is_wanted_no_more_when_the_first_has_run():
+    job = some @ Cores(1)
+    async with Executor(local=Cores(1)):
+        await gather(job(2 * x) for x in range(100, 100 + KNOWN))
+        made = [start(job(2 * x)) for x in range(100, 100 + MANY)]
+        cancel(made[-1])
+        assert await gather(made[:-1]) == [2 * x for x in range(100, 99 + MANY)]
+        with pytest.raises(JobCancelledError):
+            await made[-1]
