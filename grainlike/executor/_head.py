@@ -139,11 +139,7 @@ class Head:
 
     def _submit_alike(self, nodes: Sequence[Node]) -> bool:
         """The same for calls of one function with one request, as most are that come together; False for others."""
-        if (
-            len(nodes) < 2
-            or len({node.function for node in nodes}) > 1
-            or len({id(node.request) for node in nodes}) > 1
-        ):
+        if len(nodes) < 2 or len({(node.function, id(node.request)) for node in nodes}) > 1:
             return False
         jobs = self._maker.make_alike(nodes)
         if jobs is None:

@@ -114,6 +114,18 @@ async def test_a_chain_of_quick_calls_is_few_jobs_with_every_value_its_own(execu
     assert info(made[151]).began >= told.began  # type: ignore[operator]
 
 
+async def test_chains_that_begin_alike_at_the_same_time_are_few_jobs(executor, jobs, pace) -> None:
+    step = delayed(plus_one) @ Cores(1)
+    ends = []
+    for first in range(10):
+        value = step(first)
+        for _ in range(9):
+            value = step(value)
+        ends.append(value)
+    assert await gather(ends) == list(range(10, 20))
+    assert sum(jobs) < 50
+
+
 async def test_functions_that_are_not_known_to_be_quick_travel_alone(executor, jobs) -> None:
     step = delayed(plus_one) @ Cores(1)
     value = step(0)

@@ -131,6 +131,7 @@ def test_pending_nodes_keep_the_order_of_the_arguments() -> None:
     assert pending_nodes([root])[0] == [*map(node_of, leaves), root]
     roots = [node_of(add(x)) for x in range(5)]
     assert pending_nodes(roots)[0] == roots
+    assert pending_nodes([*roots, root, roots[0]])[0] == [*roots, *map(node_of, leaves), root]
 
 
 def test_pending_nodes_stop_at_the_finished_and_at_the_bound() -> None:

@@ -128,8 +128,8 @@ async def test_brief_jobs_share_their_cpu_time_and_a_longer_one_has_its_own(monk
         from grainlike_worker import _shared
 
         if number == 2:  # a function brings copies of what it refers to, and its module's names are no copies
-            _shared.time.now += 0.01
-            _shared.time.idle += 0.01
+            _shared.time.now += 0.0005
+            _shared.time.idle += 0.0005
 
     async with a_worker(sleep_if) as worker:
         worker.run({job: (0, (job,)) for job in range(6)})
@@ -139,7 +139,7 @@ async def test_brief_jobs_share_their_cpu_time_and_a_longer_one_has_its_own(monk
     assert [used[job] for job in (3, 4, 5)] == pytest.approx([took[job] / 2 for job in (3, 4, 5)])
     together = sum(took[job] for job in (0, 1, 2))
     until_asked = together + 1e-6
-    assert sum(used[job] for job in (0, 1, 2)) == pytest.approx((until_asked - 0.01) / 2 * together / until_asked)
+    assert sum(used[job] for job in (0, 1, 2)) == pytest.approx((until_asked - 0.0005) / 2 * together / until_asked)
 
 
 async def test_a_job_sees_itself_also_in_child_tasks_and_threads() -> None:
