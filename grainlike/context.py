@@ -6,9 +6,8 @@ job starts, and in every thread that copies the context, as `asyncio.to_thread` 
 """
 
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
-
-import msgspec
 
 from grainlike.resources import NO_ALLOCATION, Allocation
 
@@ -39,7 +38,8 @@ class JobNode(NamedTuple):
     allocation: Allocation
 
 
-class JobInfo(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True, init=False)
+class JobInfo:
     """The job that the code runs in.
 
     Attributes:
@@ -55,11 +55,23 @@ class JobInfo(msgspec.Struct, frozen=True):
     attempt: int
     deadline: float | None
     nodes: tuple[JobNode, ...] = ()
-    _directory: "Callable[[str], Path] | None" = None
+    _directory: "Callable[[str], Path] | None" = field(default=None, repr=False, compare=False)
 
-    def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__struct_fields__ if name[0] != "_")
-        return f"JobInfo({shown})"
+    def __init__(
+        self,
+        id: int,  # noqa: A002 - as the attribute is called
+        name: str,
+        attempt: int,
+        deadline: float | None,
+        nodes: tuple[JobNode, ...] = (),
+        directory: "Callable[[str], Path] | None" = None,
+    ) -> None:
+        _set_id(self, id)
+        _set_name(self, name)
+        _set_attempt(self, attempt)
+        _set_deadline(self, deadline)
+        _set_nodes(self, nodes)
+        _set_directory(self, directory)
 
     @property
     def scratch(self) -> "Path":
@@ -75,6 +87,15 @@ class JobInfo(msgspec.Struct, frozen=True):
         return self._directory(f"{self.id}-{self.attempt}")
 
 
+# The descriptors themselves: there is one for each job, and a frozen class's own way takes three times as long.
+_set_id = JobInfo.__dict__["id"].__set__
+_set_name = JobInfo.__dict__["name"].__set__
+_set_attempt = JobInfo.__dict__["attempt"].__set__
+_set_deadline = JobInfo.__dict__["deadline"].__set__
+_set_nodes = JobInfo.__dict__["nodes"].__set__
+_set_directory = JobInfo.__dict__["_directory"].__set__
+
+
 class JobOutput(Protocol):
     """Where it is told what a job has printed, in a process in which several run at once."""
 
@@ -87,7 +108,7 @@ class JobOutput(Protocol):
         """`job` wrote `text` to `stream`, whose number is the wire's. Called from any thread."""
 
 
-class JobView(msgspec.Struct, eq=False):
+class JobView:
     """What is shown of one job, in all its tasks and threads: they share this object.
 
     Attributes:
@@ -99,15 +120,28 @@ class JobView(msgspec.Struct, eq=False):
         carrier: the view of the job that runs this one as a part of itself; None for one that runs alone.
     """
 
-    allocation: Allocation
-    instance: str | None
-    job: JobInfo | None
-    context: object
-    uplink: object = None
-    carrier: "JobView | None" = None
-    author: JobInfo | None = None
-    output: JobOutput | None = None
-    resolver: object = None
+    __slots__ = ("allocation", "author", "carrier", "context", "instance", "job", "output", "resolver", "uplink")
+
+    def __init__(
+        self,
+        allocation: Allocation,
+        instance: str | None,
+        job: JobInfo | None,
+        context: object,
+        uplink: object = None,
+        carrier: "JobView | None" = None,
+        author: JobInfo | None = None,
+        output: JobOutput | None = None,
+    ) -> None:
+        self.allocation = allocation
+        self.carrier = carrier
+        self.instance = instance
+        self.job = job
+        self.context = context
+        self.uplink = uplink
+        self.author = author
+        self.output = output
+        self.resolver: object = None
 
 
 _OUTSIDE = JobView(NO_ALLOCATION, None, None, None)
