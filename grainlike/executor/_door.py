@@ -18,7 +18,7 @@ from grainlike.executor._head import Head
 from grainlike.executor._party import Party
 from grainlike.executor._room import room_for_one
 from grainlike.executor._workers import Peer
-from grainlike.net import ByteLink, Link, is_gone, process_id
+from grainlike.net import ByteLink, Link, is_gone, make_way, process_id
 from grainlike.payload import serializer_versions
 from grainlike.resources import parse_allocation
 from grainlike.wire import (
@@ -58,6 +58,9 @@ leaves its link like that.
 
 SECOND_LOOK_S = 1.0
 """How long after that its silence is believed."""
+
+_LOOK_S = 0.0003
+"""About what it takes to look whether a process is there, and to tell the mind of a link that has broken."""
 
 
 def software() -> Software:
@@ -266,6 +269,9 @@ class _Visit:
             return
         if isinstance(party, Peer) and party.leaving:
             return
+        await make_way(_LOOK_S)  # where a network breaks, hundreds of links end at once
+        if not self._is_current:
+            return
         if not is_gone(party.hello.process):
             self._doubt(party, self._link.reason or "the connection was lost")
         await _returns_within(self._patience(party), party)
@@ -316,6 +322,7 @@ async def _returns_within(seconds: float, party: Party) -> bool:
     link = party.link
     with anyio.move_on_after(seconds):
         for pause in _looks():
+            await make_way(_LOOK_S)
             if is_gone(party.hello.process) or party.link is not link:
                 break
             with anyio.move_on_after(pause):

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from grainlike.net._session import Session
     from grainlike.net._stream import StreamLink
     from grainlike.net._tls import Tls, TlsSession, client_tls, server_tls, shake_hands
+    from grainlike.net._turns import make_way
     from grainlike.net._uplink import Nesting, Uplink
     from grainlike.net._way import Way
 
@@ -95,6 +96,7 @@ __all__ = [
     "listen",
     "loop_options",
     "make_credentials",
+    "make_way",
     "memory_pair",
     "move_access",
     "on_asyncio",
@@ -159,6 +161,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "listen": "_listener",
             "loop_options": "_loop",
             "make_credentials": "_certificates",
+            "make_way": "_turns",
             "memory_pair": "_memory",
             "move_access": "_access",
             "on_asyncio": "_loop",

@@ -102,12 +102,18 @@ class ByteLink(Link):
                 on_frames(frames)
             if self._tls is not None and self._tls.ended:
                 self._hung_up()
-        except AuthenticationError as error:
-            self._end(str(error), error)
-        except ProtocolError as error:
-            self._end(f"protocol error: {error}", error)
         except Exception as error:  # noqa: BLE001 - `run` raises it, outside transports and task groups
-            self._end(f"failed here: {error!r}", error)
+            self._fails(error)
+
+    def _fails(self, error: Exception) -> None:
+        """What came ends the link."""
+        match error:
+            case AuthenticationError():
+                self._end(str(error), error)
+            case ProtocolError():
+                self._end(f"protocol error: {error}", error)
+            case _:
+                self._end(f"failed here: {error!r}", error)
 
     def _opened(self, records: Buffer, tls: TlsSession) -> list[Frame]:
         """The frames that TLS records complete, deciphered straight into a large buffer where one is under way."""

@@ -13,7 +13,7 @@ from grainlike.net._link import OnFrames
 from grainlike.net._scratch import READ_SIZE, Scratch
 from grainlike.net._tls import TlsSession
 from grainlike.net._turns import turns_of
-from grainlike.wire import Buffer
+from grainlike.wire import Buffer, Frame
 
 __all__ = ["ProtocolLink"]
 
@@ -27,6 +27,9 @@ _LONG_S = 0.01
 
 _LEAST = 4 * 1024
 
+_SLICE = 4
+"""How many messages are handed on before it is looked whether the turn is over."""
+
 
 class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
     """Frames over an asyncio transport, which it owns once connected; `adopt` and `connect` make these."""
@@ -36,6 +39,8 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._early = b""
+        self._later: list[Frame] = []
+        """What has been read and is handed on in a later turn; `_early` comes behind it."""
         self._on_frames: OnFrames | None = None
         self._in_room = False
         self._full = False
@@ -100,7 +105,7 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
             self._receive(None, self._on_frames, nbytes)
             return
         received = _incoming.buffer[:nbytes]
-        if self._on_frames is None or self._early:
+        if self._on_frames is None or self._early or self._later:
             # Nobody listens yet, so no more for now. Pausing in `connection_made` would not do: uvloop reads all the
             # same.
             self._early += bytes(received)
@@ -110,22 +115,30 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
         elif self._turns.over:
             self._early = bytes(received)
             self._pause()
-            self._turns.wait(self._catch_up, self._cost)
+            self._wait()
         else:
-            self._take(received, self._on_frames)
+            self._take(received)
 
-    def _take(self, data: Buffer, on_frames: OnFrames) -> None:
-        """Take a read, and make way for others where that took long.
+    def _take(self, data: Buffer) -> None:
+        """Take a read, or go on with one, and make way for others where that took long.
 
         A loop may read one socket again and again while bytes are there, and thousands of tiny calls may be in one
-        read: so the next one waits for another turn, and is smaller.
+        read: so the next one waits for another turn, and is smaller; and so do messages for which this one has no time.
         """
         begun = time.thread_time()
-        self._receive(data, on_frames)
+        if self._later:
+            self._go_on(self._hand_on)
+        if self._later:
+            self._early = bytes(data)
+        elif data:
+            self._receive(data, self._hand_on)
         took = time.thread_time() - begun
-        self._turns.spend(took)
+        self._turns.spend(took, self.role or "")
         self._cost = (self._cost + took) / 2
-        if took > _QUICK_S:
+        if self._later:
+            self._pause()
+            self._wait()
+        elif took > _QUICK_S:
             self._pause()
             self._loop.call_soon(self._read_on)
         if took > _LONG_S:
@@ -133,12 +146,38 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
         elif took < _QUICK_S and self._portion < READ_SIZE:
             self._portion *= 2
 
+    def _hand_on(self, frames: list[Frame]) -> None:
+        """Hand on as many messages as this turn has time for; all of them if they are the last."""
+        assert self._on_frames is not None
+        if len(frames) <= _SLICE or (self._tls is not None and self._tls.ended):
+            self._on_frames(frames)
+            return
+        until = time.thread_time() + self._turns.left
+        for at in range(0, len(frames), _SLICE):
+            if at and time.thread_time() >= until:
+                self._later = frames[at:]
+                return
+            self._on_frames(frames[at : at + _SLICE])
+
+    def _go_on(self, on_frames: OnFrames) -> None:
+        frames, self._later = self._later, []
+        try:
+            on_frames(frames)
+        except Exception as error:  # noqa: BLE001 - as in `_receive`
+            self._fails(error)
+        if self._flushing:
+            self._write()
+
+    def _wait(self) -> None:
+        self._turns.wait(self._catch_up, self._cost, self.role or "")
+
     def _catch_up(self) -> None:
         """Take what had to wait."""
-        kept, self._early = self._early, b""
         if self._on_frames is not None and self.reason is None:
-            self._take(kept, self._on_frames)
-            self._loop.call_soon(self._read_on)
+            kept, self._early = self._early, b""
+            self._take(kept)
+            if not self._later:
+                self._loop.call_soon(self._read_on)
 
     def _pause(self) -> None:
         if self._transport is not None and self.reason is None:
@@ -159,8 +198,11 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
         self._hung_up()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._early and self._on_frames is not None and self.reason is None:
-            self._receive(self._early, self._on_frames)
+        if self._on_frames is not None and self.reason is None:
+            if self._later:
+                self._go_on(self._on_frames)
+            if self._early:
+                self._receive(self._early, self._on_frames)
         self._end(f"connection lost: {exc or 'closed by the system'}")
         self._turns.enter(-1)
         self._gone.set()

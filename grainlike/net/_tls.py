@@ -6,7 +6,6 @@ reaches a frame decoder. A session then turns what links write into records, and
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
 import ssl
@@ -20,8 +19,7 @@ import anyio
 
 from grainlike.errors import AuthenticationError, ProtocolError
 from grainlike.net._certificates import ROLES, Credentials, Role, name_of
-from grainlike.net._loop import on_asyncio
-from grainlike.net._turns import turns_of
+from grainlike.net._turns import make_way
 from grainlike.wire import Buffer
 
 __all__ = ["Tls", "TlsSession", "client_tls", "server_tls", "shake_hands"]
@@ -199,19 +197,13 @@ async def shake_hands(sock: socket.socket, tls: Tls) -> TlsSession:
         while not session.shake(data):
             await _send(sock, session.take_outgoing())
             data = await _receive(sock)
-            await _make_way()
+            await make_way(_SHAKE_S)
     except AuthenticationError:
         with suppress(OSError):
             await _say_goodbye(sock, session.take_outgoing())
         raise
     await _send(sock, session.take_outgoing())
     return session
-
-
-async def _make_way() -> None:
-    """Let others go first where many shake hands at once: each time is a millisecond of arithmetic."""
-    if on_asyncio():
-        await turns_of(asyncio.get_running_loop()).room(_SHAKE_S)
 
 
 async def _say_goodbye(sock: socket.socket, alert: bytes) -> None:

@@ -157,6 +157,72 @@ async def test_a_read_that_takes_long_is_followed_by_smaller_ones_and_by_others(
     assert dear.transport.reading
 
 
+async def test_a_kind_that_has_taken_little_goes_before_many_that_were_cheap_until_now(crowd, clock):
+    """What hundreds of workers report may be dear for all of them at once: a client's question waits for none."""
+    (dear, cheap, slow), log = crowd
+    for peer in (dear, cheap):
+        peer.link.role = "worker"
+    slow.link.role = "client"
+    cheap.says(1)
+    slow.says(1)
+    await turn()
+    dear.says(1)
+    cheap.says(2)
+    slow.says(2)
+    await turn()
+    assert log == [("cheap", 1), ("slow", 1), ("dear", 1), ("slow", 2), ("cheap", 2)]
+
+
+async def test_what_a_kind_has_taken_is_forgotten(clock):
+    turns, order = Turns(asyncio.get_running_loop()), list[str]()
+    turns.spend(TURN_S / 4, "worker")
+    for _ in range(10):
+        turns.spend(0.0)
+        await asyncio.sleep(0)
+    turns.spend(TURN_S / 8, "client")
+    turns.spend(TURN_S)
+    turns.wait(lambda: order.append("client"), 0.0, "client")
+    turns.wait(lambda: order.append("worker"), 0.0, "worker")
+    await asyncio.sleep(0)
+    assert order == ["worker", "client"]
+
+
+async def test_messages_of_one_read_for_which_a_turn_has_no_time_wait_for_the_next(crowd, clock):
+    (_, cheap, slow), log = crowd
+    in_a_turn = _protocol._SLICE * round(0.005 * _protocol._SLICE / TURN_S)
+    slow.says(*range(1, 2 * in_a_turn + 2))
+    counts = [len(log)]
+    cheap.says(1)
+    while not slow.transport.reading:
+        await asyncio.sleep(0)
+        counts.append(len([entry for entry in log if entry[0] == "slow"]))
+    assert sorted(set(counts)) == [in_a_turn, 2 * in_a_turn, 2 * in_a_turn + 1]
+    assert log.index(("cheap", 1)) == in_a_turn
+    assert [number for name, number in log if name == "slow"] == list(range(1, 2 * in_a_turn + 2))
+    slow.says(100)
+    assert log[-1] == ("slow", 100)
+
+
+async def test_messages_that_waited_when_the_link_was_lost_are_heard(crowd):
+    (_, _, slow), log = crowd
+    slow.says(*range(1, 13))
+    assert len(log) < 12
+    slow.link.connection_lost(None)
+    assert log == [("slow", number) for number in range(1, 13)]
+
+
+async def test_what_fails_in_messages_that_waited_ends_the_link(crowd, monkeypatch):
+    (_, _, slow), _ = crowd
+    slow.says(*range(1, 13))
+    monkeypatch.setattr(slow, "_log", None)  # so that hearing more raises
+    await turn()
+    assert "failed here: AttributeError" in slow.link.reason
+    slow.link.connection_lost(None)
+    with pytest.raises(AttributeError):
+        await slow.task
+    slow.task = asyncio.create_task(asyncio.sleep(0))
+
+
 async def test_so_many_are_let_in_as_a_turn_has_time_for(clock):
     turns = turns_of(asyncio.get_running_loop())
     assert turns is turns_of(asyncio.get_running_loop())
