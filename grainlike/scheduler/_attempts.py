@@ -24,10 +24,12 @@ class Attempts:
 
     Attributes:
         quarantine: what speaks against workers.
+        isolated: those that get nothing new because of it.
     """
 
     def __init__(self, books: HeadBooks, *, closed: bool) -> None:
         self.quarantine = Quarantine()
+        self.isolated: dict[int, WorkerBook] = {}
         self._books = books
         self._closed = closed
 
@@ -136,18 +138,19 @@ class Attempts:
         why = self.quarantine.why(worker.name, now)
         if why and not worker.gone:
             worker.shut_for("quarantine", why)
+            self.isolated[worker.worker] = worker
             out.append(WorkerQuarantined(worker.worker, why))
 
     def release(self, now: float, out: list[HeadAction]) -> float | None:
         """Give those new jobs again whose quarantine is over; say when the next one's is."""
         due: float | None = None
-        for worker in self._books.workers.values():
-            if "quarantine" not in worker.shut:
-                continue
-            until = self.quarantine.until(worker.name)
+        for number, worker in sorted(self.isolated.items()):
+            until = self.quarantine.until(worker.name) if not worker.gone else now
             if now >= until:
-                worker.open_again("quarantine")
-                out.append(WorkerReleased(worker.worker))
+                del self.isolated[number]
+                if not worker.gone:
+                    worker.open_again("quarantine")
+                    out.append(WorkerReleased(number))
             elif due is None or until < due:
                 due = until
         if due is None:

@@ -142,7 +142,7 @@ class HeadMind:
             self._end_orphans(out)
         if self._books.backoffs:
             self._try_again(out)
-        if self._attempts.quarantine:
+        if self._attempts.quarantine or self._attempts.isolated:
             self._wake_at(self._attempts.release(now, out), out)
         if self._gangs.assembling:
             self._hurry_gangs(now, out)
@@ -343,7 +343,7 @@ class HeadMind:
         samples: list[float] = []
         fn: Function | None = None
         attempts, codes, wall = completed.attempts, completed.codes, completed.wall
-        jobs, held, calm = self.jobs, worker.held, not self._attempts.quarantine
+        jobs, held, calm = self.jobs, worker.held, not self._attempts.quarantine.doubts_starts(worker.name)
         for row, number in enumerate(completed.jobs):
             job = held.get(number)
             if job is None or job.attempt != attempts[row]:

@@ -38,19 +38,30 @@ class _Record:
         self.kind: Strike = "links"
         self.why = ""
 
+    @property
+    def old_at(self) -> float:
+        """When it may be forgotten if nothing more happens."""
+        last = max((strikes[-1] for strikes in self.strikes.values() if strikes), default=0.0)
+        return max(last, self.until) + WINDOW_S
+
 
 class Quarantine:
     """The records of all workers against which something was said, by name."""
 
     def __init__(self) -> None:
         self._records: dict[str, _Record] = {}
+        self._look_at = 0.0
+        """No record is old before: to look at all of them with each event would take longer than the event."""
 
     def __bool__(self) -> bool:
         return bool(self._records)
 
     def strike(self, name: str, kind: Strike, now: float, why: str = "") -> bool:
         """Something happened to a worker; whether its quarantine begins now. `why`: in words, where a kind has none."""
-        record = self._records.setdefault(name, _Record())
+        record = self._records.get(name)
+        if record is None:
+            record = self._records[name] = _Record()
+            self._look_at = min(self._look_at, now + WINDOW_S) if len(self._records) > 1 else now + WINDOW_S
         if now < record.until:
             return False
         if record.level and now > record.until + WINDOW_S:
@@ -73,8 +84,14 @@ class Quarantine:
         return record.why if record is not None and now < record.until else ""
 
     def until(self, name: str) -> float:
-        """When its last quarantine ends, or ended."""
-        return self._records[name].until
+        """When its last quarantine ends, or ended; 0 for one of which nothing is known any more."""
+        record = self._records.get(name)
+        return 0.0 if record is None else record.until
+
+    def doubts_starts(self, name: str) -> bool:
+        """Whether it counts when a job succeeds there."""
+        record = self._records.get(name)
+        return record is not None and record.kind == "starts"
 
     def succeeded(self, name: str, now: float) -> None:
         """A job has succeeded there: processes can be started again."""
@@ -84,7 +101,10 @@ class Quarantine:
 
     def forget_old(self, now: float) -> None:
         """Forget workers of which nothing has been heard for long."""
-        for name, record in list(self._records.items()):
-            last = max((strikes[-1] for strikes in record.strikes.values() if strikes), default=0.0)
-            if now > max(last, record.until) + WINDOW_S:
+        if now < self._look_at:
+            return
+        old = {name: record.old_at for name, record in self._records.items()}
+        for name, at in old.items():
+            if now > at:
                 del self._records[name]
+        self._look_at = min((at for at in old.values() if at >= now), default=now)

@@ -19,6 +19,7 @@ from grainlike.scheduler import (
     WorkerReleased,
     WorkerReported,
     WorkerSuspected,
+    _quarantine,
 )
 from grainlike.scheduler._quarantine import MOST_S, STRIKES, WINDOW_S, Quarantine
 from grainlike.wire import Code, Completed, LeaseStart
@@ -160,6 +161,44 @@ def test_what_is_long_past_is_forgotten() -> None:
     assert quarantine
     quarantine.forget_old(WINDOW_S + 2.0)
     assert not quarantine
+
+
+def test_records_are_looked_at_when_one_may_be_old_and_not_with_each_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand links that broke at once would else be looked at a thousand times each."""
+    looks = 0
+
+    class Counting(_quarantine._Record):
+        @property
+        def old_at(self) -> float:
+            nonlocal looks
+            looks += 1
+            return super().old_at
+
+    monkeypatch.setattr(_quarantine, "_Record", Counting)
+    cluster = cluster_of(20)
+    for worker in cluster.head.workers:
+        blink(cluster, worker)
+    looks_while_they_came = looks
+    cluster.submit(Cores(1), 1, n=100)
+    cluster.run(WINDOW_S / 2)
+    assert (looks_while_they_came, looks) == (0, 0)
+    cluster.now = WINDOW_S + 1.0
+    cluster.tell(Ticked())
+    assert looks == 20
+    assert not cluster.head._attempts.quarantine
+
+
+def test_a_success_between_the_end_of_a_quarantine_and_its_tick_shuts_nobody_out() -> None:
+    cluster = Cluster(Cores(2))
+    cluster.tell(FunctionDefined(1))
+    good, bad = cluster.submit(Cores(1), 5, n=2)
+    fail_to_start(cluster, bad)
+    assert cluster.head.why_shut(1)
+    cluster.now = 1.0
+    _, _, worker, cls, attempt = cluster.take_running(good)
+    cluster.finish(good, worker, cls, attempt)
+    assert not cluster.head.why_shut(1)
+    assert bad in cluster.begun
 
 
 def test_a_process_that_dies_before_it_began_anything_counts_against_the_worker_and_makes_its_job_a_suspect() -> None:
