@@ -147,7 +147,7 @@ class HeadMind:
         if self._gangs.assembling:
             self._hurry_gangs(now, out)
         self._planner.plan(now, out)
-        if self._families.waiting:
+        if self._families.waiting and self._planner.whole:
             self._end_standstill(now, out)
         if self._gangs.assembling:
             self._wake_at(self._gangs.due, out)

@@ -16,6 +16,9 @@ a reservation takes the worker. Nor may it go past its *elders*: where a job tha
 the next end makes, nothing is sent ahead, and what is there comes back. Without that, quick jobs would hand their slots
 on to one another for as long as there are any, unseen by the head, and a more urgent job would wait for all of them.
 
+A pass ends early when it has given out much, so that nobody waits long for its end: it asks to be woken at once, and
+the next one goes on. Until a pass has placed all that fits, nothing is sent ahead.
+
 A gang is placed when as many workers as it has nodes have room at the same time, on all of them or on none, and is
 reserved for in the same way (`_gangs` says what follows). It is never sent ahead.
 """
@@ -44,6 +47,12 @@ AHEAD_S = 0.025
 
 AHEAD_MOST = 4096
 """The most jobs that one worker holds ahead."""
+
+PLACED_MOST = 256
+"""After how many jobs placed in free slots a pass ends early. It takes some ten milliseconds with all that follows."""
+
+SENT_MOST = 4096
+"""After how many jobs sent ahead a pass ends early."""
 
 FRESH_MOST = 64
 """On how many busy workers a class that just got jobs looks for room ahead; elsewhere the next end does it."""
@@ -80,7 +89,12 @@ class Planner:
         self.members = 0
         """Grows when a worker joins or leaves, or refuses a shape for good."""
         self.fresh: set[int] = set()
-        """The classes that got jobs since the last pass."""
+        """The classes that got jobs since the last pass that placed all that fits."""
+        self.whole = True
+        """Whether the last pass came to its end."""
+        self._left: list[WorkerBook] = []
+        """Where a pass that ended early would have looked next for room ahead."""
+        self._room = 0
         self._workers = workers
         self._classes = classes
         self._candidates: dict[int, Candidates] = {}
@@ -102,15 +116,23 @@ class Planner:
         if self._reserved:
             self._review(now)
         blocked = self._place_all(now, out)
+        self.whole = blocked is not None and self._spread_ahead(blocked, out)
+        if not self.whole:
+            self.wake = now
+        self.log.compact(len(self._workers))
+
+    def _spread_ahead(self, blocked: list[RequestClass], out: list[HeadAction]) -> bool:
+        """Send ahead, and take back what should not wait where it does; False if there is more to send."""
         changed = self._changed()
         elders: list[RequestClass] = []
+        self._room = SENT_MOST
         for cls in blocked:
             self._send_ahead(cls, elders, changed, out)
             if len(elders) < ELDERS_MOST and cls.cls not in self._reserved and cls.head() is not None:
                 elders.append(cls)
         self._retract(elders, changed, out)
         self.fresh.clear()
-        self.log.compact(len(self._workers))
+        return not self._left
 
     @property
     def is_settled(self) -> bool:
@@ -118,23 +140,27 @@ class Planner:
         nobody waits for a moment that depends on when leases began.
         """
         quiet = not (self.fresh or self.reservations or self.gangs.assembling)
-        return quiet and self._read == (self.log.epoch, len(self.log.entries))
+        return self.whole and quiet and self._read == (self.log.epoch, len(self.log.entries))
 
     def _changed(self) -> list[WorkerBook]:
-        """The workers whose free amounts changed since the last pass."""
+        """The workers whose free amounts have changed, behind those for which there was no time before."""
         epoch, read = self._read
         entries = self.log.entries[read:] if epoch == self.log.epoch else list(self._workers.values())
         self._read = self.log.epoch, len(self.log.entries)
-        return [worker for worker in dict.fromkeys(entries) if not worker.gone]
+        left, self._left = self._left, []
+        return [worker for worker in dict.fromkeys([*left, *entries] if left else entries) if not worker.gone]
 
     # --- placing -----------------------------------------------------------------------------------------------------
 
-    def _place_all(self, now: float, out: list[HeadAction]) -> list[RequestClass]:
-        """Place jobs until no class's oldest fits; return the classes that still have jobs, in order."""
+    def _place_all(self, now: float, out: list[HeadAction]) -> list[RequestClass] | None:
+        """Place jobs until no class's oldest fits; return the classes that still have jobs, in order. None if so many
+        were placed that the next pass is to go on.
+        """
         queues = self._ranked()
         blocked: list[RequestClass] = []
         batch: dict[tuple[int, int], list[Job]] = {}
-        while queues:
+        room = PLACED_MOST
+        while queues and room:
             client = min(queues, key=self.shares.used) if len(queues) > 1 else next(iter(queues))
             ranked = queues[client]
             job = ranked[0][3]
@@ -142,15 +168,17 @@ class Planner:
             if not self._place(cls, job, now, batch, out):
                 blocked.append(cls)
                 heappop(ranked)
+                room += 1
             elif (following := cls.head()) is not None:
                 heapreplace(ranked, _rank(following))
             else:
                 heappop(ranked)
+            room -= 1
             if not ranked:
                 del queues[client]
         for (to, shape), jobs in batch.items():
             out.append(_assignment(to, shape, jobs, ahead=False))
-        return blocked
+        return None if queues else blocked
 
     def _ranked(self) -> dict[int, list[_Rank]]:
         """The oldest job of each class, as a heap for each client."""
@@ -304,16 +332,19 @@ class Planner:
     # --- sending ahead -----------------------------------------------------------------------------------------------
 
     def _send_ahead(
-        self, cls: RequestClass, elders: list[RequestClass], changed: Iterable[WorkerBook], out: list[HeadAction]
+        self, cls: RequestClass, elders: list[RequestClass], changed: list[WorkerBook], out: list[HeadAction]
     ) -> None:
         if not cls.may_be_ahead:
             return
         shape = cls.shapes[0]
         if cls.cls in self.fresh:
             changed = list(islice(shape.users.values(), FRESH_MOST))
-        for worker in changed:
+        for at, worker in enumerate(changed):
             job = cls.head()
             if job is None or not job.fn.is_quick:
+                return
+            if self._room <= 0:
+                self._left += changed[at:]
                 return
             if not worker.using.get(shape.shape) or worker.recalled or not self._may_wait_at(worker, cls):
                 continue
@@ -332,6 +363,7 @@ class Planner:
         if jobs:
             self._holders.setdefault(shape.shape, {})[worker.worker] = worker
             out.append(_assignment(worker.worker, shape.shape, jobs, ahead=True))
+            self._room -= len(jobs)
 
     # --- taking back -------------------------------------------------------------------------------------------------
 

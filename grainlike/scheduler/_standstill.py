@@ -52,6 +52,9 @@ class Standstill:
         self._look_at = None
         if queued:
             self._books.planner.plan(now, out, lend_to_all=True)
+            if not self._books.planner.whole:
+                self._look_at = self.wake = now
+                return None
         stranded = self._stranded(now)
         deadlock = find_deadlock(list(workers.values()), families.queued(), stranded, now)
         if deadlock is None:
