@@ -27,6 +27,9 @@ _LONG_S = 0.01
 
 _LEAST = 4 * 1024
 
+_HEAVY = 32 * 1024
+"""A read of so many bytes may be thousands of tiny calls, and long also where there are few links."""
+
 _SLICE = 4
 """How many messages are handed on before it is looked whether the turn is over."""
 
@@ -110,7 +113,7 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
             # same.
             self._early += bytes(received)
             self._pause()
-        elif not self._turns.crowded:
+        elif not self._turns.crowded and nbytes < _HEAVY:
             self._receive(received, self._on_frames)
         elif self._turns.over:
             self._early = bytes(received)

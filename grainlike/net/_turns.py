@@ -18,7 +18,7 @@ from grainlike.net._loop import on_asyncio
 
 __all__ = ["Turns", "make_way", "turns_of"]
 
-TURN_S = 0.02
+TURN_S = 0.01
 """What one turn may take before others have to wait for the next: half of it is for those who go first, half for those
 who have waited longest."""
 

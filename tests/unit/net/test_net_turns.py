@@ -84,7 +84,8 @@ class Peer:
 @pytest.fixture
 async def crowd(clock: Clock) -> Iterator[tuple[list[Peer], list[tuple[str, int]]]]:
     log: list[tuple[str, int]] = []
-    peers = [Peer(name, clock, seconds, log) for name, seconds in (("dear", TURN_S), ("cheap", 1e-5), ("slow", 0.005))]
+    costs = {"dear": 2 * TURN_S, "cheap": 1e-5, "slow": TURN_S / 4}
+    peers = [Peer(name, clock, seconds, log) for name, seconds in costs.items()]
     await asyncio.sleep(0)
     yield peers, log
     for peer in peers:
@@ -189,7 +190,7 @@ async def test_what_a_kind_has_taken_is_forgotten(clock):
 
 async def test_messages_of_one_read_for_which_a_turn_has_no_time_wait_for_the_next(crowd, clock):
     (_, cheap, slow), log = crowd
-    in_a_turn = _protocol._SLICE * round(0.005 * _protocol._SLICE / TURN_S)
+    in_a_turn = _protocol._SLICE  # of a quarter of a turn each
     slow.says(*range(1, 2 * in_a_turn + 2))
     counts = [len(log)]
     cheap.says(1)
@@ -266,3 +267,24 @@ async def test_nobody_waits_and_nothing_is_measured_where_there_are_few(
     assert all(read_on)
     assert many == [("a", 2)]
     assert not turns_of(asyncio.get_running_loop()).crowded
+
+
+async def test_a_read_that_may_be_thousands_of_calls_is_handed_on_in_parts_also_where_there_are_few(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_turns, "CROWD", 3)
+    log: list[tuple[str, int]] = []
+    peer = Peer("a", clock, 1e-3, log)
+    await asyncio.sleep(0)
+    each = sum(map(len, encode_frame(Beat(1))))
+    numbers = range(1, _protocol._HEAVY // each + 2)
+    peer.says(*numbers)
+    counts = [len(log)]
+    while not peer.transport.reading:
+        await asyncio.sleep(0)
+        counts.append(len(log))
+    peer.link.connection_lost(None)
+    await peer.task
+    most = TURN_S / 1e-3 + _protocol._SLICE
+    assert max(after - before for before, after in zip([0, *counts], counts, strict=False)) <= most
+    assert log == [("a", number) for number in numbers]
