@@ -337,10 +337,10 @@ def delayed(
         nout: how many values a call gives; its placeholder can then be unpacked, and has a `len`.
         name: what to call it in listings, instead of its own name.
         retries: how many more attempts a failed call gets, or a `Retry` that says after what, and after which waits.
-        timeout: seconds after which a running attempt is ended. They count from when it gets its slots: starting a
-            process for it, which takes some tenths of a second, is part of them. A plain function without resources
-            runs in a thread, which nothing can end: its awaiters get their `JobTimeoutError`, and the thread goes on to
-            its end.
+        timeout: seconds after which a running attempt is ended. They count from when it gets its slots; where a process
+            has to be started for it first, from when that has read the function. In a process that is there, reading
+            the function, with all that it imports, is part of them. A plain function without resources runs in a
+            thread, which nothing can end: its awaiters get their `JobTimeoutError`, and the thread goes on to its end.
         priority: jobs with a higher one start earlier.
         keep: hold on to the cores while the call awaits other placeholders; today every job does.
         isolate: run a coroutine in a process of its own.

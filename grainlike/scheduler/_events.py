@@ -381,7 +381,8 @@ class RunnerAnswered(msgspec.Struct, frozen=True, gc=False):
 
 
 class RunnerReady(msgspec.Struct, frozen=True, gc=False):
-    """A runner's process is up, and about to begin the first job it has that may run for so long only."""
+    """A runner's process is up, and about to begin its first job: one that many share says so of any, another of one
+    that may run for so long only."""
 
     runner: int
 

@@ -56,7 +56,7 @@ class Home(Protocol):
         """A shared runner has heard of a cancellation: its loop turns."""
 
     def runner_ready(self, runner: int) -> None:
-        """It is about to begin its first job that has a limit."""
+        """It is about to begin its first job, or the first that has a limit."""
 
     def runner_gone(self, runner: int, how: str, started: int, *, nobody: bool = False) -> None:
         """The process was reaped."""
@@ -174,9 +174,9 @@ class Runner(ABC):
     def _go_on(self, lease: RunList) -> None:
         """Start the next job of the run-list, or end it."""
 
-    def _tell_ready(self, action: StartLease) -> None:
-        """Say once that a job with a limit begins; a process that came up late was not ready before."""
-        if action.limit is not None and not self.ready:
+    def _tell_ready(self) -> None:
+        """Say once that a job begins; a process that came up late was not ready before."""
+        if not self.ready:
             self.ready = True
             self._outbox.send(self.home.runner_ready, self.runner)
 
@@ -318,7 +318,8 @@ class OwnRunner(Runner):
         return [self._current] if self._current is not None else []
 
     def _take(self, action: StartLease) -> None:
-        self._tell_ready(action)
+        if action.limit is not None:
+            self._tell_ready()
         self._queue.append(RunList(action, self._clock.now))
         if self._current is None:
             self._next()
@@ -374,7 +375,7 @@ class SharedRunner(Runner):
         return list(self._tasks.values())
 
     def _take(self, action: StartLease) -> None:
-        self._tell_ready(action)
+        self._tell_ready()
         lease = self._tasks[action.lease] = RunList(action, self._clock.now)
         self._task_of.update(dict.fromkeys(lease.jobs, lease))
         self._go_on(lease)

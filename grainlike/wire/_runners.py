@@ -82,5 +82,5 @@ class Renew(BaseMessage, frozen=True, tag=70):
 
 
 class Ready(BaseMessage, frozen=True, tag=71):
-    """This process is about to begin its first job that has a limit: until now its start took time, which is not the
-    job's."""
+    """This process is about to begin its first job, or the first that has a limit: until now its start took time,
+    which is not the job's."""

@@ -67,6 +67,8 @@ class NaiveRunner:
         self.limits: dict[tuple[int, int], float] = {}
         """For how long what it was given may run, where that may not run for ever."""
         self.stops: set[int] = set()
+        self.ended: set[int] = set()
+        """All that it was ever told to stop."""
         self.barriers: list[int] = []
 
 
@@ -131,6 +133,7 @@ class NaiveNode:
                 self.runners[action.runner] = NaiveRunner(action.kind)
             case StopJobs():
                 self.runners[action.runner].stops.update(action.jobs)
+                self.runners[action.runner].ended.update(action.jobs)
             case RaiseBarrier():
                 self.runners[action.runner].barriers.append(action.lease)
             case TerminateRunner() | KillRunner():
@@ -197,6 +200,13 @@ class NaiveNode:
         assert all(len(numbers) == len(set(numbers)) for numbers in ids.values()), ids
         self._loans.check(stopped=self._going)
 
+    def check_time(self, now: float) -> None:
+        """What has had its time was told to end."""
+        for runner in self.runners.values():
+            for job, attempt, _ in (row for held in runner.leases.values() for row in held.values()):
+                over = now - self._due.get((job, attempt), now + 1.0)
+                assert over < 0.0 or runner.doomed or job in runner.ended, f"job {job} ran out of its time {over} s ago"
+
     # --- what runners do ---------------------------------------------------------------------------------------------
 
     def busy(self) -> list[int]:
@@ -208,9 +218,9 @@ class NaiveNode:
         return [lease for lease in self.runners[number].leases if lease not in self.suspended]
 
     def come_up(self, number: int, now: float) -> None:
-        """A process is there, and says so if it has a job that may not run for ever."""
+        """A process is there, and says so if many share it, or if it has a job that may not run for ever."""
         runner = self.runners[number]
-        if not runner.ready and runner.limits:
+        if not runner.ready and (runner.limits or (runner.kind == "shared" and runner.leases)):
             runner.ready = True
             self._due.update((key, now + limit) for key, limit in runner.limits.items())
             self.tell(RunnerReady(number), now)

@@ -550,6 +550,13 @@ BUGS: tuple[Bug, ...] = (
         (_NODE, "ready=isinstance(event, RunnerReady)", "ready=False"),
     ),
     _bug(
+        "forget_who_is_ready",
+        NODE,
+        "a process that says that it is ready has to say so of each job that may run for so long only",
+        "judge",
+        (_RUNNERS, "            runner.ready = ready\n", ""),
+    ),
+    _bug(
         "never_kill",
         NODE,
         "a process that takes no notice of SIGTERM lives for ever",

@@ -426,6 +426,7 @@ class Minds(RuleBasedStateMachine):
             if node.wake is not None and node.wake <= self.now:
                 node.wake = None
                 node.tell(Ticked(), self.now)
+            node.check_time(self.now)
         if self.wake is not None and self.wake <= self.now:
             self.wake = None
             self.tell(Ticked())

@@ -133,8 +133,11 @@ class _SharedRunner:
             return
         if self._functions.unloaded:
             self._functions.get(lease.fn)  # unpickled now: what that takes is no part of a job's time
+        if self._ready_at is None:
+            self._ready_at = time.monotonic()
+            self._link.post(Ready())  # without a limit, too: one that comes next may hang before it begins
         if lease.limit is not None:
-            await self._tell_ready(lease)
+            await self._let_begin(lease, self._ready_at)
         laps = Laps(time.thread_time)
         turn = laps.now
         receipt = None
@@ -164,15 +167,12 @@ class _SharedRunner:
         self._flush(lease)
         self._forget(lease)
 
-    async def _tell_ready(self, lease: Lease) -> None:
-        """Say once, before the first job that has a limit, that what took time until now was this process's start."""
-        if self._ready_at is None:
-            self._ready_at = time.monotonic()
-            self._link.post(Ready())
+    async def _let_begin(self, lease: Lease, ready_at: float) -> None:
+        """Reckon the time of a job from when this process was ready, and let its worker do so too."""
         if not self._ready_told:
             await self._link.drain(_READY_S)  # the job may never let the loop turn again
             self._ready_told = True
-        lease.may_begin(self._ready_at)
+        lease.may_begin(ready_at)
 
     async def _enter_context(self, lease: Lease) -> bool:
         """Whether the worker's context stands; if not, the jobs have failed."""

@@ -81,11 +81,11 @@ async def test_a_job_past_its_timeout_is_a_timeout_error_and_its_slots_are_free(
 class Unpickled:
     """What a function refers to that takes its time to be unpickled."""
 
-    def __init__(self, visit):
-        self.visit = visit
+    def __init__(self, call, argument="unpickled"):
+        self.made_by = call, (argument,)
 
     def __reduce__(self):
-        return self.visit, ("unpickled",)
+        return self.made_by
 
 
 @pytest.mark.parametrize("isolate", [False, True])
@@ -138,6 +138,29 @@ async def test_nor_is_the_start_of_one_that_takes_the_place_of_another(gates, tm
             await (delayed(timeout=0.5)(late) @ Cores(1))()
         visitor.release()
         assert await started_ is None
+
+
+async def test_a_limit_holds_for_what_hangs_in_unpickling_where_others_run(gates, start_worker):
+    """A process in which a coroutine waits is up, though nobody in it has ended yet."""
+    first = "from grainlike.scheduler import _node_runners as r; r.BIRTH_S = 1000.0; r.GRACE_S = 0.1"
+    async with asyncio.timeout(20), gates() as gate, Executor(listen="tcp://127.0.0.1:0") as executor:
+        visit = gate.visit
+        hangs = Unpickled(time.sleep, 1000.0)
+
+        async def waits():
+            await asyncio.to_thread(visit, "here")
+
+        async def never_begins():
+            return hangs
+
+        start_worker(executor.address, first=first)
+        beside_ = start((delayed(waits) @ Cores(1))())
+        await gate.arrival()
+        with pytest.raises(JobTimeoutError):
+            await (delayed(timeout=0.5)(never_begins) @ Cores(1))()
+        gate.release_all()
+        assert await beside_ is None
+        await slots_are_free(executor)
 
 
 async def test_a_coroutine_on_a_worker_that_ignores_its_timeout_is_ended_with_its_runner(start_worker, monkeypatch):

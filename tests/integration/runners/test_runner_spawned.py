@@ -14,7 +14,7 @@ from raw_runner import LIMIT_S, TERMINATED, Gate, alarm, definition_of, linux_on
 
 from grainlike.errors import JobMemoryError
 from grainlike.payload import Payload, dump_arguments, load_error, load_value
-from grainlike.wire import Code, Completed, Frame, Run, Setup
+from grainlike.wire import Code, Completed, Frame, Ready, Run, Setup
 from grainlike_worker._keeper import open_keeper
 from grainlike_worker._outputs import Outputs
 from grainlike_worker._process_runner import ProcessRunner
@@ -44,6 +44,8 @@ class Daemon:
 
     def on_frames(self, frames: list[Frame]) -> None:
         for message, _ in frames:
+            if isinstance(message, Ready):
+                continue
             assert isinstance(message, Completed)
             for job, code, data in zip(message.jobs, message.codes, message.data, strict=True):
                 self.codes[job] = Code(code)
