@@ -225,13 +225,17 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
 
     def _write(self) -> None:
         """Write until the socket is full; `resume_writing` comes back here."""
-        transport = self._transport
+        transport, again = self._transport, False
         while transport is not None and not self._full and self.reason is None:
             data = self._outbox.next()
             if data is None:
                 self._wake_drainers()
                 return
+            # One that broke in the last write tells us in a later turn, and complains of each write until then.
+            if again and transport.is_closing():
+                return
             transport.write(data if self._tls is None else self._tls.seal(data))
+            again = True
 
     def waiting(self) -> int:
         return super().waiting() + self._headway()[1]

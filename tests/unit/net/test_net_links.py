@@ -519,6 +519,19 @@ async def test_an_asyncio_link_writes_once_in_a_turn_and_answers_in_the_turn_of_
     assert transport.written[1:] == [frames[3]]
 
 
+async def test_a_link_that_breaks_inside_a_large_frame_writes_no_more_and_complains_of_nothing(
+    socket_kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    ours, theirs = socket.socketpair()
+    link = await one_link(socket_kind, ours)
+    link.trust()
+    theirs.close()
+    link.post(Beat(0), [bytes(8 * CHUNK)])
+    await link.run(Inbox())
+    assert link.closed
+    assert caplog.messages == []
+
+
 @pytest.mark.parametrize("tls_kind", ["adopted over TLS", "stream over TLS"])
 async def test_over_tls_both_ends_know_each_others_role(tls_kind: str) -> None:
     near, far = await pair(tls_kind)
