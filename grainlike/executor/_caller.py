@@ -101,7 +101,9 @@ class Caller:
         """That there is no head any more, and why."""
         if self._lost is not None:
             return self._lost
-        return HeadLostError(f"the head at {self._link.peer} is gone: {self._failure or self._link.reason}")
+        if self._failure is not None:
+            return HeadLostError(f"the connection to the head at {self._link.peer} is lost: {self._failure}")
+        return HeadLostError(f"the head at {self._link.peer} is gone: {self._link.reason}")
 
     async def run(self) -> None:
         """Serve the link until it ends. Whoever still waits for an answer then hears why there is none."""

@@ -57,7 +57,10 @@ class LastingLink(Link):
         self._patience_s = patience_s
         self._return_s = return_s
         self.returned: Callable[[], object] | None = None
+        self.in_vain = False
+        """Whether it ended because the head was away for too long, or another had come in its place."""
         self._heard = time.monotonic()
+        self._silent = False
         self._hello: Hello | None = None
         self._welcome: Welcome | None = None
         self._session: Session | None = None
@@ -113,7 +116,7 @@ class LastingLink(Link):
         """Dial until somebody answers; None when there is no point in it any more, and why is told."""
         told = False
         while True:
-            why = self._why_over()
+            why = self._why_over(dialled=told)
             if why is not None:
                 self._end(why)
                 return None
@@ -124,6 +127,7 @@ class LastingLink(Link):
             try:
                 link = await self._redial()
             except (AuthenticationError, PermissionError) as error:
+                self.in_vain = True
                 self._end(f"what answers there is not our head any more: {error}")
                 return None
             except (OSError, GrainlikeError, ValueError) as error:
@@ -136,6 +140,7 @@ class LastingLink(Link):
 
     def _hear(self, frames: list[Frame], on_frames: OnFrames) -> None:
         self._heard = time.monotonic()
+        self._silent = False
         at = 0
         if self._session is None and frames and isinstance(frames[0].message, Welcome):
             at = 1
@@ -173,21 +178,27 @@ class LastingLink(Link):
         if welcome.received >= 0:
             self._session = Session(self._link)
 
-    def _why_over(self) -> str | None:
-        """Why there is no point in dialling again, if so."""
+    def _why_over(self, *, dialled: bool) -> str | None:
+        """Why there is no point in dialling again, if so.
+
+        One that broke and was not found silent may have broken because it was this process that stood still: the head
+        is to say so itself.
+        """
         if self._session is None or self._welcome is None:
             return self._link.reason or "closed"
         returns = self._welcome.returns
         if not returns and is_gone(self._welcome.process):
             return f"the head is dead: {self._link.reason}"
         patience_s = self._return_s if returns else self._patience_s
-        if time.monotonic() - self._heard >= patience_s:
-            return f"the head was not to be reached for {patience_s:g} s: {self._link.reason}"
+        if (dialled or self._silent) and time.monotonic() - self._heard >= patience_s:
+            self.in_vain = True
+            return f"nothing was heard of the head for {patience_s:g} s: {self._link.reason}"
         return None
 
     def give_up(self, reason: str) -> None:
         if not self._link.closed and time.monotonic() - self._heard >= self._patience_s:  # or it was made anew
             logger.warning("giving up the link to %s: %s", self.peer, reason)
+            self._silent = True
             self._link.close(reason)
 
     def _has_unsent(self) -> bool:

@@ -1,6 +1,7 @@
 """`grainlike-worker`, `python -m grainlike_worker`: one worker, in the foreground, until its head says goodbye.
 
-Exit code 0 when the head closed or we were asked to stop, 2 for wrong usage, 3 for no head, or refused.
+Exit code 0 when the head closed or we were asked to stop, 2 for wrong usage, 3 for no head, one that was away
+for too long, or refused.
 """
 
 from __future__ import annotations
@@ -113,6 +114,9 @@ async def _serve_heads(
     """Serve as one incarnation after another, each of which ends when its head gives it up; until the head closes.
 
     A head that returns may be away when we begin anew, so it is waited for then, too.
+
+    Raises:
+        HeadLostError: it was away for too long, or did not let us in.
     """
     within = math.inf if wait else 0.0
     pauses = waits()
@@ -133,6 +137,8 @@ async def _serve_heads(
             with anyio.move_on_after(next(pauses)):
                 await stop.wait()
         else:
+            if lasting.in_vain and not stop.is_set():
+                raise HeadLostError(f"worker {name} has ended: {lasting.reason}")
             logger.info("worker %s has ended: %s", name, lasting.reason)
             return
 

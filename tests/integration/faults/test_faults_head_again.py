@@ -327,6 +327,24 @@ async def test_a_killed_head_is_followed_by_one_that_goes_on(start_worker, tmp_p
             head.communicate()
 
 
+async def test_a_worker_that_has_waited_in_vain_for_its_head_says_so(start_worker, tmp_path):
+    head = head_process(tmp_path / "journal")
+    try:
+        async with asyncio.timeout(30):
+            address = await listens(head)
+            worker = start_worker(address, more=("--patience", "0.2"))
+            async with connect() as client:
+                await client.wait_for_workers(1)
+            head.kill()
+            code, said, _ = await worker.exit()
+    finally:
+        head.kill()
+        head.communicate()
+    assert code == 3
+    words = "grainlike worker: worker n1 has ended: nothing was heard of the head for 0.2 s"
+    assert said.splitlines()[-1].startswith(words)
+
+
 async def test_nobody_is_told_that_his_words_have_come_before_they_are_on_disk(tmp_path, monkeypatch):
     disk_is_free, sync = threading.Event(), Disk.sync
     disk_is_free.set()

@@ -178,6 +178,7 @@ async def test_what_is_of_jobs_is_said_again_and_what_is_asked_is_not(meet) -> N
         assert client.link.peer == address
         head.session.post(Goodbye("enough"))
         assert await client.end() == "the head said goodbye: enough"
+        assert not client.link.in_vain
         assert withdrawals(client.heard) == [3]
         assert Done(1) not in client.heard
 
@@ -187,25 +188,47 @@ async def test_a_head_that_is_dead_is_given_up_at_once(meet) -> None:
     async with meet(head) as client:
         head.cut()
         assert "the head is dead" in await client.end()
+        assert not client.link.in_vain
         assert len(head.hellos) == 1
 
 
-async def test_one_that_returns_is_waited_for_though_it_is_dead(meet) -> None:
+async def test_one_that_returns_is_waited_for_though_it_is_dead(meet, tmp_path) -> None:
     head = Head(process=gone(), returns=True)
     async with meet(head, patience_s=0.0) as client:
         head.process, head.returns = process_id(), False  # from now on
         head.cut()
         await head.until(lambda: AskHead(2) in head.heard)
         assert not client.ended.is_set()
+        (tmp_path / "private" / "head.sock").unlink()
         head.cut()
-        assert "not to be reached for 0 s" in await client.end()  # for it does not say any more that it returns
+        assert "nothing was heard of the head for 0 s" in await client.end()  # for it says no more that it returns
 
 
-async def test_the_patience_with_one_that_returns_has_an_end(meet) -> None:
+async def test_the_patience_with_one_that_returns_has_an_end(meet, tmp_path) -> None:
     head = Head(process=gone(), returns=True)
     async with meet(head, return_s=0.0) as client:
+        (tmp_path / "private" / "head.sock").unlink()
         head.cut()
-        assert "not to be reached for 0 s" in await client.end()
+        assert "nothing was heard of the head for 0 s" in await client.end()
+        assert client.link.in_vain
+
+
+async def test_who_stood_still_for_too_long_asks_the_head_and_does_not_call_it_absent(meet) -> None:
+    head = Head(process=process_id(), returns=False)
+    async with meet(head, patience_s=0.0) as client:
+        head.refuses = True
+        head.cut()
+        await client.end()
+        assert isinstance(client.failure, HeadLostError)
+        assert not client.link.in_vain
+
+
+async def test_a_head_that_was_silent_for_too_long_is_not_dialled(meet) -> None:
+    head = Head(process=process_id(), returns=False)
+    async with meet(head, patience_s=0.0) as client:
+        client.link.give_up("silent")
+        assert await client.end() == "nothing was heard of the head for 0 s: silent"
+        assert len(head.hellos) == 1
 
 
 async def test_who_was_given_up_hears_so(meet) -> None:
