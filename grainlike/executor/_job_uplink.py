@@ -90,12 +90,12 @@ class JobUplink:
         self._nodes[self._last_child] = node
         return self._last_child
 
-    def cancel(self, nodes: Iterable[Node], *, skipped: bool = False) -> None:  # noqa: ARG002 - the head counts
+    def cancel(self, nodes: Iterable[Node], *, skipped: bool = False) -> None:
         """Nobody in the job wants these any more."""
         children = [node.record.job for node in nodes if isinstance(node.record, Job)]
         children = [child for child in children if self._nodes.pop(child, None) is not None]
         for part in portions(children):
-            self._uplink.post(Withdraw(self._job.id, self._job.attempt, part))
+            self._uplink.post(Withdraw(self._job.id, self._job.attempt, part, skipped))
 
     # --- waiting -----------------------------------------------------------------------------------------------------
 

@@ -156,16 +156,16 @@ class NestedJobs:
         """A job does not want some of its own any more."""
         known = self._children.get((peer.number, message.parent, message.attempt), {})
         numbers = [known[child] for child in message.children if child in known]
-        self.forget(numbers)
+        self.forget(numbers, skipped=message.skipped)
         if numbers:
             self._tell(JobsCancelled(numbers))
 
-    def forget(self, numbers: Iterable[int]) -> None:
-        """Nobody waits for these any more."""
+    def forget(self, numbers: Iterable[int], *, skipped: bool = False) -> None:
+        """Nobody waits for these any more; those that had not begun were `skipped` if that is for what has failed."""
         for number in numbers:
             job = self._jobs.pop(number, None)
             if isinstance(job, NestedJob):
-                self._tally.cancelled += 1
+                self._tally.unwanted(skipped=skipped and job.began is None)
                 self._leave(job)
                 job.close()
 

@@ -108,7 +108,7 @@ class RemoteJobs:
             elif node.record is None:
                 self._tally.unwanted(skipped=skipped)
         for part in portions(gone):
-            self._link.post(Withdraw(0, 0, part))
+            self._link.post(Withdraw(0, 0, part, skipped))
 
     def hear(self, frame: Frame) -> None:
         """Take what the head says about jobs."""

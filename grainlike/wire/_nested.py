@@ -70,11 +70,15 @@ class Nested(BaseMessage, frozen=True, tag=40):
 
 
 class Withdraw(BaseMessage, frozen=True, tag=41):
-    """From a running job to the head: it does not want these of its children any more."""
+    """From a running job to the head: it does not want these of its children any more.
+
+    `skipped`: those that have not begun were never to, for something that they need, or their graph, has failed.
+    """
 
     parent: int
     attempt: int
     children: list[int]
+    skipped: bool = False
 
 
 class Outcomes(BaseMessage, frozen=True, tag=45):

@@ -1,6 +1,7 @@
 """A head is asked by clients, from the command line too: over TLS, over Unix sockets, and by those who may not."""
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
@@ -22,6 +23,7 @@ from grainlike import (
     cancel,
     connect,
     delayed,
+    gather,
     info,
     start,
 )
@@ -202,6 +204,35 @@ async def test_without_a_head_or_with_the_wrong_file_it_is_exit_3(private_state,
         code, _, why = await typed("jobs", "--head", folder / "client.json")
         assert (code, "chmod 600" in why) == (3, True)
     assert (await told("explain", 0))[0] == 2
+
+
+@delayed
+def fails_at(visit):
+    visit("fails")
+    raise ValueError("on purpose")
+
+
+async def fails_with_others(visit):
+    """Of its jobs one fails, one runs then, and three wait."""
+    calls = [(fails_at @ Cores(1))(visit), (wait_at @ Cores(1))(visit, "runs")]
+    with contextlib.suppress(ValueError):
+        await gather(*calls, *((delayed(abs) @ Cores(2))(-n) for n in range(3)))
+
+
+@pytest.mark.parametrize("where", ["program", "job"])
+async def test_what_a_failure_skips_is_skipped_in_every_tally(where, gates):
+    async with asyncio.timeout(20), gates() as gate, Executor(listen=TLS, local=Cores(2)) as head:
+        async with connect(head.address) as ex:
+            await ex.wait_for_workers(1)
+            everywhere = fails_with_others if where == "program" else delayed(fails_with_others) @ Cores(1)
+            failing = asyncio.ensure_future(everywhere(gate.visit))
+            arrived = {visitor.name: visitor for visitor in [await gate.arrival(), await gate.arrival()]}
+            arrived["fails"].release()
+            await failing
+            await until(lambda: not head._head.view.unended)
+            reports = [head.report(), *([ex.report()] if where == "program" else [])]
+        for report in reports:
+            assert (report.failed, report.cancelled, report.skipped) == (1, 1, 3)
 
 
 @pytest.mark.parametrize("scheme", ["tls", "unix", "insecure"])
