@@ -1,8 +1,8 @@
 """What one job leaves behind in a warm process is not what the next one finds: put back, or the process is given up.
 
-Put back is what is cheap to compare: the working directory and the environment. A process is given up when its job left
-children behind (they are ended, but a library may still count on them), when its modules or its environment were torn
-out, and when it has come to hold much more memory than after its first lease.
+Put back is what is cheap to compare: the working directory and the environment (`Leftovers` has the rest). A process is
+given up when its job left children behind (they are ended, but a library may still count on them), when its modules or
+its environment were torn out, and when it has come to hold much more memory than after its first lease.
 """
 
 import os

@@ -41,6 +41,7 @@ from grainlike_worker._housekeeping import Housekeeping
 from grainlike_worker._interrupts import TERMINATED, Interrupts
 from grainlike_worker._isolated import IsolatedLoop
 from grainlike_worker._lease import Lease
+from grainlike_worker._leftovers import Leftovers
 from grainlike_worker._lifeline import end_within
 from grainlike_worker._memory import MemoryLimit
 from grainlike_worker._own_output import OwnOutput
@@ -104,6 +105,7 @@ class OwnRunner:
     def serve(self) -> None:
         """Run leases until the link ends (return) or SIGTERM asks to end (`SystemExit`)."""
         self._interrupts.install()
+        self._leftovers = Leftovers()
         try:
             while True:
                 while self._leases:
@@ -159,7 +161,9 @@ class OwnRunner:
         """Run a lease; whether this process may run another."""
         if not self._clean:
             self._clean_up()
-        if not self._fresh and (self._enforcer.is_unfit_for(lease.allocation) or self._house.is_heavy()):
+        if not self._fresh and (
+            self._leftovers.stay or self._enforcer.is_unfit_for(lease.allocation) or self._house.is_heavy()
+        ):
             self._give_up()
             return False
         if self._functions.context is not None and not self._enter_context(lease):
@@ -198,7 +202,7 @@ class OwnRunner:
     def _clean_up(self) -> None:
         """Make of the process what the next lease shall find; where a job has left a thread, that may undo it."""
         self._clean = not _thread._count()
-        self._interrupts.install()
+        self._leftovers.clear()
         self._standard_streams.mend()
         self._house.tidy()
         self._peak.restart()
@@ -237,6 +241,8 @@ class OwnRunner:
                 self._settle(lease)
                 self._flush(lease)
                 return False
+            self._interrupts.install()
+            self._leftovers = Leftovers()
             self._house.spare_children()
             self._standard_streams.keep()  # the context may have sent the streams elsewhere, for all its jobs
         return True

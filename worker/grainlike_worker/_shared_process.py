@@ -19,6 +19,7 @@ from grainlike_worker._shared import serve_shared
 from grainlike_worker._shared_loop import shared_loop
 from grainlike_worker._shared_output import PipeOutput, hooked_streams
 from grainlike_worker._steps import StepPage
+from grainlike_worker._unblocked import unblock_in_children
 
 __all__ = ["serve_process"]
 
@@ -75,6 +76,7 @@ def _show_stacks(fd: int) -> None:
     faulthandler.register(FLUSH_SIGNAL, file=fd, all_threads=True)
     threading.Thread(target=_take_signals, name="grainlike stacks", daemon=True).start()
     signal.pthread_sigmask(signal.SIG_BLOCK, {FLUSH_SIGNAL})
+    unblock_in_children(FLUSH_SIGNAL, lambda: faulthandler.unregister(FLUSH_SIGNAL))
 
 
 def _take_signals() -> None:

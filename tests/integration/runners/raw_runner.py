@@ -24,6 +24,7 @@ from grainlike.wire import (
     Message,
     Ready,
     ReceiptSpec,
+    Renew,
     Run,
     Setup,
     encode_frame,
@@ -83,6 +84,7 @@ class Runner:
         self.batches: list[Completed] = []
         self.readied: list[int] = []
         """Where it said that it was ready: after how many batches."""
+        self.renews = False
         self.codes: dict[int, Code] = {}
         self.values: dict[int, Any] = {}
         self.send(Setup("node-1", list(paths)))
@@ -128,6 +130,9 @@ class Runner:
         for message, buffers in self.decoder.feed(data):
             if isinstance(message, Ready):
                 self.readied.append(len(self.batches))
+                continue
+            if isinstance(message, Renew):
+                self.renews = True
                 continue
             assert isinstance(message, Completed)
             self.batches.append(message)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -179,6 +180,43 @@ async def test_sigterm_to_a_child_that_a_coroutine_forks_ends_the_child_alone() 
             daemon.run(job)
             await daemon.until(job)
         assert daemon.values == dict.fromkeys(range(3), -signal.SIGTERM)
+
+
+@linux_only
+@pytest.mark.anyio
+@pytest.mark.parametrize("way", ["fork", "subprocess", "spawn", "asyncio"])
+async def test_no_signal_is_blocked_in_children_of_coroutines(way: str) -> None:
+    async def blocked(way: str) -> str:
+        import asyncio
+        import multiprocessing.util
+        import subprocess
+
+        def read(fd: int) -> str:
+            with open(fd) as file:
+                return next(line for line in file if line.startswith("SigBlk:"))
+
+        command = ["grep", "SigBlk:", "/proc/self/status"]
+        if way == "subprocess":
+            return subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout.decode()  # noqa: ASYNC221
+        if way == "asyncio":
+            child = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
+            return (await child.communicate())[0].decode()
+        ours, theirs = os.pipe()
+        if way == "spawn":
+            script = f"import os; os.write({theirs}, open('/proc/self/status', 'rb').read())"
+            program = [sys.executable, "-Sc", script]
+            pid = multiprocessing.util.spawnv_passfds(sys.executable.encode(), program, [theirs])
+        elif (pid := os.fork()) == 0:
+            os.write(theirs, Path("/proc/self/status").read_bytes())  # noqa: ASYNC240
+            os._exit(0)
+        os.close(theirs)
+        os.waitpid(pid, 0)  # noqa: ASYNC222
+        return read(ours)
+
+    async with a_daemon("shared", blocked) as (_, daemon):
+        daemon.run(0, way)
+        await daemon.until(0)
+        assert int(daemon.values[0].split()[1], 16) == 0
 
 
 @pytest.mark.anyio

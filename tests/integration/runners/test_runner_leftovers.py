@@ -1,0 +1,86 @@
+"""What a job leaves in its process with the kernel, which the next one is not to find."""
+
+import os
+import signal
+import threading
+
+import pytest
+from raw_runner import Runner, by_value, linux_only
+
+
+def look() -> dict[str, object]:
+    import faulthandler
+    import resource
+    import signal
+
+    umask = os.umask(0)
+    os.umask(umask)
+    return {
+        "process": os.getpid(),
+        "umask": umask,
+        "timers": [signal.getitimer(timer) for timer in range(3)],
+        "handlers": [str(signal.getsignal(number)) for number in (signal.SIGUSR1, signal.SIGALRM, signal.SIGSEGV)],
+        "blocked": signal.pthread_sigmask(signal.SIG_BLOCK, ()),
+        "files": resource.getrlimit(resource.RLIMIT_NOFILE),
+        "faults": faulthandler.is_enabled(),
+    }
+
+
+def leave_all_kinds() -> None:
+    import resource
+    import signal
+
+    os.umask(0)
+    for timer in range(3):
+        signal.setitimer(timer, 1000.0)
+    for number in (signal.SIGUSR1, signal.SIGALRM, signal.SIGSEGV):
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2, signal.SIGTERM, signal.SIGCHLD})
+    signal.pthread_kill(threading.get_ident(), signal.SIGUSR2)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+
+
+@linux_only
+def test_what_a_job_leaves_in_its_process_the_next_one_does_not_find() -> None:
+    with Runner(by_value(look), by_value(leave_all_kinds)) as runner:
+        fresh = runner.call(0)
+        assert fresh["timers"] == [(0.0, 0.0)] * 3
+        runner.call(1)
+        assert runner.call(0) == fresh
+
+
+@linux_only
+def test_a_fault_leaves_its_stack_after_a_job_that_took_faults_itself(capfd: pytest.CaptureFixture[str]) -> None:
+    def fault() -> None:
+        import faulthandler
+
+        faulthandler._sigsegv()  # type: ignore[attr-defined]
+
+    with Runner(by_value(leave_all_kinds), by_value(fault)) as runner:
+        runner.call(0)
+        runner.run({1: (1, ())})
+        assert runner.until_end() == -signal.SIGSEGV
+    assert "Segmentation fault" in capfd.readouterr().err
+
+
+def lower(what: str) -> None:
+    import resource
+
+    if what == "limit":
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard - 1))
+    else:
+        os.nice(1)
+    if os.getuid() == 0:
+        os.setuid(65534)  # who has all rights can put it back
+
+
+@linux_only
+@pytest.mark.parametrize("what", ["limit", "priority"])
+def test_a_process_in_which_a_job_has_left_what_cannot_be_put_back_takes_no_other(what: str) -> None:
+    with Runner(by_value(lower), by_value(look)) as runner:
+        runner.call(0, what)
+        runner.run({1: (1, ())})
+        assert runner.until_end() == 0
+        assert runner.renews
+        assert 1 not in runner.codes
