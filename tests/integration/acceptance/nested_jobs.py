@@ -101,7 +101,7 @@ async def leaves_a_task(path: str) -> None:
         try:
             await r_
         except JobCancelledError:
-            await appear(path, "told")
+            await appear(path, "told", holds=False)  # its job has ended, and others may have the slots
 
     _left_behind.append(asyncio.get_running_loop().create_task(wait()))
     await waiting.wait()

@@ -17,14 +17,15 @@ import anyio
 import anyio.abc
 
 from grainlike import GVAR, Allocation
+from grainlike.resources import NO_ALLOCATION
 
 LIMIT_S = 15.0
 
 
-async def appear(path: str, name: str) -> None:
-    """In an `async def` job: appear, and return at the cue."""
+async def appear(path: str, name: str, *, holds: bool = True) -> None:
+    """In an `async def` job: appear, and return at the cue. What outlives its job `holds` nothing."""
     async with await anyio.connect_unix(path) as stream:
-        await stream.send(_introduction(name))
+        await stream.send(_introduction(name, holds=holds))
         await stream.receive(1)
 
 
@@ -37,8 +38,8 @@ def appear_blocking(path: str, name: str) -> None:
             raise ConnectionError("the stage is gone")
 
 
-def _introduction(name: str) -> bytes:
-    res = GVAR.res
+def _introduction(name: str, *, holds: bool = True) -> bytes:
+    res = GVAR.res if holds else NO_ALLOCATION
     ids = {kind: list(numbers) for kind, numbers in res.ids.items()}
     facts = {"name": name, "units": dict(res.units), "ids": ids, "pid": os.getpid(), "instance": GVAR.instance}
     return json.dumps(facts).encode() + b"\n"
