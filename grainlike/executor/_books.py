@@ -31,6 +31,8 @@ class HeadBooks:
         """The highest number that a job has had."""
         self.last_peer = 0
         """The number of whoever came last."""
+        self.last_listener = 0
+        """The number of whoever came last to listen to a job."""
         self.told_late = False
         """Whether it was said that late answers are dropped."""
 
@@ -38,6 +40,11 @@ class HeadBooks:
         """A number for a job."""
         self.last_job += 1
         return self.last_job
+
+    def next_listener(self) -> int:
+        """A number for who listens to a job."""
+        self.last_listener += 1
+        return self.last_listener
 
     def next_peer(self) -> int:
         """A number for whoever comes next: workers and clients have them from one series."""

@@ -142,8 +142,7 @@ class DurableHead(Head):
                 _session(peer).resume_at(what.received, what.heard)
                 self._take(peer, frames)
             case WorkerTold():
-                ((message, buffers),) = frames
-                self.peers[what.worker].post(message, buffers)
+                self._told(self.peers[what.worker], frames)
             case WorkerCame():
                 self.join(what.hello, parse_allocation(what.offer), what.name, LostLink(what.name, what.host))
             case WorkerDoubted():
@@ -171,6 +170,13 @@ class DurableHead(Head):
             case _:
                 raise JournalError(f"{type(what).__name__} is out of place in a journal")
 
+    def _told(self, peer: Peer, frames: Sequence[Frame]) -> None:
+        for message, _ in frames:
+            if not isinstance(message, Follow):
+                raise JournalError(f"a worker was told {type(message).__name__} for no reason")
+            self.books.last_listener = max(self.books.last_listener, message.follower)
+            peer.ask_for_output(message)
+
     # --- what is ------------------------------------------------------------------------------------------------------
 
     @property
@@ -179,8 +185,11 @@ class DurableHead(Head):
         return None if self._log is None else self._log.failure
 
     def keep(self, log: Log) -> None:
-        """Write down what comes from now on."""
+        """Write down what comes from now on. Who listened to jobs is gone with the head before, or asks anew."""
         self._log = log
+        for peer in self.peers.values():
+            for job, listener in list(peer.follows):
+                self._ask(peer, Follow(job, listener, False))
 
     def wake(self) -> None:
         """Ask again for the moment that the mind has asked for."""
@@ -215,7 +224,7 @@ class DurableHead(Head):
         for peer, follow in asked:
             if peer.number in self.peers:
                 self._write(WorkerTold(self._clock(), peer.number), [Frame(follow)])
-                peer.post(follow)
+                peer.ask_for_output(follow)
 
     def owe(self, session: Session, position: int) -> None:
         """Tell who spoke here that all its words so far have come, once the log is on disk up to `position`."""

@@ -41,11 +41,14 @@ class Guest(Party):
         for scope in listening.values():
             scope.cancel()
 
-    async def tell(self, ask: int, lines: AsyncGenerator[LogLine, None]) -> None:
-        """Answer a question about logs, as fast as the client reads."""
-        link, listening = self.link, self.listening
-        with anyio.CancelScope() as scope:
-            listening[ask] = scope
+    def listens(self, ask: int) -> anyio.CancelScope:
+        """It has asked a question about logs: the end of the answer, should the client or its link go before."""
+        scope = self.listening[ask] = anyio.CancelScope()
+        return scope
+
+    async def tell(self, link: Link, ask: int, lines: AsyncGenerator[LogLine, None], scope: anyio.CancelScope) -> None:
+        """Answer a question that came by this link, as fast as the client reads."""
+        with scope:
             async with aclosing(lines):
                 size = 0
                 async for line in lines:
@@ -55,4 +58,5 @@ class Guest(Party):
                         size = 0
                         await link.drain()
             link.post(LogsAre(ask, [], [], [], True))
-        del listening[ask]
+        if self.listening.get(ask) is scope:
+            del self.listening[ask]

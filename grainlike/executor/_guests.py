@@ -266,7 +266,7 @@ class Guests:
         elif len(guest.listening) >= _MOST_LOGS:
             guest.link.post(Unable(question.ask, f"one client may listen to {_MOST_LOGS} jobs at a time"))
         elif guest.tasks is not None:
-            guest.tasks.start_soon(guest.tell, question.ask, lines)
+            guest.tasks.start_soon(guest.tell, guest.link, question.ask, lines, guest.listens(question.ask))
 
     def _answer(self, question: _Short) -> Message:
         ask = question.ask

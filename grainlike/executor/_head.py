@@ -100,7 +100,7 @@ class Head:
         depot: Depot | None = None,
     ) -> None:
         self.books = HeadBooks(HeadMind(closed=closed, seed=secrets.randbits(64) if seed is None else seed), self._tell)
-        self.logs = Logs(self._ask)
+        self.logs = Logs(self._ask, self.books.next_listener)
         self.view = HeadView(self.books, self.logs, now)
         self.depot = Depot() if depot is None else depot
         self.observers: list[Observer] = []
@@ -317,7 +317,7 @@ class Head:
 
     def _ask(self, peer: Peer, follow: Follow) -> None:
         """Ask a worker for what a job of its writes, or for no more of it."""
-        peer.post(follow)
+        peer.ask_for_output(follow)
 
     def _output(self, peer: Peer, output: Output) -> None:
         if not output.last_words:

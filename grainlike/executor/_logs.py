@@ -83,12 +83,15 @@ def source_of(job: Job) -> Source:
 
 
 class Logs:
-    """Everybody who listens to jobs of one head. True when anybody does. `ask` sends questions to workers."""
+    """Everybody who listens to jobs of one head. True when anybody does. `ask` sends questions to workers.
 
-    def __init__(self, ask: Callable[[Peer, Follow], None]) -> None:
+    `number` gives each listener a number that none has had: what a worker says to one may come when it is long gone.
+    """
+
+    def __init__(self, ask: Callable[[Peer, Follow], None], number: Callable[[], int]) -> None:
         self._ask = ask
+        self._number = number
         self._listeners: dict[int, Listener] = {}
-        self._last = 0
 
     def __bool__(self) -> bool:
         return bool(self._listeners)
@@ -97,8 +100,8 @@ class Logs:
         self, node: Source, peers: Collection[Peer], *, follow: bool = True
     ) -> AsyncGenerator[LogLine, None]:
         """What `node` has written, as a job, and, to `follow` it, what it writes until it has finished."""
-        self._last += 1
-        listener = self._listeners[self._last] = Listener(self._last, node, self._ask, follow=follow)
+        number = self._number()
+        listener = self._listeners[number] = Listener(number, node, self._ask, follow=follow)
         if not node.finished:
             node.waiters = [*(node.waiters or ()), listener]
         try:

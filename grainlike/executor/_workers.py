@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from grainlike.executor._party import Party
 from grainlike.net import Link
 from grainlike.resources import Allocation
-from grainlike.wire import ClassSpec, Define, FunctionSpec, Hello, ReceiptSpec
+from grainlike.wire import ClassSpec, Define, Follow, FunctionSpec, Hello, ReceiptSpec
 
 __all__ = ["Peer", "WorkerInfo"]
 
@@ -49,8 +49,19 @@ class Peer(Party):
         """By how much our clock was ahead of its own when its last report came, with the time that this took."""
         self.receipts: dict[int, ReceiptSpec] = {}
         """What was enforced for each lease that has not ended."""
+        self.follows: dict[tuple[int, int], None] = {}
+        """Of which jobs it tells which listeners what they write."""
         self._functions: set[int] = set()
         self._classes: set[int] = set()
+
+    def ask_for_output(self, follow: Follow) -> None:
+        """Ask the worker for what a job writes, or for no more of it."""
+        who = (follow.job, follow.follower)
+        if follow.on:
+            self.follows[who] = None
+        else:
+            self.follows.pop(who, None)
+        self.post(follow)
 
     def define(self, functions: Sequence[tuple[FunctionSpec, bytes]], cls: ClassSpec) -> None:
         """Tell the worker of functions and a class before it hears of their jobs; what it knows is left out."""

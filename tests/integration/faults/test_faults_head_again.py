@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from weather import Weather, port, way_through
 
 from grainlike import Cores, JobCancelledError, Retry, cancel, connect, delayed, gather, info, start
 from grainlike.cli import main
@@ -464,6 +465,45 @@ async def test_an_image_is_drawn_while_somebody_reads_a_log(start_worker, gates,
             await job
             assert await reads is None
         daemon.leaves = False
+
+
+async def test_who_reads_a_log_over_a_death_has_each_line_once(start_worker, gates, tmp_path):
+    """The worker has been asked by the head that died, hears of it late, and answers the next one as well."""
+    journal = tmp_path / "journal"
+    async with asyncio.timeout(40), gates() as gate, contextlib.AsyncExitStack() as stack:
+        visit = gate.visit
+
+        @delayed
+        def says():
+            print("one", flush=True)
+            visit("between")
+            print("two", flush=True)
+
+        async with a_head(journal) as daemon:
+            head_port = port(daemon)
+            weather = await stack.enter_async_context(Weather(head_port))
+            start_worker(way_through(weather, daemon, tmp_path), more=("--wait",))
+            client = await stack.enter_async_context(connect())
+            await client.wait_for_workers(1)
+            job = start((says @ Cores(1))())
+            await gate.arrival()
+            weather.swallow()  # the question goes nowhere
+            lines = client.logs(job)
+            first = asyncio.ensure_future(anext(lines))
+            while not daemon._head.logs:  # noqa: ASYNC110 - nobody tells of it
+                await asyncio.sleep(0.005)
+            weather.closed = True
+        async with HeadDaemon(f"tcp://127.0.0.1:{head_port}", journal=journal) as again:
+            while not again._head.logs:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+            weather.reset()
+            weather.clear_up()
+            weather.closed = False
+            assert await first == "one"
+            gate.release_all()
+            assert [str(line) async for line in lines] == ["two"]
+            await job
+            await stack.aclose()
 
 
 async def test_an_orderly_end_leaves_nothing_for_the_next_head(start_worker, tmp_path):

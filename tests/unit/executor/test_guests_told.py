@@ -11,7 +11,7 @@ from grainlike.executor._head import Head
 from grainlike.net import LostLink
 from grainlike.resources import Cores, offer_of
 from grainlike.scheduler import FunctionDefined, JobsCancelled, JobsSubmitted
-from grainlike.wire import PROTOCOL, Hello, WorkersAre
+from grainlike.wire import PROTOCOL, AskLogs, EnoughLogs, Frame, Hello, WorkersAre
 
 pytestmark = pytest.mark.anyio
 
@@ -60,3 +60,15 @@ def test_states_are_counted_as_rows_have_them() -> None:
     mind.handle(JobsSubmitted(Cores(1), [1, 2, 3], [1, 1, 1], 0, False), 0.0)
     mind.handle(JobsCancelled([1]), 0.0)  # it had been assigned, so its worker is asked to stop it
     assert head.view.states() == Counter(row.state for row in head.view.rows(None)) == {"stopping": 1, "queued": 2}
+
+
+async def test_who_asks_for_a_log_and_has_enough_of_it_in_one_breath_is_answered_no_more() -> None:
+    head = Head(Deaf(), closed=False, alarm=lambda at: None)
+    guests = Guests(head, "c1", bool, bool, lambda: None)
+    peer = head.join(hello("worker", "n1"), offer_of(Cores([0]), own_cores=(0,)), "n1", LostLink("n1", "here"))
+    head.books.last_job = 1
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            guest = guests.join(hello("client", "program"), LostLink("c", "here"), tasks)
+            guests.hear(guest, [Frame(AskLogs(1, 1, True)), Frame(EnoughLogs(1))])
+    assert (guest.listening, peer.follows) == ({}, {})

@@ -1,0 +1,117 @@
+"""Who listened to jobs when a head died, and what the next one makes of it: nobody is taken for somebody before."""
+
+import anyio
+import pytest
+
+from grainlike.executor._durable_guests import DurableGuests
+from grainlike.executor._durable_head import DurableHead
+from grainlike.executor._head_image import began_here, draw_head, read_head, read_title
+from grainlike.executor._lasting_clock import LastingClock
+from grainlike.net import LostLink
+from grainlike.resources import Cores, offer_of
+from grainlike.wire import PROTOCOL, Follow, Frame, Hello, Output, OutputStream, encode_frame
+
+pytestmark = pytest.mark.anyio
+
+
+class Log:
+    """Keeps what is written."""
+
+    failure = None
+
+    def __init__(self):
+        self.records = []
+
+    def append(self, record):
+        self.records.append(b"".join(map(bytes, record)))
+        return len(self.records)
+
+
+class Nobody:
+    """Hears of no outcomes."""
+
+
+class Life:
+    """A head from its beginning, or from what an earlier one left, to its death."""
+
+    def __init__(self):
+        self.head = DurableHead(Nobody(), began_here(1), LastingClock(), lambda at: None)
+        self.guests = DurableGuests(self.head, "c1", bool, bool, lambda: None)
+        self.log = Log()
+
+    def again(self, *, image):
+        """The next head, of this one's records or, since it began, of an `image` of it."""
+        later = Life()
+        if image:
+            title, *rest = draw_head(self.head, self.guests, began_here(1), self.head.now())
+            read_title(title)
+            read_head(iter(rest), later.head, later.guests)
+        else:
+            assert later.head.replay(self.log.records, later.guests)
+        later.head.keep(later.log)
+        return later
+
+    @property
+    def worker(self):
+        (peer,) = self.head.peers.values()
+        return peer
+
+    def hear(self, text, follower, *, caught_up=False):
+        """The worker says this of job 1."""
+        streams, data = ([OutputStream.STDOUT], [text]) if text else ([], [])
+        self.head.hear(self.worker, [Frame(Output(1, 1, streams, data, follower, caught_up=caught_up))])
+
+
+@pytest.fixture
+def life():
+    """A head with a worker, at which job 1 has been."""
+    life = Life()
+    life.head.keep(life.log)
+    hello = Hello("worker", PROTOCOL, PROTOCOL, "3", {}, "n1", "i1", 1, "", [], received=0)
+    life.head.join(hello, offer_of(Cores([0]), own_cores=(0,)), "n1", LostLink("n1", "here"))
+    life.head.books.last_job = 1
+    return life
+
+
+async def read(life, found):
+    """Read what job 1 wrote; the worker has been asked for it when all tasks are blocked."""
+    found += [str(line) async for line in life.head.view.logs_of(1, follow=True)]
+
+
+def last_said(peer):
+    """What was said to it last."""
+    pieces, _ = peer.session._transcript._kept[-1]
+    return b"".join(map(bytes, pieces))
+
+
+@pytest.mark.parametrize("image", [False, True], ids=["records", "image"])
+async def test_what_was_said_to_a_reader_of_the_head_before_is_not_taken_for_ours(life, image):
+    found = []
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(read, life, [])
+        await anyio.wait_all_tasks_blocked()
+        later = life.again(image=image)
+        later.head.books.last_job = 1
+        tasks.cancel_scope.cancel()
+    assert later.worker.follows == {}
+    assert last_said(later.worker) == b"".join(map(bytes, encode_frame(Follow(1, 1, False))))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(read, later, found)
+        await anyio.wait_all_tasks_blocked()
+        ((_, number),) = later.worker.follows
+        later.hear(b"", 1, caught_up=True)  # the rest of an answer of which the head before has had the beginning
+        await anyio.wait_all_tasks_blocked()
+        later.hear(b"one\n", number)
+        later.hear(b"", number, caught_up=True)
+    assert found == ["one"]
+
+
+async def test_a_reader_that_left_before_the_death_is_not_told_again_that_it_did(life):
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(read, life, [])
+        await anyio.wait_all_tasks_blocked()
+        tasks.cancel_scope.cancel()
+    later = life.again(image=False)
+    assert later.worker.follows == {}
+    assert later.log.records == []
+    assert later.head.books.next_listener() == 2
