@@ -3,7 +3,9 @@
 The runner itself dies by the death signal of its parent. Its children have another parent, so for them there is a pipe:
 the worker holds the end to write to, and never writes; when the worker dies, in whatever way, the kernel closes that
 end and signals "I/O" to the owner of the other, which is the runner's whole process group, and the signal is SIGKILL.
-No process has to be alive, awake or willing for that. A job's child that made a group of its own escapes it: such ones
+No process has to be alive, awake or willing for that, but the runner, which holds the other end: so the keeper has such
+a pipe as well. When it is killed, its end is closed before the runner is signalled, while that of a worker that was
+killed at the same moment may still be open. A job's child that made a group of its own escapes it: such ones
 fall to the runner, and when that is dead to the keeper (`keeper`), which are told to adopt orphans, and end them.
 """
 

@@ -79,6 +79,8 @@ class Keeper:
         self._ending = False
         self._links: list[socket.socket] = []
         """To the head: one, or none."""
+        self._lifeline, self._grip = os.pipe()
+        """Of the keeper itself, for each runner's group: see `_lifeline`."""
         self._bell, self._clapper = socket.socketpair()
         for end in (self._bell, self._clapper):
             end.setblocking(False)
@@ -140,7 +142,7 @@ class Keeper:
         else:
             if pid == 0:
                 self._let_go(status)
-                return _become(birth, here, self._scratch, self._cgroups)
+                return _become(birth, here, self._lifeline, self._scratch, self._cgroups)
             self._keep(pid, birth, status)
         for fd in birth.fds.values():
             os.close(fd)
@@ -164,6 +166,7 @@ class Keeper:
         for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGUSR1):
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        os.close(self._grip)
         for end in (status, self._control, self._bell, self._clapper, *(dead.status for dead in self._dead)):
             end.close()
         for kept in self._kept.values():
@@ -207,6 +210,7 @@ class Keeper:
         except OSError:
             return  # it goes with all the others
         if pid == 0:
+            os.close(self._grip)
             remove(directory)
             os._exit(0)
         self._removers.add(pid)
@@ -279,7 +283,7 @@ def main(arguments: list[str]) -> NoReturn:
     os._exit(0)
 
 
-def _become(birth: Birth, keeper: int, scratch: str, cgroups: JobCgroups | None) -> list[str]:
+def _become(birth: Birth, keeper: int, lifeline: int, scratch: str, cgroups: JobCgroups | None) -> list[str]:
     """Turn this process, just forked, into what a new one would be; return its arguments."""
     os.setsid()
     group = None if cgroups is None else cgroups.enter()
@@ -288,7 +292,8 @@ def _become(birth: Birth, keeper: int, scratch: str, cgroups: JobCgroups | None)
             os.chdir(birth.directory)
     os.environ.clear()
     os.environ.update(birth.environment)
-    options = {**birth.fds, "--parent": keeper, "--kept": "yes", "--scratch": f"{scratch}/{os.getpid()}"}
+    options = {**birth.fds, "--keepers-lifeline": lifeline, "--parent": keeper, "--kept": "yes"}
+    options["--scratch"] = f"{scratch}/{os.getpid()}"
     if group is not None and cgroups is not None and cgroups.limits:
         options["--cgroup"] = group
     return [*birth.arguments, *(str(item) for pair in options.items() for item in pair)]

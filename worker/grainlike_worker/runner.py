@@ -26,14 +26,14 @@ def main(arguments: list[str]) -> NoReturn:
     kind, options = arguments[0], dict(zip(arguments[1::2], arguments[2::2], strict=True))
     die_with_parent(int(options["--parent"]))
     fds = [int(options[name]) for name in ("--fd", "--claims") if name in options]
-    lifeline = [int(options["--lifeline"])] if "--lifeline" in options else []
+    lifelines = [int(options[name]) for name in ("--lifeline", "--keepers-lifeline") if name in options]
     adopt_orphans()
     _redirect(options)
     output = [int(options[name]) for name in ("--unread-out", "--unread-err", "--told") if name in options]
     pages = [int(options[name]) for name in ("--steps", "--stacks") if name in options]
-    for fd in lifeline:
+    for fd in lifelines:
         die_with_pipe(fd)
-    for fd in (*fds, *lifeline, *output, *pages):
+    for fd in (*fds, *lifelines, *output, *pages):
         # Inherited once; a job's children must not hold the link open, or read it.
         os.set_inheritable(fd, False)
     faulthandler.enable(2)  # a fault in C code leaves the Python stack among the last words

@@ -152,7 +152,7 @@ async def test_a_job_whose_process_dies_leaves_no_daemon(end, tmp_path):
         assert alive(pids(daemons)) == []
 
 
-@pytest.mark.parametrize("victim", ["worker", "worker and keeper"])
+@pytest.mark.parametrize("victim", ["worker", "worker and keeper", "keeper before the worker"])
 async def test_a_killed_worker_takes_its_jobs_daemons_along(victim, tmp_path, start_worker, gates, still_running):
     daemons = str(tmp_path / "daemons")
     async with asyncio.timeout(30), gates() as gate, Executor(listen="tcp://127.0.0.1:0") as executor:
@@ -172,11 +172,14 @@ async def test_a_killed_worker_takes_its_jobs_daemons_along(victim, tmp_path, st
         keeper = psutil.Process(runner).ppid()
         if "keeper" in victim:
             os.kill(keeper, signal.SIGSTOP)
-        os.kill(worker.pid, signal.SIGKILL)
+        # Of two that are killed at once either may be gone first: a worker that sleeps goes last.
+        os.kill(worker.pid, signal.SIGSTOP if "before" in victim else signal.SIGKILL)
         if "keeper" in victim:
             os.kill(keeper, signal.SIGKILL)
         # They are orphans: when they are buried is for the system to say.
-        assert await still_running([runner, keeper, *pids(daemons)], within=15.0) == []
+        left = [runner, *pids(daemons)]
+        assert await still_running(left if "before" in victim else [keeper, *left], within=15.0) == []
+        worker.process.kill()
         cancel(r_)
 
 
