@@ -567,5 +567,6 @@ class HeadMind:
             out.append(WakeAt(at))
 
 
-def _deepest_first(job: Job) -> int:
-    return -job.depth
+def _deepest_first(job: Job) -> tuple[int, int]:
+    """And of those at the same depth who came first, in whichever order they came to the worker."""
+    return -job.depth, job.job

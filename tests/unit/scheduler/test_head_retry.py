@@ -157,6 +157,16 @@ def test_a_loss_is_waited_out_too() -> None:
     assert 2.25 <= wait(cluster) <= 3.0
 
 
+def test_who_goes_down_with_a_worker_is_told_of_in_the_order_in_which_they_came() -> None:
+    cluster = Cluster(Cores(2))
+    cluster.tell(FunctionDefined(1, 1, losses=0))
+    first, second = cluster.submit(Cores(1), 1.0, n=2)
+    end(cluster, first, Code.FAILED)  # it comes to the worker once more, behind the other
+    assert list(cluster.head.workers[1].held) == [second, first]
+    cluster.tell(WorkerLost(1, "gone"))
+    assert [action.jobs for action in cluster.told(JobsLost)] == [[first], [second]]
+
+
 @pytest.mark.parametrize("losses", [0, 2])
 @pytest.mark.parametrize("way", ["unheard", "leaving", "stopped"])
 def test_what_may_have_begun_is_not_begun_again_where_no_loss_is_forgiven(losses: int, way: str) -> None:
