@@ -9,7 +9,7 @@ __all__ = ["RECOVERY_BUGS", "RECOVERY_SUITES"]
 RECOVERY_SUITES = {
     "again": "tests/integration/faults/test_faults_head_again.py",
     "images": "tests/unit/journal/test_objects.py",
-    "town": "tests/chaos/test_chaos.py",
+    "replayed": "tests/unit/executor/test_head_made_again.py",
 }
 
 _DURABLE, _DAEMON, _IMAGE = "executor/_durable_head.py", "executor/_head_daemon.py", "executor/_head_image.py"
@@ -29,7 +29,7 @@ RECOVERY_BUGS: tuple[Bug, ...] = (
     _bug(
         "let_time_go_on_in_a_replay",
         "the mind is asked the same questions at other moments, and decides otherwise",
-        "again",
+        "replayed",
         (_DURABLE, "return self._clock() if self._moment is None else self._moment", "return self._clock()"),
     ),
     _bug(
@@ -47,7 +47,7 @@ RECOVERY_BUGS: tuple[Bug, ...] = (
     _bug(
         "record_no_question_about_logs",
         "the next head has said fewer messages than its workers have heard",
-        "town",
+        "replayed",
         (_DURABLE, "                self._write(WorkerTold(self._clock(), peer.number), [Frame(follow)])\n", ""),
     ),
     _bug(

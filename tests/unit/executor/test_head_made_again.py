@@ -1,4 +1,6 @@
-"""Who listened to jobs when a head died, and what the next one makes of it: nobody is taken for somebody before."""
+"""A head is made again: it decides at the same moments, and takes nobody who reads a log for a reader before."""
+
+from itertools import count
 
 import anyio
 import pytest
@@ -9,6 +11,7 @@ from grainlike.executor._head_image import began_here, draw_head, read_head, rea
 from grainlike.executor._lasting_clock import LastingClock
 from grainlike.net import LostLink
 from grainlike.resources import Cores, offer_of
+from grainlike.scheduler import HeadMind, Ticked, WorkerHeard, WorkerLost, WorkerSuspected
 from grainlike.wire import PROTOCOL, Follow, Frame, Hello, Output, OutputStream, encode_frame
 
 pytestmark = pytest.mark.anyio
@@ -32,10 +35,10 @@ class Nobody:
 
 
 class Life:
-    """A head from its beginning, or from what an earlier one left, to its death."""
+    """A head from its beginning, or from what an earlier one left. Each look at its clock takes `look_s`."""
 
-    def __init__(self):
-        self.head = DurableHead(Nobody(), began_here(1), LastingClock(), lambda at: None)
+    def __init__(self, look_s=1.0):
+        self.head = DurableHead(Nobody(), began_here(1), LastingClock(count(0.0, look_s).__next__), lambda at: None)
         self.guests = DurableGuests(self.head, "c1", bool, bool, lambda: None)
         self.log = Log()
 
@@ -82,6 +85,24 @@ def last_said(peer):
     """What was said to it last."""
     pieces, _ = peer.session._transcript._kept[-1]
     return b"".join(map(bytes, pieces))
+
+
+async def test_what_was_decided_at_one_moment_is_decided_at_that_again(life, monkeypatch):
+    def noted(mind, event, now):
+        seen.append((event, now))
+        return handle(mind, event, now)
+
+    handle, seen = HeadMind.handle, []
+    monkeypatch.setattr(HeadMind, "handle", noted)
+    life.head.suspect(life.worker, "it is silent", broke=False)
+    life.head.heard(life.worker)
+    life.head.tick()
+    life.head.leave(life.worker, "it was silent for too long")
+    before, seen = seen, []
+    assert [type(event) for event, _ in before] == [WorkerSuspected, WorkerHeard, Ticked, WorkerLost]
+    later = Life(look_s=2.0)
+    assert later.head.replay(life.log.records, later.guests)
+    assert seen[-len(before) :] == before
 
 
 @pytest.mark.parametrize("image", [False, True], ids=["records", "image"])
