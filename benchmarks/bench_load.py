@@ -117,7 +117,7 @@ class Head:
     def kill(self) -> None:
         """End it as a crash does."""
         self.process.kill()
-        self.process.wait()
+        self.process.communicate()
 
     @property
     def memory(self) -> int:

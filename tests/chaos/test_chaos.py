@@ -13,11 +13,15 @@ import pytest
 from histories import complaints, read
 from town import FAULTS, Town, draw
 
-KILLS = int(os.environ.get("GRAINLIKE_TEST_KILLS", "6"))
+KILLS = int(os.environ.get("GRAINLIKE_TEST_KILLS", "100"))
 FAULTS_OF_A_TOWN = min(20, KILLS)
-FIRST_SEED = int(os.environ.get("GRAINLIKE_TEST_SEED", "64375"))
+EVERYDAY_SEED = 64375
+FIRST_SEED = int(os.environ.get("GRAINLIKE_TEST_SEED", EVERYDAY_SEED))
 PAUSE_S = 0.25
-JOBS_OF_A_FAULT = 10
+JOBS_OF_A_FAULT = 25
+"""How many jobs each of the two clients wants, for each fault."""
+
+HEADS = ("kill_head", "kill_head_and_worker", "kill_head_and_client")
 LIMIT_S = 120.0
 
 
@@ -28,7 +32,7 @@ def private_state(tmp_path, monkeypatch):
 
 
 async def survive(folder, seed):
-    """Let the faults of a seed befall a town; return what was complained of, and the history."""
+    """Let the faults of a seed befall a town; return what was complained of, the history, and how many faults came."""
     faults = draw(seed, FAULTS_OF_A_TOWN, list(FAULTS), PAUSE_S)
     print(f"seed {seed}:", ", ".join(f"{fault.name} after {fault.pause:.2f} s" for fault in faults))
     async with asyncio.timeout(LIMIT_S), Town(folder, seed, jobs=JOBS_OF_A_FAULT * len(faults)) as town:
@@ -37,7 +41,7 @@ async def survive(folder, seed):
         await town.settle(LIMIT_S)
         assert "Traceback" not in town.said, f"see {folder / 'log'}"
     history = read(town.history)
-    return complaints(history), history
+    return complaints(history), history, town.kills
 
 
 @pytest.mark.asyncio
@@ -46,13 +50,16 @@ async def test_whatever_falls_nothing_is_lost_and_nothing_done_twice(tmp_path, p
     for seed in range(FIRST_SEED, FIRST_SEED + max(1, KILLS // FAULTS_OF_A_TOWN)):
         folder = tmp_path / f"town{seed}"
         folder.mkdir()
-        found, history = await survive(folder, seed)
+        found, history, kills = await survive(folder, seed)
         figures.update(record.what for record in history)
-        figures["faults"] += FAULTS_OF_A_TOWN
+        figures.update(faults=kills.total(), heads=sum(kills[name] for name in HEADS))
         assert found == [], f"seed {seed}: see {folder}"
-        assert sum(record.what == "outcome" for record in history) >= JOBS_OF_A_FAULT * FAULTS_OF_A_TOWN
+        assert sum(record.what == "outcome" for record in history) >= 2 * JOBS_OF_A_FAULT * FAULTS_OF_A_TOWN
+    assert figures["faults"] >= KILLS // FAULTS_OF_A_TOWN * FAULTS_OF_A_TOWN
+    assert figures["heads"] >= 20 or KILLS < 100 or FIRST_SEED != EVERYDAY_SEED
     print(
-        f"{figures['faults']} faults survived, {figures['outcome']} outcomes of {figures['begin']} attempts:",
+        f"{figures['faults']} faults survived, {figures['heads']} of them deaths of the head;",
+        f"{figures['outcome']} outcomes of {figures['begin']} attempts:",
         "0 lost, 0 duplicate, 0 orphans",
     )
 

@@ -46,7 +46,7 @@ from grainlike.scheduler import (
 )
 from grainlike.wire import Assign, Cancel, ClassSpec, Code, Define, FunctionSpec, Retract
 
-EXAMPLES = int(os.environ.get("GRAINLIKE_TEST_EXAMPLES", "200"))
+EXAMPLES = int(os.environ.get("GRAINLIKE_TEST_EXAMPLES", "500"))
 STEPS = int(os.environ.get("GRAINLIKE_TEST_STEPS", "50"))
 SHRINK = os.environ.get("GRAINLIKE_TEST_SHRINK", "1") != "0"
 """To find the shortest way to a failure takes minutes; whoever only asks whether there is one need not wait for it."""

@@ -28,7 +28,7 @@ from grainlike_worker import _daemon
 pytestmark = pytest.mark.anyio
 
 LIMIT_S = 20.0
-COUNT = int(os.environ.get("GRAINLIKE_TEST_HOSTILE", "100"))
+COUNT = int(os.environ.get("GRAINLIKE_TEST_HOSTILE", "300"))
 SEED = int(os.environ.get("GRAINLIKE_TEST_SEED", "1"))
 
 unpickled: list[object] = []
