@@ -274,6 +274,12 @@ class Town:
         """What all of them have logged."""
         return Path(self._log.name).read_text()
 
+    @property
+    def traceback(self) -> str:
+        """The first traceback that any of them has logged, with the lines before it; empty where there is none."""
+        before, found, after = self.said.partition("Traceback")
+        return "\n".join([*before.splitlines()[-4:], found + after[:4000]]) if found else ""
+
 
 FAULTS: dict[str, Callable[[Town, float], object]] = {
     name: getattr(Town, name)
