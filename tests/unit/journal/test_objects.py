@@ -74,7 +74,7 @@ def again(thing, classes=CLASSES, made=None, given=()):
     return read_image(chunks, classes, dict(given))
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(THINGS)
 def test_what_is_drawn_is_read(thing):
     assert again(thing) == thing
