@@ -64,14 +64,14 @@ class JobInfo:
         attempt: int,
         deadline: float | None,
         nodes: tuple[JobNode, ...] = (),
-        directory: "Callable[[str], Path] | None" = None,
+        _directory: "Callable[[str], Path] | None" = None,
     ) -> None:
         _set_id(self, id)
         _set_name(self, name)
         _set_attempt(self, attempt)
         _set_deadline(self, deadline)
         _set_nodes(self, nodes)
-        _set_directory(self, directory)
+        _set_directory(self, _directory)
 
     @property
     def scratch(self) -> "Path":

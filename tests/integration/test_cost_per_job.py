@@ -64,6 +64,8 @@ class Steady:
         self._now += 1e-6
         return self._now
 
+    thread_time = staticmethod(time.thread_time)
+
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize(
@@ -77,7 +79,9 @@ async def test_a_job_that_does_nothing_costs_the_caller_this_many_calls(
     for module, name in ((_columns, "FLUSH_S"), (_shared, "_TURN_S"), (_engine, "_SLICE_S")):
         monkeypatch.setattr(module, name, 0.05)
     # Nor does one stop of a busy machine make a function, whose jobs run in this process, one that takes long.
-    monkeypatch.setattr(_usage, "time", Steady())
+    steady = Steady()
+    for module in (_usage, _shared):
+        monkeypatch.setattr(module, "time", steady)
     async with Executor(local=Cores(2)):
         job = delayed(function) @ Cores(1)
         await gather([job(i) for i in range(300)])
