@@ -11,6 +11,7 @@ from typing import Any
 
 import cloudpickle
 
+from grainlike.payload._at_home import reduced_at_home
 from grainlike.payload._classes import guarded
 from grainlike.payload._names import reference_behind_wrapper, resolve
 
@@ -70,11 +71,10 @@ class _CloudPickler(cloudpickle.Pickler):  # type: ignore[misc]
     def reducer_override(self, obj: Any) -> Reduction:
         if isinstance(obj, FunctionType):
             return self._reduce_function(obj)
-        if issubclass(type(obj), io.TextIOWrapper) and obj is not sys.stdout and obj is not sys.stderr:
-            # cloudpickle would send a copy of what it holds now, in memory, and say nothing.
-            raise TypeError("an open file belongs to its process: send its path, or what it holds")
-        reduction = super().reducer_override(obj)
-        return _guarded(obj, reduction) if isinstance(obj, type) else reduction
+        if isinstance(obj, type):
+            return _guarded(obj, super().reducer_override(obj))
+        reduction = reduced_at_home(obj)
+        return super().reducer_override(obj) if reduction is NotImplemented else reduction
 
     def _reduce_function(self, function: FunctionType) -> Reduction:
         reduction = _named(function)
@@ -114,8 +114,8 @@ def _dill_pickler() -> Any:
                 return _guarded(obj, by_cloudpickle.reducer_override(obj))
             if isinstance(obj, CodeType):
                 self.codes.append(obj)
-            reducer = reducers.get(type(obj))
-            return NotImplemented if reducer is None else reducer(obj)
+            reducer: Callable[[Any], Reduction] = reducers.get(type(obj), reduced_at_home)
+            return reducer(obj)
 
     return DillPickler
 

@@ -7,6 +7,7 @@ from itertools import islice
 from types import BuiltinMethodType, FunctionType, MethodType
 
 from grainlike.errors import SerializationError
+from grainlike.payload._watch import names_in
 
 __all__ = ["describe_error", "refusal"]
 
@@ -62,6 +63,12 @@ def _parts(obj: object) -> Iterator[Part]:
         yield from ((f" member {_short.repr(item)}", item) for item in obj)
     elif isinstance(obj, FunctionType):
         yield from _parts_of_function(obj)
+    elif isinstance(obj, type):
+        yield from ((f".{name}", value) for name, value in vars(obj).items() if not name.startswith("__"))
+    elif isinstance(obj, staticmethod | classmethod):
+        yield ".__func__", obj.__func__
+    elif isinstance(obj, property):
+        yield from ((f".{name}", getattr(obj, name)) for name in ("fget", "fset", "fdel"))
     elif isinstance(obj, MethodType | BuiltinMethodType):
         yield from ((name, getattr(obj, name[1:])) for name in (".__self__", ".__func__") if hasattr(obj, name[1:]))
     elif isinstance(obj, partial):
@@ -70,16 +77,18 @@ def _parts(obj: object) -> Iterator[Part]:
         yield ".args", obj.args
     if not isinstance(obj, type | FunctionType):
         yield from _attributes(obj)
+        yield ".__class__", type(obj)
 
 
 def _parts_of_function(function: FunctionType) -> Iterator[Part]:
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         yield f" closure variable {name!r}", _content(cell)
-    for name in function.__code__.co_names:
+    for name in dict.fromkeys(names_in(function.__code__)):
         if name in function.__globals__:
             yield f" global {name!r}", function.__globals__[name]
     yield " default", function.__defaults__
     yield " keyword default", function.__kwdefaults__
+    yield from ((f".{name}", value) for name, value in function.__dict__.items())
 
 
 def _content(cell: object) -> object:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from grainlike.payload._constants import parts_of_constant
 from grainlike.payload._names import reference_to
 
-__all__ = ["Held", "Watch", "unchanged", "watch"]
+__all__ = ["Held", "Watch", "names_in", "unchanged", "watch"]
 
 Held = Callable[[], object]
 """Gives what is held; None once it is gone."""
@@ -117,7 +117,7 @@ def _same_contents(function: FunctionType, cells: tuple[Held, ...]) -> bool:
 def _variables(function: FunctionType) -> dict[str, object]:
     """Globals that the function's code mentions; modules apart, which nobody rebinds."""
     space = function.__globals__
-    found = {name: space[name] for name in sorted(set(_names(function.__code__))) if name in space}
+    found = {name: space[name] for name in sorted(set(names_in(function.__code__))) if name in space}
     return {name: value for name, value in found.items() if not isinstance(value, ModuleType)}
 
 
@@ -161,11 +161,12 @@ def _function_behind(obj: object) -> FunctionType | None:
     return obj if isinstance(obj, FunctionType) else None
 
 
-def _names(code: CodeType) -> Iterator[str]:
+def names_in(code: CodeType) -> Iterator[str]:
+    """The names of globals and attributes that code mentions, with those of the functions written inside it."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _names(constant)
+            yield from names_in(constant)
 
 
 def _content(cell: CellType) -> object:

@@ -3,6 +3,7 @@
 import gc
 import hashlib
 import linecache
+import queue
 import sys
 import threading
 import traceback
@@ -10,12 +11,13 @@ import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import cast
 
 import pytest
 
 from grainlike.errors import SerializationError
-from grainlike.payload import dump_function, dump_value, load_function, load_value
+from grainlike.payload import Serializer, dump_function, dump_value, load_function, load_value
 
 COUNTED = []
 
@@ -304,6 +306,121 @@ def test_refused_globals_are_named() -> None:
     f = made_in({"frame": sys._getframe()}, "def f(): return frame")
     with pytest.raises(SerializationError, match=r"the function 'f', at global 'frame', cannot travel"):
         dump_function(f)
+
+
+HOLD_A_FILE = """
+class Holds:
+    kept = file
+
+class Keeps:
+    kept = [1]
+
+def names(): return file
+def names_inside(): return lambda: file
+def names_a_helper(): return names()
+def has_a_default(at=file): return at
+def has_a_default_by_name(*, at=file): return at
+def has_an_attribute(): return 1
+has_an_attribute.kept = file
+def closes_over(at): return lambda: at
+in_a_closure = closes_over({"log": file})
+def names_a_class(): return Holds
+def names_an_object(): return held
+held = Holds()
+def names_a_list(): return kept
+kept = Keeps()
+kept.own = [1, file]
+"""
+
+WHERE = {
+    "names": "global 'file'",
+    "names_inside": "global 'file'",
+    "names_a_helper": "global 'names' global 'file'",
+    "has_a_default": "default[0]",
+    "has_a_default_by_name": "keyword default['at']",
+    "has_an_attribute": ".kept",
+    "in_a_closure": "closure variable 'at'['log']",
+    "names_a_class": "global 'Holds'.kept",
+    "names_an_object": "global 'held'.__class__.kept",
+    "names_a_list": "global 'kept'.own[1]",
+}
+
+
+def in_main_with(monkeypatch: pytest.MonkeyPatch, **held: object) -> dict[str, object]:
+    main = types.ModuleType("__main__")
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    vars(main).update(held)
+    exec(HOLD_A_FILE, main.__dict__)
+    return main.__dict__
+
+
+@pytest.mark.parametrize("serializer", ["dill", "cloudpickle"])
+@pytest.mark.parametrize("name", WHERE)
+def test_a_file_is_refused_wherever_a_function_holds_it(
+    name: str, serializer: Serializer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "log"
+    with path.open("w") as file:
+        file.write("kept")
+        file.flush()
+        function = cast("Callable[[], object]", in_main_with(monkeypatch, file=file)[name])
+        with pytest.raises(SerializationError) as caught:
+            dump_function(function, serializer)
+    assert f", at {WHERE[name]}, cannot travel: an object of type _io.TextIOWrapper" in str(caught.value)
+    assert "an open file belongs to its process: send its path" in str(caught.value)
+    assert path.read_text() == "kept"
+
+
+@pytest.mark.parametrize("mode", ["w", "wb", "r+b", "r", "rb", "a"])
+@pytest.mark.parametrize("buffering", [-1, 0])
+def test_files_of_every_kind_are_refused_and_left_alone(mode: str, buffering: int, tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text("before")
+    with path.open(mode, buffering if "b" in mode else -1) as file:
+        if mode[0] == "w":
+            file.write("before" if mode == "w" else b"before")
+            file.flush()
+        function = closing_over(file)
+        for _ in ("open", "closed"):
+            with pytest.raises(SerializationError, match=r"closure variable 'value', .* an open file belongs"):
+                dump_function(function)
+            file.close()
+    assert path.read_text() == "before"
+
+
+def test_a_standard_stream_is_the_one_of_whoever_calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with (tmp_path / "out").open("w") as here, (tmp_path / "far").open("w") as far:
+        monkeypatch.setattr(sys, "stdout", here)
+        functions = [closing_over(here), closing_over([here.buffer.raw, here.buffer, sys.__stderr__])]
+        streams = [dump_function(f, serializer).data for f in functions for serializer in ("dill", "cloudpickle")]
+        value = dump_value([here, functions[0]])
+        monkeypatch.setattr(sys, "stdout", far)
+        alone, alone_again, parts, parts_again = [load_function(stream)() for stream in streams]
+        stream, function = load_value(value)
+    assert alone is alone_again is stream is function() is far
+    assert parts == parts_again == [far.buffer.raw, far.buffer, sys.__stderr__]
+
+
+@pytest.mark.parametrize("serializer", ["dill", "cloudpickle"])
+@pytest.mark.parametrize("make", [threading.Lock, threading.RLock, threading.Condition, threading.Event, queue.Queue])
+def test_locks_are_refused_in_functions_as_in_arguments(make: Callable[[], object], serializer: Serializer) -> None:
+    with pytest.raises(SerializationError, match=r"closure variable 'value'.* a lock belongs to its process"):
+        dump_function(closing_over(make()), serializer)
+
+
+def test_a_class_with_a_cached_property_travels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before Python 3.12 such a property has a lock of its own."""
+    main = types.ModuleType("__main__")
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    exec(
+        "from functools import cached_property\nclass Once:\n    @cached_property\n    def it(self): return [1]\n"
+        "def once(): return Once().it",
+        main.__dict__,
+    )
+    for serializer in ("dill", "cloudpickle"):
+        assert load_function(dump_function(vars(main)["once"], serializer).data)() == [1]
+    again = load_value(dump_value(vars(main)["Once"]()))
+    assert again.it is again.it
 
 
 @pytest.mark.parametrize("data", [b"", b"junk", b"cno_such_module_anywhere\nf\n."])

@@ -1,0 +1,44 @@
+"""What belongs to its process: open files and locks. Neither travels, in arguments or in what a function takes along.
+
+dill would open the file anew where the copy arrives, which empties one that was opened for writing; and copy a lock as
+it is, so that one that is held there is held for ever.
+"""
+
+import io
+import sys
+from functools import cached_property
+from threading import Lock, RLock
+from typing import Any
+
+__all__ = ["reduced_at_home"]
+
+_FILES = (io.TextIOWrapper, io.BufferedReader, io.BufferedWriter, io.BufferedRandom, io.BufferedRWPair, io.FileIO)
+_LOCKS = (type(Lock()), type(RLock()))
+_STREAMS = ("stdin", "stdout", "stderr", "__stdin__", "__stdout__", "__stderr__")
+
+
+def reduced_at_home(obj: object) -> Any:
+    """How a standard stream travels, which means the job's own: by its name. `NotImplemented` for what others reduce.
+
+    Raises `TypeError` for an open or closed file, and for a lock.
+    """
+    kind = type(obj)  # `isinstance` would ask the object, which may raise
+    if issubclass(kind, _FILES):
+        return _reduced_file(obj)
+    if issubclass(kind, _LOCKS):
+        raise TypeError("a lock belongs to its process: a copy elsewhere would keep nobody out")
+    if kind is cached_property and "lock" in vars(obj):  # before Python 3.12; it serves the property alone
+        return cached_property, (None,), {name: value for name, value in vars(obj).items() if name != "lock"}
+    return NotImplemented
+
+
+def _reduced_file(file: object) -> Any:
+    for name in _STREAMS:
+        stream = getattr(sys, name, None)
+        if file is stream:
+            return getattr, (sys, name)
+        for part in ("buffer", "raw"):
+            whole, stream = stream, getattr(stream, part, None)
+            if file is stream:
+                return getattr, (whole, part)
+    raise TypeError("an open file belongs to its process: send its path, or what it holds")
