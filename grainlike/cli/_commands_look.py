@@ -219,7 +219,7 @@ def _sessions_end(
 
 @app.command("report", epilog=_REPORT_EXAMPLES, rich_help_panel="Look at a cluster")
 def _report(head: Head = None, as_json: Json = False, insecure: Insecure = False) -> None:
-    """Count how the jobs of a head have ended since it began."""
+    """Count how the jobs of a head have ended since it was first started, before it was killed or stopped too."""
     from grainlike.cli._ask import asking
     from grainlike.cli._past import show_report
 

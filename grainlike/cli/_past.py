@@ -31,7 +31,7 @@ async def show_report(caller: Caller, *, as_json: bool) -> int:
         total_seconds=found.total_seconds,
         run_seconds=found.run_seconds,
     )
-    print(totals)  # noqa: T201 - a command line speaks
+    print(f"{totals}, since this head was first started")  # noqa: T201 - a command line speaks
     print(f"they ran for {seconds(found.run_seconds)} in all; {found.unended:,} have not ended")  # noqa: T201
     return OK
 

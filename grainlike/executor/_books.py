@@ -15,16 +15,16 @@ __all__ = ["HeadBooks"]
 
 
 class HeadBooks:
-    """The books of one head. `tell` is its way to `mind`.
+    """The books of one head, which began at `opened` on its clock. `tell` is its way to `mind`.
 
     They are all that an image of a head has to hold, and the parts of a head share them.
     """
 
-    def __init__(self, mind: HeadMind, tell: Callable[[HeadEvent], object]) -> None:
+    def __init__(self, mind: HeadMind, tell: Callable[[HeadEvent], object], opened: float) -> None:
         self.mind = mind
         self.peers: dict[int, Peer] = {}
         self.jobs: dict[int, Job] = {}
-        self.tally = Tally()
+        self.tally = Tally(opened)
         self.functions = Functions(tell)
         self.nested = NestedJobs(self.jobs, self.functions, self.next_job, tell, self.tally)
         self.last_job = 0

@@ -101,6 +101,7 @@ class DurableHead(Head):
             alarm=lambda at: alarm(clock.here(at)),
             seed=began.seed,
             now=self._at,
+            opened=began.now,
             depot=Depot(share=False),  # what is in memory is not there for the next head
         )
         self._clock = clock

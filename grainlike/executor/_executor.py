@@ -312,7 +312,7 @@ class Executor(Life):
             # 98 succeeded, 2 failed in 12.4 s
         """
         self._check_home("asked", open_only=False)
-        return self._head.tally.totals()
+        return self._head.totals()
 
     def write_trace(self, path: str | PathLike[str]) -> None:
         """Write what ran so far as a trace for ui.perfetto.dev and chrome://tracing. The executor must `record`.

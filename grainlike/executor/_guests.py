@@ -289,7 +289,7 @@ class Guests:
             case AskWanted():
                 return self._wanted(question)
             case AskReport():
-                return report_is(ask, self._head.tally.totals(), self._head.view.unended)
+                return report_is(ask, self._head.totals(), self._head.view.unended)
             case AskStop():
                 why = f"this head is part of a program, process {os.getpid()}, and ends with it"
                 return Done(ask) if self._stop() else Unable(ask, why)

@@ -28,6 +28,7 @@ from grainlike.executor._nested import Home, NestedJob
 from grainlike.executor._observer import Observer
 from grainlike.executor._settling import Outcomes, Settling
 from grainlike.executor._tally import Tally
+from grainlike.executor._totals import Totals
 from grainlike.executor._workers import Peer
 from grainlike.graph import Function, Node, Options
 from grainlike.net import Link
@@ -86,7 +87,7 @@ FAREWELL_S = 1.0
 class Head:
     """One head: a mind, its workers, its live jobs. `alarm(at)` asks for a `tick` at that time on the clock `now`.
 
-    `seed` decides all chance, and large arguments go to `depot`.
+    `seed` decides all chance, and large arguments go to `depot`. It counts from `opened` on that clock, else from now.
     """
 
     def __init__(
@@ -97,9 +98,11 @@ class Head:
         alarm: Callable[[float], None],
         seed: int | None = None,
         now: Callable[[], float] = time.monotonic,
+        opened: float | None = None,
         depot: Depot | None = None,
     ) -> None:
-        self.books = HeadBooks(HeadMind(closed=closed, seed=secrets.randbits(64) if seed is None else seed), self._tell)
+        mind = HeadMind(closed=closed, seed=secrets.randbits(64) if seed is None else seed)
+        self.books = HeadBooks(mind, self._tell, now() if opened is None else opened)
         self.logs = Logs(self._ask, self.books.next_listener)
         self.view = HeadView(self.books, self.logs, now)
         self.depot = Depot() if depot is None else depot
@@ -129,6 +132,10 @@ class Head:
     def tally(self) -> Tally:
         """How many jobs ended, and how."""
         return self.books.tally
+
+    def totals(self) -> Totals:
+        """How jobs have ended since this head was first started."""
+        return self.tally.totals(self._now())
 
     # --- from the engine ---------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+import time
 from contextlib import AbstractContextManager
 from os import PathLike
 from pathlib import Path
@@ -87,7 +88,7 @@ class HeadDaemon(Executor):
     def _make_head(self) -> Head:
         if self._journal is None:
             return super()._make_head()
-        began = began_here(secrets.randbits(64))
+        began = began_here(secrets.randbits(64), time.monotonic())
         self._keeping = keeping = Keeping(self._journal, began, salvage=self._salvage)
         return DurableHead(self._engine, keeping.began, keeping.clock, self._alarm.set)
 

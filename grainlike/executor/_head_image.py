@@ -69,9 +69,9 @@ def _fingerprint() -> str:
     return told.hexdigest()
 
 
-def began_here(seed: int) -> HeadBegan:
-    """How a head of this release begins."""
-    return HeadBegan(0.0, seed, __version__, _fingerprint(), software())
+def began_here(seed: int, now: float = 0.0) -> HeadBegan:
+    """How a head of this release begins, at `now`."""
+    return HeadBegan(now, seed, __version__, _fingerprint(), software())
 
 
 def check_version(began: HeadBegan) -> None:
@@ -150,7 +150,10 @@ def read_head(chunks: Iterable[bytes], head: DurableHead, guests: Guests) -> Non
     for guest in guests.here.values():
         guest.listening = {}  # it asks anew
     # The clock of this process may have begun anew with its machine.
-    head.tally.opened = now = time.monotonic()
+    now = time.monotonic()
     for party in [*head.peers.values(), *guests.here.values()]:
         party.heard = now
+    for peer in head.peers.values():
+        for observer in head.observers:
+            observer.joined(peer)
     head.wake()

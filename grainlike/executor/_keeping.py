@@ -78,6 +78,7 @@ class Keeping:
         if not isinstance(what, HeadBegan):
             raise JournalError("this journal has lost its beginning")
         check_version(what)
+        self.clock.has_been(what.now)
         return what
 
     # --- the head ----------------------------------------------------------------------------------------------------

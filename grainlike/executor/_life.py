@@ -97,7 +97,7 @@ class Life(Resolving):
         from grainlike.executor._recorder import MOST, Recorder
 
         most = MOST if self._settings.record is True else self._settings.record
-        self._recorder = self._head.recorder = recorder = Recorder(self.live_job, self.assembles, most)
+        self._recorder = self._head.recorder = recorder = Recorder(self.live_job, self.assembles, most, self._head.now)
         self._head.observers.append(recorder)
         self._head.counted = recorder.counted
         if self._foreign is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -62,7 +61,7 @@ class _Lease:
 
 
 class _Clock:
-    """A worker's clock, and by how much ours is ahead: the least that reports suggested, for the others were late."""
+    """A worker's clock, and how far the head's is ahead: the least that reports suggested, for the others were late."""
 
     __slots__ = ("skew", "worker")
 
@@ -93,12 +92,18 @@ class Recorder:
 
     `live_job` tells what is known of a job, by number and attempt, `assembles` whether it only waits with slots held.
     It keeps the last `most` attempts that ended and calls that began, and as many changes of the queue's depth. Times
-    are kept as workers told them, and put on this process's clock when somebody asks, with what is known then of how
+    are kept as workers told them, and put on the head's clock `now` when somebody asks, with what is known then of how
     the clocks differ: so attempts of one worker never seem to overlap because one report took longer than another.
     """
 
-    def __init__(self, live_job: Callable[[int, int], Job | None], assembles: Callable[[int], bool], most: int) -> None:
-        self._live_job, self._assembles = live_job, assembles
+    def __init__(
+        self,
+        live_job: Callable[[int, int], Job | None],
+        assembles: Callable[[int], bool],
+        most: int,
+        now: Callable[[], float],
+    ) -> None:
+        self._live_job, self._assembles, self._now = live_job, assembles, now
         self._ran: deque[_Ran | _Called] = deque(maxlen=most)
         self._open: dict[Lease, _Lease] = {}
         self._clocks: dict[int, _Clock] = {}
@@ -120,7 +125,7 @@ class Recorder:
     def left(self, peer: Worker) -> None:
         """A worker is gone: so are the attempts that it ran."""
         clock = self._clocks.pop(peer.number)
-        at = time.monotonic() - clock.skew
+        at = self._now() - clock.skew
         for lease in [lease for lease in self._open if lease[0] == peer.number]:
             begun = self._open.pop(lease).runs()
             if begun is not None:
@@ -164,7 +169,7 @@ class Recorder:
     def counted(self, unended: int) -> None:
         """So many jobs have not ended. Those that hold slots run; the others wait, here or behind others there."""
         running = len(self._open)
-        now = Depth(time.monotonic(), max(0, unended - running), running)
+        now = Depth(self._now(), max(0, unended - running), running)
         last = self._depths[-1] if self._depths else None
         if last is not None and now.at - last.at < _NEAR_S:
             self._depths[-1] = now._replace(at=last.at)
@@ -219,11 +224,11 @@ class Recorder:
         """How many jobs waited and ran, and when that changed; the last is of this moment."""
         if not self._depths:
             return []
-        return [*self._depths, self._depths[-1]._replace(at=time.monotonic())]
+        return [*self._depths, self._depths[-1]._replace(at=self._now())]
 
     def stretches(self) -> Iterator[Stretch]:
-        """What ran, on this process's clock. What has not ended is drawn to this moment."""
-        now = time.monotonic()
+        """What ran, on the head's clock. What has not ended is drawn to this moment."""
+        now = self._now()
         for one in list(self._ran):
             yield _called(one, now) if isinstance(one, _Called) else _ran(one)
         for (number, _), lease in list(self._open.items()):

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import time
-
 from grainlike.executor._totals import Totals
 
 __all__ = ["Tally"]
 
 
 class Tally:
-    """Counts jobs as they end. Successes are counted by the batch: they are what there are many of."""
+    """Counts jobs as they end. Successes are counted by the batch: they are what there are many of.
 
-    def __init__(self) -> None:
+    `opened` is when that began, on the head's clock. Where it has a journal, count and clock go on in the next one.
+    """
+
+    def __init__(self, opened: float) -> None:
         self.succeeded = 0
         self.failed = 0
         self.skipped = 0
         self.timed_out = 0
         self.cancelled = 0
         self.run_seconds = 0.0
-        self.opened = time.monotonic()
+        self.opened = opened
 
     @property
     def bad(self) -> int:
@@ -33,7 +34,7 @@ class Tally:
         else:
             self.cancelled += 1
 
-    def totals(self) -> Totals:
+    def totals(self, now: float) -> Totals:
         """The figures at this moment."""
         return Totals(
             succeeded=self.succeeded,
@@ -41,6 +42,6 @@ class Tally:
             skipped=self.skipped,
             timed_out=self.timed_out,
             cancelled=self.cancelled,
-            total_seconds=time.monotonic() - self.opened,
+            total_seconds=now - self.opened,
             run_seconds=self.run_seconds,
         )

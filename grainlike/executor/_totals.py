@@ -21,7 +21,7 @@ class Totals:
         skipped: jobs that never started, for what they needed did not succeed, or their graph had failed.
         timed_out: jobs that were ended because they ran past a limit.
         cancelled: jobs that somebody cancelled or nobody wanted any more, and those that ran when their graph failed.
-        total_seconds: from beginning to end.
+        total_seconds: from beginning to end; of a head with a journal, from its first start.
         run_seconds: the times that all jobs ran, added up.
     """
 

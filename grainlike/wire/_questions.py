@@ -349,7 +349,7 @@ class WantedIs(BaseMessage, frozen=True, tag=114):
 
 
 class ReportIs(BaseMessage, frozen=True, tag=102):
-    """How many jobs have ended how, as `Totals` counts them; seconds since the head began, and those that jobs ran.
+    """How many jobs have ended how, as `Totals` counts them, with its seconds.
 
     `unended` counts those that have not ended.
     """

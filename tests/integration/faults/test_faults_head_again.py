@@ -120,9 +120,9 @@ def check(path, numbers):
 
 
 @contextlib.asynccontextmanager
-async def a_head(journal):
+async def a_head(journal, *, record=False):
     """A head that leaves its work as it is when it is closed."""
-    async with HeadDaemon(TLS, journal=journal) as daemon:
+    async with HeadDaemon(TLS, journal=journal, record=record) as daemon:
         daemon.leaves = True
         yield daemon
 
@@ -233,8 +233,8 @@ async def test_that_a_worker_was_asked_to_end_is_known_to_the_next_head(start_wo
 class Heads:
     """One head after another with one journal, in a task of its own: the program beside it has another executor."""
 
-    def __init__(self, journal):
-        self._journal = journal
+    def __init__(self, journal, *, record=False):
+        self._journal, self._record = journal, record
         self._opened = asyncio.Queue()
         self._close = asyncio.Event()
         self._task = asyncio.create_task(self._run())
@@ -254,7 +254,7 @@ class Heads:
         await self._close.wait()
         while not self._last:
             self._close.clear()
-            async with a_head(self._journal) as daemon:
+            async with a_head(self._journal, record=self._record) as daemon:
                 self._opened.put_nowait(daemon.address)
                 await self._close.wait()
                 daemon.leaves = not self._last
@@ -282,6 +282,37 @@ async def test_restarts_lose_nothing_and_do_nothing_twice(start_worker, tmp_path
         await heads.end()
         assert (await worker.exit())[0] == 0
     check(path, range(240))
+
+
+async def test_a_head_that_records_knows_the_workers_of_an_image(start_worker, tmp_path, monkeypatch, capsys):
+    for name, value in zip(("IMAGE_BYTES", "IMAGE_TIMES", "LOOK_S"), EAGER, strict=True):
+        monkeypatch.setattr(_keeping, name, value)
+    journal, images = tmp_path / "journal", set()
+    heads = Heads(journal, record=True)
+    async with asyncio.timeout(60):
+        start_worker(await heads.next(), resources="cores=2")
+        async with connect() as client:
+            await client.wait_for_workers(1)
+            for number in range(3):
+                assert await (delayed(abs) @ Cores(1))(-number) == number
+                address = await heads.next()
+                while not (drawn := set(journal.glob("*.image"))) - images:  # noqa: ASYNC110 - nobody tells of it
+                    await asyncio.sleep(0.01)
+                images |= drawn
+            assert await (delayed(divmod) @ Cores(1))(7, 2) == (3, 1)
+            address = await heads.next()
+            assert await (delayed(len) @ Cores(1))("abc") == 3
+        path = tmp_path / "trace.json"
+        assert await asyncio.to_thread(main, ["trace", "--head", address, "-o", str(path)]) == 0
+        bars = [event for event in json.loads(path.read_text())["traceEvents"] if event["ph"] == "X"]
+        assert [bar["name"] for bar in bars] == ["divmod", "len"], "what was written down behind the image"
+        assert bars[0]["ts"] + bars[0]["dur"] <= bars[1]["ts"]
+        capsys.readouterr()
+        assert await asyncio.to_thread(main, ["report", "--head", address]) == 0
+        said = capsys.readouterr().out.splitlines()[0]
+        assert said.startswith("5 succeeded in ")
+        assert said.endswith(" s, since this head was first started")
+        await heads.end()
 
 
 def head_process(journal, *more):

@@ -12,6 +12,7 @@ from grainlike.executor._durable_head import DurableHead
 from grainlike.executor._head_image import began_here, draw_head, read_head, read_title
 from grainlike.executor._keeping import Keeping
 from grainlike.executor._lasting_clock import LastingClock
+from grainlike.executor._recorder import Recorder
 from grainlike.net import LostLink
 from grainlike.resources import Cores, offer_of
 from grainlike.wire import Hello
@@ -30,8 +31,18 @@ class Nobody:
     """Hears of no outcomes."""
 
 
-def a_head():
-    head = DurableHead(Nobody(), began_here(1), LastingClock(), lambda at: None)
+class Meets:
+    """Looks on, and hears who joins."""
+
+    def __init__(self, met):
+        self.met = met
+
+    def joined(self, peer):
+        self.met.append(peer.name)
+
+
+def a_head(opened=0.0, clock=None):
+    head = DurableHead(Nobody(), began_here(1, opened), clock or LastingClock(), lambda at: None)
     head.keep(Log())
     return head, DurableGuests(head, "c1", bool, bool, lambda: None)
 
@@ -45,17 +56,35 @@ def test_moments_of_another_boot_are_no_moments_here():
     worker = head.join(hello("worker"), offer_of(Cores([0]), own_cores=(0,)), "n1", LostLink("n1", "here"))
     client = guests.join(hello("client"), LostLink("c", "here"), None)
     far = time.monotonic() + 1e6
-    worker.heard = client.heard = head.tally.opened = far
+    worker.heard = client.heard = far
     title, *rest = draw_head(head, guests, began_here(1), far)
 
     again, visitors = a_head()
+    met = []
+    again.observers.append(Meets(met))
     began, now = read_title(title)
     read_head(iter(rest), again, visitors)
     assert (began, now) == (began_here(1), far)
+    assert met == ["n1"], "whoever looks on knows the workers that the image brought"
     assert [info.name for info in again.view.workers()] == ["n1"]
     assert 0 <= again.view.workers()[0].silent_s < 60
     assert 0 <= time.monotonic() - visitors.here[client.number].heard < 60
-    assert 0 <= again.tally.totals().total_seconds < 60
+
+
+def test_the_count_of_jobs_and_its_time_go_on_together_in_the_next_head():
+    head, guests = a_head(opened=40.0, clock=LastingClock(lambda: 100.0))
+    head.tally.succeeded, head.tally.run_seconds = 11, 38.1
+    assert head.totals().total_seconds == 60.0
+    _, *rest = draw_head(head, guests, began_here(1, 40.0), 107.0)
+    clock = LastingClock(lambda: 3.0)  # the machine was started again
+    clock.has_been(107.0)
+    again, visitors = a_head(opened=40.0, clock=clock)
+    read_head(iter(rest), again, visitors)
+    totals = again.totals()
+    assert (totals.succeeded, totals.run_seconds, totals.total_seconds) == (11, 38.1, 67.0)
+    recorder = Recorder(lambda job, attempt: None, bool, 10, again.now)
+    recorder.counted(2)
+    assert recorder.depths() == [(107.0, 2, 0), (107.0, 2, 0)], "on the clock on which attempts are told"
 
 
 @pytest.mark.parametrize(
