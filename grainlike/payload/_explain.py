@@ -1,5 +1,6 @@
 """Which object inside an object cannot travel: found by trying its parts, only on the way to an error."""
 
+import re
 import reprlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -9,13 +10,14 @@ from types import BuiltinMethodType, FunctionType, MethodType
 from grainlike.errors import SerializationError
 from grainlike.payload._watch import names_in
 
-__all__ = ["describe_error", "refusal"]
+__all__ = ["describe_error", "describe_loading", "refusal"]
 
 Test = Callable[[object], BaseException | None]
 Part = tuple[str, object]
 
 _DEEPEST = 32
 _WIDEST = 1000
+_NOT_IN_MODULE = re.compile(r"attribute .* on <module |module '.*' has no attribute ")
 _short = reprlib.Repr()
 _short.maxstring = 60
 
@@ -120,3 +122,11 @@ def describe_error(error: BaseException) -> str:
         return f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001 -- a user's exception whose text raises
         return type(error).__name__
+
+
+def describe_loading(error: BaseException) -> str:
+    """`describe_error` of what went wrong as a stream was loaded."""
+    said = describe_error(error)
+    if isinstance(error, AttributeError) and _NOT_IN_MODULE.search(said):
+        return f"{said} (this process has imported the module as it was; what was put into it since is not there)"
+    return said

@@ -19,7 +19,7 @@ from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, Literal, NamedTuple
 
 from grainlike.errors import SerializationError
-from grainlike.payload._explain import describe_error, refusal
+from grainlike.payload._explain import describe_loading, refusal
 from grainlike.payload._names import importable, reference_behind_wrapper, resolve
 from grainlike.payload._sources import learn_sources, sources_of
 from grainlike.payload._values import HOSTILE, names_reachable, unreachable
@@ -105,7 +105,7 @@ def load_function(data: bytes | bytearray | memoryview) -> Function:
                 importlib.import_module(module)
         function: Function = _restored(serializer, stream)
     except HOSTILE as error:
-        raise SerializationError(f"the function cannot be rebuilt here: {describe_error(error)}") from error
+        raise SerializationError(f"the function cannot be rebuilt here: {describe_loading(error)}") from error
     return function
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from grainlike._memory import copied
 from grainlike.errors import SerializationError
-from grainlike.payload._explain import describe_error, refusal
+from grainlike.payload._explain import describe_error, describe_loading, refusal
 from grainlike.payload._payload import INLINE_LIMIT, Buffer, Payload
 from grainlike.payload._store import MARK, is_stored, mapped
 from grainlike.payload._too_large import refuse_stand_in
@@ -97,7 +97,7 @@ def load_arguments(payload: Payload | tuple[Buffer, Sequence[Buffer]]) -> tuple[
     except KeyboardInterrupt:
         raise  # this is for the program
     except BaseException as error:
-        raise SerializationError(f"the arguments cannot be rebuilt here: {describe_error(error)}") from error
+        raise SerializationError(f"the arguments cannot be rebuilt here: {describe_loading(error)}") from error
     return arguments
 
 
@@ -139,7 +139,7 @@ def load_value(payload: Payload | tuple[Buffer, Sequence[Buffer]], *, what: str 
     except KeyboardInterrupt:
         raise  # this is for the program
     except BaseException as error:
-        raise SerializationError(f"{what} cannot be rebuilt here: {describe_error(error)}") from error
+        raise SerializationError(f"{what} cannot be rebuilt here: {describe_loading(error)}") from error
 
 
 def load_plain_values(streams: Sequence[bytes]) -> list[Any] | None:
@@ -172,7 +172,7 @@ def load_values(payloads: Iterable[tuple[Buffer, Sequence[Buffer]]], put: Callab
         except KeyboardInterrupt:
             raise  # this is for the program
         except BaseException as error:
-            raise SerializationError(f"{what} cannot be rebuilt here: {describe_error(error)}") from error
+            raise SerializationError(f"{what} cannot be rebuilt here: {describe_loading(error)}") from error
         put(value)
 
 

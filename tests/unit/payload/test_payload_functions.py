@@ -2,6 +2,7 @@
 
 import gc
 import hashlib
+import importlib
 import linecache
 import queue
 import sys
@@ -17,7 +18,15 @@ from typing import cast
 import pytest
 
 from grainlike.errors import SerializationError
-from grainlike.payload import Serializer, dump_function, dump_value, load_function, load_value
+from grainlike.payload import (
+    Serializer,
+    dump_arguments,
+    dump_function,
+    dump_value,
+    load_arguments,
+    load_function,
+    load_value,
+)
 
 COUNTED = []
 
@@ -427,6 +436,23 @@ def test_a_class_with_a_cached_property_travels(monkeypatch: pytest.MonkeyPatch)
 def test_what_is_no_function_says_so(data: bytes) -> None:
     with pytest.raises(SerializationError, match=r"the function cannot be rebuilt here"):
         load_function(data)
+
+
+def test_a_function_that_came_into_its_module_later_is_told_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As where a program reloads a module that the process of its jobs has imported before."""
+    (tmp_path / "module_reloaded.py").write_text("class New: pass\ndef new(): return 1")
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("module_reloaded")
+    blob, closure = dump_function(module.new), dump_function(closing_over(module.new))
+    arguments = dump_arguments((module.New(),), {}, what="f")
+    del module.new, module.New
+    for load in (
+        lambda: load_function(blob.data),
+        lambda: load_function(closure.data),
+        lambda: load_arguments(arguments),
+    ):
+        with pytest.raises(SerializationError, match=r"has imported the module as it was; what was put into it since"):
+            load()
 
 
 def test_lines_of_a_prompt_travel_and_survive_a_check_of_the_cache() -> None:
