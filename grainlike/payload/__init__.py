@@ -10,7 +10,8 @@ objects of those bytes? It never opens a socket, never decides where bytes go, n
   name; otherwise by value with dill, then with cloudpickle.
 - Classes of `__main__` keep their identity: what comes home has the very class with which it left.
 - What somebody on the way could not hold says so where it is loaded (`stand_in`).
-- Exceptions come back as their own type with the remote traceback as their cause, or as `RemoteError`.
+- Exceptions come back as their own type, or as `RemoteError`, and so do their causes, of which the remote traceback is
+  the first.
 
 Loading runs code chosen by whoever made the bytes: load only what an authenticated peer sent. dill and
 cloudpickle are imported when first needed, never before. Below is `errors`; `graph` and `wire` beside it are

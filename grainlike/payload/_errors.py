@@ -1,13 +1,15 @@
 """Exceptions of jobs: back as their own type, telling where they come from; or as `RemoteError`.
 
-An exception's bytes are a pickled tuple `(parcel, noted)`. A parcel is `(stream, members, type name, message,
-traceback)`: the exception's own bytes, or None where it does not survive them, and of a group the parcels of
-its members, so that one bad member does not cost the others their types. All else is text, which always
-arrives.
+An exception's bytes are a pickled tuple `(parcel, noted)`. A parcel is `(stream, members, causes, type name,
+message, traceback)`: the exception's own bytes, or None where it does not survive them; of a group the parcels of
+its members, so that one bad member does not cost the others their types; and those of its causes, the nearest first.
+All else is text, which always arrives.
 """
 
 import pickle
 import traceback
+from collections.abc import Iterator
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -19,13 +21,15 @@ from grainlike.payload._values import HOSTILE, dump_value, load_value
 
 __all__ = ["RemoteTraceback", "dump_error", "load_error"]
 
-Parcel = tuple[bytes | None, list[Any] | None, str, str, str]
+Parcel = tuple[bytes | None, list[Any] | None, list[Any], str, str, str]
 
 _LONGEST = 64 * 1024
+_DEEPEST = 16
+"""How many causes travel: `raise X from Y` gives X one, and that of Y is another."""
 
 
 class RemoteTraceback(Exception):  # noqa: N818 -- not an error itself but the cause of one
-    """The cause of an exception that a job raised elsewhere: the traceback as it stood there, in `text`."""
+    """The first cause of an exception that a job raised elsewhere: the traceback as it stood there, in `text`."""
 
     __module__ = "grainlike.payload"
 
@@ -51,6 +55,7 @@ def dump_error(error: BaseException) -> Payload:
         parcel: Parcel = (
             None,
             None,
+            [],
             type.__getattribute__(type(error), "__name__"),
             "",
             describe_error(problem),
@@ -61,7 +66,8 @@ def dump_error(error: BaseException) -> Payload:
 def load_error(payload: Payload, note: str | None = None) -> Exception:
     """The exception of `dump_error`'s bytes, to be raised. Never raises itself.
 
-    Its cause is a `RemoteTraceback`. `note` is added once: an exception that comes through several jobs keeps
+    Its cause is a `RemoteTraceback`, or, where it was raised from another exception, that one, and the traceback is the
+    cause of the last of them. `note` is added once: an exception that comes through several jobs keeps
     the note of the first, where it happened.
     """
     try:
@@ -75,37 +81,83 @@ def load_error(payload: Payload, note: str | None = None) -> Exception:
 
 
 def _noted(error: Exception, note: str | None, *, noted: bool) -> Exception:
-    cause = error.__cause__
-    if isinstance(cause, RemoteTraceback):
-        cause.noted = noted or note is not None
+    trace = _remote_traceback(error)
+    if trace is not None:
+        trace.noted = noted or note is not None
     if note is not None and not noted:
         error.add_note(note)
     return error
 
 
 def _is_noted(error: BaseException) -> bool:
-    cause = error.__cause__
-    return isinstance(cause, RemoteTraceback) and cause.noted
+    trace = _remote_traceback(error)
+    return trace is not None and trace.noted
+
+
+def _remote_traceback(error: BaseException) -> RemoteTraceback | None:
+    with suppress(*HOSTILE):  # a class that raises at every look
+        for _ in range(_DEEPEST + 1):  # an exception may be among its own causes
+            cause = error.__cause__
+            if cause is None or isinstance(cause, RemoteTraceback):
+                return cause
+            error = cause
+    return None
 
 
 def _pack(error: BaseException) -> Parcel:
+    return _pack_alone(error, list(_packed_causes(error)), _traceback(error))
+
+
+def _pack_alone(error: BaseException, causes: list[Parcel], text: str) -> Parcel:
     members = [_pack(member) for member in error.exceptions] if isinstance(error, ExceptionGroup) else None
-    return _stream(error, members), members, _type_name(error), _message(error), _traceback(error)
+    return _stream(error, members), members, causes, _type_name(error), _message(error), text
+
+
+def _packed_causes(error: BaseException) -> Iterator[Parcel]:
+    seen = {id(error)}
+    with suppress(*HOSTILE):  # a class that raises at every look
+        while len(seen) <= _DEEPEST:
+            cause = error.__cause__
+            if cause is None or isinstance(cause, RemoteTraceback) or id(cause) in seen:
+                return
+            seen.add(id(cause))
+            yield _pack_alone(cause, [], _traceback(cause, chain=False))
+            error = cause
 
 
 def _unpack(parcel: Parcel) -> Exception:
-    stream, members, *_, text = parcel
+    stream, members, causes, *_, text = parcel
     error = _opened(stream, members)
-    if error is None:
-        return _stand_in(parcel)
-    error.__cause__ = RemoteTraceback(text)
-    return error
+    return _stand_in(parcel) if error is None else _caused(error, causes, text)
 
 
 def _stand_in(parcel: Parcel) -> Exception:
+    causes, *_, text = parcel[2:]
+    return _caused(_told_of(parcel), causes, text)
+
+
+def _told_of(parcel: Parcel) -> RemoteError:
     *_, type_name, message, text = parcel
-    error = RemoteError(type_name, message, text)
-    error.__cause__ = RemoteTraceback(text)
+    return RemoteError(type_name, message, text)
+
+
+def _caused(error: Exception, causes: list[Parcel], text: str) -> Exception:
+    """`error` with its causes, the last of which has the traceback for its own."""
+    below: Exception = RemoteTraceback(text)
+    for parcel in reversed(causes):
+        below = _cause(parcel, below)
+    error.__cause__ = below
+    return error
+
+
+def _cause(parcel: Parcel, below: Exception) -> Exception:
+    error = _opened(*parcel[:2])
+    if error is not None:
+        with suppress(*HOSTILE):  # a class that lets nobody tell where it comes from
+            error.__cause__ = below
+            return error
+    error = _told_of(parcel)
+    error.__cause__ = below
     return error
 
 
@@ -145,9 +197,10 @@ def _message(error: BaseException) -> str:
         return "<its text cannot be made>"
 
 
-def _traceback(error: BaseException) -> str:
+def _traceback(error: BaseException, *, chain: bool = True) -> str:
     try:
-        text = "".join(traceback.format_exception(type(error), error, _users_part(error.__traceback__)))
+        lines = traceback.format_exception(type(error), error, _users_part(error.__traceback__), chain=chain)
+        text = "".join(lines)
     except HOSTILE as problem:
         return f"<the traceback cannot be made: {type(problem).__name__}>\n"
     half = _LONGEST // 2

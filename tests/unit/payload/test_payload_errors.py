@@ -256,7 +256,7 @@ def test_the_traceback_shows_source_lines_causes_and_notes() -> None:
     error = raised(Plain("outer"), raised(ValueError("inner")))
     error.add_note("the user's note")
     again = load_error(dump_error(error), "ours")
-    text = str(again.__cause__)
+    text = str(again.__cause__.__cause__)
     assert "raise error from cause" in text
     assert "ValueError: inner" in text
     assert "the direct cause of" in text
@@ -337,9 +337,59 @@ def test_one_that_nobody_may_write_on_comes_as_a_stand_in_with_its_note(error: E
 
 
 def test_causes_in_a_ring_are_no_trouble() -> None:
-    first, second = Plain(1), Plain(2)
+    first, second = Plain(1), Needy(2, reason="r")
     first.__cause__, second.__cause__ = second, first
-    assert type(load_error(dump_error(first))) is Plain
+    again = load_error(dump_error(first), "n")
+    assert [type(error) for error in chain_of(again)] == [Plain, Needy, RemoteTraceback]
+
+
+def chain_of(error):
+    chain = []
+    while error is not None:
+        chain.append(error)
+        error = error.__cause__
+    return chain
+
+
+def test_causes_come_along_each_as_well_as_it_can() -> None:
+    error = raised(SystemExit(3), KeyError("k"))
+    for cls in (WithLock, KeepsItsCause, Needy, Plain):
+        error = raised(cls(7, reason="r") if cls is Needy else cls(), error)
+    group = raised(ExceptionGroup("g", [raised(Plain("in"), ValueError("of it"))]), error)
+    again = load_error(dump_error(group), "n")
+    kinds = [ExceptionGroup, Plain, Needy, RemoteError, RemoteError, RemoteError, KeyError, RemoteTraceback]
+    chain = chain_of(again)
+    assert [type(one) for one in chain] == kinds
+    names = [one.type_name.rpartition(".")[2] for one in chain[3:6]]
+    assert names == ["KeepsItsCause", "WithLock", "SystemExit"]
+    assert chain[2].code == 7
+    assert "raise error from cause" in chain[4].remote_traceback
+    assert chain[-1].text.count("direct cause of") >= 6
+    assert [type(one) for one in chain_of(again.exceptions[0])] == [Plain, ValueError, RemoteTraceback]
+    assert again.__notes__ == ["n"]
+    assert not hasattr(chain[1], "__notes__")
+
+
+def test_a_cause_that_cannot_be_looked_at_ends_the_chain() -> None:
+    error = raised(Plain(1), raised(ValueError("why"), HostileAtEveryLook()))
+    assert [type(one) for one in chain_of(load_error(dump_error(error)))] == [Plain, ValueError, RemoteTraceback]
+
+
+def test_a_chain_keeps_its_causes_and_its_note_through_several_jobs() -> None:
+    inner = load_error(dump_error(raised(Plain("x"), raised(ValueError("why")))), "inner job")
+    outer = load_error(dump_error(raised_again(inner)), "outer job")
+    assert [type(error) for error in chain_of(outer)] == [Plain, ValueError, RemoteTraceback]
+    assert outer.__notes__ == ["inner job"]
+
+
+def test_only_so_many_causes_come_along() -> None:
+    error = Plain(0)
+    for number in range(1, 40):
+        error = raised(Plain(number), error)
+    chain = chain_of(load_error(dump_error(error), "n"))
+    assert [one.args for one in chain[:-1]] == [(number,) for number in range(39, 22, -1)]
+    assert isinstance(chain[-1], RemoteTraceback)
+    assert chain[-1].noted
 
 
 @pytest.mark.parametrize("data", [b"", b"junk", dump_error(Plain(1)).data[:20]])
