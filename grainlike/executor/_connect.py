@@ -22,6 +22,7 @@ from grainlike.executor._logs import LogLine
 from grainlike.executor._remote_jobs import RemoteJobs
 from grainlike.executor._rows import explanation_of, worker_info
 from grainlike.executor._sessions import MOST_NAMES
+from grainlike.executor._unseen import SEEN_ELSEWHERE
 from grainlike.executor._workers import WorkerInfo
 from grainlike.graph import Delayed, Node, Place, State, Stream, StreamNode, node_behind
 from grainlike.net import RETURN_S, LastingLink, Way
@@ -177,6 +178,8 @@ class ConnectedExecutor(Executor):
     def _take_session(self, told: SessionIs) -> None:
         found = self._jobs.adopt(told)
         self._engine.adopt(list(found.values()))
+        for node in found.values():
+            self._engine.watch(node, SEEN_ELSEWHERE)
         self._named.update((name, Delayed(node)) for name, node in found.items())
 
     def _take_workers(self, told: WorkersAre) -> None:
@@ -262,6 +265,7 @@ class ConnectedExecutor(Executor):
             )
         self._jobs.names[node] = name
         self._named[name] = placeholder
+        self.watch(node, SEEN_ELSEWHERE)
         self.start([node])
         return placeholder
 

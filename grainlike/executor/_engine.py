@@ -19,6 +19,7 @@ from contextvars import Context, copy_context
 from typing import Any, Protocol
 
 from grainlike.errors import GraphError
+from grainlike.executor._unseen import watch_over
 from grainlike.graph import Node, Place, State, pending_nodes, unfinished_nodes
 from grainlike.net import bells
 
@@ -33,6 +34,7 @@ _BATCH = 512
 _SHORT_STEPS = 16
 """After how many steps of a microsecond, in which nothing of the user's runs, the clock is looked at."""
 
+_NOBODY_LEFT = "was cancelled: the last who awaited it left; start() keeps a call going"
 
 _PENDING, _REMOTE = State.PENDING, Place.REMOTE
 
@@ -161,7 +163,8 @@ class Engine:
 
     def release(self, nodes: Iterable[Node], *, skipped: bool = False) -> None:
         """Take back the interest of `start` or `wait`; what nobody wants any more is cancelled (see `Jobs`)."""
-        self._lose_interest([node for node in nodes if not node.finished], skipped=skipped)
+        why = "was cancelled" if skipped else _NOBODY_LEFT
+        self._lose_interest([node for node in nodes if not node.finished], why, skipped=skipped)
         self.pump()
 
     def cancel(self, nodes: Iterable[Node], why: str = "was cancelled") -> None:
@@ -344,7 +347,7 @@ class Engine:
             self._ended.append((node, False, error))
         return missing == 0 and error is None
 
-    def _lose_interest(self, nodes: list[Node], *, skipped: bool) -> None:
+    def _lose_interest(self, nodes: list[Node], why: str = "was cancelled", *, skipped: bool) -> None:
         """Take one interest from each; cancel those that nobody wants, and so on down."""
         dropped: list[Node] = []
         while nodes:
@@ -354,7 +357,7 @@ class Engine:
                 continue
             dropped.append(node)
             nodes.extend(dep for dep in node.deps if not dep.finished)
-            node.cancel()
+            node.cancel(why)
             node.dependents = None
             self._forget(node)
         self._stop(dropped, skipped=skipped)
@@ -382,6 +385,7 @@ class Engine:
             self._close(node, deps, None)
         else:
             node.fail(outcome)
+            watch_over(node, outcome)
             self._stop([node], skipped=True)
             self._close(node, deps, outcome)
 

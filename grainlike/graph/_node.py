@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import attrgetter, getitem
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -16,11 +16,13 @@ from grainlike.graph._function import Function
 from grainlike.graph._state import Place, State
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from grainlike.graph._record import Record
     from grainlike.graph._resolver import Resolver
     from grainlike.resources import Request
 
-__all__ = ["Node", "Template", "bare_arguments"]
+__all__ = ["Node", "Template", "Witness", "bare_arguments"]
 
 _DEPS, _KEYWORDS = attrgetter("deps"), attrgetter("_outcome")
 _LAZY = State.LAZY
@@ -29,6 +31,13 @@ _FAILED = State.FAILED
 _CANCELLED = State.CANCELLED
 _TRACEBACK: Any = BaseException.__dict__["__traceback__"]
 """An exception's own slot: the attribute of that name may be a property of the user's class, and raise."""
+
+
+class Witness(Protocol):
+    """Somebody who wants to know whether an error is ever seen."""
+
+    def seen(self) -> None:
+        """It is."""
 
 
 class Node(msgspec.Struct, eq=False):
@@ -79,7 +88,7 @@ class Node(msgspec.Struct, eq=False):
     @property
     def error(self) -> BaseException | None:
         """Why there is no value: the exception of a node that failed or was cancelled, else None."""
-        return self._outcome[0] if self.state > _SUCCEEDED else None
+        return self._failure()[0] if self.state > _SUCCEEDED else None
 
     def result(self) -> Any:
         """The value, or the exception raised anew, with the traceback it first came with.
@@ -91,8 +100,7 @@ class Node(msgspec.Struct, eq=False):
             return self._outcome
         if self.state < _SUCCEEDED:
             raise RuntimeError(f"{self!r} has not finished")
-        error: BaseException
-        error, trace = self._outcome
+        error, trace = self._failure()
         try:
             # Raising adds to the traceback an exception has: without this, each awaiter would see all before.
             raise BaseException.with_traceback(error, trace)
@@ -162,6 +170,18 @@ class Node(msgspec.Struct, eq=False):
     def fail(self, error: BaseException) -> bool:
         """Finish with an exception. False, and no change, if the node had finished already."""
         return self._finish(_FAILED, (error, _TRACEBACK.__get__(error)))
+
+    def witness(self, witness: Witness) -> None:
+        """Tell `witness`, which is kept as long as the error of this node that failed, when somebody takes that."""
+        error, trace = self._failure()
+        self._outcome = (error, trace, witness)
+
+    def _failure(self) -> tuple[BaseException, TracebackType | None]:
+        """The error, which somebody takes, and the traceback that it first came with."""
+        error, trace, *witnesses = self._outcome
+        for witness in witnesses:
+            witness.seen()
+        return error, trace
 
     def cancel(self, why: str = "was cancelled") -> bool:
         """Finish without a value. False, and no change, if the node had finished already."""

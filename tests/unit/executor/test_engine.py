@@ -232,7 +232,7 @@ async def test_the_last_awaiter_takes_the_work_with_it_and_nobody_hangs_afterwar
             awaiter.scope.cancel()
             await wait_all_tasks_blocked()
     assert bench.ended(a_, b_)
-    with pytest.raises(JobCancelledError):
+    with pytest.raises(JobCancelledError, match=r"the last who awaited it left; start\(\) keeps a call going"):
         await bench.engine.wait(node_of(r_))
     bench.succeed(a_, 1)
     assert state(a_) is State.CANCELLED
