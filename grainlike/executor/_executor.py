@@ -346,6 +346,7 @@ class Executor(Life):
         """Start `fn(*args, **kwargs)` on `request` without building a graph by hand; returns its placeholder.
 
         Raises:
+            TypeError: the first is no request, or the second no function.
             RuntimeError: the executor is not open, or lives in another event loop.
 
         Example::
@@ -354,6 +355,11 @@ class Executor(Life):
             print([await r_ for r_ in results])
         """
         self._check_home("used")
+        if not isinstance(request, Request):
+            raise TypeError(
+                f"submit takes the request first, then the function: write submit(Cores(1), fn, x), not a "
+                f"{type(request).__name__} first; a call without resources is begun by start(fn(x))"
+            )
         placeholder: Delayed[Any] = (delayed(fn) @ request)(*args, **kwargs)
         token = current.set(self)
         try:

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from grainlike.executor._home import Home, soon, soon_from_anywhere
 from grainlike.executor._reading import Reading
-from grainlike.graph import Node, StreamNode
+from grainlike.graph import Delayed, Node, Stream, StreamNode
 
 if TYPE_CHECKING:
     from grainlike.executor._engine import Engine, Waiter
 
 __all__ = ["Resolving"]
+
+_HELD_BY_USERS = (Delayed, Stream)
+"""What users hold, in place of nodes: the names below are for who runs graphs."""
 
 
 class Resolving(ABC):
@@ -44,6 +47,8 @@ class Resolving(ABC):
 
     def start(self, nodes: Sequence[Node]) -> None:
         """Start the nodes and what they need, without waiting."""
+        if isinstance(nodes, _HELD_BY_USERS):
+            raise TypeError("a placeholder is started by a function: write start(r_)")
         self._check_home("started")
         self._engine.start(nodes)
 
@@ -63,6 +68,8 @@ class Resolving(ABC):
 
     def cancel(self, node: Node) -> None:
         """End the work of a node."""
+        if isinstance(node, _HELD_BY_USERS):
+            raise TypeError("a placeholder is cancelled by a function: write cancel(r_)")
         self._check_home("cancelled")
         self._engine.cancel([node])
 

@@ -10,7 +10,7 @@ from grainlike.errors import GraphError, UnknownNameError
 from grainlike.graph._delayed import Delayed, node_of
 from grainlike.graph._delayed_fn import DelayedFn, delayed
 from grainlike.graph._function import LEVELS, Function
-from grainlike.graph._named_checks import check_cost, check_timeout, in_order, nearest, pair
+from grainlike.graph._named_checks import check_cost, check_keywords, check_timeout, in_order, nearest, pair
 from grainlike.graph._node import Node
 from grainlike.graph._picture import Graph, GraphNode
 from grainlike.graph._state import State, Status
@@ -162,7 +162,8 @@ class NamedGraph(Mapping[str, Delayed[Any]]):
         Raises:
             GraphError: the name is taken, `after` names a job that is not there, a cost or a timeout is no
                 positive number.
-            TypeError: what is not a function, a request or a list of names.
+            TypeError: what is not a function, a request or a list of names; or a keyword that `fn` does not name is
+                near to an option's name, or a request.
             ResourceSpecError: the request is none.
 
         Example::
@@ -174,6 +175,8 @@ class NamedGraph(Mapping[str, Delayed[Any]]):
         check_cost(name, cost)
         check_timeout(name, timeout)
         befores = self._befores(name, after)
+        if kwargs:
+            check_keywords(name, fn, kwargs)
         function = self._function(fn, timeout)
         if request is not None:
             function = function @ request

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from graphlib import CycleError, TopologicalSorter
+from inspect import signature
 from math import isfinite
 
 from grainlike.errors import GraphError
+from grainlike.resources import Request
 
-__all__ = ["check_cost", "check_timeout", "in_order", "nearest", "pair"]
+__all__ = ["check_cost", "check_keywords", "check_timeout", "in_order", "nearest", "pair"]
+
+_OPTIONS = ("request", "cost", "timeout", "after")
 
 
 def check_cost(name: str, cost: object) -> None:
@@ -22,6 +26,31 @@ def check_timeout(name: str, timeout: object) -> None:
     """Refuse a timeout that is none."""
     if timeout is not None and not (_is_number(timeout) and timeout > 0 and isfinite(timeout)):  # type: ignore[operator, arg-type]
         raise GraphError(f"{name}: timeout= is a positive number of seconds, not {timeout!r}")
+
+
+def check_keywords(name: str, fn: Callable[..., object], kwargs: Mapping[str, object]) -> None:
+    """Refuse what was meant for `add`, and would go to the function: a misspelt option, or a request.
+
+    A parameter that the function has by that name is the function's.
+    """
+    meant = {key: option for key, value in kwargs.items() if (option := _option_meant(key, value)) is not None}
+    for key in _parameters(fn) if meant else ():
+        meant.pop(key, None)
+    for key, option in meant.items():
+        raise TypeError(f"{name}: {key}= would go to the function: did you mean {option}=?")
+
+
+def _option_meant(key: str, value: object) -> str | None:
+    if isinstance(value, Request):
+        return "request"
+    return next(iter(get_close_matches(key, _OPTIONS, 1, 0.75)), None)
+
+
+def _parameters(fn: Callable[..., object]) -> Iterable[str]:
+    try:
+        return [key for key, one in signature(fn).parameters.items() if one.kind is not one.VAR_KEYWORD]
+    except (TypeError, ValueError):  # it does not tell
+        return ()
 
 
 def _is_number(value: object) -> bool:

@@ -227,6 +227,18 @@ async def test_two_side_by_side_and_none_in_context_is_an_error():
                 tasks.start_soon(executor.__aexit__, None, None, None)
 
 
+async def test_what_is_asked_of_an_executor_the_wrong_way_round_says_what_to_write():
+    async with Executor(local=None) as executor:
+        r_ = double(1)
+        with pytest.raises(TypeError, match=r"write cancel\(r_\)"):
+            executor.cancel(r_)
+        with pytest.raises(TypeError, match=r"write start\(r_\)"):
+            executor.start(r_)
+        with pytest.raises(TypeError, match=r"write submit\(Cores\(1\), fn, x\)"):
+            executor.submit(double, 1)
+        assert info(r_).state == "lazy"
+
+
 async def test_a_placeholder_belongs_to_the_executor_that_started_it():
     async with Executor(local=Cores(2)):
         r_ = start((delayed(anyio.sleep_forever) @ Cores(1))())

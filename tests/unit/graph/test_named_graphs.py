@@ -105,6 +105,26 @@ def test_what_is_no_option_is_refused_where_it_is_written(options: dict[str, obj
     assert "new" not in graph
 
 
+@pytest.mark.parametrize("meant", ["reqest", "requests", "resources"])
+def test_a_request_that_would_go_to_the_function_is_refused(meant: str) -> None:
+    def taker(**options: object) -> None:
+        """Takes anything."""
+
+    with pytest.raises(TypeError, match=f"a: {meant}= would go to the function: did you mean request="):
+        NamedGraph().add("a", taker, **{meant: Cores(1)})
+
+
+def test_a_misspelt_option_is_refused_unless_the_function_has_a_parameter_of_that_name() -> None:
+    def taker(timeuot: float = 0, **options: object) -> None:
+        """Takes anything, and one name that is near to an option's."""
+
+    with pytest.raises(TypeError, match="a: costs= would go to the function: did you mean cost="):
+        NamedGraph().add("a", taker, costs=3)
+    dag = NamedGraph()
+    dag.add("a", taker, timeuot=3, colour="red")
+    assert node_of(dag["a"]).given == ((), {"timeuot": 3, "colour": "red"})
+
+
 def test_names_are_given_once_and_looked_up_with_care() -> None:
     graph = diamond()
     with pytest.raises(GraphError, match="'left' already"):
