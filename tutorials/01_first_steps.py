@@ -21,7 +21,7 @@ Run it with `python 01_first_steps.py`. It needs no set-up. It prints::
     nested arguments: 25
     unpacked: 3 1
     the job's own error: no root of -1
-    where it was: grainlike: on worker local, slots cores=[0], attempt 1
+    where it was: grainlike: on worker local, slots cores=[0], attempt 1 of root
     what it cannot do: write `if await r_:`
     in order of completion: ['quick', 'slow']
 """

@@ -259,19 +259,19 @@ class BackendJobs:
         """Whether there is a value, and it or the error."""
         if isinstance(outcome, Deed):
             job.took(self._manner.name, outcome.wall, outcome.cpu, 0)
-            return (True, outcome.value) if outcome.good else (False, _raised(outcome.value, job.note))
+            return (True, outcome.value) if outcome.good else (False, _raised(outcome.value, job.note(job.name)))
         if not isinstance(outcome, Answer):
             return False, self._lost(job, outcome)
         job.took(outcome.worker, outcome.wall, outcome.cpu, outcome.rss)
         if outcome.timed_out:
             error = JobTimeoutError(f"{job.name} ran past its timeout of {job.timeout:g} s")
-            error.add_note(job.note)
+            error.add_note(job.note(job.name))
             return False, error
         payload = Payload(outcome.data, outcome.buffers)
         try:
-            return (True, load_value(payload)) if outcome.good else (False, load_error(payload, job.note))
+            return (True, load_value(payload)) if outcome.good else (False, load_error(payload, job.note(job.name)))
         except Exception as error:  # noqa: BLE001 - whatever unpickling raises is this call's error
-            error.add_note(job.note)
+            error.add_note(job.note(job.name))
             return False, error
 
     def _lost(self, job: EngineJob, outcome: Any) -> Exception:

@@ -149,7 +149,7 @@ def unpacked(node: Node, values: deque[Any]) -> BaseException | None:
         return error
     if failure is None:
         return None
-    note = node.record.note if isinstance(node.record, Job) else None
+    note = node.record.note(node.function.name) if isinstance(node.record, Job) else None
     return load_error(Payload(failure[0], tuple(failure[1])), note)
 
 

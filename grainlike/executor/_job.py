@@ -13,7 +13,7 @@ from grainlike.payload import MARK, drop
 from grainlike.resources import Allocation, Receipt, Usage, parse_allocation
 from grainlike.wire import Parcel, ReceiptSpec
 
-__all__ = ["NO_PARCEL", "FirstOfChain", "Job", "Placement", "allocation_of", "close_all"]
+__all__ = ["NO_PARCEL", "FirstOfChain", "Job", "Placement", "allocation_of", "close_all", "note_of"]
 
 NO_PARCEL: Parcel = (b"", ())
 """What travels with a job of which nothing does."""
@@ -22,6 +22,11 @@ _MARKED = MARK[:1]
 
 allocation_of = lru_cache(maxsize=1024)(parse_allocation)
 """Slots as a worker writes them, made readable; most are written again and again."""
+
+
+def note_of(name: str, worker: str | None, slots: object, attempt: int) -> str:
+    """Where an exception came from, in one line: worker, slots, attempt, and the name of the function."""
+    return f"grainlike: on worker {worker}, slots {slots or 'none'}, attempt {attempt} of {name}"
 
 
 class Placement(msgspec.Struct, eq=False, gc=False):
@@ -189,10 +194,9 @@ class Job:
         wall, cpu, rss = used
         return Usage(wall, cpu, rss, cpu / wall if wall > 0 else 0.0)
 
-    @property
-    def note(self) -> str:
-        """The one line that an exception of this job carries: worker, slots, attempt."""
-        return f"grainlike: on worker {self.worker}, slots {self.slots or 'none'}, attempt {self.attempt}"
+    def note(self, name: str) -> str:
+        """The one line that an exception of this job, a call of the function `name`, carries."""
+        return note_of(name, self.worker, self.slots, self.attempt)
 
     def elapsed_s(self) -> float | None:
         """Seconds that the job has run, or ran."""

@@ -16,6 +16,7 @@ from grainlike.errors import SerializationError
 from grainlike.executor._callbacks import Callbacks
 from grainlike.executor._dag_run import DagRun
 from grainlike.executor._executor import Executor
+from grainlike.executor._job import note_of
 from grainlike.executor._occupancy import Lease
 from grainlike.graph import (
     Function,
@@ -141,7 +142,7 @@ class PartedRun(DagRun):
                 left.append(node)
                 continue
             try:
-                good[node] = told.outcome(record.note)
+                good[node] = told.outcome(record.note(node.function.name))
             except Exception as error:  # noqa: BLE001 - its own, or what opening its value raised
                 bad[node] = error
         self._executor.settle(good, bad, left)
@@ -272,10 +273,9 @@ class StepRecord:
             zero + told.ended,
         )
 
-    @property
-    def note(self) -> str:
+    def note(self, name: str) -> str:
         """The one line that an exception of this call carries."""
-        return f"grainlike: on worker {self.worker}, slots {self.allocation or 'none'}, attempt {self.attempt}"
+        return note_of(name, self.worker, self.allocation, self.attempt)
 
     def elapsed_s(self) -> float | None:
         """Seconds that the call ran."""

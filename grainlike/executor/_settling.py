@@ -11,7 +11,7 @@ from grainlike.executor._depot import with_buffers
 from grainlike.executor._job import FirstOfChain, Job, Placement, close_all
 from grainlike.executor._nested import NestedJob
 from grainlike.executor._observer import Observer
-from grainlike.executor._verdicts import error_of, stopped
+from grainlike.executor._verdicts import error_of, name_of, stopped
 from grainlike.executor._workers import Peer
 from grainlike.graph import Node
 from grainlike.payload import Payload, load_plain_values, load_value
@@ -164,7 +164,7 @@ class Settling:
 
     def _unreadable(self, job: Job, node: Node, error: Exception) -> None:
         """A value came that cannot be rebuilt here."""
-        error.add_note(job.note)
+        error.add_note(job.note(node.function.name))
         self._books.tally.failed += 1
         self._outcomes.failed(node, error)
 
@@ -200,7 +200,7 @@ class Settling:
     def _fail(self, job: Job, error: Exception) -> None:
         node = job.node
         if job.worker is not None and not isinstance(job, NestedJob):  # whoever hears of that one adds it
-            error.add_note(job.note)
+            error.add_note(job.note(name_of(job)))
         if job.last_words is not None:
             error.add_note(job.last_words)
         self._books.tally.failed += 1

@@ -151,9 +151,9 @@ def _settle(node: Node, message: Outcomes, row: int, payload: Payload, listener:
         if message.good[row]:
             listener.succeeded(node, load_value(payload))
         else:
-            listener.failed(node, load_error(payload, job.note if job.attempt else None))
+            listener.failed(node, load_error(payload, job.note(node.function.name) if job.attempt else None))
     except Exception as error:  # noqa: BLE001 - whatever unpickling raises is this call's error
-        error.add_note(job.note)
+        error.add_note(job.note(node.function.name))
         listener.failed(node, error)
 
 

@@ -52,9 +52,9 @@ def why_stuck(deadlock: Deadlock, jobs: Mapping[int, Job]) -> str:
 def error_of(job: Job, node: Node, code: Code, payload: Payload) -> BaseException:
     """What is raised where a job of this program's is awaited."""
     if code in (Code.FAILED, Code.OUT_OF_MEMORY):
-        return load_error(payload, job.note)
+        return load_error(payload, job.note(node.function.name))
     error = stopped(job, node.function.name, node.function.options.timeout, code)
-    error.add_note(job.note)
+    error.add_note(job.note(node.function.name))
     return error
 
 

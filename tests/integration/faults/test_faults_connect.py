@@ -436,8 +436,8 @@ async def test_where_a_job_ran_is_said_once():
             await (delayed(os._exit, retries=Retry(0, losses=0)) @ Cores(1))(3)
         with pytest.raises(TimeoutError) as late:
             await (delayed(signal.pause, timeout=0.05) @ Cores(1))()
-    for caught in (lost, late):
-        assert notes(caught.value) == ["grainlike: on worker local, slots cores=[0], attempt 1"]
+    for caught, name in ((lost, "_exit"), (late, "pause")):
+        assert notes(caught.value) == [f"grainlike: on worker local, slots cores=[0], attempt 1 of {name}"]
 
 
 async def test_a_program_hears_that_nobody_could_run_its_jobs(caplog):
