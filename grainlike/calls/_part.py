@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from grainlike.context import GVAR, enter_part
-from grainlike.graph import ATOMS, Given, Hole, Step, Template
+from grainlike.graph import ATOMS, DelayedFn, Given, Hole, Step, StreamFn, Template
 from grainlike.payload import Payload, dump_error, dump_value, load_error, load_function, load_value
 
 __all__ = ["PartPlan", "Told", "run_part", "run_part_async"]
@@ -77,7 +77,7 @@ async def run_part_async(plan: PartPlan) -> list[Told]:
     for number in course.due():
         try:
             value = course.call(number)
-            if hasattr(value, "__await__"):
+            if hasattr(value, "__await__") and not isinstance(value, DelayedFn | StreamFn):  # these refuse it in words
                 value = await value
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the call's own, for its awaiters
             course.failed(number, error)

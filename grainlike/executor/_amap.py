@@ -6,6 +6,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from typing import Any, Generic, TypeVar
 
 from grainlike.executor._flight import Flight
+from grainlike.executor._only_async import OnlyAsync
 from grainlike.graph import DelayedFn, StreamFn
 
 __all__ = ["Mapped", "amap"]
@@ -60,10 +61,12 @@ def amap(
     return Mapped(Flight(fn, source, in_flight, ordered=bool(ordered)))
 
 
-class Mapped(AsyncIterator[T], Generic[T]):
+class Mapped(OnlyAsync, AsyncIterator[T], Generic[T]):
     """The iterator of `amap`. Nothing starts before its first step; when it is dropped, what is left is cancelled."""
 
     __slots__ = ("__weakref__", "_flight")
+
+    made_by = "amap"
 
     def __init__(self, flight: Flight) -> None:
         self._flight = flight

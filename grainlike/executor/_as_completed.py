@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 import anyio
 
 from grainlike.executor._finding import AnyExecutor, find
+from grainlike.executor._only_async import OnlyAsync
 from grainlike.graph import Delayed, Node, node_of
 
 __all__ = ["as_completed"]
@@ -33,7 +34,9 @@ def as_completed(placeholders: Iterable[Delayed[T]]) -> AsyncIterator[Delayed[T]
     return _Arrivals(list(placeholders))
 
 
-class _Arrivals(AsyncIterator[Delayed[T]], Generic[T]):
+class _Arrivals(OnlyAsync, AsyncIterator[Delayed[T]], Generic[T]):
+    made_by = "as_completed"
+
     def __init__(self, placeholders: list[Delayed[T]]) -> None:
         self._placeholders: dict[Node, list[Delayed[T]]] = {}
         for placeholder in placeholders:

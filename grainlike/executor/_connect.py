@@ -100,6 +100,8 @@ def connect(
 class ConnectedExecutor(Executor):
     """What `connect` returns."""
 
+    _made_by = "connect(...)"
+
     def __init__(
         self,
         head: str | None,

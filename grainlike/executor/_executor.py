@@ -7,7 +7,7 @@ from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from msgspec.structs import replace
 
@@ -139,6 +139,19 @@ class Executor(Life):
         # What failed inside is told rather than what followed from it; an error of the user's own goes first.
         if self._failure is not None and (error is None or isinstance(error, GrainlikeError)):
             raise self._failure
+
+    if not TYPE_CHECKING:  # to a type checker, all of these are wrong
+
+        def __enter__(self) -> NoReturn:
+            raise TypeError(f"an executor is opened in an event loop: write `async with {self._made_by} as ex:`")
+
+        def __exit__(self, *_: object) -> None:
+            """Looked for before `__enter__` is called."""
+
+        def __await__(self) -> NoReturn:
+            raise TypeError(f"an executor is opened for a block: write `async with {self._made_by} as ex:`")
+
+    _made_by = "Executor(...)"
 
     # --- the graph's resolver ----------------------------------------------------------------------------------------
 

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine
 from functools import WRAPPER_ASSIGNMENTS
-from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, Protocol, Self, TypeVar, cast, final, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    NoReturn,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeVar,
+    cast,
+    final,
+    overload,
+)
 
 from grainlike.graph._delayed import Delayed
 from grainlike.graph._function import Function, Options, is_generator
@@ -87,6 +100,13 @@ class _Wrapper(Generic[P, T_co]):
         _refuse_precedence("-")
 
     __rsub__ = __sub__
+
+    if not TYPE_CHECKING:  # to a type checker, awaiting a function is wrong
+
+        def __await__(self) -> NoReturn:
+            raise TypeError(
+                f"{self.function.name} is a delayed function: call it first, `await {self.function.name}(...)`"
+            )
 
     def _bind(self, instance: Any) -> Any:
         """Bind as a function does: the instance becomes the first argument. What is bound stays so."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar, overload
+from types import CoroutineType
+from typing import Any, NoReturn, TypeVar, overload
 
 from grainlike.graph._delayed import Delayed
 from grainlike.graph._function import operation
@@ -62,7 +63,7 @@ def gather(*items: Any) -> Delayed[Any]:
     five arguments, as `asyncio.gather` is; the value is a list.)
 
     Raises:
-        TypeError: the one argument is neither a placeholder nor iterable.
+        TypeError: the one argument is neither a placeholder nor iterable; or one of them is a coroutine.
 
     Example::
 
@@ -71,7 +72,20 @@ def gather(*items: Any) -> Delayed[Any]:
     """
     if len(items) == 1 and not isinstance(items[0], Placeholder):
         items = _listed(items[0])
+    if CoroutineType in set(map(type, items)):  # in C: there may be very many
+        _refuse_coroutines(items)
     return Delayed(operate(operation(_collect, "gather", nout=len(items)), *items))
+
+
+def _refuse_coroutines(items: Iterable[object]) -> NoReturn:
+    coroutines = [item for item in items if isinstance(item, CoroutineType)]
+    for coroutine in coroutines:
+        coroutine.close()  # it would be reported as never awaited, beside this error
+    name = coroutines[0].__name__
+    raise TypeError(
+        f"gather takes placeholders, not the coroutine {name}(): write `delayed({name})(...)`, or use asyncio.gather, "
+        "which takes both"
+    )
 
 
 def _listed(items: Any) -> tuple[Any, ...]:

@@ -21,7 +21,10 @@ from grainlike import (
     Executor,
     GraphError,
     JobCancelledError,
+    amap,
+    as_completed,
     cancel,
+    connect,
     delayed,
     gather,
     info,
@@ -237,6 +240,28 @@ async def test_what_is_asked_of_an_executor_the_wrong_way_round_says_what_to_wri
         with pytest.raises(TypeError, match=r"write submit\(Cores\(1\), fn, x\)"):
             executor.submit(double, 1)
         assert info(r_).state == "lazy"
+
+
+@pytest.mark.parametrize(
+    ("made", "instead"),
+    [(Executor, r"async with Executor\(...\) as ex"), (connect, r"async with connect\(...\) as ex")],
+)
+async def test_an_executor_says_how_it_is_opened(made, instead):
+    with pytest.raises(TypeError, match=instead):
+        await made()
+    with pytest.raises(TypeError, match=instead), made():
+        raise AssertionError("it is open")
+
+
+@pytest.mark.parametrize(
+    ("many", "instead"),
+    [(lambda: amap(double, [1]), "async for x in amap"), (lambda: as_completed([]), "async for x in as_completed")],
+)
+async def test_what_comes_as_it_is_ready_says_how_it_is_read(many, instead):
+    with pytest.raises(TypeError, match=instead):
+        await many()
+    with pytest.raises(TypeError, match=instead):
+        list(many())
 
 
 async def test_a_placeholder_belongs_to_the_executor_that_started_it():

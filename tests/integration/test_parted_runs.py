@@ -19,6 +19,7 @@ from grainlike import (
     Callbacks,
     Cores,
     Dag,
+    DelayedFn,
     Executor,
     GraphError,
     JobCancelledError,
@@ -253,6 +254,15 @@ async def test_a_part_that_could_run_nowhere_is_refused_before_anything_starts()
         with pytest.raises(UnsatisfiableError, match="wide"):
             await dag.run(partition=Partition(1))
     assert info(dag["small"]).state == "lazy"
+
+
+async def test_a_delayed_function_is_a_value_like_any_other_beside_coroutines():
+    dag = Dag()
+    dag.add("later", anyio.sleep, 0, request=Cores(1))
+    dag.add("made", lambda _: delayed(fail), dag["later"], request=Cores(1))
+    async with Executor(local=SMALL):
+        report = await dag.run(partition=Partition(1))
+    assert isinstance(report["made"].value, DelayedFn)
 
 
 async def test_each_call_knows_its_own_name_and_tells_where_it_failed():

@@ -1,6 +1,7 @@
 """What a placeholder refuses, each time with the words to write instead."""
 
 import asyncio
+import gc
 import math
 from typing import Any
 
@@ -8,7 +9,7 @@ import anyio
 import numpy as np
 import pytest
 
-from grainlike.graph import delayed, delayed_value
+from grainlike.graph import delayed, delayed_value, gather
 
 R = delayed(len)("abc")
 
@@ -57,6 +58,23 @@ def _iterate() -> None:
 def test_it_says_what_to_write_instead(attempt: Any, instead: str) -> None:
     with pytest.raises(TypeError, match=instead):
         attempt()
+
+
+async def asleep() -> None:
+    """A coroutine that nobody awaits."""
+
+
+@pytest.mark.filterwarnings("error")
+def test_gather_refuses_coroutines_and_leaves_none_that_was_never_awaited() -> None:
+    with pytest.raises(TypeError, match=r"not the coroutine asleep\(\): write `delayed\(asleep\)\(...\)`"):
+        gather(R, asleep(), asleep())
+    gc.collect()
+
+
+def test_a_delayed_function_is_called_before_it_is_awaited() -> None:
+    fn: Any = delayed(asleep)
+    with pytest.raises(TypeError, match="`await asleep"):
+        fn.__await__()
 
 
 def test_it_is_no_future_that_calls_back() -> None:
