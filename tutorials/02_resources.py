@@ -27,7 +27,7 @@ It prints::
     licences in use at once: 1
     on a bigger node: 64 cores, of which ... are logical
     two jobs beside each other: with 60 and 4 cores
-    too much: cores=65 can never be given: too little cores (asked 65, at most 64); nearest is local, short of cores
+    too much: cores=65 can never be given: too few cores (asked 65, at most 64); nearest is local, short of cores
 """
 
 import os

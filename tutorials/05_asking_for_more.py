@@ -32,7 +32,7 @@ It prints::
     it runs: Job 1 runs on local, attempt 1.
     no room: Job 2 waits for room: nearest is local, short of cores (asked 2, free 1 of 2), held by jobs 1.
     less would do: cores=1
-    behind another: Job 3 waits for its turn: 1 jobs that ask for the same go first.
+    behind another: Job 3 waits for its turn: 1 job that asks for the same goes first.
     a limit: Job 5 waits for limit:db: as many run as it allows.
     needs others: It waits for 2 inputs: nap, nap.
 """

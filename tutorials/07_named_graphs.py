@@ -33,7 +33,7 @@ It prints::
     a step with a timeout: timed_out, and the one after it: skipped
     told on the way: list started, list done, count json started, count json done
     a cycle: these wait for each other: 'egg' -> 'hen' -> 'egg'
-    never here: count: cores=64 can never be given: too little cores
+    never here: count: cores=64 can never be given: too few cores
 """
 
 import importlib.util

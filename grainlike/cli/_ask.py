@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 
 import anyio
+from msgspec.structs import replace
 
 from grainlike.cli._exits import FAILED, OK, REFUSED
 from grainlike.cli._words import as_plain, escaped, escaped_line, print_jobs, print_json, print_table, seconds
@@ -64,6 +65,8 @@ def asking(head: str | None, insecure: bool, ask: Callable[[Caller], Awaitable[i
         return anyio.run(main)
     except UnableError as error:
         code, why = FAILED, str(error)
+    except BrokenPipeError:
+        raise  # nobody reads what we print; a head that is gone is a HeadLostError
     except (GrainlikeError, OSError, ValueError) as error:
         code, why = REFUSED, str(error)
     print(f"grainlike: {escaped(why)}", file=sys.stderr)  # noqa: T201 - a command line speaks
@@ -181,6 +184,7 @@ def _show_line(line: LogLine, *, as_json: bool) -> None:
 async def show_head(caller: Caller, *, as_json: bool) -> int:
     """Print who the head is, and how much there is."""
     found = await caller.ask(AskHead(0), HeadIs)
+    found = replace(found, clients=found.clients - 1)  # without this command
     if as_json:
         print_json({"address": caller.link.peer, **as_plain(found)})
         return OK

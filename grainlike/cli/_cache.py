@@ -58,6 +58,8 @@ def remove_results(functions: Sequence[str], *, version: str | None, older_days:
 def _reading(work: Callable[[Results], int]) -> int:
     try:
         return work(Results(results_directory()))
+    except BrokenPipeError:
+        raise  # nobody reads what we print
     except OSError as error:
         print(f"grainlike: {escaped(str(error))}", file=sys.stderr)  # noqa: T201 - a command line speaks
         return REFUSED

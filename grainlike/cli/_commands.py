@@ -16,6 +16,8 @@ _REQUEST = ("-r", "--request")
 
 _QUOTED_OR_COMMENT = re.compile(r"""\\.|'[^']*'|"(?:\\.|[^"\\])*"|(?<!\S)(?P<comment>#)""")
 
+_OF_SHELLS = re.compile(r"\||;|>|&&")
+
 
 @dataclass(frozen=True, slots=True)
 class Command:
@@ -43,13 +45,18 @@ def read_request(text: str, *, lenient: bool, warn: list[str]) -> Request:
 def read_commands(lines: Iterable[str], default: str | None, *, lenient: bool, warn: list[str]) -> list[Command]:
     """The commands of a file, one a line: `COMMAND...`, or `-r TEXT -- COMMAND...` for a request of its own.
 
-    Words are split as a shell does, and nothing else is done to them; what begins with `#` is a comment.
+    Words are split as a shell does, and nothing else is done to them, which `warn` tells where a shell would do more;
+    what begins with `#` is a comment.
     Raises `ValueError` for the first line that is wrong, with its number.
     """
     commands = []
     for number, line in enumerate(lines, 1):
         try:
-            words = shlex.split(_without_comment(line))
+            text = _without_comment(line)
+            words = shlex.split(text)
+            sign = _OF_SHELLS.search(_QUOTED_OR_COMMENT.sub("", text))
+            if sign:
+                warn.append(f"line {number}: no shell reads it, so {sign[0]!r} goes to the program; write sh -c '...'")
             if words:
                 commands.append(_read_command(words, default, lenient=lenient, warn=warn))
         except ValueError as error:

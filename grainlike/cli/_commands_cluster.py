@@ -377,7 +377,7 @@ def _submit(
         typer.FileText | None,
         typer.Option(
             metavar="FILE",
-            help="Commands, one a line; - for standard input.",
+            help="Commands, one a line, which no shell reads; - for standard input.",
             encoding="utf-8",
             errors="surrogateescape",  # other bytes are the program's to understand, as on a command line
         ),

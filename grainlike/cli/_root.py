@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from enum import StrEnum
@@ -10,7 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from grainlike import __version__
-from grainlike.cli._exits import INTERRUPTED
+from grainlike.cli._exits import INTERRUPTED, UNREAD
 
 __all__ = [
     "Head",
@@ -88,6 +89,10 @@ def exit_with(run: Callable[[], int]) -> NoReturn:
     """End with the exit code of a command, or of Ctrl-C."""
     try:
         code = run()
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read our output has had enough, as `head` has
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it ends
+        code = UNREAD
     except KeyboardInterrupt:
         print("grainlike: interrupted", file=sys.stderr)  # noqa: T201 - a command line speaks
         code = INTERRUPTED

@@ -188,6 +188,8 @@ def find_access(what: str | Path | None = None, role: Role = "worker") -> Access
     path = Path(what).expanduser()
     if ":" in path.name and not path.exists():
         raise HeadLostError(f"no access file at {what}; if it is an address, write tcp://{what}")
+    if path.name == str(what) and not path.suffix and not path.exists():
+        raise HeadLostError(f"no access file at {what}; an address is written tcp://HOST:PORT or unix:///PATH")
     return read_access(path)
 
 
@@ -212,7 +214,8 @@ def _find_by_address(address: Address, role: Role) -> Access:
             if address in access.addresses:
                 return access
     raise HeadLostError(
-        f"no access file for {address} under {state_directory()}; give the path of one, from the machine of the head"
+        f"no access file for {address} under {state_directory()}: no head of yours listens there, or one on another "
+        "machine does; start one with `grainlike head start`, or give the path of its access file, copied from there"
     )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from grainlike.resources._allocation import Allocation
+from grainlike.resources._kinds import INDEXED
 from grainlike.resources._mapping import TIME, TOKEN
 from grainlike.resources._near import near_name
 from grainlike.resources._quantity import UNIT, plain
@@ -58,7 +59,9 @@ class Missing:
         absent = [f"{name} (did you mean {meant[name]}?)" if name in meant else name for name in self.absent]
         reasons = [f"no worker has {', '.join(absent)}"] if absent else []
         short = [one for one in self.short if one.name != _NODES]
-        reasons += [f"too little {', '.join(map(str, short))}"] if short else []
+        for words, counted in (("too few", True), ("too little", False)):
+            of_these = [str(one) for one in short if (one.name in INDEXED) is counted]
+            reasons += [f"{words} {', '.join(of_these)}"] if of_these else []
         reasons += [self._too_few(one) for one in self.short if one.name == _NODES]
         reasons += [] if reasons else ["no single worker has all of it"]
         if self.nearest is not None and self.lacking:

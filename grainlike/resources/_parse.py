@@ -17,6 +17,7 @@ from grainlike.resources._words import Cores, Memory, Resource
 
 _BRACKETS = re.compile(r"\[[^\[\]]*\]")
 _IDS = re.compile(r"\[([0-9,]*)\](?:\*(.+))?")
+_LISTED = re.compile(r"^[^\[\](]*,[^\[\](]*=")
 _GANG = re.compile(r"([0-9]{1,9})\(([^()]*)\)")
 _KEYWORD = re.compile(r"(?:^|:)(?=[a-z]+=)")
 _KEYWORDS = {CORES: ("pack",), MEMORY: ("grow", "max"), "walltime": ("soft", "group")}
@@ -91,6 +92,8 @@ def _part(part: str) -> Request:
     name, _, value = part.partition("=")
     if not name or not value:
         raise ResourceSpecError(f"parts must be KEY=VALUE, but {part!r} is not")
+    if _LISTED.search(value):
+        raise ResourceSpecError(f"{part!r}: between parts stand blanks, and no commas: write 'cores=4 memory=8Gi'")
     if ":" in name:
         return _counted(name, value)
     if ":" in value or name in _ALWAYS:

@@ -97,8 +97,21 @@ def _scale(unit: str, text: str) -> tuple[int, int]:
     match = _EXPONENT.fullmatch(unit)
     if match is None:
         known = " ".join((*filter(None, _DECIMAL), *_BINARY))
-        raise ResourceSpecError(f"{text!r} has the unknown unit {unit!r}; known are {known}")
+        hint = _meant(text.removesuffix(unit), unit)
+        raise ResourceSpecError(f"{text!r} has the unknown unit {unit!r}; known are {known}{hint}")
     return int(match[1]), 0
+
+
+def _meant(digits: str, unit: str) -> str:
+    """What to write for a unit that others use, as `GB` and `gib`; as the end of a sentence."""
+    letter = unit[:1].upper()
+    rest = unit[1:].lower()
+    if letter not in tuple("KMGTPE") or rest not in ("", "b", "i", "ib"):
+        return ""
+    binary = f"{digits}{letter}i"
+    if rest.startswith("i"):
+        return f": write {binary}"
+    return f": write {digits}{'k' if letter == 'K' else letter} or {binary}"
 
 
 def _scaled(mantissa: int, exponent: int, shown: object) -> int:

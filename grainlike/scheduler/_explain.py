@@ -294,7 +294,10 @@ _SAY: dict[str, Callable[[Explanation], str]] = {
     "backoff": _again,
     "suspect": _shut,
     "quarantine": _shut,
-    "turn": lambda this: f"Job {this.job} waits for its turn: {this.before} jobs that ask for the same go first.",
+    "turn": lambda this: (
+        f"Job {this.job} waits for its turn: {this.before} "
+        f"{'job that asks for the same goes' if this.before == 1 else 'jobs that ask for the same go'} first."
+    ),
     "room": _no_room,
     "reservation": lambda this: (
         f"Job {this.job} would fit on {this.nearest}, which is kept for job {', '.join(map(str, this.holders))}."

@@ -120,7 +120,9 @@ async def test_the_command_line_asks_a_head_over_tls_and_cancels(gates, start_wo
         assert json.loads((await told("explain", 3, "--json"))[1])["reason"] == "never"
         facts = json.loads((await told("head", "status", "--json"))[1])
         assert facts["jobs"] == {"queued": 2, "running": 1}
-        assert (facts["workers"], facts["clients"], facts["pid"]) == (1, 1, os.getpid())
+        assert (facts["workers"], facts["clients"], facts["pid"]) == (1, 0, os.getpid())
+        async with connect(executor.address):
+            assert json.loads((await told("head", "status", "--json"))[1])["clients"] == 1
         assert "1 running" in (await told("head", "status"))[1]
 
         code, out, _ = await typed("cancel", 2)

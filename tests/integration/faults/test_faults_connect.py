@@ -393,7 +393,7 @@ async def test_it_is_asked_where_a_job_stands_and_what_it_printed(gates, capsys)
         assert (await executor.explain(waits_)).reason in ("room", "turn")
         found = await executor.explain(never_)
         assert found.reason == "never"
-        assert "too little cores (asked 5, at most 1)" in str(found)
+        assert "too few cores (asked 5, at most 1)" in str(found)
         assert (await executor.explain(lazy_)).state == "lazy"
         assert info(runs_).state == "running"
         assert info(waits_).state == "pending"

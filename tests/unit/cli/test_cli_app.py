@@ -1,6 +1,7 @@
 """What a person types, and the exit codes and words that come back."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,15 @@ from grainlike.cli import main
 from grainlike.net import accesses_for, make_credentials, publish_access, read_access
 
 ROOT = Path(__file__).parents[3]
+
+
+def test_nobody_is_bothered_when_who_reads_has_had_enough() -> None:
+    reads, writes = os.pipe()
+    os.close(reads)
+    command = [sys.executable, "-m", "grainlike", "cache", "ls", "--json"]
+    with os.fdopen(writes, "wb") as out:
+        done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True, cwd=ROOT, check=False)
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 @pytest.fixture

@@ -51,6 +51,13 @@ def test_a_wrong_line_is_named(line, complaint):
         read(f"true\n{line}\ntrue")
 
 
+@pytest.mark.parametrize(("line", "sign"), [("a | b", "|"), ("a;b", ";"), ("a > b", ">"), ("a && b", "&&")])
+def test_what_only_a_shell_understands_is_told(line, sign):
+    commands, warnings = read(f"true\n{line}\nsh -c '{line}' \"{line}\"  # {line}")
+    assert len(commands) == 3
+    assert warnings == [f"line 2: no shell reads it, so {sign!r} goes to the program; write sh -c '...'"]
+
+
 def test_a_command_that_asks_for_nothing_is_refused():
     with pytest.raises(ValueError, match="line 1: it asks for nothing: give -r TEXT"):
         read("true", default=None)

@@ -177,10 +177,14 @@ def test_those_that_run_are_named_when_the_current_one_has_gone(state: Path) -> 
 def test_nothing_to_find_says_what_to_do(state: Path) -> None:
     with pytest.raises(HeadLostError, match=r"no head is running here.*start one with"):
         find_access()
-    with pytest.raises(HeadLostError, match=r"no access file for tcp://127\.0\.0\.1:7777"):
+    with pytest.raises(
+        HeadLostError, match=r"no access file for tcp://127\.0\.0\.1:7777.*no head of yours listens there"
+    ):
         find_access("tcp://127.0.0.1:7777")
     with pytest.raises(HeadLostError, match="if it is an address, write tcp://login1:7777"):
         find_access("login1:7777")
+    with pytest.raises(HeadLostError, match="an address is written tcp://HOST:PORT"):
+        find_access("nonsense")
     with pytest.raises(HeadLostError, match=r"no access file at .*gone\.json"):
         find_access(state / "gone.json")
     with pytest.raises(ValueError, match="needs a host and a port"):

@@ -168,7 +168,7 @@ def test_a_choice_is_missing_when_all_its_options_are_and_the_nearest_is_explain
     assert (why.absent, why.short) == ((), (Short("cores", 5 * UNIT, 4 * UNIT),))
     assert str(why) == (
         "abc=1 cores=1 zed=1 | cores=5 can never be given; of these cores=5 comes nearest: "
-        "too little cores (asked 5, at most 4); nearest is n2, short of cores"
+        "too few cores (asked 5, at most 4); nearest is n2, short of cores"
     )
     assert missing(wanted, []).option == wanted.options[0]
 

@@ -99,7 +99,7 @@ def test_k8_an_amount_above_every_capacity_is_short_with_the_best_there_is():
     why = missing(Cores(9) & Resource("foo", 7.5), WORKERS)
     assert why.absent == ()
     assert why.short[0] == Short("cores", asked=9 * UNIT, best=4 * UNIT)
-    assert "too little cores (asked 9, at most 4), foo (asked 7.5, at most 7)" in str(why)
+    assert "too few cores (asked 9, at most 4); too little foo (asked 7.5, at most 7)" in str(why)
 
 
 def test_the_nearest_worker_lacks_fewest_names_then_least_of_them():

@@ -95,6 +95,17 @@ def test_an_unknown_unit_is_named_with_the_known_ones():
 
 
 @pytest.mark.parametrize(
+    ("text", "instead"),
+    [("8GB", "8G or 8Gi"), ("1.5gb", "1.5G or 1.5Gi"), ("8GiB", "8Gi"), ("4K", "4k or 4Ki"), ("2kb", "2k or 2Ki")],
+)
+def test_a_unit_as_others_write_it_says_what_to_write(text, instead):
+    with pytest.raises(ResourceSpecError, match=f": write {instead}$"):
+        quantity(text)
+    for written in instead.split(" or "):
+        assert quantity(written) > 0
+
+
+@pytest.mark.parametrize(
     "bad",
     [
         True,

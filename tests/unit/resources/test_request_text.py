@@ -128,6 +128,11 @@ def test_k4_a_part_without_a_value_is_refused(bad):
         parse(bad)
 
 
+def test_parts_with_a_comma_between_them_are_refused():
+    with pytest.raises(ResourceSpecError, match=r"'cores=4,memory=8Gi': between parts stand blanks"):
+        parse("cores=4,memory=8Gi")
+
+
 def test_k4_the_bad_part_is_named():
     with pytest.raises(ResourceSpecError, match="'bar' is not"):
         parse("foo=1 bar baz=2")
