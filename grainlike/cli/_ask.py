@@ -15,7 +15,7 @@ import anyio
 from msgspec.structs import replace
 
 from grainlike.cli._exits import FAILED, OK, REFUSED
-from grainlike.cli._words import as_plain, escaped, escaped_line, print_jobs, print_json, print_table, seconds
+from grainlike.cli._words import amounts, as_plain, escaped, escaped_line, print_jobs, print_json, print_table, seconds
 from grainlike.errors import GrainlikeError
 from grainlike.executor._caller import Caller, UnableError, call
 from grainlike.executor._logs import LogLine
@@ -82,7 +82,15 @@ async def list_workers(caller: Caller, *, as_json: bool) -> int:
         print("no workers")  # noqa: T201
     else:
         rows = [
-            (w.name, w.resources, str(w.running), str(w.pid), seconds(w.silent_s), w.memory_tier, w.shut or "-")
+            (
+                w.name,
+                amounts(w.resources),
+                str(w.running),
+                str(w.pid),
+                seconds(w.silent_s),
+                w.memory_tier,
+                w.shut or "-",
+            )
             for w in found.workers
         ]
         print_table(["worker", "resources", "running", "pid", "heard ago", "memory kept by", "no jobs for"], rows)

@@ -13,14 +13,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from grainlike.resources._quantity import UNIT, in_bytes
 from grainlike.wire import JobRow
 
-__all__ = ["as_plain", "escaped", "escaped_line", "print_jobs", "print_json", "print_table", "seconds"]
+__all__ = ["amounts", "as_plain", "escaped", "escaped_line", "print_jobs", "print_json", "print_table", "seconds"]
 
 _NEVER_WRAPS = 10_000
 
 _HARMLESS = re.compile(r"(\t|\x1b\[[0-9;]{0,32}m)")
 """A tab, or a change of colour."""
+
+_BYTES = re.compile(r"(\bmemory=|:max=)([0-9]+)(?![0-9.])")
 
 
 def escaped(text: str) -> str:
@@ -64,6 +67,11 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     console.print(table)
 
 
+def amounts(text: str) -> str:
+    """A request or an allocation with its memory as people write it: `memory=8Gi`. It can be parsed as before."""
+    return _BYTES.sub(lambda found: found[1] + in_bytes(int(found[2]) * UNIT), text)
+
+
 def seconds(value: float | None) -> str:
     """A time as people say it."""
     if value is None:
@@ -83,7 +91,7 @@ def print_jobs(jobs: Sequence[JobRow]) -> None:
     titles = ["job", "name", "called", "state", "request", "worker", "slots", "for", "client"]
     rows = [
         [
-            *(str(job.job), job.name, job.named, job.state, job.request, job.worker, job.allocation),
+            *(str(job.job), job.name, job.named, job.state, amounts(job.request), job.worker, amounts(job.allocation)),
             *(seconds(job.running_s), job.program or str(job.client or "")),
         ]
         for job in jobs

@@ -21,7 +21,7 @@ class Info:
 
     `state` is lazy, pending, running, succeeded, failed or cancelled. `worker`, `allocation`, `attempt` (0
     until there is one), `receipt` and `usage` are filled in as the job goes on; calls without resources have
-    none. `began` and `ended` are when the job itself ran, in seconds on this process's monotonic clock; for a job
+    none. `began` and `ended` are when the job itself ran, in seconds as `time.monotonic()` of this process; for a job
     elsewhere they are as exact as its worker's clock could be set against this one.
     """
 

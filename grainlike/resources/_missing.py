@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from grainlike.resources._allocation import Allocation
-from grainlike.resources._kinds import INDEXED
+from grainlike.resources._kinds import INDEXED, MEMORY
 from grainlike.resources._mapping import TIME, TOKEN
 from grainlike.resources._near import near_name
-from grainlike.resources._quantity import UNIT, plain
+from grainlike.resources._quantity import UNIT, in_bytes, plain
 from grainlike.resources._request import Request, by_name
 from grainlike.resources._time import clock
 
@@ -26,7 +26,7 @@ class Short:
     best: int
 
     def __str__(self) -> str:
-        shown = clock if self.name == TIME else plain
+        shown = clock if self.name == TIME else in_bytes if self.name == MEMORY else plain
         return f"{self.name} (asked {shown(self.asked)}, at most {shown(self.best)})"
 
 

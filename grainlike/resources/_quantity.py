@@ -67,6 +67,11 @@ def short(units: int) -> str | None:
     return min(filter(None, written), key=len, default=None)
 
 
+def in_bytes(units: int) -> str:
+    """Write an amount of memory for people, as `8Gi`: with a unit where one divides it. `quantity` reads it back."""
+    return short(units) or plain(units)
+
+
 def _with_unit(units: int, scale: int, unit: str) -> str | None:
     count, rest = divmod(units, scale)
     return None if rest or not count else f"{count}{unit}"

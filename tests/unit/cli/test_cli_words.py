@@ -2,7 +2,7 @@
 
 import pytest
 
-from grainlike.cli._words import as_plain, escaped, escaped_line, print_table, seconds
+from grainlike.cli._words import amounts, as_plain, escaped, escaped_line, print_table, seconds
 from grainlike.wire import JobRow, JobsAre
 
 
@@ -44,3 +44,9 @@ def test_a_message_as_json_has_names_and_no_number_of_the_question():
     plain = as_plain(JobsAre(7, [row], 1))
     assert list(plain) == ["jobs", "total"]
     assert plain["jobs"][0]["request"] == "cores=1"
+
+
+def test_memory_is_shown_as_people_write_it_and_parsed_as_before():
+    text = "cores=[0,1] memory=1073741824:grow=2:max=4000000000 | memory=4097 xmemory=1024"
+    shown = amounts(text)
+    assert shown == "cores=[0,1] memory=1Gi:grow=2:max=4G | memory=4097 xmemory=1024"

@@ -95,6 +95,11 @@ def test_a_name_with_a_slip_is_told_what_may_have_been_meant():
     assert "no worker has corse (did you mean cores?), licence (did you mean license?), token=nig, zzz; " in str(why)
 
 
+def test_memory_that_is_short_is_told_in_units():
+    why = missing(Memory("8Gi"), [("n1", Memory("4Gi")), ("n2", Memory(1000001))])
+    assert "too little memory (asked 8Gi, at most 4Gi)" in str(why)
+
+
 def test_k8_an_amount_above_every_capacity_is_short_with_the_best_there_is():
     why = missing(Cores(9) & Resource("foo", 7.5), WORKERS)
     assert why.absent == ()
