@@ -1,7 +1,7 @@
-"""What belongs to its process: open files and locks. Neither travels, in arguments or in what a function takes along.
+"""What belongs to its process: open files, and locks that are held. They do not travel, whatever they are part of.
 
 dill would open the file anew where the copy arrives, which empties one that was opened for writing; and copy a lock as
-it is, so that one that is held there is held for ever.
+it is, so that one that is held would be held there for ever.
 """
 
 import io
@@ -20,16 +20,26 @@ _STREAMS = ("stdin", "stdout", "stderr", "__stdin__", "__stdout__", "__stderr__"
 def reduced_at_home(obj: object) -> Any:
     """How a standard stream travels, which means the job's own: by its name. `NotImplemented` for what others reduce.
 
-    Raises `TypeError` for an open or closed file, and for a lock.
+    Raises `TypeError` for an open or closed file, and for a lock that is held.
     """
     kind = type(obj)  # `isinstance` would ask the object, which may raise
     if issubclass(kind, _FILES):
         return _reduced_file(obj)
-    if issubclass(kind, _LOCKS):
-        raise TypeError("a lock belongs to its process: a copy elsewhere would keep nobody out")
+    if issubclass(kind, _LOCKS) and _is_held(obj):
+        raise TypeError("a lock belongs to its process: a copy of one that is held would be held for ever")
     if kind is cached_property and "lock" in vars(obj):  # before Python 3.12; it serves the property alone
         return cached_property, (None,), {name: value for name, value in vars(obj).items() if name != "lock"}
     return NotImplemented
+
+
+def _is_held(lock: Any) -> bool:
+    """Whether somebody has it: with a reentrant lock, this thread too."""
+    if hasattr(lock, "_is_owned") and lock._is_owned():
+        return True
+    free = lock.acquire(blocking=False)
+    if free:
+        lock.release()
+    return not free
 
 
 def _reduced_file(file: object) -> Any:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -411,10 +411,16 @@ def test_a_standard_stream_is_the_one_of_whoever_calls(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("serializer", ["dill", "cloudpickle"])
+@pytest.mark.parametrize("make", [threading.Lock, threading.RLock, threading.Condition])
+def test_locks_that_are_held_are_refused_in_functions(make: Callable[[], Any], serializer: Serializer) -> None:
+    lock = make()
+    with lock, pytest.raises(SerializationError, match=r"closure variable 'value'.* a lock belongs to its process"):
+        dump_function(closing_over(lock), serializer)
+
+
 @pytest.mark.parametrize("make", [threading.Lock, threading.RLock, threading.Condition, threading.Event, queue.Queue])
-def test_locks_are_refused_in_functions_as_in_arguments(make: Callable[[], object], serializer: Serializer) -> None:
-    with pytest.raises(SerializationError, match=r"closure variable 'value'.* a lock belongs to its process"):
-        dump_function(closing_over(make()), serializer)
+def test_a_free_lock_travels_with_a_function_and_is_free_there(make: Callable[[], Any]) -> None:
+    assert type(load_function(dump_function(closing_over(make())).data)()) is type(make())
 
 
 def test_a_class_with_a_cached_property_travels(monkeypatch: pytest.MonkeyPatch) -> None:

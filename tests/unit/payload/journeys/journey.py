@@ -11,6 +11,7 @@ import json
 import math
 import pickle
 import sys
+import threading
 import traceback
 import xml.etree.ElementTree
 from dataclasses import dataclass, field, fields
@@ -23,6 +24,7 @@ from far import Far
 from grainlike.payload import dump_function
 
 SCALE = 10
+lock = threading.Lock()
 
 
 def helper(x):
@@ -247,6 +249,14 @@ def case_plain_function_of_a_module():
 def case_function_as_argument():
     assert call(lambda f: f(2), helper) == 20
     assert call(lambda f: f(2), lambda x: x + SCALE) == 12
+
+
+def case_lock_in_a_closure():
+    def f():
+        with lock:
+            return "held"
+
+    assert call(f) == "held"
 
 
 def case_cloudpickle_by_choice():
