@@ -59,23 +59,29 @@ class Settling:
     def settle(self, peer: Peer, completed: Completed, rows: list[int], parcels: list[Parcel], skew: float) -> None:
         """Jobs have ended on a worker; `rows` are those of them that count. Its clock is `skew` behind ours."""
         self._books.tally.run_seconds += sum(completed.wall)
-        if len(rows) < len(completed.jobs) or not self._settle_plain(peer, completed, skew):
-            self._settle_each(peer, completed, rows, parcels, skew)
+        settled = self._settle_plain(peer, completed, skew) if len(rows) == len(completed.jobs) else 0
+        if settled < len(rows):
+            self._settle_each(peer, completed, rows[settled:], parcels, skew)
 
-    def _settle_plain(self, peer: Peer, completed: Completed, skew: float) -> bool:
-        """Settle a batch of this program's own calls, all of which gave values without buffers, as most do; False for
-        any other batch.
+    def _settle_plain(self, peer: Peer, completed: Completed, skew: float) -> int:
+        """Settle a batch of this program's own calls, all of which gave values without buffers, as most do. How many of
+        them it has seen to: those before the first whose value cannot be rebuilt so, and none of any other batch.
         """
         if completed.counts or any(completed.codes):
-            return False
+            return 0
         jobs, numbers = self._books.jobs, completed.jobs
         ended = [job for job in map(jobs.get, numbers) if type(job) is Job]
-        values = load_plain_values(completed.data) if len(ended) == len(numbers) else None
-        if values is None:
-            return False
+        if len(ended) < len(numbers):
+            return 0
+        values = load_plain_values(completed.data)
+        del ended[len(values) :]
         receipt, succeeded = peer.receipts.get(completed.lease), self._outcomes.succeeded
-        columns = zip(ended, values, completed.begun, completed.wall, completed.cpu, completed.rss, strict=True)
+        gone = 0
+        columns = zip(ended, values, completed.begun, completed.wall, completed.cpu, completed.rss, strict=False)
         for job, value, begun, wall, cpu, rss in columns:
+            if jobs.pop(job.job, None) is None:
+                gone += 1  # what a value is rebuilt by may cancel others
+                continue
             node, placement = job.node, job.placement
             assert node is not None
             assert placement is not None
@@ -83,22 +89,22 @@ class Settling:
             placement.receipt = receipt
             placement.began = began = begun + skew
             placement.ended = began + wall
-            del jobs[job.job]
             succeeded(node, value)
         close_all(ended)
-        self._books.tally.succeeded += len(numbers)
-        return True
+        self._books.tally.succeeded += len(ended) - gone
+        return len(ended)
 
     def _settle_each(
         self, peer: Peer, completed: Completed, rows: list[int], parcels: list[Parcel], skew: float
     ) -> None:
         tally = self._books.tally
-        bad = tally.bad
+        bad, gone = tally.bad, 0
         receipt = peer.receipts.get(completed.lease)
         jobs, codes, walls, succeeded = self._books.jobs, completed.codes, completed.wall, self._outcomes.succeeded
         for row in rows:
             job = jobs.pop(completed.jobs[row], None)
             if job is None:
+                gone += 1  # what a value is rebuilt by may cancel others
                 continue
             node = job.node
             wall = walls[row]
@@ -124,7 +130,7 @@ class Settling:
                     self._unreadable(job, node, error)
                 else:
                     succeeded(node, value)
-        tally.succeeded += len(rows) - (tally.bad - bad)
+        tally.succeeded += len(rows) - gone - (tally.bad - bad)
 
     def _relay(self, job: Job, code: Code, parcel: Parcel) -> None:
         """What became of a job that came over a link."""

@@ -142,18 +142,20 @@ def load_value(payload: Payload | tuple[Buffer, Sequence[Buffer]], *, what: str 
         raise SerializationError(f"{what} cannot be rebuilt here: {describe_loading(error)}") from error
 
 
-def load_plain_values(streams: Sequence[bytes]) -> list[Any] | None:
-    """The values of streams that nothing belongs to; None if one of them cannot be rebuilt so: `load_value` says why.
+def load_plain_values(streams: Sequence[bytes]) -> list[Any]:
+    """The values of streams that nothing belongs to, up to the first that cannot be rebuilt so: `load_value` says why.
 
-    >>> load_plain_values([dump_value(1).data, dump_value([2]).data])
+    >>> load_plain_values([dump_value(1).data, dump_value([2]).data, b"damaged", dump_value(3).data])
     [1, [2]]
     """
+    values: list[Any] = []
     try:
-        return list(map(_loads, streams))
+        values.extend(map(_loads, streams))  # what was there before an error stays
     except KeyboardInterrupt:
         raise  # this is for the program
     except BaseException:  # noqa: BLE001 - whatever unpickling raises belongs to that value's awaiters
-        return None
+        return values
+    return values
 
 
 def load_values(payloads: Iterable[tuple[Buffer, Sequence[Buffer]]], put: Callable[[Any], object], what: str) -> None:

@@ -79,3 +79,51 @@ async def test_the_last_of_a_batch_is_wanted_no_more_when_the_first_has_run():
         assert await gather(made[:-1]) == [2 * x for x in range(100, 99 + MANY)]
         with pytest.raises(JobCancelledError):
             await made[-1]
+
+
+rebuilt: list[int] = []
+neighbours: list[Any] = []
+
+
+def rebuild(x: int) -> int:
+    rebuilt.append(x)
+    if x == 30:
+        for neighbour_ in neighbours[31:33]:
+            cancel(neighbour_)
+    if x == 40:
+        raise LookupError("it is not for here")
+    return x
+
+
+class Watched:
+    """Is `x` once it is rebuilt, which is noted; 30 cancels others then, and 40 cannot be."""
+
+    def __init__(self, x: int) -> None:
+        self.x = x
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return rebuild, (self.x,)
+
+
+@delayed
+async def watched(x: int) -> Any:
+    return Watched(x)
+
+
+async def test_what_rebuilds_a_value_may_cancel_others_of_its_batch_and_is_run_once():
+    job = watched @ Cores(1)
+    async with Executor(local=Cores(1)) as executor:
+        await gather(job(100 + x) for x in range(KNOWN))
+        rebuilt.clear()
+        neighbours[:] = [start(job(x)) for x in range(MANY)]
+        for x, value_ in enumerate(neighbours):
+            if x in (31, 32, 40):
+                with pytest.raises(SerializationError if x == 40 else JobCancelledError):
+                    await value_
+            else:
+                assert await value_ == x
+        assert max(map(rebuilt.count, set(rebuilt) - {40})) == 1
+        totals = executor.report()
+        assert (totals.succeeded, totals.failed, totals.cancelled) == (KNOWN + MANY - 3, 1, 2)
+        neighbours.clear()
+        assert await job(7) == 7
