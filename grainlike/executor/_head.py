@@ -172,6 +172,8 @@ class Head:
                 # It was never a job, and is told from one that was never to be made.
                 node.record = Job(0, 0, None, NO_PARCEL)
                 continue
+            if job is None:
+                continue
             options = node.function.options
             if alike[0] is not node.request or alike[1] is not options:  # to hash a request for each job is dear
                 assert node.request is not None
@@ -179,8 +181,18 @@ class Head:
                 jobs, fns = batches.setdefault((node.request, options.rank, options.isolate), ([], []))
             jobs.append(job.job)
             fns.append(job.runs if type(job) is FirstOfChain else job.fn)
-        for (request, priority, isolate), (jobs, fns) in batches.items():
-            self._tell(JobsSubmitted(request, jobs, fns, priority, isolate))
+        for (request, priority, isolate), columns in batches.items():
+            jobs, fns = self._not_cancelled(*columns)
+            if jobs:
+                self._tell(JobsSubmitted(request, jobs, fns, priority, isolate))
+
+    def _not_cancelled(self, jobs: list[int], fns: list[int]) -> tuple[list[int], list[int]]:
+        """Those that what others are packed by has not cancelled meanwhile."""
+        live = self.books.jobs
+        if all(map(live.__contains__, jobs)):
+            return jobs, fns
+        rows = [row for row, job in enumerate(jobs) if job in live]
+        return [jobs[row] for row in rows], [fns[row] for row in rows]
 
     def cancel(self, nodes: Iterable[Node], *, skipped: bool = False) -> None:
         """Stop the jobs of nodes that nobody wants; their awaiters have had their answer."""

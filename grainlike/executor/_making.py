@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 from grainlike.executor._books import HeadBooks
@@ -17,6 +18,7 @@ __all__ = ["JobMaker"]
 
 
 _REMOTE = Place.REMOTE
+_FINISHED = attrgetter("finished")
 
 
 class JobMaker:
@@ -26,8 +28,9 @@ class JobMaker:
         self._books = books
         self._depot = depot
 
-    def make(self, node: Node, numbers: dict[Function, int]) -> Job:
-        """The job of a call whose arguments are there. Raises whatever the user's objects raise when they are packed.
+    def make(self, node: Node, numbers: dict[Function, int]) -> Job | None:
+        """The job of a call whose arguments are there. Raises whatever the user's objects raise when they are packed;
+        None where they cancelled it.
 
         `numbers` are those of functions in this batch: that they have not changed is asked once for all its jobs.
         """
@@ -35,12 +38,17 @@ class JobMaker:
         fn = numbers.get(node.function)
         if fn is None:
             fn = numbers[node.function] = books.functions.number(node.function)
+        if node.finished:
+            return None
         args, kwargs = node.take_arguments()
         data = None if kwargs else dump_plain_arguments(args)
         parcel = self._packed(node, args, kwargs) if data is None else (data, ())
         books.last_job = number = books.last_job + 1
         follower = None if node.dependents is None else follower_of(node)
         first = None if follower is None else self._first_of_chain(number, fn, node, follower, parcel, numbers)
+        if node.finished:
+            Job(number, fn, node, parcel).close()
+            return None
         job = books.jobs[number] = node.record = Job(number, fn, node, parcel) if first is None else first
         return job
 
@@ -60,6 +68,8 @@ class JobMaker:
             fn = books.functions.number(nodes[0].function)
         except Exception:  # noqa: BLE001 - whatever it is, each call has it for an error when it is made by itself
             return None
+        if any(map(_FINISHED, nodes)):
+            return None  # what the function holds has cancelled some
         first = books.last_job + 1
         books.last_job += len(nodes)
         numbers = list(range(first, first + len(nodes)))  # one object for each, wherever it stands

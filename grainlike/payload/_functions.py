@@ -104,7 +104,9 @@ def load_function(data: bytes | bytearray | memoryview) -> Function:
             with suppress(ImportError):  # a guess from names: only the running code knows whether it is needed
                 importlib.import_module(module)
         function: Function = _restored(serializer, stream)
-    except HOSTILE as error:
+    except KeyboardInterrupt:
+        raise  # this is for the program
+    except BaseException as error:
         raise SerializationError(f"the function cannot be rebuilt here: {describe_loading(error)}") from error
     return function
 
@@ -127,11 +129,13 @@ def _is_constant(function: Function) -> bool:
 
 def _fingerprint(mutable: tuple[Held, ...]) -> bytes | None:
     """By plain pickle, which is much faster than to copy the function; None where it would name what is copied."""
-    with suppress(*HOSTILE):
+    try:
         stream = pickle.dumps([held() for held in mutable], 5)
-        if names_reachable(stream):
-            return hashlib.sha256(stream).digest()
-    return None
+    except KeyboardInterrupt:
+        raise  # this is for the program
+    except BaseException:  # noqa: BLE001 - to dump the function itself will say it
+        return None
+    return hashlib.sha256(stream).digest() if names_reachable(stream) else None
 
 
 def _as_before(key: tuple[int, str], known: _Known, title: str, error: SerializationError) -> FunctionBlob:
@@ -150,7 +154,12 @@ def _forget(key: tuple[int, str], ref: "weakref.ref[Function]") -> None:
 
 
 def _dump(function: Function, serializer: Serializer) -> FunctionBlob:
-    name, stream, codes = _stream(function, serializer)
+    try:
+        name, stream, codes = _stream(function, serializer)
+    except KeyboardInterrupt:
+        raise  # this is for the program
+    except BaseException as error:
+        raise refusal(_title(function), function, _reason_against, error) from error
     data = pickle.dumps((name, stream, _submodules(codes), sources_of(codes)), 5)
     return FunctionBlob(hashlib.sha256(data).digest()[:16], data)
 
@@ -165,10 +174,7 @@ def _stream(function: Function, serializer: Serializer) -> Stream:
         stream = pickle.dumps(function, 5)
         if names_reachable(stream):
             return "pickle", stream, []
-    try:
-        return _by_value(function, serializer)
-    except HOSTILE as error:
-        raise refusal(_title(function), function, _reason_against, error) from error
+    return _by_value(function, serializer)
 
 
 def _by_value(obj: object, serializer: Serializer) -> Stream:
@@ -199,7 +205,9 @@ def _lives_out_of_reach(function: Function) -> bool:
 def _reason_against(obj: object) -> BaseException | None:
     try:
         _by_value(obj, "dill")
-    except HOSTILE as error:
+    except KeyboardInterrupt:
+        raise  # this is for the program
+    except BaseException as error:  # noqa: BLE001 - a loop's cancellation too: in here only user code can raise it
         return error
     return None
 

@@ -1,8 +1,10 @@
 """Calls that are alike are made, sent, run and settled by the batch: nobody notices, whatever one of them does."""
 
+import asyncio
 from contextvars import ContextVar
 from typing import Any
 
+import anyio
 import pytest
 
 from grainlike import GVAR, Cores, Executor, cancel, delayed, gather, info, start
@@ -127,3 +129,67 @@ async def test_what_rebuilds_a_value_may_cancel_others_of_its_batch_and_is_run_o
         assert (totals.succeeded, totals.failed, totals.cancelled) == (KNOWN + MANY - 3, 1, 2)
         neighbours.clear()
         assert await job(7) == 7
+
+
+calls: list[Any] = []
+
+
+class Cancelling:
+    """Cancels some of `calls` when it is packed."""
+
+    def __init__(self, *which: int) -> None:
+        self.which = which
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        for number in self.which:
+            cancel(calls[number])
+        return int, ()
+
+
+def closing_over(held: Any) -> Any:
+    @delayed
+    async def function(x: Any) -> Any:
+        return held, x
+
+    return function @ Cores(1)
+
+
+@pytest.mark.parametrize("where", ["function", "arguments"])
+async def test_what_a_call_is_packed_by_may_cancel_it_and_others_of_its_batch(where):
+    held = Cancelling(0, 1, 3)
+    async with Executor(local=Cores(1), on_failure="continue") as executor:
+        if where == "function":
+            job = closing_over(held)
+            calls[:] = [job(x) for x in range(5)]
+        else:
+            job = closing_over(0)
+            calls[:] = [job(x) for x in (0, 1, Cancelling(0), Cancelling(1, 3), 4)]
+        start(gather(calls))  # so they are sent together
+        outcomes: list[Any] = []
+        for call_ in calls:
+            try:
+                outcomes.append(await call_)
+            except JobCancelledError:
+                outcomes.append("cancelled")
+        middle = 2 if where == "function" else 0
+        assert outcomes == ["cancelled", "cancelled", (0, middle), "cancelled", (0, 4)]
+        totals = executor.report()
+        assert (totals.succeeded, totals.failed, totals.cancelled) == (2, 0, 3)
+        calls.clear()
+
+
+class Raising:
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise asyncio.CancelledError("no")
+
+
+async def test_a_function_that_raises_anything_when_it_is_packed_costs_others_of_its_batch_nothing():
+    bad, good = closing_over(Raising()), some @ Cores(1)
+    async with Executor(local=Cores(1), on_failure="continue"):
+        made = [bad(1), bad(2), good(2), bad(3), good(4)]
+        start(gather(made))  # so they are sent together
+        with anyio.fail_after(20):
+            for value_ in (made[0], made[1], made[3]):
+                with pytest.raises(SerializationError, match="closure variable 'held'"):
+                    await value_
+            assert [await made[2], await made[4]] == [2, 4]

@@ -1,5 +1,6 @@
 """Functions: bytes made once, made again when they must be, and what is said of those that cannot travel."""
 
+import asyncio
 import gc
 import hashlib
 import importlib
@@ -67,6 +68,7 @@ def test_each_serializer_has_its_own_bytes() -> None:
 def test_the_bytes_go_with_the_function() -> None:
     from grainlike.payload import _functions
 
+    gc.collect()
     before = len(_functions._cache)
     function = closing_over([1])
     dump_function(function)
@@ -436,6 +438,51 @@ def test_a_class_with_a_cached_property_travels(monkeypatch: pytest.MonkeyPatch)
         assert load_function(dump_function(vars(main)["once"], serializer).data)() == [1]
     again = load_value(dump_value(vars(main)["Once"]()))
     assert again.it is again.it
+class Raising:
+    """Raises when it is dumped, once it has something to raise."""
+
+    def __init__(self, error: BaseException | None) -> None:
+        self.error = error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.error is not None:
+            raise self.error
+        return int, ()
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError("no"), BaseException("no"), SystemExit("no")])
+def test_functions_are_refused_whatever_is_raised_on_the_way(error: BaseException) -> None:
+    with pytest.raises(SerializationError, match=r"at closure variable 'value', cannot travel: .*\.Raising"):
+        dump_function(closing_over(Raising(error)))
+
+
+def test_what_a_function_holds_may_come_to_raise_anything(caplog: pytest.LogCaptureFixture) -> None:
+    held = Raising(None)
+    function = closing_over(held)
+    before = dump_function(function)
+    held.error = asyncio.CancelledError("no")
+    assert dump_function(function) is before
+    assert "goes on with what it held before" in caplog.text
+
+
+def test_an_interrupt_is_for_the_program() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        dump_function(closing_over(Raising(KeyboardInterrupt())))
+
+
+def raise_cancelled() -> None:
+    raise asyncio.CancelledError("no")
+
+
+class RaisingOnceThere:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return raise_cancelled, ()
+
+
+def test_a_function_that_raises_anything_when_it_is_rebuilt_is_refused() -> None:
+    data = dump_function(closing_over(RaisingOnceThere())).data
+    with pytest.raises(SerializationError, match=r"the function cannot be rebuilt here"):
+        load_function(data)
 
 
 @pytest.mark.parametrize("data", [b"", b"junk", b"cno_such_module_anywhere\nf\n."])
