@@ -58,7 +58,7 @@ class LastingLink(Link):
         self._return_s = return_s
         self.returned: Callable[[], object] | None = None
         self.in_vain = False
-        """Whether it ended because the head was away for too long, or another had come in its place."""
+        """Whether it ended because the head was dead or away for too long, or another had come in its place."""
         self._heard = time.monotonic()
         self._silent = False
         self._hello: Hello | None = None
@@ -188,6 +188,7 @@ class LastingLink(Link):
             return self._link.reason or "closed"
         returns = self._welcome.returns
         if not returns and is_gone(self._welcome.process):
+            self.in_vain = True
             return f"the head is dead: {self._link.reason}"
         patience_s = self._return_s if returns else self._patience_s
         if (dialled or self._silent) and time.monotonic() - self._heard >= patience_s:

@@ -317,5 +317,7 @@ async def test_a_killed_head_leaves_no_orphans(kind, gates, script, start_worker
         pids += [runner.pid, int(runner.rest[0])]
         head.kill()
         if worker is not None:
-            assert (await worker.exit())[0] == 0
+            code, said, _ = await worker.exit()
+            assert code == 3
+            assert "grainlike worker: worker n1 has ended: the head is dead" in said.splitlines()[-1]
         assert await still_running(pids, within=3.0) == []
