@@ -1,6 +1,8 @@
 import asyncio
 import contextvars
+import pickle
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +30,15 @@ def test_a_job_on_one_node_has_no_list_of_nodes():
     assert JOB.nodes == ()
     node = JobNode("n1", "127.0.0.1", GIVEN)
     assert JobInfo(id=3, name="fit", attempt=1, deadline=None, nodes=(node,)).nodes[0].allocation.cores == (6, 7, 9)
+
+
+def test_what_is_known_of_a_job_equals_its_copy():
+    job = JobInfo(3, "fit", 1, None, (), Path("scratch").joinpath)
+    copy = pickle.loads(pickle.dumps(job))
+    assert (copy, hash(copy), {copy}) == (job, hash(job), {job})
+    assert copy == JOB
+    assert copy != JobInfo(3, "fit", 2, None)
+    assert copy.scratch == Path("scratch/3-1")
 
 
 def test_outside_a_job_all_is_empty():
