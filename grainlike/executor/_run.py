@@ -32,7 +32,9 @@ def run(
     `local`, `listen` and `on_failure` are `Executor`'s. Ctrl-C cancels what runs, waits until it is gone, and raises
     `KeyboardInterrupt`. The blocking entry point of a script; inside a running loop use `async with Executor()`.
 
-    On asyncio the loop is uvloop's, where that is installed. For a loop of your choice, open an `Executor` in it.
+    On asyncio the loop is uvloop's, where that is installed. It logs what a handler of `signal.signal` raises, and goes
+    on, where asyncio's own loop would end `run` with it: let such a handler set a flag. For a loop of your choice, open
+    an `Executor` in it.
 
     Raises:
         TypeError: `main` is not something to call, or what it gives cannot be awaited.
