@@ -18,7 +18,7 @@ EXAMPLES ?= 20000
 STEPS ?= 200
 KILLS ?= 5000
 KERNEL ?= /
-LONG := tests/integration/faults tests/integration/acceptance tests/simulation tests/chaos
+LONG := tests/integration/faults tests/simulation tests/chaos
 
 # Where a shell forbids to keep compiled code, as in many containers, each of the tests' processes would compile it anew.
 unexport PYTHONDONTWRITEBYTECODE

@@ -438,6 +438,8 @@ def test_a_class_with_a_cached_property_travels(monkeypatch: pytest.MonkeyPatch)
         assert load_function(dump_function(vars(main)["once"], serializer).data)() == [1]
     again = load_value(dump_value(vars(main)["Once"]()))
     assert again.it is again.it
+
+
 class Raising:
     """Raises when it is dumped, once it has something to raise."""
 
