@@ -22,6 +22,7 @@ from typing import Self
 
 import psutil
 from histories import Record, note
+from limits import LIMIT_S
 from weather import Weather
 
 from grainlike.net import TcpAddress, find_access, write_access
@@ -29,7 +30,7 @@ from grainlike.net import TcpAddress, find_access, write_access
 __all__ = ["FAULTS", "Fault", "Town", "draw"]
 
 ROOT = Path(__file__).parents[2]
-ORPHAN_S = 10.0
+ORPHAN_S = 60.0
 """How long after its end something may run that belongs to a process which was killed."""
 
 _HEAD = """
@@ -173,7 +174,7 @@ class Town:
 
     async def end_head(self, _: float) -> None:
         self._head.terminate()
-        code = await asyncio.to_thread(self._head.wait, 30)
+        code = await asyncio.to_thread(self._head.wait, LIMIT_S)
         assert code == 0, f"a head that was told to stop ended with {code}"
         await self._start_head()
 
@@ -258,7 +259,7 @@ class Town:
         below = [process for worker in self._workers.values() for process in _tree(worker.pid)]
         self._head.send_signal(signal.SIGINT)
         for process in (self._head, *self._workers.values()):
-            code = await asyncio.to_thread(process.wait, 30)
+            code = await asyncio.to_thread(process.wait, LIMIT_S)
             assert code == 0, f"{process.args} ended with {code}: see {self._log.name}"
         await self._look_for_orphans("the town", below)
 

@@ -14,8 +14,8 @@ import uvloop
 # libuv makes one pipe for a process with its first loop, and keeps it.
 uvloop.new_event_loop().close()
 
-# How long an honest farewell may take: the kernel reaps processes and closes sockets a moment after we let go.
-GRACE_S = 5.0
+# The longest wait for what a test left: the kernel reaps processes and closes sockets a moment after we let go.
+GRACE_S = 30.0
 
 
 @pytest.fixture(autouse=True)

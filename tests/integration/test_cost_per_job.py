@@ -4,13 +4,10 @@ A bound here is what was counted when it was written and a tenth more. Whoever g
 path of every job: take it off again, or show that it is worth it, and write the new number.
 """
 
-import gc
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
+from counting import counted
 
 from grainlike import Cores, Executor, amap, delayed, gather
 from grainlike.executor import _engine
@@ -26,32 +23,6 @@ def plain(x: int) -> int:
 
 async def coroutine(x: int) -> int:
     return x
-
-
-class Count:
-    def __init__(self) -> None:
-        self.python = 0
-        self.c = 0
-
-    def __call__(self, frame: object, event: str, arg: object) -> None:
-        if event == "call":
-            self.python += 1
-        elif event == "c_call":
-            self.c += 1
-
-
-@contextmanager
-def counted() -> Iterator[Count]:
-    """Calls in this thread; the collector's own, which come when they like, are kept out."""
-    count = Count()
-    before = sys.getprofile()
-    gc.disable()
-    sys.setprofile(count)
-    try:
-        yield count
-    finally:
-        sys.setprofile(before)
-        gc.enable()
 
 
 class Steady:

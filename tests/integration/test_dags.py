@@ -40,7 +40,7 @@ from grainlike import (
     run,
     start,
 )
-from grainlike.executor._life import QUIET_S
+from grainlike.executor import _dag_run
 
 pytestmark = pytest.mark.anyio
 
@@ -521,6 +521,7 @@ async def test_r5_a_run_does_not_wait_for_slots_of_a_lost_worker(tmp_path, monke
             await anyio.sleep(0.005)
         raise ValueError("the worker is gone")
 
+    monkeypatch.setattr(_dag_run, "QUIET_S", 3600.0)  # with what it waits for slots of its own workers
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     heard: list[tuple[Any, ...]] = []
     dag = Dag()
@@ -530,9 +531,7 @@ async def test_r5_a_run_does_not_wait_for_slots_of_a_lost_worker(tmp_path, monke
         with worker(executor, "only") as only, anyio.fail_after(LIMIT_S):
             await executor.wait_for_workers(1)
             callbacks = replace(listening(heard), on_start=lambda name: name == "lost" and only.kill())
-            before = time.monotonic()
             report = await dag.run(callbacks=callbacks)
-    assert time.monotonic() - before < QUIET_S
     assert [job.status for job in report.values()] == ["cancelled", "failed"]
     assert of(heard, "lost") == [("acquired", 1), ("error", JobCancelledError), ("released", 1)]
 
@@ -614,7 +613,6 @@ async def test_4000_nodes_in_layers_run_without_a_task_or_a_timer_for_each():
         report = await dag.run()
     assert report.succeeded == 4000
     assert report["3999"].value == 41
-    assert report.total_seconds < LIMIT_S
 
 
 # --- from a plain script ---

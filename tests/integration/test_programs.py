@@ -45,7 +45,7 @@ def interpreter(tmp_path: Path):
 
 def _left(mark: str) -> list[str]:
     """Processes that a program left, by what stands in their environment; the kernel may take a moment."""
-    deadline = time.monotonic() + 5.0
+    deadline = time.monotonic() + LIMIT_S
     while True:
         found = []
         for process in psutil.process_iter():
@@ -186,19 +186,18 @@ def test_a_loop_that_ends_with_work_under_way_leaves_nothing(script):
         + """
 import time
 async def main():
-    start((delayed(time.sleep) @ Cores(1))(60))
-    start((delayed(asyncio.sleep) @ Cores(1))(60))
-    start(delayed(asyncio.sleep)(60))
+    start((delayed(time.sleep) @ Cores(1))(3600))
+    start((delayed(asyncio.sleep) @ Cores(1))(3600))
+    start(delayed(asyncio.sleep)(3600))
     print((await (triple @ Cores(1))(1))[1] if len(os.sched_getaffinity(0)) > 2 else os.getpid())
     raise LookupError("mine")
-began = time.monotonic()
 try:
     asyncio.run(main())
 except LookupError:
-    print(time.monotonic() - began < 10)
+    print("ended")
 """
     )
-    assert done.stdout.split()[-1] == "True"
+    assert done.stdout.split()[-1] == "ended"
 
 
 def test_a_session_typed_at_the_asyncio_prompt_needs_no_set_up(interpreter):

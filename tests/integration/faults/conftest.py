@@ -125,11 +125,10 @@ class Worker:
         )
         self.pid = self.process.pid
 
-    async def exit(self, within: float = LIMIT_S) -> tuple[int, str, float]:
-        """The exit code, all of stderr, and how many seconds the end took."""
-        begun = time.monotonic()
+    async def exit(self, within: float = LIMIT_S) -> tuple[int, str]:
+        """Wait for the end; return the exit code and all of stderr."""
         _, said = await anyio.to_thread.run_sync(lambda: self.process.communicate(timeout=within))
-        return self.process.returncode, said, time.monotonic() - begun
+        return self.process.returncode, said
 
     def tree(self) -> list[psutil.Process]:
         """Every process below it, now."""
@@ -170,7 +169,7 @@ def start_worker() -> Iterator[Callable[..., Worker]]:
         worker.end()
 
 
-async def ended(pids: list[int], within: float = 5.0) -> list[int]:
+async def ended(pids: list[int], within: float = LIMIT_S) -> list[int]:
     """Those of `pids` that still run after at most so many seconds; a zombie has ended."""
 
     def wait() -> list[int]:
@@ -191,7 +190,7 @@ def _runs(pid: int) -> bool:
 
 @pytest.fixture
 def still_running() -> Callable[..., Any]:
-    """`await still_running(pids, within=5.0)` waits until all have ended, and returns those that have not."""
+    """`await still_running(pids)` waits until all have ended, and returns those that have not."""
     return ended
 
 

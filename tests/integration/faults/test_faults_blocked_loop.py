@@ -65,7 +65,7 @@ async def test_who_blocks_the_loop_is_told_with_its_stack(start_worker, gates, c
         assert "It has blocked the event loop" in str(explanation)
         visitor.release()
         assert await asyncio.wait_for(r_, 20) == "went on"
-    _, said, _ = await worker.exit()
+    _, said = await worker.exit()
     assert "job 1 has blocked the event loop of runner" in said
     assert said.count("has blocked") == 1
     assert block.__name__ in said

@@ -337,7 +337,7 @@ async def test_workers_are_told_to_end_by_name_with_their_jobs_or_after_them(gat
         assert (code, json.loads(said)) == (0, [here])
         second = await gate.arrival()
         assert (info(r_).worker, info(r_).attempt) == (there, 2)
-        code, log, _ = await workers[here].exit()
+        code, log = await workers[here].exit()
         assert code == 0, log
         code, said = await told("worker", "drain", "a?")
         assert (code, said) == (0, f"worker {there} ends when its jobs have\n")
@@ -348,7 +348,7 @@ async def test_workers_are_told_to_end_by_name_with_their_jobs_or_after_them(gat
         later = start((delayed(wait_at) @ Cores(1))(gate.visit, "later"))
         second.release()
         await r_
-        code, log, _ = await workers[there].exit()
+        code, log = await workers[there].exit()
         assert code == 0, log
         assert executor.workers() == []
         assert info(later).state == "pending"

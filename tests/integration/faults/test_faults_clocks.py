@@ -69,5 +69,5 @@ async def test_a_clock_that_is_set_ends_nothing_and_begins_nothing(by, start_wor
             assert info(runs).attempt == 1
             assert info(runs).usage.wall_s < 60
             assert client.workers()[0].silent_s < 60
-    code, said, _ = await worker.exit()
+    code, said = await worker.exit()
     assert (code, said) == (0, "")

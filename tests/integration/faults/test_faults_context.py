@@ -137,7 +137,7 @@ async def test_a_job_that_runs_when_the_worker_is_stopped_ends_before_its_contex
         job = asyncio.ensure_future((waits @ Cores(1))())
         await gate.arrival()
         os.kill(worker.pid, signal.SIGTERM)
-        code, _, _ = await worker.exit()
+        code, _ = await worker.exit()
         assert code == 0
         assert os.path.exists("ended")  # noqa: PTH110, ASYNC240
         assert pids("left") == pids("entered")

@@ -137,7 +137,7 @@ async def _end_of(reader):
 
 
 async def refusal(worker):
-    code, said, _ = await worker.exit()
+    code, said = await worker.exit()
     assert "Traceback" not in said, said
     assert code == 3, said
     return said
@@ -200,7 +200,7 @@ async def test_without_tls_both_sides_have_to_say_so_and_do_so_loudly(start_work
         assert executor.workers() == []
         worker = start_worker(executor.address, insecure=True)
         await executor.wait_for_workers(1)
-    code, said, _ = await worker.exit()
+    code, said = await worker.exit()
     assert (code, said.count("INSECURE")) == (0, 1)
 
 
@@ -250,7 +250,7 @@ async def test_a_worker_whose_offer_is_no_offer_is_refused(start_worker):
 
 async def test_a_worker_with_wrong_options_exits_with_2(start_worker):
     async with asyncio.timeout(20):
-        code, said, _ = await start_worker("x", resources="cores=-1").exit()
+        code, said = await start_worker("x", resources="cores=-1").exit()
         assert (code, "Traceback" in said) == (2, False), said
 
 

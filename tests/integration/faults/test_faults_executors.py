@@ -10,6 +10,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from limits import LIMIT_S
 
 from grainlike import Cores, Executor, delayed, gather, run, start
 from grainlike.executor import _door
@@ -264,7 +265,7 @@ def test_a_killed_program_takes_those_along_that_its_coroutines_run(number, scri
     programs = [psutil.Process(int(pid)) for pid in told.read_text().split()]
     os.kill(process.pid, number)
     assert len(programs) == 2
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + LIMIT_S
     for program in programs:
         with contextlib.suppress(psutil.NoSuchProcess):
             while program.status() != psutil.STATUS_ZOMBIE:
@@ -300,9 +301,9 @@ os._exit(0)
     import psutil
 
     process = script(text)
-    out, _ = process.communicate(timeout=15)
+    out, _ = process.communicate(timeout=LIMIT_S)
     runner = int(out.split()[0])
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + LIMIT_S
     while psutil.pid_exists(runner) and psutil.Process(runner).status() != psutil.STATUS_ZOMBIE:
         assert time.monotonic() < deadline
 

@@ -225,7 +225,7 @@ async def test_that_a_worker_was_asked_to_end_is_known_to_the_next_head(start_wo
         assert [worker.shut for worker in again[0].view.workers()] == ["it is to end when its jobs have"]
         visitor.release()
         await r_
-        code, log, _ = await worker.exit()
+        code, log = await worker.exit()
         assert code == 0, log
         daemon.leaves = False
 
@@ -350,7 +350,7 @@ async def test_a_killed_head_is_followed_by_one_that_goes_on(start_worker, tmp_p
                 assert info(placeholder).attempt == 1
             heads[-1].send_signal(signal.SIGINT)
             assert await asyncio.to_thread(heads[-1].wait) == 0
-            code, _, _ = await worker.exit()
+            code, _ = await worker.exit()
         assert code == 0
         check(path, range(121))
     finally:
@@ -368,7 +368,7 @@ async def test_a_worker_that_has_waited_in_vain_for_its_head_says_so(start_worke
             async with connect() as client:
                 await client.wait_for_workers(1)
             head.kill()
-            code, said, _ = await worker.exit()
+            code, said = await worker.exit()
     finally:
         head.kill()
         head.communicate()

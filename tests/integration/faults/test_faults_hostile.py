@@ -171,7 +171,7 @@ async def test_a_worker_whose_time_is_over_or_has_not_come_is_told(
         write_access(
             replace(access, credentials=registry.issue("worker", getattr(registry, period))), place.worker_file
         )
-        code, said, _ = await start_worker(place.worker_file).exit()
+        code, said = await start_worker(place.worker_file).exit()
         assert (code, "Traceback" in said) == (3, False), said
         assert "refused our certificate: " in said
         place.check_unharmed(nothing_decoded=True)

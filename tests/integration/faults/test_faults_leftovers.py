@@ -28,9 +28,6 @@ from grainlike import (
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.skipif(sys.platform != "linux", reason="only Linux adopts orphans")]
 
-BEAT_S = 2.0
-"""How long a worker may take to answer; it takes milliseconds, but the machine may have other things to do."""
-
 SLEEPER = [sys.executable, "-S", "-c", "import time; time.sleep(3600)"]
 DEAF = [
     sys.executable,
@@ -79,16 +76,15 @@ async def pulse():
     return True
 
 
-async def longest_answer(r_):
-    """Feel the worker's pulse until a job has ended: the longest that it took to answer."""
-    longest = 0.0
+async def answers_until_end(executor, r_):
+    """Run short jobs beside a job until it has ended; return how many. Their worker is never suspected."""
+    answers = 0
     while info(r_).state in ("pending", "running"):
-        begun = time.monotonic()
         assert await (pulse @ Cores(1))()
-        longest = max(longest, time.monotonic() - begun)
-        await asyncio.sleep(0.01)
+        assert executor.workers()[0].shut == ""
+        answers += 1
     await r_
-    return longest
+    return answers
 
 
 async def test_two_hundred_daemons_are_gone_before_the_slots_are_free_and_hearts_beat_on(tmp_path, start_worker):
@@ -97,7 +93,7 @@ async def test_two_hundred_daemons_are_gone_before_the_slots_are_free_and_hearts
     async with asyncio.timeout(30), Executor(listen="tcp://127.0.0.1:0") as executor:
         start_worker(executor.address)
         assert await (pulse @ Cores(1))()
-        assert await longest_answer(start((start_daemons @ Cores(1))(200, daemons))) < BEAT_S
+        assert await answers_until_end(executor, start((start_daemons @ Cores(1))(200, daemons)))
         left = pids(daemons)
         assert len(left) == 200
         assert alive(left) == []
@@ -116,9 +112,7 @@ async def test_a_job_that_ends_takes_deaf_children_along_and_its_process_is_not_
         return os.getpid()
 
     async with asyncio.timeout(20), Executor(local=Cores(1)):
-        begun = time.monotonic()
         runner, children = await (leave @ Cores(1))()
-        assert time.monotonic() - begun < 8
         assert alive([runner, *children]) == []
         assert await (where @ Cores(1))() == await (where @ Cores(1))() != runner
 
@@ -178,7 +172,7 @@ async def test_a_killed_worker_takes_its_jobs_daemons_along(victim, tmp_path, st
             os.kill(keeper, signal.SIGKILL)
         # They are orphans: when they are buried is for the system to say.
         left = [runner, *pids(daemons)]
-        assert await still_running(left if "before" in victim else [keeper, *left], within=15.0) == []
+        assert await still_running(left if "before" in victim else [keeper, *left]) == []
         worker.process.kill()
         cancel(r_)
 
@@ -192,7 +186,7 @@ async def test_a_worker_outlives_its_keeper_and_no_runner_does(number, still_run
     async with asyncio.timeout(20), Executor(local=Cores(1)):
         runner, keeper = await (where @ Cores(1))()
         os.kill(keeper, number)
-        assert await still_running([runner], within=15.0) == []
+        assert await still_running([runner]) == []
         again, other = await (where @ Cores(1))()
         assert (again, other) != (runner, keeper)
 
@@ -259,13 +253,15 @@ async def test_a_process_that_came_to_hold_much_more_memory_is_not_used_again():
         assert alive([small]) == []
 
 
-async def test_native_code_that_holds_pythons_lock_delays_nobody_else(start_worker):
+async def test_native_code_that_holds_pythons_lock_delays_nobody_else(start_worker, tmp_path):
     """Heartbeats, a neighbour, and the job's own end go on; the worker is not given up."""
+    path = tmp_path / "released"
+    os.mkfifo(path)
 
     @delayed
-    def hold(seconds):
-        library = ctypes.PyDLL(None)
-        library.usleep(int(seconds * 1e6))
+    def hold():
+        end = os.open(path, os.O_RDWR)
+        ctypes.PyDLL(None).read(end, ctypes.create_string_buffer(1), 1)
         return os.getpid()
 
     @delayed
@@ -275,9 +271,15 @@ async def test_native_code_that_holds_pythons_lock_delays_nobody_else(start_work
     async with asyncio.timeout(30), Executor(listen="tcp://127.0.0.1:0") as executor:
         start_worker(executor.address)
         assert await (pulse @ Cores(1))()
-        held = start((hold @ Cores(1))(3))
+        held = start((hold @ Cores(1))())
         await (one @ Cores(1))()
-        assert await longest_answer(held) < BEAT_S
+        for _ in range(50):
+            assert await (pulse @ Cores(1))()
+        assert (info(held).state, executor.workers()[0].shut) == ("running", "")
+        release = os.open(path, os.O_RDWR)
+        os.write(release, b"x")
+        await held
+        os.close(release)
 
 
 async def test_a_crash_without_a_word_is_told_of_and_the_worker_lives():

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import time
 
 import numpy as np
 import pytest
@@ -109,7 +108,7 @@ async def test_while_a_link_is_broken_its_worker_gets_nothing_new_and_keeps_what
 async def test_a_worker_that_is_killed_is_known_to_be_dead_however_its_link_ends(
     unread, elsewhere, gates, start_worker, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(_door, "LOST_S", 600.0)
+    monkeypatch.setattr(_door, "LOST_S", 3600.0)
     if elsewhere:  # its process cannot be looked for: all that is known is how its link ended
         monkeypatch.setattr(_door, "is_gone", lambda _: False)
         monkeypatch.setattr(_door, "process_id", lambda: "")
@@ -130,11 +129,9 @@ async def test_a_worker_that_is_killed_is_known_to_be_dead_however_its_link_ends
             waiting = [start((job @ Cores(1))()) for _ in range(5)]
             await asyncio.sleep(0.05)
             del waiting
-        begun = time.monotonic()
         os.kill(worker.pid, signal.SIGKILL)
         start_worker(executor.address, name="second")
-        (await gate.arrival()).release()
-        assert time.monotonic() - begun < 20  # and not LOST_S
+        (await gate.arrival()).release()  # and not only after LOST_S
         gate.release_all()
         assert await r_ == 1
         assert info(r_).attempt == 2
@@ -272,7 +269,7 @@ async def test_a_worker_waits_for_a_head_that_is_not_there_yet(start_worker, pri
         assert "waiting for a head" in await asyncio.to_thread(worker.process.stderr.readline)
         async with Executor(listen=TLS) as executor:
             await executor.wait_for_workers(1)
-        code, said, _ = await worker.exit()
+        code, said = await worker.exit()
         assert code == 0, said
 
 
@@ -281,5 +278,5 @@ async def test_a_worker_that_waits_can_be_stopped(start_worker):
         worker = start_worker(None, more=["--wait"])
         await asyncio.to_thread(worker.process.stderr.readline)
         os.kill(worker.pid, signal.SIGTERM)
-        code, said, _ = await worker.exit()
+        code, said = await worker.exit()
         assert code == 0, said

@@ -297,7 +297,7 @@ async def test_a_workers_own_streams_are_its_logs_alone(start_worker):
     async with Executor(listen=LISTEN) as executor:
         worker = start_worker(executor.address)
         await gather((talkative @ Cores(1))(), (speaker @ Cores(1))(1))
-    code, said, _ = await worker.exit()
+    code, said = await worker.exit()
     assert code == 0
     assert all("grainlike.worker" in line for line in said.splitlines()), said
 
@@ -314,7 +314,7 @@ async def test_what_cannot_be_told_apart_is_the_runners_and_said_to_be_so(start_
         r_ = (native @ Cores(1))()
         await r_
         assert await lines(executor, r_) == [("stderr", "logged")]
-    _, said, _ = await worker.exit()
+    _, said = await worker.exit()
     assert "for which of its jobs is unknown: who am I" in said
 
 

@@ -118,7 +118,7 @@ async def test_a_worker_that_is_told_to_stop_ends_its_streams(start_worker, tmp_
         with pytest.raises(WorkerLostError, match="noted"):
             await anext(reader)
         assert lines(log)[-1] == "closed"
-        code, _, _ = await worker.exit()
+        code, _ = await worker.exit()
         assert code == 0
 
 

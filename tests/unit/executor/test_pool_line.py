@@ -1,11 +1,11 @@
 """The fair rule of a pool: what passes whom, how often, and what is kept back for whom."""
 
-import time
 from collections import deque
 from typing import Any
 
 import anyio
 import pytest
+from counting import calls_of
 
 from grainlike import Allocation, Request, ResourcePool
 from grainlike.executor._line import PASSES, Line, Ticket
@@ -179,14 +179,16 @@ def test_shares_of_a_device_never_break_the_one_that_is_waited_for() -> None:
 
 
 def test_a_release_does_not_look_at_every_waiter() -> None:
-    desk = Desk(gpu=1)
-    held = desk.join(gpu=1)
-    waiting = deque(desk.join(gpu=1) for _ in range(20_000))
-    began = time.perf_counter()
-    while waiting:
-        assert desk.give(held) == [waiting[0]]
-        held = waiting.popleft()
-    assert time.perf_counter() - began < 5  # quadratic would take minutes
+    def serve(waiters: int) -> None:
+        desk = Desk(gpu=1)
+        held = desk.join(gpu=1)
+        waiting = deque(desk.join(gpu=1) for _ in range(waiters))
+        while waiting:
+            assert desk.give(held) == [waiting[0]]
+            held = waiting.popleft()
+
+    few, many = calls_of(lambda: serve(500)), calls_of(lambda: serve(2_000))
+    assert few < many < 4.4 * few
 
 
 @pytest.mark.anyio
