@@ -30,11 +30,14 @@ help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.demo  ## run the demonstration (ARGS="--help" for its options)
+	@echo "Starting the demonstration (about half a minute) ..."
 	$(BIN)/grainlike demo $(ARGS)
 
 # Two programs of about the same length run side by side, each its tests one at a time: they watch what they leave behind.
 test: check  ## check, then run the tests (ARGS="-k net" for some of them)
 ifeq ($(strip $(ARGS)),)
+	@echo "Running the tests: two programs side by side, some eight minutes on a quiet machine; one shows its progress here,"
+	@echo "the other in $(VENV)/others.log until it has ended."
 	@trap 'kill $$others 2>/dev/null' INT TERM; \
 	$(BIN)/python -m pytest $(addprefix --ignore ,$(LONG)) >$(VENV)/others.log 2>&1 & others=$$!; \
 	$(BIN)/python -m pytest $(LONG); ours=$$?; \
@@ -64,6 +67,7 @@ bugs: $(VENV)/.dev  ## plant bugs in copies of the minds, of recovery and of the
 	$(BIN)/python tests/machines/catch_bugs.py $(ARGS)
 
 check: lint  ## style, types, and the walls between the rooms
+	@echo "Checking types and imports (a minute) ..."
 	$(BIN)/mypy
 	$(BIN)/pyright --warnings --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
@@ -86,9 +90,11 @@ clean:  ## remove what these targets made
 # A system Python without ensurepip cannot put pip into a new environment; its own pip can, from outside.
 # Dependency groups need pip 25.1, newer than the one most Pythons bring.
 $(VENV)/.pip:
+	@echo "Making an environment in $(VENV) with $(PYTHON) ..."
 	@test -n "$(PYTHON)" || { echo "grainlike needs Python 3.11 or newer; none was found (set PYTHON=...)" >&2; exit 2; }
 	@$(PYTHON) -m venv --clear $(VENV) >/dev/null 2>&1 || { $(PYTHON) -m venv --clear --without-pip $(VENV) \
 		&& $(PYTHON) -m pip --python $(BIN)/python install --quiet --disable-pip-version-check pip; }
+	@echo "Updating pip in $(VENV) ..."
 	@$(PIP) --upgrade 'pip>=25.1'
 	@touch $@
 
@@ -96,15 +102,18 @@ $(VENV)/.pip:
 $(ENGINES)/.engines: $(VENV)/.pip pyproject.toml
 	@command -v redis-server >/dev/null || { test "$$(id -u)" = 0 && { apt-get install -y -q redis-server || { apt-get update -q && apt-get install -y -q redis-server; }; } >/dev/null; } \
 		|| { echo "redis-server is needed to test Celery: apt-get install redis-server" >&2; exit 2; }
+	@echo "Installing Dask, Ray and Celery into $(ENGINES) (once; some minutes) ..."
 	@$(BIN)/python -m venv --clear --without-pip $(ENGINES)
 	@$(BIN)/python -m pip --python $(ENGINES)/bin/python install --quiet --disable-pip-version-check \
 		--editable '.[dask,ray,celery,demo]' --group engines
 	@touch $@
 
 $(VENV)/.demo: $(VENV)/.pip pyproject.toml
+	@echo "Installing grainlike and what the demonstration needs into $(VENV) (once; a minute or two) ..."
 	@$(PIP) --editable '.[demo]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.pip pyproject.toml
+	@echo "Installing grainlike and the tools of its developers into $(VENV) (once; a minute or two) ..."
 	@$(PIP) --editable . --group dev
 	@touch $@

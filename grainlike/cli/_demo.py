@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -13,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from grainlike.cli._demo_baseline import run_baseline
 from grainlike.cli._demo_jobs import candidates
-from grainlike.cli._demo_report import Site, drawn, final, intro, speed_up, table
+from grainlike.cli._demo_report import Site, drawn, final, intro, other_load, speed_up, table
 from grainlike.cli._demo_sweep import Fit, Outcome, Sweep
 from grainlike.cli._exits import FAILED, OK, REFUSED
 from grainlike.cli._own_workers import WorkerFailedError, own_workers, shares
@@ -35,6 +36,7 @@ def demo(*, workers: int, picture: Path, baseline: bool, quick: bool) -> int:
     if find_spec("sklearn") is None:
         _complain('the demonstration needs scikit-learn: pip install "grainlike[demo]"')
         return REFUSED
+    load = os.getloadavg()[0]
     try:
         site, outcome = anyio.run(_sweep, console, workers, quick)
         console.print(table(outcome), final(outcome, _members(quick)), "", sep="\n")
@@ -45,6 +47,8 @@ def demo(*, workers: int, picture: Path, baseline: bool, quick: bool) -> int:
             with _progress(console, "one by one", len(outcome.fits)) as step:
                 measured = run_baseline(core, quick=quick, on_fit=lambda: step(""))
             console.print(speed_up(outcome, measured, site))
+        if note := other_load(load, os.cpu_count() or 1):
+            console.print(note)
     except (WorkerFailedError, TimeoutError) as error:
         _complain(str(error) or f"the workers were not there after {START_S:g} s")
         return REFUSED

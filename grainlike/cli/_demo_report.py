@@ -14,9 +14,12 @@ from grainlike.executor import WorkerInfo
 from grainlike.graph import Info
 from grainlike.observe import Lane, timeline
 
-__all__ = ["Site", "drawn", "final", "intro", "speed_up", "table"]
+__all__ = ["Site", "drawn", "final", "intro", "other_load", "speed_up", "table"]
 
 _TOP = 8
+
+_BUSY = 0.5
+"""The load of other programs, as a share of the cores, from which on the times of a run say little about it."""
 
 
 class Site:
@@ -61,7 +64,11 @@ def table(outcome: Outcome) -> Table:
 def final(outcome: Outcome, members: int) -> str:
     """How the best model did, trained on all cores."""
     told = outcome.final
-    used = f" in {told.usage.wall_s:.2f} s, keeping {told.usage.cores_busy:.1f} cores busy" if told.usage else ""
+    used = (
+        f" in {told.usage.wall_s:.2f} s ({told.usage.cores_busy:.1f} cores busy on average: processor time over time)"
+        if told.usage
+        else ""
+    )
     return (
         f"The winner, [bold]{outcome.chosen}[/bold], as a committee of {members},\n"
         f"  trained on {_ran_on(told)}{used},\n"
@@ -96,6 +103,20 @@ def speed_up(outcome: Outcome, measured: Baseline, site: Site) -> str:
         f"  in parallel {outcome.seconds:6.2f} s  ({_all_cores(site)})\n"
         f"  speed-up    [bold]{measured.seconds / outcome.seconds:6.2f} ×[/bold]  (both with starting Python and "
         f"loading scikit-learn)\n  {agree}"
+    )
+
+
+def other_load(load: float, cores: int) -> str:
+    """Return a note on a machine that was busy before the run, or an empty text for one that was not.
+
+    `load` is the average number of processes that wanted a core in the last minute (`os.getloadavg`).
+    """
+    if load < _BUSY * cores:
+        return ""
+    return (
+        f"\n  This machine was busy when the demonstration began: load {load:.1f} on {_cores(cores)}. Other programs\n"
+        "  took their share of the cores, so the speed-up and the cores that were busy are lower, or vary more,\n"
+        "  than on a quiet machine."
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from grainlike.cli._demo_baseline import Baseline, run_baseline
 from grainlike.cli._demo_jobs import FOLDS, candidates
-from grainlike.cli._demo_report import Site, drawn, final, intro, speed_up
+from grainlike.cli._demo_report import Site, drawn, final, intro, other_load, speed_up
 from grainlike.cli._demo_sweep import Fit, Outcome, Sweep
 from grainlike.cli._own_workers import shares
 from grainlike.executor import WorkerInfo
@@ -112,3 +112,11 @@ def test_a_sequential_run_that_dies_is_not_measured(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(RuntimeError, match="exit code 1"):
         run_baseline(0, quick=True, on_fit=lambda: None)
+
+
+def test_the_times_of_a_busy_machine_are_explained() -> None:
+    note = other_load(4.25, 2)
+    assert "load 4.2 on 2 cores" in note
+    assert "speed-up" in note
+    assert "cores that were busy" in note
+    assert other_load(0.9, 2) == ""
