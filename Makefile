@@ -18,6 +18,7 @@ EXAMPLES ?= 20000
 STEPS ?= 200
 KILLS ?= 5000
 KERNEL ?= /
+PROGRAMS := redis-server openmpi-bin mpich
 LONG := tests/integration/faults tests/simulation tests/chaos
 
 # Where a shell forbids to keep compiled code, as in many containers, each of the tests' processes would compile it anew.
@@ -47,7 +48,7 @@ else
 	$(BIN)/python -m pytest $(ARGS)
 endif
 
-test-engines: $(ENGINES)/.engines  ## run the tests of Dask, Ray and Celery (with a Redis server of their own)
+test-engines: $(ENGINES)/.engines  ## run the tests of Dask, Ray, Celery (with a Redis server of their own) and MPI
 	GRAINLIKE_TEST_ENGINES="plain dask dask-scheduler ray celery" $(ENGINES)/bin/python -m pytest tests/engines $(ARGS)
 
 test-long: bugs  ## what takes hours: SEEDS=100000 worlds and broken journals, EXAMPLES=20000 of STEPS=200 of both minds, KILLS=5000 of processes, every seeded bug
@@ -98,10 +99,12 @@ $(VENV)/.pip:
 	@$(PIP) --upgrade 'pip>=25.1'
 	@touch $@
 
-# Celery is tried with a real broker, which is no Python package.
+# Celery is tried with a real broker, and MPI programs with two real launchers: none of them is a Python package.
 $(ENGINES)/.engines: $(VENV)/.pip pyproject.toml
-	@command -v redis-server >/dev/null || { test "$$(id -u)" = 0 && { apt-get install -y -q redis-server || { apt-get update -q && apt-get install -y -q redis-server; }; } >/dev/null; } \
-		|| { echo "redis-server is needed to test Celery: apt-get install redis-server" >&2; exit 2; }
+	@{ command -v redis-server && command -v mpirun.openmpi && command -v mpirun.mpich; } >/dev/null \
+		|| { echo "Installing $(PROGRAMS) ..."; test "$$(id -u)" = 0 \
+			&& { apt-get install -y -q $(PROGRAMS) || { apt-get update -q && apt-get install -y -q $(PROGRAMS); }; } >/dev/null; } \
+		|| { echo "the tests of other engines need: apt-get install $(PROGRAMS)" >&2; exit 2; }
 	@echo "Installing Dask, Ray and Celery into $(ENGINES) (once; some minutes) ..."
 	@$(BIN)/python -m venv --clear --without-pip $(ENGINES)
 	@$(BIN)/python -m pip --python $(ENGINES)/bin/python install --quiet --disable-pip-version-check \

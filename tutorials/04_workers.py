@@ -16,12 +16,14 @@ safe to repeat. When the program closes its executor, the workers end by themsel
 A job may have slots on several workers at the same time: `Nodes(2, each=Cores(8))` gets eight cores on each of two
 workers, or waits until it can. It runs on one of them, in a process of its own; the other keeps its cores free for
 what the job starts there. `GVAR.job.nodes` tells the name, the host and the slots of each. A program that the job
-starts finds the path of a host file in `GRAINLIKE_HOSTFILE`, with a line `HOST slots=CORES` for each node, and their
-number in `GRAINLIKE_NODES`. So where MPI is installed, this is a job on two nodes::
+starts finds the path of a host file in `GRAINLIKE_HOSTFILE`, with a line `HOST slots=CORES` for each host, that of a
+rank file in `GRAINLIKE_RANKFILE`, with a line for each core, and the number of nodes in `GRAINLIKE_NODES`. So where MPI
+is installed, this is a job on two nodes, with a rank on each of its cores::
 
     @delayed
     def solve(case: str) -> None:
-        subprocess.run(["mpirun", "--hostfile", os.environ["GRAINLIKE_HOSTFILE"], "solver", case], check=True)
+        hosts = ["--hostfile", os.environ["GRAINLIKE_HOSTFILE"], "--rankfile", os.environ["GRAINLIKE_RANKFILE"]]
+        subprocess.run(["mpirun", *hosts, "-n", "16", "solver", case], check=True)
 
     await (solve @ Nodes(2, each=Cores(8)))("wing")
 
@@ -34,7 +36,7 @@ It prints::
     where jobs of one core ran: ['big', 'small']
     only one of them offers the data set: small
     a job on both: big with 1 core, small with 1 core
-    what its programs find: 2 nodes, 127.0.0.1 slots=1, 127.0.0.1 slots=1
+    what its programs find: 2 nodes, localhost slots=2
     a worker was stopped: ['big'] is left
     and still: 9
     the workers have ended with exit codes [0, 0]

@@ -16,9 +16,10 @@ from typing import IO, Any, TypeAlias
 from uuid import uuid4
 
 from grainlike.context import GVAR, holds_whole_process
+from grainlike.launch._core_numbers import cores_count_in_order
 from grainlike.launch._descendants import descendants, kill_all
 from grainlike.launch._lifeline import end_with_pipe
-from grainlike.resources import Allocation, thread_widths
+from grainlike.resources import Allocation, keep_unbound, program_environment
 
 __all__ = ["run_process"]
 
@@ -55,7 +56,9 @@ async def run_process(
     """Run a program in the slots of the running job, and wait until it ends. Everything else is as in anyio.
 
     The program, and what it starts, can use the job's cores and no others, and finds `OMP_NUM_THREADS` and its like set
-    to their number; so it needs no `taskset`. Meanwhile other jobs run on the loop. It leads a process group.
+    to their number, so it needs no `taskset`; `mpirun` finds the list of its cores. `GRAINLIKE_CORES`, `_GPUS`,
+    `_MEMORY`, `_JOB` and `_SCRATCH` name the slots, the job's number and a directory that is removed with the job.
+    Meanwhile other jobs run on the loop. It leads a process group.
 
     Args:
         command: program and arguments; text goes to the shell.
@@ -198,11 +201,31 @@ class _Program:
 
 
 def _environment(env: Mapping[str, str] | None, allocation: Allocation) -> dict[str, str]:
-    """The environment of a program: what was asked for, with the widths of the job where nobody chose others."""
-    widths = {} if holds_whole_process() else {**thread_widths(allocation), "CUDA_VISIBLE_DEVICES": ""}
-    if env is None:
-        return {**os.environ, **widths}
-    return {**env, **{name: width for name, width in widths.items() if env.get(name) == os.environ.get(name)}}
+    """Return the environment of a program: what was asked for, and the job's slots where nobody chose otherwise."""
+    environment = dict(os.environ if env is None else env)
+    if holds_whole_process():
+        return environment
+    keep_unbound(environment)
+    for name, value in _shown(allocation).items():
+        if env is not None and env.get(name) != os.environ.get(name):
+            continue
+        if value is None:
+            environment.pop(name, None)
+        else:
+            environment[name] = value
+    return environment
+
+
+def _shown(allocation: Allocation) -> dict[str, str | None]:
+    """Return what a program of a coroutine finds in its environment; a job in its own process has that already."""
+    pinned = os.sched_getaffinity(0).intersection(allocation.cores)
+    shown = program_environment(allocation, pinned, counted_in_order=cores_count_in_order())
+    shown["CUDA_VISIBLE_DEVICES"] = ""
+    if GVAR.job is not None:
+        shown["GRAINLIKE_JOB"] = str(GVAR.job.id)
+        with suppress(RuntimeError):  # where jobs have no scratch directory
+            shown["GRAINLIKE_SCRATCH"] = str(GVAR.job.scratch)
+    return shown
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from grainlike._later import later
 from grainlike.resources._allocation import NO_ALLOCATION, Allocation, as_allocation, as_request
 from grainlike.resources._offer import logical_cores, offer_of
 from grainlike.resources._parse import parse, parse_allocation
+from grainlike.resources._programs import BINDINGS, keep_unbound, program_environment, spread_over_nodes
 from grainlike.resources._quantity import UNIT, Amount, number, plain, quantity
 from grainlike.resources._request import EMPTY, Request
 from grainlike.resources._terms import Pack
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from grainlike.resources._topology import NumaNode, Topology
 
 __all__ = [
+    "BINDINGS",
     "EMPTY",
     "NO_ALLOCATION",
     "UNIT",
@@ -55,6 +57,7 @@ __all__ = [
     "WallTime",
     "as_allocation",
     "as_request",
+    "keep_unbound",
     "logical_cores",
     "missing",
     "near_name",
@@ -63,8 +66,10 @@ __all__ = [
     "parse",
     "parse_allocation",
     "plain",
+    "program_environment",
     "quantity",
     "shareable",
+    "spread_over_nodes",
     "thread_widths",
     "widest",
 ]

@@ -91,7 +91,8 @@ def Nodes(number: SupportsIndex, *, each: Request) -> Request:  # noqa: N802
     """Ask for a gang: `each` on so many nodes at the same time, all or nothing.
 
     The job runs on one of them, in a process of its own, and sees all in `GVAR.job.nodes`: name, host and allocation.
-    Programs that it starts find the path of a host file, as `mpirun` reads it, in `GRAINLIKE_HOSTFILE`.
+    Programs that it starts find the path of a host file, as `mpirun` reads it, in `GRAINLIKE_HOSTFILE`, and that of a
+    rank file with a line for each core in `GRAINLIKE_RANKFILE`.
 
     Times and tokens of `each` are those of the gang, and may as well stand beside it: `Nodes(4, each=...) &
     Token("big")`. Limits and rates stand beside it, for they are counted once. `Nodes(1, each=r)` is `r`.

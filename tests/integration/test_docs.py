@@ -167,6 +167,8 @@ def _environment(home: Path) -> dict[str, str]:
         "PYTHONPATH": paths,
         "XDG_STATE_HOME": str(home),
         "TMPDIR": str(home),
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",  # Open MPI refuses it otherwise
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     }
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from grainlike import GVAR, Cores, Executor, GPUs, cancel, delayed, gather, info, start
+from grainlike import GVAR, Cores, Executor, GPUs, Memory, cancel, delayed, gather, info, start
 from grainlike.scheduler import _node_runners
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.skipif(sys.platform != "linux", reason="only Linux enforces")]
@@ -219,3 +219,21 @@ async def test_random_cancellations_leak_no_slot_process_descriptor_or_thread() 
         assert worker.name == "local"
         children = psutil.Process().children(recursive=True)
         assert len(children) <= 1 + 3, children  # the keeper, and warm runners
+
+
+@delayed
+def shown_to_programs() -> tuple[int, tuple[int, ...], list[str]]:
+    assert GVAR.job is not None
+    script = 'echo "$GRAINLIKE_JOB"; echo "$GRAINLIKE_CORES"; echo "$GRAINLIKE_MEMORY"; echo "$OMP_PROC_BIND"'
+    said = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout
+    return GVAR.job.id, GVAR.res.cores, said.splitlines()
+
+
+@pytest.mark.asyncio
+async def test_programs_of_a_job_find_its_slots_and_its_number() -> None:
+    async with Executor(local=Cores([0, 1]) & Memory("1G")):
+        for _ in range(3):
+            number, cores, said = await (shown_to_programs @ (Cores(1) & Memory("1M")))()
+            assert said == [str(number), ",".join(map(str, cores)), "1000000", "false"]
+        number, cores, said = await (shown_to_programs @ Cores(2))()
+        assert said == [str(number), "0,1", "", "false"]

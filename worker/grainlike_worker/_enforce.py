@@ -8,14 +8,17 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 
-from grainlike.resources import Allocation, thread_widths
+from grainlike.launch import cores_count_in_order
+from grainlike.resources import Allocation, keep_unbound, program_environment
 from grainlike.wire import ReceiptSpec
 from grainlike_worker._devices import ORDER, VISIBLE, Devices, device_library_loaded
 from grainlike_worker._pools import NativePools
 
-__all__ = ["Enforcer", "read_receipt"]
+__all__ = ["Enforcer", "hide_job", "read_receipt", "show_job"]
 
 _VISIBLE = VISIBLE.encode()
+_JOB = b"GRAINLIKE_JOB"
+_environment: dict[bytes, bytes] = vars(os.environ)["_data"]
 
 
 class Enforcer:
@@ -43,12 +46,13 @@ class Enforcer:
         self._devices = devices if devices is not None else Devices()
         self._shown: str | None = None
         self._allocation: Allocation | None = None
-        self._exports: list[tuple[bytes, bytes]] = []
+        self._exports: list[tuple[bytes, bytes | None]] = []
         self._width = 1
         self._seen: tuple[bytes, list[int]] = (b"", [])
-        self._data: dict[bytes, bytes] = vars(os.environ)["_data"]
+        self._data = _environment
         # A mask that the worker was given is in the order that it was given with.
         os.environ.setdefault(ORDER, "PCI_BUS_ID")
+        keep_unbound(os.environ)
         self._own = _affinity()
         self._mask = self._wanted = self._own
         self._pools = NativePools()
@@ -61,16 +65,18 @@ class Enforcer:
         for name, value in self._exports:
             # The bytes behind the mapping, which would decode and encode each of them, for every lease.
             if self._data.get(name) != value:
-                os.environb[name] = value
+                _export(name, value)
         self._pools.limit(self._width)
 
     def _prepare(self, allocation: Allocation) -> None:
         """Work out what it takes to hold the process to this allocation."""
         self._shown = self._devices.shown(allocation.gpus)
-        self._wanted = self._own.intersection(allocation.cores) or self._own
+        real = self._own.intersection(allocation.cores)
+        self._wanted = real or self._own
         self._width = max(1, len(allocation.cores))
-        exports = {**thread_widths(allocation), VISIBLE: self._shown}
-        self._exports = [(name.encode(), value.encode()) for name, value in exports.items()]
+        exports = program_environment(allocation, real, counted_in_order=cores_count_in_order())
+        exports[VISIBLE] = self._shown
+        self._exports = [(name.encode(), None if value is None else value.encode()) for name, value in exports.items()]
         self._allocation = allocation
 
     def is_unfit_for(self, allocation: Allocation) -> bool:
@@ -92,6 +98,28 @@ class Enforcer:
         if mask != self._mask or _affinity() != mask:
             _pin_all_threads(mask)
             self._mask = mask
+
+
+def show_job(number: int) -> None:
+    """Put the number of the job that begins into this process's environment, for the programs that it starts."""
+    value = b"%d" % number
+    _environment[_JOB] = value  # the bytes behind the mapping: each job passes here
+    os.putenv(_JOB, value)
+
+
+def hide_job() -> None:
+    """Take the number of the last job out of `os.environ`, which is compared with that of before the lease.
+
+    The next job's replaces the one of the process's own environment: no need to unset it there too.
+    """
+    _environment.pop(_JOB, None)
+
+
+def _export(name: bytes, value: bytes | None) -> None:
+    if value is None:
+        del os.environb[name]
+    else:
+        os.environb[name] = value
 
 
 def read_receipt() -> ReceiptSpec:

@@ -1,41 +1,54 @@
-"""The hosts of a job on several nodes, as programs that it starts are told of them: a file, and the environment.
+"""The hosts of a job on several nodes, for the programs that it starts: two files, and the environment.
 
-`GRAINLIKE_HOSTFILE` is the path of a file with a line for each node, the job's own first: `HOST slots=CORES`, as Open
-MPI and its like read it. `GRAINLIKE_NODES` is how many there are. The daemon makes the file, because it outlives the
-job's process however that ends; the process shows it to its children.
+`GRAINLIKE_HOSTFILE` is the path of a file with a line for each host, the job's own first: `HOST slots=CORES`, with the
+cores of all its nodes on that host. `GRAINLIKE_RANKFILE` beside it binds ranks to cores, one each: `rank N=HOST
+slot=CORE`. Open MPI and its like read both. `GRAINLIKE_NODES` is the number of nodes. The daemon makes the files,
+because it outlives the job's process however that ends; the process shows them to its children.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
-from grainlike.resources import parse_allocation
+from grainlike.resources import BINDINGS, parse_allocation, spread_over_nodes
 from grainlike.wire import Gang, NodeSpec
 
-__all__ = ["HOSTFILE", "NODES", "HostFiles", "show_nodes"]
+__all__ = ["HOSTFILE", "NODES", "RANKFILE", "HostFiles", "show_nodes"]
 
 logger = logging.getLogger("grainlike.worker")
 
 HOSTFILE = "GRAINLIKE_HOSTFILE"
 NODES = "GRAINLIKE_NODES"
+RANKFILE = "GRAINLIKE_RANKFILE"
+_PHYSICAL = "OMPI_MCA_rmaps_rank_file_physical"
+"""With it Open MPI up to 4 takes the cores of a rankfile for the system's numbers; later ones always do."""
+
+
+_replaced: dict[str, str | None] = {}
+"""Variables that the last gang has changed, with the values to be put back."""
 
 
 class HostFiles:
-    """The host files of one daemon, by lease: each in a directory of its own that only this user can read."""
+    """The host and rank files of one daemon, by lease: in directories of their own that only this user can read."""
 
     def __init__(self) -> None:
         self._directories: dict[int, Path] = {}
 
     def write(self, lease: int, gang: Gang) -> str:
-        """Make the file for a lease; return its path, empty where it cannot be made: the job may not need it."""
+        """Make the files for a lease; return the host file's path, empty where they cannot be made.
+
+        That is no error of the job, which may not need them. The rank file lies beside the host file.
+        """
         import tempfile  # here, because runners share this module, and start sooner without
 
         try:
             directory = self._directories[lease] = Path(tempfile.mkdtemp(prefix="grainlike-gang-"))
             path = directory / "hostfile"
-            path.write_text("".join(map(_line, gang.nodes)), encoding="utf-8")
+            path.write_text(_hosts(gang.nodes), encoding="utf-8")
+            path.with_name("rankfile").write_text(_ranks(gang.nodes), encoding="utf-8")
         except OSError as error:
             logger.warning("job %d gets no host file: %s", gang.job, error)
             return ""
@@ -55,15 +68,46 @@ class HostFiles:
             self.remove(lease)
 
 
-def _line(node: NodeSpec) -> str:
-    return f"{node.host} slots={max(1, parse_allocation(node.allocation).N)}\n"
+def _hosts(nodes: Sequence[NodeSpec]) -> str:
+    """Return a line for each host; several workers of one host make one line, which is all that `mpirun` reads."""
+    slots: dict[str, int] = {}
+    for node in nodes:
+        host = _host(node)
+        slots[host] = slots.get(host, 0) + max(1, parse_allocation(node.allocation).N)
+    return "".join(f"{host} slots={count}\n" for host, count in slots.items())
+
+
+def _host(node: NodeSpec) -> str:
+    """Return one name for this machine, which workers of its own reach in several ways."""
+    return "localhost" if node.host in ("127.0.0.1", "::1") else node.host
+
+
+def _ranks(nodes: Sequence[NodeSpec]) -> str:
+    """Return a line for each core, node by node in the order of the job's nodes."""
+    places = [(_host(node), core) for node in nodes for core in parse_allocation(node.allocation).cores]
+    return "".join(f"rank {rank}={host} slot={core}\n" for rank, (host, core) in enumerate(places))
 
 
 def show_nodes(gang: Gang | None) -> None:
-    """Put the nodes of the next job into this process's environment; what the last job's were is gone."""
-    for name in (HOSTFILE, NODES):
+    """Put the nodes of the next job into this process's environment, and take out the last job's.
+
+    To be called after the environment of the slots has been set.
+    """
+    for name in (HOSTFILE, NODES, RANKFILE, _PHYSICAL):
         os.environ.pop(name, None)
-    if gang is not None:
-        os.environ[NODES] = str(len(gang.nodes))
-        if gang.hostfile:
-            os.environ[HOSTFILE] = gang.hostfile
+    while _replaced:
+        name, value = _replaced.popitem()
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    if gang is None:
+        return
+    os.environ[NODES] = str(len(gang.nodes))
+    if gang.hostfile:
+        os.environ[HOSTFILE] = gang.hostfile
+        os.environ[RANKFILE] = str(Path(gang.hostfile).with_name("rankfile"))
+        os.environ[_PHYSICAL] = "1"
+    if len({parse_allocation(node.allocation).cores for node in gang.nodes}) > 1:
+        _replaced.update((name, os.environ.get(name)) for name in BINDINGS)
+        spread_over_nodes(os.environ)

@@ -33,7 +33,7 @@ from grainlike.wire import (
 from grainlike_worker import _chain_links
 from grainlike_worker._claims import IDLE, Claims
 from grainlike_worker._devices import Devices
-from grainlike_worker._enforce import Enforcer
+from grainlike_worker._enforce import Enforcer, hide_job, show_job
 from grainlike_worker._failures import NO_VALUE, failed
 from grainlike_worker._functions import Functions, Loaded
 from grainlike_worker._hosts import show_nodes
@@ -183,6 +183,7 @@ class OwnRunner:
         self._clean = False
         self._run_jobs(lease)
         leave_job(whole_process=True)
+        hide_job()
         # A process that is about to end anyway has no successor.
         spoiled = self._house.is_spoiled() and not self._interrupts.asked
         if lease.scratch:
@@ -305,6 +306,7 @@ class OwnRunner:
             return function.refusal
         functions = self._functions
         enter_job(allocation, functions.instance, info, functions.value, self._uplink, whole_process=True)
+        show_job(info.id)
         args, kwargs = load_arguments(arguments)
         if function.is_async:
             value = self._loop.run(

@@ -66,7 +66,7 @@ async def test_a_job_sees_all_its_nodes_and_so_do_the_programs_that_it_starts(st
             ("n2", "127.0.0.1", (0, 1)),
         ]
         assert nodes[0].name == "local"
-        assert said.split("\n")[:3] == ["3 localhost slots=2", "127.0.0.1 slots=2", "127.0.0.1 slots=2"]
+        assert said.split("\n")[0] == "3 localhost slots=6"
         assert not Path(path).parent.exists()
         pid, names, count = await (coroutine @ Nodes(2, each=Cores(1)))()
         assert pid != os.getpid()

@@ -1,0 +1,72 @@
+"""The environment of the programs that a job starts: what its slots are, and the variables that MPI launchers read."""
+
+from collections.abc import Collection, MutableMapping
+
+from grainlike.resources._allocation import Allocation
+from grainlike.resources._widths import thread_widths
+
+__all__ = ["BINDINGS", "keep_unbound", "program_environment", "spread_over_nodes"]
+
+_CPU_LISTS = ("OMPI_MCA_hwloc_base_cpu_list", "PRTE_MCA_hwloc_default_cpu_list")
+"""The processors that `mpirun` may use, as logical numbers of cores: of Open MPI up to 4, and of PRRTE (Open MPI 5)."""
+
+BINDINGS = ("OMPI_MCA_hwloc_base_binding_policy", "PRTE_MCA_hwloc_default_binding_policy")
+"""Where `mpirun` binds each process by itself; with `none` a process inherits the affinity of `mpirun`."""
+
+
+def program_environment(
+    allocation: Allocation, pinned: Collection[int], *, counted_in_order: bool = True
+) -> dict[str, str | None]:
+    """Return the variables for programs on this allocation; those that are None must not be set.
+
+    `GRAINLIKE_CORES` and `GRAINLIKE_GPUS` are the allocated ids, `GRAINLIKE_MEMORY` is in bytes. Open MPI binds its
+    processes by itself and heeds no affinity that it inherits, so it is given the list of cores; where its numbers of
+    cores are not the system's (`counted_in_order` is false), it is told not to bind. MPICH's Hydra inherits the
+    affinity by default. `OMP_PLACES` names the cores one by one, for programs that bind their threads: `keep_unbound`.
+
+    Args:
+        allocation: the slots of the job.
+        pinned: the allocated cores that this machine really has; the others are logical.
+        counted_in_order: a launcher's number of a core is the system's.
+
+    Source: the parameters `hwloc_base_cpu_list` and `hwloc_base_binding_policy` as `ompi_info` of Open MPI 4.1 shows
+    them, and their successors `hwloc_default_*` in PRRTE.
+
+    Example:
+        >>> from grainlike.resources import parse_allocation
+        >>> shown = program_environment(parse_allocation("cores=[4,6] memory=1Ki"), [4, 6])
+        >>> shown["GRAINLIKE_CORES"], shown["GRAINLIKE_MEMORY"], shown["OMPI_MCA_hwloc_base_cpu_list"]
+        ('4,6', '1024', '4,6')
+    """
+    cores = _listed(sorted(pinned)) if pinned else None
+    launchers: dict[str, str | None] = (
+        dict.fromkeys(_CPU_LISTS, cores) if counted_in_order else dict.fromkeys(BINDINGS, "none")
+    )
+    return {
+        **thread_widths(allocation),
+        **launchers,
+        "GRAINLIKE_CORES": _listed(allocation.cores),
+        "GRAINLIKE_GPUS": _listed(allocation.gpus),
+        "GRAINLIKE_MEMORY": str(allocation.memory) if allocation.memory else None,
+        "OMP_PLACES": ",".join(f"{{{core}}}" for core in sorted(pinned)) or None,
+    }
+
+
+def spread_over_nodes(environment: MutableMapping[str, str]) -> None:
+    """Let `mpirun` take no list of cores to its other nodes, where the job has others; it binds by a rank file only."""
+    for name in _CPU_LISTS:
+        environment.pop(name, None)
+    environment.update(dict.fromkeys(BINDINGS, "none"))
+
+
+def keep_unbound(environment: MutableMapping[str, str]) -> None:
+    """Let no OpenMP thread be bound to a place of `OMP_PLACES` unless somebody chose so in `OMP_PROC_BIND`.
+
+    With places and without this variable threads are bound, and the ranks of an MPI program would all begin with the
+    same place.
+    """
+    environment.setdefault("OMP_PROC_BIND", "false")
+
+
+def _listed(ids: Collection[int]) -> str:
+    return ",".join(map(str, ids))
