@@ -94,6 +94,10 @@ async def list_workers(caller: Caller, *, as_json: bool) -> int:
             for w in found.workers
         ]
         print_table(["worker", "resources", "running", "pid", "heard ago", "memory kept by", "no jobs for"], rows)
+        for w in found.workers:
+            if w.shared:
+                ids = ",".join(map(str, w.shared))
+                print(escaped(f"cores {ids} of {w.name} are offered by another worker of its machine, too"))  # noqa: T201
     return OK
 
 

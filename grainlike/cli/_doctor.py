@@ -11,6 +11,7 @@ import stat
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -23,6 +24,7 @@ import anyio
 from grainlike import __version__
 from grainlike.cli._exits import FAILED, OK
 from grainlike.errors import GrainlikeError
+from grainlike.launch import open_core_locks
 from grainlike.net import (
     Access,
     Address,
@@ -86,11 +88,21 @@ def _machine() -> Iterator[Finding]:
         yield Finding("ok", "cores", f"{len(os.sched_getaffinity(0))} for this process; jobs are pinned to theirs")
     else:
         yield Finding("note", "cores", f"{platform.system()} pins no process", "jobs are not held to theirs")
+    yield from _core_offers()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     few = soft < _FEW_FILES
     advice = f"for many workers: ulimit -n {hard if hard > soft else 65_536}" if few else ""
     yield Finding("note" if few else "ok", "open files", f"at most {soft}", advice)
     yield _memory_tier()
+
+
+def _core_offers() -> Iterator[Finding]:
+    """Look for programs and workers of this user that offer cores of this machine now."""
+    cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
+    with closing(open_core_locks(cores)) as locks:
+        for pid, offered in locks.overlaps().items():
+            found = f"process {pid} offers cores {','.join(map(str, offered))}"
+            yield Finding("note", "cores", found, "what starts here takes those that it does not use, if it can")
 
 
 def _memory_tier() -> Finding:

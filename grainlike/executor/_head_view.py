@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 
 from msgspec.structs import replace
 
@@ -14,7 +14,7 @@ from grainlike.executor._local import LocalCall
 from grainlike.executor._logs import EndedJob, LogLine, Logs, source_of
 from grainlike.executor._nested import Home, NestedJob
 from grainlike.executor._verdicts import name_of, refusal
-from grainlike.executor._workers import WorkerInfo
+from grainlike.executor._workers import Peer, WorkerInfo
 from grainlike.graph import Node, Place, State
 from grainlike.resources import EMPTY, Allocation, Request
 from grainlike.scheduler import Explanation, JobBook, JobState
@@ -45,7 +45,11 @@ class HeadView:
         """The workers that are here, in the order in which they came."""
         now, mind = time.monotonic(), self._books.mind
         peers = self._books.peers.values()
-        return [peer.info(now, mind.running(peer.number), mind.why_shut(peer.number)) for peer in peers]
+        offers = Counter((peer.hello.memory, core) for peer in peers for core in peer.real_cores())
+        return [
+            peer.info(now, mind.running(peer.number), mind.why_shut(peer.number), _shared(peer, offers))
+            for peer in peers
+        ]
 
     def wanted(self, offer: Allocation, most: int, within_s: float) -> int:
         """How many more workers with this offer would help now."""
@@ -159,3 +163,9 @@ class HeadView:
     def assembles(self, number: int) -> bool:
         """Whether slots are held for this job on several workers, and it waits for more."""
         return self._books.mind.assembles(number)
+
+
+def _shared(peer: Peer, offers: Mapping[tuple[str, int], int]) -> tuple[int, ...]:
+    """Return the cores of a worker that others of its machine offer, too; none where the machine is not known."""
+    machine = peer.hello.memory
+    return tuple(core for core in peer.real_cores() if offers[machine, core] > 1) if machine else ()

@@ -30,7 +30,7 @@ def _request_if_any(text: str | None) -> Request | None:
     return None if text is None else parse(text)
 
 
-_OF_WORKER: dict[str, _Way] = {"resources": (str, parse_allocation), "logical": _SEQUENCE}
+_OF_WORKER: dict[str, _Way] = {"resources": (str, parse_allocation), "logical": _SEQUENCE, "shared": _SEQUENCE}
 _OF_JOB: dict[str, _Way] = {
     "request": (str, parse),
     "holders": _SEQUENCE,

@@ -21,7 +21,8 @@ class WorkerInfo:
     does not have them. `beats` counts its heartbeats and `silent_s` is how long ago it was last heard. `pid` is the
     daemon's, `running` the number of jobs that it has started and not ended. `memory_tier` is what holds jobs in
     processes of their own to the memory that they asked for: `cgroup`, `watchdog` or `none`. `shut` says why it gets no
-    jobs for now: its link has broken, it is silent, or it is in quarantine; empty for one that does.
+    jobs for now: its link has broken, it is silent, or it is in quarantine; empty for one that does. `shared` are cores
+    that another worker of the same machine offers to the same head, too: their jobs share them where too few are free.
     """
 
     name: str
@@ -33,6 +34,7 @@ class WorkerInfo:
     silent_s: float
     memory_tier: str = "none"
     shut: str = ""
+    shared: tuple[int, ...] = ()
 
 
 class Peer(Party):
@@ -72,8 +74,12 @@ class Peer(Party):
             self._classes.add(cls.cls)
             self.post(Define([spec for spec, _ in fresh], classes), [data for _, data in fresh])
 
-    def info(self, now: float, running: int, shut: str) -> WorkerInfo:
+    def real_cores(self) -> list[int]:
+        """Return the offered cores that its machine has."""
+        return [core for core in self.offer.cores if core not in self.hello.logical]
+
+    def info(self, now: float, running: int, shut: str, shared: tuple[int, ...]) -> WorkerInfo:
         """What `ex.workers()` tells of it."""
         hello, silent = self.hello, now - self.heard
         logical, tier = tuple(hello.logical), hello.memory_tier
-        return WorkerInfo(self.name, self.offer, logical, hello.pid, running, self.beats, silent, tier, shut)
+        return WorkerInfo(self.name, self.offer, logical, hello.pid, running, self.beats, silent, tier, shut, shared)

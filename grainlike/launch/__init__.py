@@ -10,6 +10,7 @@ Never knows which processes are a worker's, or what they are for. Siblings: `net
 
 from typing import TYPE_CHECKING
 
+from grainlike.launch._core_locks import CoreLocks, NoCoreLocks, open_core_locks
 from grainlike.launch._core_numbers import cores_count_in_order
 from grainlike.launch._descendants import LEFTOVER_GRACE_S, children, descendants, end_children, kill_all, reap
 from grainlike.launch._lifeline import die_with_parent, end_with_pipe, prctl
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LEFTOVER_GRACE_S",
+    "CoreLocks",
+    "NoCoreLocks",
     "children",
     "cores_count_in_order",
     "descendants",
@@ -27,6 +30,7 @@ __all__ = [
     "end_children",
     "end_with_pipe",
     "kill_all",
+    "open_core_locks",
     "prctl",
     "reap",
     "run_command",

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from grainlike.errors import ResourceError, ResourceSpecError
 from grainlike.resources._allocation import Allocation
+from grainlike.resources._bits import lowest_compact
 from grainlike.resources._kinds import CORES, GPUS, is_grantable
 from grainlike.resources._places import Places
 from grainlike.resources._pools import CorePool, DevicePool, Pool
@@ -64,6 +65,7 @@ class Ledger:
     Attributes:
         capacity: the offer.
         free: a live read-only view of what is free, by name, in nano-units; all names stay, also at 0.
+        avoided: a mask of cores that others on the machine use; a grant takes them only where too few others are free.
 
     Raises:
         ResourceSpecError: the offer names cores or devices without their ids.
@@ -86,6 +88,7 @@ class Ledger:
         "_held",
         "_places",
         "_pools",
+        "avoided",
         "capacity",
         "free",
     )
@@ -104,6 +107,12 @@ class Ledger:
         self._held: dict[int, Grant] = {}
         self._given: dict[tuple[object, ...], Allocation] = {}
         self._generation = 0
+        self.avoided = 0
+
+    @property
+    def busy_cores(self) -> int:
+        """The cores that are granted and not lent, as a mask."""
+        return self._all_cores & ~self._cores.free
 
     def fits_ever(self, request: Request) -> bool:
         """Tell whether an idle node could grant it.
@@ -142,7 +151,10 @@ class Ledger:
             raise ResourceSpecError(f"{request!r}: a request names amounts, ids belong to offers")
         if not self.fits_now(request):
             return None
-        chosen = _NO_CHOICE if self._places is None else self._choose(self._places, request.units, request.pack)
+        if self._places is not None:
+            chosen = self._choose(self._places, request.units, request.pack)
+        else:
+            chosen = self._choose_core(request.units) if self.avoided else _NO_CHOICE
         ids = self._take(request.units, chosen)
         self._generation += 1
         grant = self._held[self._generation] = Grant(self, self._generation, request, self._allocation(request, ids))
@@ -230,8 +242,26 @@ class Ledger:
         if GPUS in units:
             near = chosen[GPUS] = places.devices(self._devices, units[GPUS], self._cores.free, count)
         if count:
-            chosen[CORES] = places.cores(self._cores.free, count, pack, near, self._devices.free)
+            chosen[CORES] = places.cores(self._unavoided(count, pack), count, pack, near, self._devices.free)
         return chosen
+
+    def _choose_core(self, units: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
+        """Choose among the cores of a node without places; nothing is chosen where the lowest will do."""
+        count = units.get(CORES, 0) // UNIT
+        if not count or not self.avoided & self._cores.free:
+            return _NO_CHOICE
+        return {CORES: lowest_compact(self._unavoided(count), count)}
+
+    def _unavoided(self, count: int, pack: Pack | None = None) -> int:
+        """Return the free cores among which `count` are chosen: without the avoided ones, where these are enough.
+
+        Packing by NUMA node is a promise and goes first: a node that has enough may need all of its cores.
+        """
+        free = self._cores.free
+        rest = free & ~self.avoided
+        if pack == "numa" and self._places is not None and self._places.widest(rest) < count:
+            return free
+        return rest if rest.bit_count() >= count else free
 
     def _take(self, units: Mapping[str, int], chosen: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
         ids: dict[str, tuple[int, ...]] = {}

@@ -16,6 +16,7 @@ __all__ = [
     "AssignJobs",
     "BarrierHeld",
     "CancelJobs",
+    "CoresTaken",
     "FunctionDefined",
     "FunctionTimed",
     "HeadAction",
@@ -440,6 +441,12 @@ class NodeStopped(msgspec.Struct, frozen=True, gc=False):
     """The node was told to stop: nothing starts any more, what runs is ended."""
 
 
+class CoresTaken(msgspec.Struct, frozen=True, gc=False):
+    """Others on the machine use these cores now, a mask: leases get others, as long as there are enough."""
+
+    cores: int
+
+
 NodeEvent = (
     Define
     | Assign
@@ -455,6 +462,7 @@ NodeEvent = (
     | JobAwaits
     | JobGoesOn
     | NodeStopped
+    | CoresTaken
     | Ticked
 )
 

@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from grainlike.resources import Allocation, Grant, Ledger, Topology, parse
 from grainlike.scheduler._events import (
     BarrierHeld,
+    CoresTaken,
     JobAwaits,
     JobGoesOn,
     KillRunner,
@@ -134,6 +135,8 @@ class NodeMind:
                 self._waits(event, out)
             case NodeStopped():
                 self._stopped = True
+            case CoresTaken(cores=cores):
+                self._ledger.avoided = cores
             case Ticked():
                 for lease, deed in self._timers.due(now):
                     self._due(lease, deed, now, out)
@@ -143,6 +146,11 @@ class NodeMind:
             self._grant_all(now, out)
         self._timers.wind(out)
         return out
+
+    @property
+    def busy_cores(self) -> int:
+        """The cores that leases use now, as a mask."""
+        return self._ledger.busy_cores
 
     @property
     def idle(self) -> bool:

@@ -204,6 +204,7 @@ class WorkerRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     silent_s: float
     memory_tier: str = "none"
     shut: str = ""
+    shared: list[int] = []
 
 
 class WorkersAre(BaseMessage, frozen=True, tag=91):

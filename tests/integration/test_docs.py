@@ -166,6 +166,7 @@ def _environment(home: Path) -> dict[str, str]:
         "HOME": str(home),
         "PYTHONPATH": paths,
         "XDG_STATE_HOME": str(home),
+        "XDG_RUNTIME_DIR": str(home),
         "TMPDIR": str(home),
         "OMPI_ALLOW_RUN_AS_ROOT": "1",  # Open MPI refuses it otherwise
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",

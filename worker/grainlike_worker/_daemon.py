@@ -23,12 +23,14 @@ from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
 from grainlike.errors import GrainlikeError, HeadLostError, ProtocolError
+from grainlike.launch import CoreLocks, NoCoreLocks, open_core_locks
 from grainlike.net import Alarm, LastingLink, Link, process_id
 from grainlike.payload import memory_id, serializer_versions
 from grainlike.resources import Allocation
 from grainlike.scheduler import (
     GRACE_S,
     BarrierHeld,
+    CoresTaken,
     JobAwaits,
     JobGoesOn,
     KillRunner,
@@ -118,6 +120,9 @@ logger = logging.getLogger("grainlike.worker")
 BARRIER_S = 0.002
 """How long a barrier stands before what a runner has claimed is believed: far longer than a write takes to be seen."""
 
+LOOK_S = 0.01
+"""How old what is known of other programs' cores may be: to ask costs a system call or two."""
+
 FAREWELL_S = 1.0
 """How long a worker that stops tries to get its last words out."""
 
@@ -142,24 +147,24 @@ async def serve_daemon(
         AuthenticationError, VersionMismatchError: the head refused us.
     """
     mind = NodeMind(offer, topology())
-    with claimed_cgroups(move=True) as cgroups:
+    with claimed_cgroups(move=True) as cgroups, closing(_locks(name, offer)) as locks:
         async with open_keeper(cgroups, early=True) as keeper:
             spawn = partial(RunnerProcess.spawn, keeper=keeper, options=_devices(offer).option)
             make = partial(runner_in_process, spawn)
             if keeper is not None and isinstance(link, LastingLink):
                 link.carried_by(lambda now: keeper.hold(now.fileno()))
             hello = _hello(name, offer, _memory_tier(keeper, cgroups), lasting=isinstance(link, LastingLink))
-            await _Daemon(link, mind, hello, make, echo=echo, context=context).run(stop)
+            await _Daemon(link, mind, hello, make, echo=echo, context=context, locks=locks).run(stop)
 
 
 async def serve_embedded(link: Link, offer: Allocation, *, name: str, echo: bool = True) -> None:
     """The same inside a user's process, with coroutines in the calling loop."""
     mind = NodeMind(offer, topology(), mortal=False)
-    with claimed_cgroups(move=False) as cgroups:
+    with claimed_cgroups(move=False) as cgroups, closing(_locks(name, offer)) as locks:
         async with open_keeper(cgroups) as keeper:
             spawn = partial(RunnerProcess.spawn, keeper=keeper, options=_devices(offer).option)
             hello = _hello(name, offer, _memory_tier(keeper, cgroups))
-            await _Daemon(link, mind, hello, partial(runner_at_home, spawn), echo=echo).run()
+            await _Daemon(link, mind, hello, partial(runner_at_home, spawn), echo=echo, locks=locks).run()
 
 
 class _Daemon:
@@ -172,9 +177,13 @@ class _Daemon:
         *,
         echo: bool,
         context: str = "",
+        locks: CoreLocks | None = None,
     ) -> None:
         self._link = link
         self._mind = mind
+        self._locks = locks if locks is not None else NoCoreLocks()
+        self._looked = -LOOK_S
+        self._taken = self._held = 0
         self._make_runner = make_runner
         self._context = context
         self._handshake = Dialer(hello)
@@ -254,6 +263,8 @@ class _Daemon:
     def _hear(self, frames: list[Frame]) -> None:
         """Take one read of the head's link."""
         self._heard = time.monotonic()
+        if self._heard - self._looked >= LOOK_S:
+            self._look_at_cores()
         for frame in frames:
             if self._welcome is None:
                 self._greet(frame)
@@ -451,8 +462,20 @@ class _Daemon:
         self._flush()
         self._link.post(message, buffers)
 
+    def _look_at_cores(self) -> None:
+        """Let the mind know which cores other programs use, if that has changed."""
+        self._looked = self._heard
+        taken = self._locks.others()
+        if taken != self._taken:
+            self._taken = taken
+            self._tell(CoresTaken(taken))
+
     def _flush(self) -> None:
-        """Tell the head everything at once."""
+        """Tell the head everything at once, and other programs which cores are in use."""
+        held = self._mind.busy_cores
+        if held != self._held:
+            self._held = held
+            self._locks.hold(held)
         if self._report:
             self._link.post(self._report.message(time.monotonic()), self._report.buffers)
             self._report = ReportDraft()
@@ -533,6 +556,16 @@ def _devices(offer: Allocation) -> Devices:
     if hidden:
         logger.warning("%s=%s does not show GPUs %s: given out, never seen", VISIBLE, os.environ[VISIBLE], hidden)
     return devices
+
+
+def _locks(name: str, offer: Allocation) -> CoreLocks:
+    """Open the locks on the cores of an offer that this machine has; say once who offers the same."""
+    logical = set(logical_in(offer))
+    locks = open_core_locks(core for core in offer.cores if core not in logical)
+    for pid, cores in locks.overlaps().items():
+        words = "worker %s and process %d both offer cores %s: each takes those that the other does not use, if it can"
+        logger.info(words, name, pid, ",".join(map(str, cores)))
+    return locks
 
 
 def _memory_tier(keeper: Keeper | None, cgroups: JobCgroups | None) -> str:

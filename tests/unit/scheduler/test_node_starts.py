@@ -4,6 +4,7 @@ import pytest
 
 from grainlike.resources import Cores, offer_of
 from grainlike.scheduler import (
+    CoresTaken,
     KillRunner,
     NodeAction,
     NodeMind,
@@ -86,3 +87,11 @@ def test_nor_is_the_start_of_a_successor(mind: NodeMind) -> None:
 
 def test_a_word_of_a_process_that_is_gone_is_nothing(mind: NodeMind) -> None:
     assert mind.handle(RunnerReady(77), 1.0) == []
+
+
+def test_leases_get_cores_that_others_on_the_machine_do_not_use() -> None:
+    mind = NodeMind(offer_of(Cores(2), own_cores=range(2)))
+    mind.handle(Define([FunctionSpec(FREE, b"", "free", True, None)], [ClassSpec(1, "cores=1", False)]), 0.0)
+    assert mind.handle(CoresTaken(0b01), 0.0) == []
+    assert [assign(mind, job, FREE, 0.0).allocation for job in (1, 2)] == ["cores=[1]", "cores=[0]"]
+    assert mind.busy_cores == 0b11

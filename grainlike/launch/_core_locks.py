@@ -1,0 +1,201 @@
+"""Advisory locks on core ids, by which one user's programs and workers on a machine keep out of each other's way.
+
+All of them open one file in the user's runtime directory. A core in use is a write lock on the byte with its number; an
+offer of a core is a read lock on a byte far behind that. The kernel drops the locks of a process that ends, however it
+ends, and tells who holds one, so nothing is ever written into the file. Locks are hints: without the file, or on a
+system with other locks, everybody does as if alone.
+"""
+
+import os
+import stat
+import struct
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+__all__ = ["CoreLocks", "NoCoreLocks", "open_core_locks"]
+
+_MOST = 1 << 20
+"""Ids above this are no cores of a machine."""
+_OFFERS = 1 << 32
+"""Where the bytes of offers begin."""
+
+_FLOCK = struct.Struct("hhqqi4x")
+"""`struct flock` of Linux on 64 bits: type, whence, start, length, pid. Source: fcntl(2)."""
+
+
+class CoreLocks(Protocol):
+    """The locks of one worker."""
+
+    def hold(self, cores: int) -> None:
+        """Lock just these cores, a mask, from now on."""
+
+    def others(self) -> int:
+        """Return the mask of the cores that others use now: other processes, and other workers of this process."""
+        ...
+
+    def overlaps(self) -> dict[int, list[int]]:
+        """Return the offered cores that other processes offer, too, by process id."""
+        ...
+
+    def close(self) -> None:
+        """Let go of all of them."""
+
+
+class NoCoreLocks:
+    """What is used where there is nothing to coordinate by."""
+
+    def hold(self, cores: int) -> None: ...
+
+    def others(self) -> int:
+        return 0
+
+    def overlaps(self) -> dict[int, list[int]]:
+        return {}
+
+    def close(self) -> None: ...
+
+
+def open_core_locks(offered: Iterable[int]) -> CoreLocks:
+    """Offer these cores of the machine, and return the locks of the worker that does so."""
+    cores = [core for core in offered if core < _MOST]
+    if sys.platform != "linux" or struct.calcsize("P") != 8 or not cores:
+        return NoCoreLocks()
+    try:
+        return _Locks(_File.shared(), cores)
+    except OSError:
+        return NoCoreLocks()
+
+
+class _File:
+    """The file, opened once for each process: to close any descriptor of it would drop all locks of the process."""
+
+    _open: "_File | None" = None
+
+    def __init__(self) -> None:
+        self.fd = os.open(_path(), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        status = os.fstat(self.fd)
+        if status.st_uid != os.geteuid() or not stat.S_ISREG(status.st_mode):
+            os.close(self.fd)
+            raise PermissionError(f"{_path()} is not ours")
+        self.pid = os.getpid()
+        self.users: list[_Locks] = []
+
+    @classmethod
+    def shared(cls) -> "_File":
+        if cls._open is None or cls._open.pid != os.getpid():  # a child after fork has none of its parent's locks
+            cls._open = cls()
+        return cls._open
+
+    def leave(self, user: "_Locks") -> None:
+        self.users.remove(user)
+        if not self.users:
+            os.close(self.fd)
+            if _File._open is self:
+                _File._open = None
+
+    def set(self, kind: int, first: int, count: int) -> bool:
+        """Set a lock of this process, or lift it; False where another process holds one against it."""
+        import fcntl
+
+        try:
+            fcntl.fcntl(self.fd, fcntl.F_SETLK, _FLOCK.pack(kind, os.SEEK_SET, first, count, 0))
+        except OSError:
+            return False
+        return True
+
+    def held_by_others(self, first: int, end: int) -> Iterator[tuple[int, int, int]]:
+        """Give what other processes have locked of these bytes: process, first byte, and the byte behind the last."""
+        import fcntl
+
+        while first < end:
+            asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, first, end - first, 0)
+            kind, _, start, length, pid = _FLOCK.unpack(fcntl.fcntl(self.fd, fcntl.F_GETLK, asked))
+            if kind == fcntl.F_UNLCK:
+                return
+            stop = min(end, start + length) if length else end
+            yield pid, max(start, first), stop
+            first = stop
+
+
+class _Locks:
+    def __init__(self, file: _File, offered: list[int]) -> None:
+        import fcntl
+
+        self._file = file
+        self._write, self._read, self._none = fcntl.F_WRLCK, fcntl.F_RDLCK, fcntl.F_UNLCK
+        self._offered = sorted(offered)
+        self._end = self._offered[-1] + 1
+        self.held = 0
+        file.users.append(self)
+        for first, count in _runs(_mask(offered)):
+            file.set(self._read, _OFFERS + first, count)
+
+    def hold(self, cores: int) -> None:
+        before = self._held_here()
+        self.held = cores
+        after = self._held_here()
+        for kind, changed in ((self._none, before & ~after), (self._write, after & ~before)):
+            for first, count in _runs(changed):
+                if not self._file.set(kind, first, count) and count > 1:
+                    for core in range(first, first + count):  # another has some of them: lock the rest
+                        self._file.set(kind, core, 1)
+
+    def others(self) -> int:
+        found = 0
+        for user in self._file.users:
+            if user is not self:
+                found |= user.held
+        for _, first, end in self._file.held_by_others(0, self._end):
+            found |= (1 << end) - (1 << first)
+        return found
+
+    def overlaps(self) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        for core in self._offered:
+            for pid, _, _ in self._file.held_by_others(_OFFERS + core, _OFFERS + core + 1):
+                found.setdefault(pid, []).append(core)
+        return found
+
+    def close(self) -> None:
+        self.hold(0)
+        self._file.leave(self)
+        if self._file.users:  # of this process; what they offer stays offered
+            mine = _mask(self._offered) & ~_mask(core for user in self._file.users for core in user._offered)
+            for first, count in _runs(mine):
+                self._file.set(self._none, _OFFERS + first, count)
+
+    def _held_here(self) -> int:
+        held = 0
+        for user in self._file.users:
+            held |= user.held
+        return held
+
+
+def _path() -> Path:
+    """Return the file in the user's runtime directory; where there is none, one in shared memory."""
+    for directory in (os.environ.get("XDG_RUNTIME_DIR", ""), f"/run/user/{os.geteuid()}"):
+        if directory and os.path.isdir(directory):  # noqa: PTH112 - started with every program
+            path = Path(directory, "grainlike")
+            with suppress(FileExistsError):
+                path.mkdir(0o700)
+            return path / "cores"
+    return Path(f"/dev/shm/grainlike-{os.geteuid()}.cores")  # noqa: S108 - looked at when it is opened
+
+
+def _mask(cores: Iterable[int]) -> int:
+    mask = 0
+    for core in cores:
+        mask |= 1 << core
+    return mask
+
+
+def _runs(mask: int) -> Iterator[tuple[int, int]]:
+    """Give the runs of ones in a mask: the first, and how many."""
+    while mask:
+        first = (mask & -mask).bit_length() - 1
+        count = (~(mask >> first) & (mask >> first) + 1).bit_length() - 1
+        yield first, count
+        mask &= ~(((1 << count) - 1) << first)

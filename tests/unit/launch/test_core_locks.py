@@ -1,0 +1,137 @@
+"""Locks on core ids, between this process and another."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from limits import LIMIT_S
+
+from grainlike.launch import NoCoreLocks, open_core_locks
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the locks are Linux's")
+
+ROOT = Path(__file__).parents[3]
+
+OTHER = """
+import sys
+from grainlike.launch import open_core_locks
+locks = open_core_locks(range(8))
+print("open", flush=True)
+for line in sys.stdin:
+    locks.hold(int(line, 2))
+    print("held", flush=True)
+"""
+
+
+class Other:
+    """Another program, which offers cores 0 to 7 and uses those that it is told."""
+
+    def __init__(self) -> None:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", OTHER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        )
+        assert self._answer() == "open\n"
+
+    def uses(self, cores: int) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{cores:b}\n")
+        self.process.stdin.flush()
+        assert self._answer() == "held\n"
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.communicate(timeout=LIMIT_S)
+
+    def _answer(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline()
+
+
+@pytest.fixture(autouse=True)
+def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def other() -> Iterator[Other]:
+    program = Other()
+    yield program
+    program.end()
+
+
+def test_the_cores_that_another_program_uses_are_seen_until_it_ends(other: Other) -> None:
+    with closing(open_core_locks(range(8))) as locks:
+        assert locks.others() == 0
+        other.uses(0b1011)
+        assert locks.others() == 0b1011
+        other.uses(0b0110)
+        assert locks.others() == 0b0110
+        other.end()
+        assert locks.others() == 0
+
+
+def test_cores_that_are_not_offered_are_nobodys_business(other: Other) -> None:
+    other.uses(0b1110_0000)
+    with closing(open_core_locks([0, 5])) as locks:
+        assert locks.others() & (1 << 0 | 1 << 5) == 1 << 5
+
+
+def test_who_offers_the_same_cores_is_told_by_process(other: Other) -> None:
+    with closing(open_core_locks([2, 7, 9])) as locks:
+        assert locks.overlaps() == {other.process.pid: [2, 7]}
+        other.end()
+        assert locks.overlaps() == {}
+
+
+def test_what_both_use_is_kept_by_who_came_first_and_the_rest_by_the_other(other: Other) -> None:
+    other.uses(0b0010)
+    with closing(open_core_locks(range(8))) as locks:
+        locks.hold(0b0111)
+        assert locks.others() == 0b0010
+        other.uses(0b0000)
+        with closing(open_core_locks(range(8))) as third:
+            assert third.others() == 0b0111
+
+
+def test_two_workers_of_one_program_see_each_other_and_end_alone(other: Other) -> None:
+    first, second = open_core_locks(range(4)), open_core_locks(range(4))
+    first.hold(0b0001)
+    second.hold(0b0011)
+    assert (first.others(), second.others()) == (0b0011, 0b0001)
+    first.close()
+    assert second.others() == 0
+    with closing(open_core_locks(range(8))) as third:
+        assert third.others() == 0b0011
+    second.close()
+
+
+def test_nothing_stays_open_after_the_last(runtime: Path) -> None:
+    before = {path.name for path in Path("/proc/self/fd").iterdir()}
+    open_core_locks(range(2)).close()
+    assert {path.name for path in Path("/proc/self/fd").iterdir()} == before
+    assert (runtime / "grainlike").stat().st_mode & 0o777 == 0o700
+
+
+def test_without_a_file_of_ones_own_everybody_does_as_if_alone(runtime: Path, other: Other) -> None:
+    other.uses(1)
+    file = runtime / "grainlike" / "cores"
+    file.unlink()
+    file.symlink_to("/dev/null")
+    with closing(open_core_locks(range(8))) as locks:
+        assert isinstance(locks, NoCoreLocks)
+        locks.hold(1)
+        assert (locks.others(), locks.overlaps()) == (0, {})
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a file of another user's takes root to make")
+def test_a_file_of_another_users_is_not_used(runtime: Path) -> None:
+    (runtime / "grainlike").mkdir()
+    (runtime / "grainlike" / "cores").touch()
+    os.chown(runtime / "grainlike" / "cores", 12345, 12345)
+    assert isinstance(open_core_locks([0]), NoCoreLocks)
