@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 
 from grainlike.errors import SerializationError
 from grainlike.payload._explain import describe_loading, refusal
-from grainlike.payload._names import importable, reference_behind_wrapper, resolve
+from grainlike.payload._names import importable, is_registered, reference_behind_wrapper, resolve
 from grainlike.payload._sources import learn_sources, sources_of
 from grainlike.payload._values import HOSTILE, names_reachable, unreachable
 from grainlike.payload._watch import Held, Watch, unchanged, watch
@@ -194,6 +194,8 @@ def _lives_out_of_reach(function: Function) -> bool:
     module: str | None = None if isinstance(inner, BuiltinFunctionType) else getattr(inner, "__module__", None)
     if module not in sys.modules or module == "__main__" or importable(module):
         return False
+    if is_registered(module):
+        return True  # for as long as it is: cloudpickle knows
     if module.encode() not in unreachable:
         from grainlike.payload._byvalue import copy_module
 

@@ -11,11 +11,19 @@ there by hand. What belongs to those travels by value, like what belongs to `__m
 
 import importlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from types import FunctionType
 
-__all__ = ["Reference", "importable", "reference_behind_wrapper", "reference_to", "resolve"]
+__all__ = [
+    "Reference",
+    "importable",
+    "is_registered",
+    "reference_behind_wrapper",
+    "reference_to",
+    "registered",
+    "resolve",
+]
 
 Reference = tuple[str, str, int]
 
@@ -58,8 +66,25 @@ def resolve(module: str, qualname: str, depth: int) -> object:
     return found
 
 
+def registered() -> Collection[str]:
+    """Return the modules and packages that the program has told cloudpickle to copy (`register_pickle_by_value`)."""
+    cloudpickle = sys.modules.get("cloudpickle.cloudpickle")
+    found: Collection[str] = () if cloudpickle is None else cloudpickle._PICKLE_BY_VALUE_MODULES
+    return found
+
+
+def is_registered(name: str) -> bool:
+    """Return True for a module that is registered with cloudpickle, or lies in a package that is."""
+    return any(name == one or name.startswith(f"{one}.") for one in registered())
+
+
 def importable(name: str) -> bool:
-    """Whether an interpreter with the same search path would import the module loaded here as `name`."""
+    """Whether an interpreter with the same search path would import the module loaded here as `name`.
+
+    A module that the program has told cloudpickle to copy counts as one that it would not.
+    """
+    if registered() and is_registered(name):
+        return False
     known = _known.get(name)
     if known is None:
         if name not in sys.modules:

@@ -8,6 +8,7 @@ from typing import Any
 from grainlike._memory import copied
 from grainlike.errors import SerializationError
 from grainlike.payload._explain import describe_error, describe_loading, refusal
+from grainlike.payload._names import registered
 from grainlike.payload._payload import INLINE_LIMIT, Buffer, Payload
 from grainlike.payload._store import MARK, is_stored, mapped
 from grainlike.payload._too_large import refuse_stand_in
@@ -184,7 +185,9 @@ def names_reachable(stream: bytes) -> bool:
     Pickle names what `__main__` holds, and the receiver's `__main__` is another. A harmless string with that
     name in it only costs the slower way. (`_main__` is also in `__mp_main__`, multiprocessing's name for it.)
     """
-    return b"_main__" not in stream and not (unreachable and any(name in stream for name in unreachable))
+    if b"_main__" in stream or (unreachable and any(name in stream for name in unreachable)):
+        return False
+    return not any(name.encode() in stream for name in registered())
 
 
 def _dump(obj: object) -> Payload:
@@ -199,7 +202,7 @@ def _dump(obj: object) -> Payload:
 
     try:
         data = _dumps(obj, 5, buffer_callback=keep)
-        if b"_main__" not in data and (not unreachable or names_reachable(data)):
+        if names_reachable(data):
             return Payload(data, tuple(buffers))
     except HOSTILE:
         pass  # cloudpickle's reason, if it has one too, is the one that is told

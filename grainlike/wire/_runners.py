@@ -19,13 +19,15 @@ __all__ = [
 class Setup(BaseMessage, frozen=True, tag=30):
     """The first message to a runner: whom it works for, where its imports are, and the worker's context module.
 
-    `store` is the directory of shared memory where large results go.
+    `store` is the directory of shared memory where large results go. `authkey` is the program's key of
+    `multiprocessing`, with which a runner of its own reaches its managers; it may come in a second such message.
     """
 
     instance: str
     paths: list[str]
     context: str = ""
     store: str = ""
+    authkey: bytes = b""
 
 
 class Run(BaseMessage, frozen=True, tag=31):

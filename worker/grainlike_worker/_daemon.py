@@ -11,6 +11,7 @@ import logging
 import os
 import platform
 import secrets
+import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -123,6 +124,9 @@ BARRIER_S = 0.002
 LOOK_S = 0.01
 """How old what is known of other programs' cores may be: to ask costs a system call or two."""
 
+_MANAGERS = "multiprocessing.managers"
+"""Where this is loaded there may be managers whose proxies go to jobs."""
+
 FAREWELL_S = 1.0
 """How long a worker that stops tries to get its last words out."""
 
@@ -164,7 +168,8 @@ async def serve_embedded(link: Link, offer: Allocation, *, name: str, echo: bool
         async with open_keeper(cgroups) as keeper:
             spawn = partial(RunnerProcess.spawn, keeper=keeper, options=_devices(offer).option)
             hello = _hello(name, offer, _memory_tier(keeper, cgroups))
-            await _Daemon(link, mind, hello, partial(runner_at_home, spawn), echo=echo, locks=locks).run()
+            make = partial(runner_at_home, spawn)
+            await _Daemon(link, mind, hello, make, echo=echo, locks=locks, in_program=True).run()
 
 
 class _Daemon:
@@ -178,10 +183,14 @@ class _Daemon:
         echo: bool,
         context: str = "",
         locks: CoreLocks | None = None,
+        in_program: bool = False,
     ) -> None:
         self._link = link
         self._mind = mind
         self._locks = locks if locks is not None else NoCoreLocks()
+        self._in_program = in_program
+        self._keyed: set[int] = set()
+        """The runners that have been given the program's key of `multiprocessing`."""
         self._looked = -LOOK_S
         self._taken = self._held = 0
         self._make_runner = make_runner
@@ -420,6 +429,8 @@ class _Daemon:
         data, counts, buffers = pack_parcels(parcels) if plain is None else (plain, [], [])
         if self._gangs:
             self._tell_nodes(runner, action)
+        if self._in_program and _MANAGERS in sys.modules and action.runner not in self._keyed:
+            self._give_key(action.runner)
         runner.unbar()
         runner.works_on(action.jobs, action.attempts)
         runner.post(
@@ -436,6 +447,14 @@ class _Daemon:
             ),
             buffers,
         )
+
+    def _give_key(self, number: int) -> None:
+        """Let the jobs of a runner reach managers of `multiprocessing` that this program has made, or will make."""
+        from multiprocessing.process import current_process
+
+        assert self._welcome is not None
+        self._keyed.add(number)
+        self._runners[number].post(replace(self._setup(self._welcome), authkey=bytes(current_process().authkey)))
 
     def _tell_nodes(self, runner: RunnerBody, action: StartLease) -> None:
         gang = self._gangs.pop(action.jobs[0], None)
@@ -502,6 +521,7 @@ class _Daemon:
             how = await runner.run(self._hear_runner(number, tap))
         logger.info("%s runner %d ended: %s", kind, number, how)
         del self._runners[number]
+        self._keyed.discard(number)
         with self._outputs.dying(tap):
             stepping, _ = runner.stepping() or (0, 0.0)
             self._tell(RunnerGone(number, how, runner.started(), stepping, runner.unborn, runner.nobody))

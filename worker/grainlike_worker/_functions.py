@@ -65,6 +65,10 @@ class Functions:
             self.store = Store(Path(setup.store))
             know(self.store.directory)
         sys.path.extend(path for path in setup.paths if path not in sys.path)
+        if setup.authkey:
+            from multiprocessing.process import current_process
+
+            current_process().authkey = setup.authkey
 
     async def enter_context(self) -> BaseException | None:
         """Enter the worker's context, if it has one; return what was raised."""
