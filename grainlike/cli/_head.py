@@ -17,6 +17,7 @@ from grainlike.cli._exits import OK, REFUSED
 from grainlike.errors import GrainlikeError
 from grainlike.executor._caller import Caller
 from grainlike.executor._head_daemon import HeadDaemon
+from grainlike.launch import reset_signals
 from grainlike.net import current_folder, loop_options, state_directory
 from grainlike.wire import AskStop, Done
 
@@ -57,6 +58,7 @@ def start_head(
         salvage=salvage,
         record=record,
     )
+    reset_signals()
     try:
         with collecting_less():
             anyio.run(_serve, daemon, access, ready, backend_options=loop_options())

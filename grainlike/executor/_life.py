@@ -29,6 +29,7 @@ from grainlike.executor._memo import Memo
 from grainlike.executor._observer import Observer
 from grainlike.executor._resolving import Resolving
 from grainlike.executor._settings import Settings
+from grainlike.launch import reserve_standard_descriptors
 from grainlike.net import Alarm
 from grainlike.resources import Allocation
 
@@ -67,6 +68,7 @@ class Life(Resolving):
     def _open(self, home: Home) -> None:
         if self._state != "new":
             raise RuntimeError(f"this executor is {self._state}: make a new one")
+        reserve_standard_descriptors()
         self._state = "open"
         self._home = home
         self.opened_in = GVAR.job

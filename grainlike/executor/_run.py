@@ -11,6 +11,7 @@ import anyio
 from grainlike.executor._executor import Executor
 from grainlike.executor._settings import NOT_GIVEN, NotGiven
 from grainlike.graph import Delayed
+from grainlike.launch import reserve_standard_descriptors
 from grainlike.net import loop_options
 from grainlike.resources import Request
 
@@ -64,4 +65,5 @@ def run(
                 )
             return await made
 
+    reserve_standard_descriptors()  # before the loop opens anything: libuv aborts where it was given one of these
     return anyio.run(inside, backend=backend, backend_options=loop_options(backend))

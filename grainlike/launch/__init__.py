@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from grainlike.launch._core_locks import CoreLocks, NoCoreLocks, open_core_locks
 from grainlike.launch._core_numbers import cores_count_in_order
 from grainlike.launch._descendants import LEFTOVER_GRACE_S, children, descendants, end_children, kill_all, reap
+from grainlike.launch._inherited import is_standard_for_children, reserve_standard_descriptors, reset_signals
 from grainlike.launch._lifeline import die_with_parent, end_with_pipe, prctl
 
 if TYPE_CHECKING:
@@ -29,10 +30,13 @@ __all__ = [
     "die_with_parent",
     "end_children",
     "end_with_pipe",
+    "is_standard_for_children",
     "kill_all",
     "open_core_locks",
     "prctl",
     "reap",
+    "reserve_standard_descriptors",
+    "reset_signals",
     "run_command",
     "run_process",
 ]

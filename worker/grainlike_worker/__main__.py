@@ -19,6 +19,7 @@ import anyio
 from anyio.abc import TaskStatus
 
 from grainlike.errors import GrainlikeError, HeadLostError, ResourceSpecError
+from grainlike.launch import reserve_standard_descriptors, reset_signals
 from grainlike.net import RETURN_S, LastingLink, Link, Way, loop_options, waits
 from grainlike.resources import Allocation, near_name, parse
 from grainlike.wire import LOST_S
@@ -53,6 +54,8 @@ def serve(
     patience: float = RETURN_S,
 ) -> int:
     """Run a worker with the options of the command line; return the exit code, having said why it is not 0."""
+    reserve_standard_descriptors()
+    reset_signals()
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(name)s %(levelname)s %(message)s")
     try:
         offer = offer_of_daemon(parse(resources) if resources else None)

@@ -14,6 +14,7 @@ import anyio
 import anyio.to_thread
 
 import grainlike
+from grainlike.launch import is_standard_for_children
 
 __all__ = ["Child", "describe_exit", "start_child", "start_module", "with_our_paths"]
 
@@ -62,8 +63,15 @@ def start_module(
     for option, fd in fds.items():
         command += [option, str(fd)]
     command += ["--parent", str(os.getpid()), "--added-paths", str(added)]
+    out, err = (None if is_standard_for_children(fd) else subprocess.DEVNULL for fd in (1, 2))
     return subprocess.Popen(  # noqa: S603 - our own interpreter and module
-        command, env=environment, pass_fds=list(fds.values()), stdin=subprocess.DEVNULL, start_new_session=True
+        command,
+        env=environment,
+        pass_fds=list(fds.values()),
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        stderr=err,
+        start_new_session=True,
     )
 
 

@@ -22,7 +22,7 @@ from types import ModuleType
 from typing import NamedTuple, NoReturn
 
 import grainlike_worker._own  # noqa: F401 - what every runner needs, imported once
-from grainlike.launch import children, descendants, kill_all, reap
+from grainlike.launch import children, descendants, kill_all, reap, reset_signals
 from grainlike_worker import runner
 from grainlike_worker._birth import Birth, Born, say_born, say_failed, say_status, take
 from grainlike_worker._cgroup import Cgroup
@@ -262,6 +262,7 @@ class Keeper:
 def main(arguments: list[str]) -> NoReturn:
     """Serve until the worker lets go or dies; never returns."""
     options = dict(zip(arguments[::2], arguments[1::2], strict=True))
+    reset_signals()
     adopt_orphans()
     control = socket.socket(fileno=int(options["--fd"]))
     control.set_inheritable(False)

@@ -11,7 +11,7 @@ import sys
 from types import ModuleType
 from typing import NoReturn
 
-from grainlike.launch import LEFTOVER_GRACE_S, end_children
+from grainlike.launch import LEFTOVER_GRACE_S, end_children, reset_signals
 from grainlike_worker._lifeline import adopt_orphans, die_with_parent, die_with_pipe, end_within
 
 __all__ = ["forget_added_paths", "main"]
@@ -24,6 +24,8 @@ def main(arguments: list[str]) -> NoReturn:
     """Serve until the link ends or SIGTERM comes; never returns. Threads and children left by jobs do not hold it."""
     # By hand, because argparse and getopt take longer to import than all the rest of this module.
     kind, options = arguments[0], dict(zip(arguments[1::2], arguments[2::2], strict=True))
+    if "--kept" not in options:  # a new interpreter; what a keeper forks has its signals as it should
+        reset_signals()
     die_with_parent(int(options["--parent"]))
     fds = [int(options[name]) for name in ("--fd", "--claims") if name in options]
     lifelines = [int(options[name]) for name in ("--lifeline", "--keepers-lifeline") if name in options]
