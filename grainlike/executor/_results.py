@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import stat
+import secrets
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +15,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
+from grainlike._private import WRITING, create_in, folder, folder_in, open_in
 from grainlike.payload import Payload, dump_value, load_value
 
 __all__ = ["DamagedError", "Kept", "Key", "Results", "results_directory"]
@@ -69,10 +69,11 @@ class Results:
     """The results in one directory, which is made, for this user alone, when something is put into it.
 
     Files appear whole or not at all, so any number of programs may use one directory, on a shared file system too. To
-    open a result runs code of whoever wrote it, so a directory into which others can write is refused.
+    open a result runs code of whoever wrote it. So the directory, each folder in it and the file are refused where they
+    are somebody else's, others can write to them, or they are symbolic links.
 
     Raises, in all that reads or writes:
-        PermissionError: others can write to the directory, or it is somebody else's.
+        PermissionError: one of them is refused.
         OSError: it cannot be read or written.
     """
 
@@ -81,11 +82,14 @@ class Results:
 
     def find(self, key: Key) -> tuple[Kept, object] | None:
         """The value, and what is known of it; None when it is not here. `DamagedError` for a file that is not whole."""
-        self._check()
+        path = self._path(key)
         try:
-            data = self._path(key).read_bytes()
+            with self._folder(path.parent) as there, _told(self.directory):
+                handle = open_in(there, path, WRITING)
         except FileNotFoundError:
             return None
+        with os.fdopen(handle, "rb") as file:
+            data = file.read()
         kept, start = _head(data)
         parts = []
         for size in kept.sizes:
@@ -104,45 +108,45 @@ class Results:
         kept = Kept(key.function, key.version, time.time(), sizes, _digest(parts), python)
         head = msgspec.msgpack.encode(kept)
         path = self._path(key)
-        self._make()
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=_NEW)
-        new = Path(name)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(_MAGIC + len(head).to_bytes(4, "big") + head)
-                file.writelines(parts)
-            new.replace(path)
-        except BaseException:
-            new.unlink(missing_ok=True)
-            raise
+        with self._folder(path.parent, make=True) as there:
+            new = f"{_NEW}{secrets.token_hex(8)}"
+            try:
+                with os.fdopen(create_in(there, new), "wb") as file:
+                    file.write(_MAGIC + len(head).to_bytes(4, "big") + head)
+                    file.writelines(parts)
+                os.replace(new, path.name, src_dir_fd=there, dst_dir_fd=there)
+            except BaseException:
+                with suppress(FileNotFoundError):
+                    os.unlink(new, dir_fd=there)
+                raise
 
     def versions_with(self, key: Key) -> list[str]:
         """Other versions of the function that have a result for these arguments."""
-        folder = self._path(key).parents[1]
-        name = self._path(key).name
-        with suppress(FileNotFoundError):
-            return sorted(unquote(one.name) for one in folder.iterdir() if (one / name).exists())
+        path = self._path(key)
+        with suppress(FileNotFoundError), self._folder(path.parents[1]) as there:
+            names = os.listdir(there)  # noqa: PTH208 - of an open directory
+            return sorted(unquote(one) for one in names if _exists(there, f"{one}/{path.name}"))
         return []
 
     def __iter__(self) -> Iterator[tuple[Path, Kept]]:
         """What is kept, in no order; files that are not whole are left out."""
-        self._check()
-        for path in sorted(self.directory.glob("*/*/[0-9a-f]*")):
-            with suppress(OSError, DamagedError), path.open("rb") as file:
-                yield path, _head(file.read(_HEADER_MOST))[0]
+        for path in self._files():
+            with suppress(FileNotFoundError, DamagedError), self._folder(path.parent) as there, _told(self.directory):
+                if not path.name.startswith("."):
+                    with os.fdopen(open_in(there, path, WRITING), "rb") as file:
+                        yield path, _head(file.read(_HEADER_MOST))[0]
 
     def tidy(self, before: float) -> None:
         """Remove what programs that died had begun to write before this time, by the wall clock."""
-        self._check()
-        for path in self.directory.glob(f"*/*/{_NEW}*"):
+        for path in self._files():
             with suppress(FileNotFoundError):  # it is finished now, or gone
-                if path.stat().st_mtime < before:
+                if path.name.startswith(_NEW) and path.stat().st_mtime < before:
                     self.remove(path)
 
     def remove(self, path: Path) -> None:
         """Remove one, and the folders that it leaves empty."""
-        path.unlink(missing_ok=True)
+        with suppress(FileNotFoundError), self._folder(path.parent) as there:
+            os.unlink(path.name, dir_fd=there)
         with suppress(OSError):
             path.parent.rmdir()
             path.parent.parent.rmdir()
@@ -150,18 +154,47 @@ class Results:
     def _path(self, key: Key) -> Path:
         return self.directory / _folder(key.function) / _folder(key.version) / key.identity.hex()
 
-    def _make(self) -> None:
-        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._check()
+    def _files(self) -> list[Path]:
+        """All files that are there, finished or not."""
+        with suppress(FileNotFoundError), self._folder(self.directory):
+            patterns = ("*/*/[0-9a-f]*", f"*/*/{_NEW}*")
+            return sorted(path for pattern in patterns for path in self.directory.glob(pattern))
+        return []
 
-    def _check(self) -> None:
-        with suppress(FileNotFoundError):
-            status = self.directory.stat()
-            if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o022:
-                raise PermissionError(
-                    f"{self.directory} could have been written by others, and to open a result runs what they wrote: "
-                    f"chmod go-w {self.directory}, or set GRAINLIKE_CACHE__DIRECTORY to a directory of your own"
-                )
+    @contextmanager
+    def _folder(self, path: Path, *, make: bool = False) -> Iterator[int]:
+        """The directory, or one in it, open; each folder from there on is looked at by the descriptor that leads on."""
+        with ExitStack() as opened:
+            with _told(self.directory):
+                at, here = self.directory, folder(self.directory, WRITING, make=make)
+                opened.callback(os.close, here)
+                for name in path.relative_to(self.directory).parts:
+                    at /= name
+                    here = folder_in(here, at, WRITING, make=make)
+                    opened.callback(os.close, here)
+            yield here
+
+
+@contextmanager
+def _told(directory: Path) -> Iterator[None]:
+    """Say of what is refused why that matters, and what to do."""
+    try:
+        yield
+    except PermissionError as error:
+        if error.errno is not None:  # the system's own
+            raise
+        raise PermissionError(
+            f"{error}; to open a result runs what its writer wrote. If nobody else wrote there: "
+            f"chmod -R go-w {directory}; else set GRAINLIKE_CACHE__DIRECTORY to a directory of your own"
+        ) from None
+
+
+def _exists(folder: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except OSError:
+        return False
+    return True
 
 
 def _head(data: bytes) -> tuple[Kept, int]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
-import stat
 import struct
 from pathlib import Path
 
+from grainlike._private import ANY_ACCESS, folder
 from grainlike.errors import AuthenticationError
 from grainlike.net._address import TcpAddress
 
@@ -41,20 +41,8 @@ def keep_watch(sock: socket.socket) -> None:
 
 
 def make_private_directory(path: Path) -> None:
-    """Make `path`, for its owner alone, unless it is there; then see that it is private."""
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _check_private_directory(path)
-
-
-def _check_private_directory(path: Path) -> None:
-    """Raise `PermissionError`, with the command that mends it, unless `path` is ours and closed to everybody else."""
-    status = path.stat()
-    if status.st_uid != os.geteuid():
-        raise PermissionError(f"{path} belongs to user id {status.st_uid}, not to us ({os.geteuid()}); choose another")
-    if status.st_mode & stat.S_ISVTX:  # such as /tmp: closing it would lock everybody out
-        raise PermissionError(f"{path} is for all users; choose a directory of your own in it, such as {path}/mine")
-    if stat.S_IMODE(status.st_mode) & 0o077:
-        raise PermissionError(f"{path} is open to other users; close it with: chmod 700 {path}")
+    """Make `path` and what is missing on the way, for its owner alone; raise `PermissionError` unless it is private."""
+    os.close(folder(path, ANY_ACCESS, make=True, follow=True))
 
 
 def check_same_user(sock: socket.socket) -> None:

@@ -177,7 +177,7 @@ async def test_a_directory_that_others_can_write_to_is_an_error(log, directory):
     directory.chmod(0o777)
     async with Executor(local=Cores(1)) as executor:
         r_ = (double @ Cores(1))(log, 3)
-        with pytest.raises(PermissionError, match="chmod go-w"):
+        with pytest.raises(PermissionError, match="chmod -R go-w"):
             await r_
         assert "It did not run." in str(await executor.explain(r_))
     assert runs(log) == []

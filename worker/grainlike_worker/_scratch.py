@@ -7,9 +7,9 @@ not remove is removed by its keeper, and what is left of a worker that was kille
 import os
 from pathlib import Path
 
-__all__ = ["Scratch", "directory_for", "remove"]
+from grainlike._private import ANY_ACCESS, folder, folder_in
 
-_MODE = 0o700
+__all__ = ["Scratch", "directory_for", "remove"]
 
 
 class Scratch:
@@ -59,6 +59,11 @@ def _new(root: str | None, name: str) -> Path:
 
         return Path(tempfile.mkdtemp(prefix=f"grainlike-{name}-"))
     path = Path(root, name)
-    for directory in (path.parent.parent, path.parent, path):
-        directory.mkdir(_MODE, exist_ok=True)
+    here = [folder(path.parent.parent, ANY_ACCESS, make=True)]
+    try:
+        for directory in (path.parent, path):
+            here.append(folder_in(here[-1], directory, ANY_ACCESS, make=True))
+    finally:
+        for one in here:
+            os.close(one)
     return path

@@ -120,7 +120,7 @@ def test_a_directory_that_others_can_write_to_is_refused(results, mode):
     results.put(KEY, 1)
     results.directory.chmod(mode)
     for use in (lambda: results.find(KEY), lambda: results.put(KEY, 2), lambda: list(results)):
-        with pytest.raises(PermissionError, match="chmod go-w"):
+        with pytest.raises(PermissionError, match="chmod -R go-w"):
             use()
 
 
