@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from difflib import get_close_matches
 from pathlib import Path
 
 from grainlike.bench import SYSTEMS, WORKLOADS, facts, installed, measure, picture, table
 from grainlike.cli._exits import FAILED, OK
+from grainlike.executor._late_file import LateFile
 
 __all__ = ["ChoiceError", "bench", "show_systems"]
 
@@ -35,10 +37,11 @@ def bench(
     """
     chosen = _systems(systems)
     sizes = _sizes(workloads, size)
-    found = measure(chosen, sizes, rounds=rounds, limit_s=limit_s, progress=_say)
-    if drawing is not None:
-        drawing.write_text(picture(found, sizes), encoding="utf-8")
-    print(json.dumps(facts(found, sizes)) if as_json else table(found, sizes))  # noqa: T201 - a command line speaks
+    with nullcontext() if drawing is None else LateFile(drawing) as file:
+        found = measure(chosen, sizes, rounds=rounds, limit_s=limit_s, progress=_say)
+        print(json.dumps(facts(found, sizes)) if as_json else table(found, sizes))  # noqa: T201 - a command line speaks
+        if file is not None:
+            file.write(picture(found, sizes))
     return FAILED if any(figures.failure for figures in found) else OK
 
 

@@ -9,6 +9,7 @@ from grainlike.cli._exits import OK
 from grainlike.cli._words import as_plain, print_json, seconds
 from grainlike.executor._caller import Caller
 from grainlike.executor._history import drawn
+from grainlike.executor._late_file import LateFile
 from grainlike.executor._totals import Totals
 from grainlike.observe import Depth, trace
 from grainlike.wire import AskReport, ReportIs, SpanRow
@@ -40,10 +41,11 @@ async def write_trace(caller: Caller, path: Path) -> int:
     """Draw what the head has recorded."""
     spans: list[SpanRow] = []
     depths: list[Depth] = []
-    async with aclosing(caller.trace()) as pieces:
-        async for piece in pieces:
-            spans.extend(piece.spans)
-            depths.extend(Depth(*depth) for depth in piece.depths)
-    path.write_text(trace(drawn(spans), depths), encoding="utf-8")  # noqa: ASYNC240 - nothing else runs here
+    with LateFile(path) as file:
+        async with aclosing(caller.trace()) as pieces:
+            async for piece in pieces:
+                spans.extend(piece.spans)
+                depths.extend(Depth(*depth) for depth in piece.depths)
+        file.write(trace(drawn(spans), depths))
     print(f"{path}: what ran in {len(spans):,} attempts; open it in ui.perfetto.dev")  # noqa: T201
     return OK

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from os import PathLike
-from pathlib import Path
 from typing import Literal
 
 from grainlike.errors import UnsatisfiableError
@@ -12,6 +11,7 @@ from grainlike.executor._callbacks import Callbacks
 from grainlike.executor._dag_run import DagRun
 from grainlike.executor._executor import Executor
 from grainlike.executor._finding import find
+from grainlike.executor._late_file import LateFile
 from grainlike.executor._parted_run import PartedRun
 from grainlike.executor._report import DagReport
 from grainlike.graph import NamedGraph, NamedJob, Partition
@@ -67,7 +67,8 @@ class Dag(NamedGraph):
                 at its first failure, and the others when that is heard of. Calls without resources, jobs with a
                 timeout, and jobs whose requests say more than amounts and tokens run by themselves beside the parts.
             trace: a file to write to at the end, for ui.perfetto.dev and chrome://tracing: which job ran when on which
-                core or GPU of which worker.
+                core or GPU of which worker. It is opened before anything starts. If it cannot be written at the end,
+                as the disk is full by then, a warning says so, and the report's `trace_error` has the reason.
 
         Raises:
             UnsatisfiableError: no worker could ever give what some job asks for, and none can join; nothing was
@@ -75,7 +76,7 @@ class Dag(NamedGraph):
             ValueError: `on_failure` or `timeout` is none.
             TypeError: `partition` is none, or `callbacks` are none.
             GraphError: one of the jobs was started by another executor, and has not finished.
-            FileNotFoundError: there is no folder for the trace; nothing was started.
+            OSError: the trace's file cannot be opened, as its folder is missing; nothing was started.
             RuntimeError: there is no executor here, or this is a job on a worker.
 
         Example::
@@ -87,8 +88,6 @@ class Dag(NamedGraph):
             raise ValueError(f"on_failure= is 'fail_fast' or 'continue', not {on_failure!r}")
         if timeout is not None and not timeout > 0:
             raise ValueError(f"timeout= is a positive number of seconds, not {timeout!r}")
-        if trace is not None:
-            _check_folder(trace)
         if partition is not None and not isinstance(partition, Partition):
             raise TypeError(f"partition= takes a Partition, as Partition(k=4), not {partition!r}")
         if callbacks is not None and not isinstance(callbacks, Callbacks):
@@ -96,6 +95,20 @@ class Dag(NamedGraph):
         executor = find()
         if not isinstance(executor, Executor):
             raise RuntimeError("a named graph runs in the program, which hears of all its jobs, and not inside a job")
+        if trace is None:
+            return await self._run_on(executor, on_failure, timeout, callbacks, partition)
+        with LateFile(trace) as file:
+            report = await self._run_on(executor, on_failure, timeout, callbacks, partition)
+            return report.traced_to(file, str(trace))
+
+    async def _run_on(
+        self,
+        executor: Executor,
+        on_failure: str,
+        timeout: float | None,
+        callbacks: Callbacks | None,
+        partition: Partition | None,
+    ) -> DagReport:
         await executor.ready()
         jobs = self._prioritise()
         _refuse_impossible(executor, jobs)
@@ -103,17 +116,7 @@ class Dag(NamedGraph):
         run = kind(executor, self._jobs, fail_fast=on_failure == "fail_fast", callbacks=callbacks)
         if partition is not None and isinstance(run, PartedRun):
             _refuse_impossible_parts(executor, run.cut(jobs, partition))
-        report = await run.run(jobs, timeout)
-        if trace is not None:
-            report.write_trace(trace)
-        return report
-
-
-def _check_folder(trace: str | PathLike[str]) -> None:
-    """A run of hours must not end with a trace that cannot be written."""
-    folder = Path(trace).absolute().parent
-    if not folder.is_dir():
-        raise FileNotFoundError(f"trace={str(trace)!r}: there is no folder {folder}")
+        return await run.run(jobs, timeout)
 
 
 def _refuse_impossible_parts(executor: Executor, requests: Iterable[Request]) -> None:

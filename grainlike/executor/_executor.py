@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from os import PathLike
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
@@ -351,9 +350,11 @@ class Executor(Life):
         """
         if self._recorder is None:
             raise RuntimeError(f"{self!r} has recorded nothing: open it with Executor(..., record=True)")
+        from grainlike.executor._late_file import LateFile
         from grainlike.observe import trace
 
-        Path(path).write_text(trace(self._recorder.stretches(), self._recorder.depths()), encoding="utf-8")
+        with LateFile(path) as file:
+            file.write(trace(self._recorder.stretches(), self._recorder.depths()))
 
     def submit(self, request: Request, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Delayed[Any]:
         """Start `fn(*args, **kwargs)` on `request` without building a graph by hand; returns its placeholder.

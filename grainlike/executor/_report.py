@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
-from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from grainlike.executor._late_file import LateFile
 from grainlike.executor._recorder import HERE
 from grainlike.executor._totals import Totals
 from grainlike.graph import Node, Status
@@ -16,6 +17,8 @@ from grainlike.observe import Depth, Stretch, depths, trace
 from grainlike.resources import Allocation, Usage
 
 __all__ = ["DagReport", "Ended", "JobReport"]
+
+logger = logging.getLogger("grainlike")
 
 _MOST_LINES = 10
 """How many failures the text names before it only counts the others."""
@@ -71,6 +74,8 @@ class DagReport(Totals, Mapping[str, JobReport]):
         backend: what ran them: `"grainlike"`, its own workers, or the name of the executor's `backend=`.
         peak_utilization: for each resource of the workers, the largest part that jobs of the run held at one moment,
             from 0 to 1.
+        trace_error: why `run(trace=...)` could not write its file at the end; None where it did, or there was none to
+            write. `write_trace` may be tried again, with another path.
 
     Example::
 
@@ -82,6 +87,7 @@ class DagReport(Totals, Mapping[str, JobReport]):
     peak_utilization: dict[str, float]
     _began: float
     _jobs: dict[str, Ended]
+    trace_error: Exception | None = None
 
     @classmethod
     def of(cls, jobs: dict[str, Ended], backend: str, *, began: float, ended: float, peaks: dict[str, float]) -> Self:
@@ -137,6 +143,8 @@ class DagReport(Totals, Mapping[str, JobReport]):
             if job.status in ("failed", "timed_out")
         ]
         more = [f"  and {len(bad) - _MOST_LINES:,} others"] if len(bad) > _MOST_LINES else []
+        if self.trace_error is not None:
+            more.append(f"  its trace was not written: {self.trace_error}")
         return "\n".join([Totals.__str__(self), *bad[:_MOST_LINES], *more])
 
     def write_trace(self, path: str | PathLike[str]) -> None:
@@ -148,7 +156,17 @@ class DagReport(Totals, Mapping[str, JobReport]):
         Raises:
             OSError: the file cannot be written.
         """
-        Path(path).write_text(trace(self._stretches(), self._depths()), encoding="utf-8")
+        with LateFile(path) as file:
+            file.write(trace(self._stretches(), self._depths()))
+
+    def traced_to(self, file: LateFile, name: str) -> Self:
+        """Write the trace to a file; return the report, which says so if that failed: it is worth more than a trace."""
+        try:
+            file.write(trace(self._stretches(), self._depths()))
+        except Exception as error:  # noqa: BLE001 - whatever it is, hours of work have a report
+            logger.warning("the trace %s was not written: %s", name, error)
+            return replace(self, trace_error=error)
+        return self
 
     def _stretches(self) -> Iterator[Stretch]:
         for name, job in self._jobs.items():
