@@ -9,7 +9,9 @@ may belong to a *session*, which is a name::
 Leaving the block cancels nothing then, and neither does the death of the program. The next program that connects to the
 session, today or tomorrow, finds under its name whatever was given one: `ex.placeholders()` is a dictionary of
 placeholders, finished or not, to await, to ask `info` and `explain` about, to read `logs` of, or to `cancel`. The head
-keeps outcomes until `await ex.forget("fit 1")`, up to 128 MiB of them for each session.
+keeps outcomes until `await ex.forget("fit 1")`: 128 MiB of each session in memory, what is beyond on disk, from where
+it is fetched when somebody awaits it (until then `info` says lazy). `head start --keep 20Gi` says how much that may be
+in all; then calls with new names are refused, and say why.
 
 What has no name runs on as well, and its outcome goes to nobody. A graph is still run by its program: of calls that
 wait for others, the head knows only once their arguments are there. One program has a session at a time; another one is

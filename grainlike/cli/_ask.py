@@ -53,6 +53,9 @@ __all__ = [
     "show_wanted",
 ]
 
+_NEARLY = 0.8
+"""The part of what sessions may keep at which it is said that there is little room left."""
+
 
 def asking(head: str | None, insecure: bool, ask: Callable[[Caller], Awaitable[int]]) -> int:
     """Ask a head; return the exit code, having said why it is not 0: 1 when it cannot, 3 when there is none."""
@@ -152,12 +155,16 @@ async def list_sessions(caller: Caller, *, as_json: bool) -> int:
     else:
         rows = [
             (
-                *(s.name, str(s.client), str(s.jobs), str(s.names), str(s.outcomes), str(s.kept_bytes)),
-                *(seconds(s.since_s), s.attached or "-"),
+                *(s.name, str(s.client), str(s.jobs), str(s.names), str(s.outcomes)),
+                *(f"{s.kept_bytes:,}", f"{s.limit_bytes:,}", seconds(s.since_s), s.attached or "-"),
             )
             for s in found.sessions
         ]
-        print_table(["session", "client", "jobs", "names", "outcomes", "bytes", "since", "attached"], rows)
+        print_table(["session", "client", "jobs", "names", "outcomes", "bytes", "limit", "since", "attached"], rows)
+        used, limit = sum(s.kept_bytes for s in found.sessions), found.sessions[0].limit_bytes
+        if used >= _NEARLY * limit > 0:
+            words = f"outcomes take {used:,} of {limit:,} bytes; at that the head takes no new calls with names"
+            print(f"grainlike: {words}: forget some", file=sys.stderr)  # noqa: T201
     return OK
 
 

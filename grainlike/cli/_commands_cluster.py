@@ -281,6 +281,13 @@ def _head_start(
     record: Annotated[
         bool, typer.Option("--record", help="Keep where and when the last 100 000 jobs ran, for `grainlike trace`.")
     ] = False,
+    keep: Annotated[
+        str | None,
+        typer.Option(
+            metavar="AMOUNT",
+            help="How much named sessions may keep of outcomes, as 20Gi. By default half of what is free on disk.",
+        ),
+    ] = None,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Listen without TLS, on this machine's loopback alone.")
     ] = False,
@@ -294,11 +301,13 @@ def _head_start(
     leaves the work as it is for the next start; Ctrl-C and `grainlike head stop` end it.
     """
     from grainlike.cli._head import start_detached, start_head
+    from grainlike.cli._words import bytes_of
 
     def started() -> int:
         try:
             if detach:
-                files = [] if access is None else ["--access", str(access.expanduser().absolute())]
+                files = [] if keep is None else ["--keep", keep]
+                files += [] if access is None else ["--access", str(access.expanduser().absolute())]
                 files += [] if journal is None else ["--journal", str(journal.expanduser().absolute())]
                 flags = (
                     ["--insecure"] * insecure
@@ -316,6 +325,7 @@ def _head_start(
                 journal=journal,
                 salvage=salvage,
                 record=record,
+                keep=None if keep is None else bytes_of(keep),
                 ready=ready,
             )
         except ValueError as error:

@@ -38,6 +38,7 @@ def start_head(
     journal: Path | None = None,
     salvage: bool = False,
     record: bool = False,
+    keep: int | None = None,
     ready: int | None = None,
 ) -> int:
     """Be a head until a signal or a client ends it, or (`run_once`) the work of its programs is done.
@@ -57,6 +58,7 @@ def start_head(
         journal=journal,
         salvage=salvage,
         record=record,
+        keep=keep,
     )
     reset_signals()
     try:

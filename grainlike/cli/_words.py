@@ -13,10 +13,20 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from grainlike.resources._quantity import UNIT, in_bytes
+from grainlike.resources._quantity import UNIT, in_bytes, quantity
 from grainlike.wire import JobRow
 
-__all__ = ["amounts", "as_plain", "escaped", "escaped_line", "print_jobs", "print_json", "print_table", "seconds"]
+__all__ = [
+    "amounts",
+    "as_plain",
+    "bytes_of",
+    "escaped",
+    "escaped_line",
+    "print_jobs",
+    "print_json",
+    "print_table",
+    "seconds",
+]
 
 _NEVER_WRAPS = 10_000
 
@@ -70,6 +80,14 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 def amounts(text: str) -> str:
     """A request or an allocation with its memory as people write it: `memory=8Gi`. It can be parsed as before."""
     return _BYTES.sub(lambda found: found[1] + in_bytes(int(found[2]) * UNIT), text)
+
+
+def bytes_of(amount: str) -> int:
+    """Bytes that somebody wrote as `20Gi`. `ValueError` for what is no amount."""
+    found = quantity(amount) // UNIT
+    if found < 0:
+        raise ValueError(f"an amount is not below zero: {amount!r}")
+    return found
 
 
 def seconds(value: float | None) -> str:

@@ -7,9 +7,9 @@ from collections import Counter, deque
 import anyio
 from msgspec.structs import replace
 
-from grainlike.wire import Answer, LogsAre, Question
+from grainlike.wire import Answer, AskOutcome, LogsAre, OutcomeIs, Question
 
-__all__ = ["Asked", "Followed"]
+__all__ = ["Asked", "Fetched", "Followed"]
 
 KEPT = 1024 * 1024
 """How much of a job's output a worker keeps from its beginning on: what comes after may differ when told again."""
@@ -88,3 +88,29 @@ class Followed(Asked):
         self._told[key] += 1
         self._size += len(line) + 1
         return True
+
+
+class Fetched(Asked):
+    """A question for an outcome: asked again it is answered from where the answers ended."""
+
+    __slots__ = ("_at", "_ended")
+
+    def __init__(self, question: Question) -> None:
+        super().__init__(question)
+        self._at = 0
+        self._ended = False
+
+    def again(self) -> Question | None:
+        assert isinstance(self.question, AskOutcome)
+        return None if self._ended else replace(self.question, at=self._at)
+
+    def take(self, answer: Answer) -> None:
+        if isinstance(answer, OutcomeIs):
+            if answer.at + len(answer.data) <= self._at and not answer.end:
+                return
+            answer = replace(answer, data=answer.data[max(0, self._at - answer.at) :])
+            self._at += len(answer.data)
+            self._ended = answer.end
+        else:
+            self._ended = True
+        super().take(answer)

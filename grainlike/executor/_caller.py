@@ -10,12 +10,13 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
+from zlib import crc32
 
 import anyio
 from msgspec.structs import replace
 
 from grainlike.errors import AuthenticationError, GrainlikeError, HeadLostError, ProtocolError
-from grainlike.executor._asked import Asked, Followed
+from grainlike.executor._asked import Asked, Fetched, Followed
 from grainlike.executor._door import software
 from grainlike.executor._logs import LogLine
 from grainlike.net import Access, LastingLink, Link, dial, find_access, process_id
@@ -23,16 +24,20 @@ from grainlike.wire import (
     HEARTBEAT_S,
     LOST_S,
     PROTOCOL,
+    TRUSTED,
     Answer,
     AskLogs,
+    AskOutcome,
     AskTrace,
     Beat,
     Dialer,
     EnoughLogs,
     Frame,
+    FrameDecoder,
     Goodbye,
     Hello,
     LogsAre,
+    OutcomeIs,
     Question,
     TraceIs,
     Unable,
@@ -188,6 +193,26 @@ class Caller:
         finally:
             del self._asked[number]
             self._link.post(EnoughLogs(number))
+
+    async def outcome(self, child: int) -> Frame:
+        """The kept outcome of a call in our session, as a message about it.
+
+        Raises as `ask` does; `UnableError` also for one that is damaged.
+        """
+        number, asked = self._post(AskOutcome(0, child, 0), Fetched)
+        data = bytearray()
+        try:
+            while True:
+                told = self._checked(await asked.next(), OutcomeIs)
+                data += told.data
+                if told.end:
+                    break
+        finally:
+            del self._asked[number]
+        if crc32(data) != told.checksum:
+            raise UnableError("the outcome is lost: its file at the head is damaged")
+        [frame] = FrameDecoder(TRUSTED).feed(data)
+        return frame
 
     async def trace(self) -> AsyncGenerator[TraceIs, None]:
         """What ran where and when, piece by piece.

@@ -10,7 +10,7 @@ import anyio
 import anyio.lowlevel
 from msgspec.structs import replace
 
-from grainlike.errors import GraphError, SessionError
+from grainlike.errors import GrainlikeError, GraphError, SessionError
 from grainlike.executor._caller import Caller, UnableError, find_client_access
 from grainlike.executor._events import Event, Events
 from grainlike.executor._executor import Executor
@@ -47,6 +47,9 @@ __all__ = ["ConnectedExecutor", "connect"]
 T = TypeVar("T")
 
 NAME_LIMIT = 255
+
+_AT_ONCE = 2
+"""How many outcomes are on their way from the head's disk at a time."""
 
 
 def connect(
@@ -119,6 +122,7 @@ class ConnectedExecutor(Executor):
         self._session = session or ""
         self._patience = patience
         self._named: dict[str, Delayed[Any]] = {}
+        self._bringing = anyio.Semaphore(_AT_ONCE)
         self._caller: Caller | None = None
         self._workers: list[WorkerInfo] = []
         self._lost: Exception | None = None
@@ -135,10 +139,12 @@ class ConnectedExecutor(Executor):
         self._caller = caller = Caller(link, self._hear, self._session)
         self._address = caller.link.peer
         self._leases = FarLeases(self._head.observers)
-        self._jobs = RemoteJobs(caller.link, self._engine, self._engine.pump, self._head.tally, self._leases)
+        engine, tally = self._engine, self._head.tally
+        self._jobs = RemoteJobs(caller.link, engine, engine.pump, tally, self._leases, self._fetch)
         self._engine.jobs = self._jobs
         async with anyio.create_task_group() as tasks:
             self._calls.open(tasks)
+            self._tasks = tasks
             tasks.start_soon(self._run_caller, caller)
             try:
                 await caller.welcomed()
@@ -179,10 +185,26 @@ class ConnectedExecutor(Executor):
 
     def _take_session(self, told: SessionIs) -> None:
         found = self._jobs.adopt(told)
-        self._engine.adopt(list(found.values()))
-        for node in found.values():
+        near = [node for node in found.values() if not self._jobs.is_far(node)]
+        self._engine.adopt(near)
+        for node in near:
             self._engine.watch(node, SEEN_ELSEWHERE)
         self._named.update((name, Delayed(node)) for name, node in found.items())
+
+    def _fetch(self, node: Node, child: int) -> None:
+        self._tasks.start_soon(self._bring, node, child)
+
+    async def _bring(self, node: Node, child: int) -> None:
+        """Have an outcome brought that lies on the head's disk."""
+        async with self._bringing:
+            try:
+                frame = await self._link.outcome(child)
+            except UnableError as error:
+                self._jobs.not_fetched(node, SessionError(str(error)))
+            except GrainlikeError as error:
+                self._jobs.not_fetched(node, error)
+            else:
+                self._jobs.fetched(node, frame)
 
     def _take_workers(self, told: WorkersAre) -> None:
         self._workers = [worker_info(row) for row in told.workers]
@@ -247,7 +269,8 @@ class ConnectedExecutor(Executor):
         cancelled loses its name.
 
         Raises:
-            SessionError: the name is taken, or the session has 10 000 names; or there is no session.
+            SessionError: the name is taken, or the session has 10 000 names; or there is no session. Awaiting it raises
+                this, too, where the head has no room for more outcomes.
             GraphError: it is no call with resources, or has been started already.
             ValueError: it is no name: that takes 1 to 255 printable characters.
 
@@ -275,7 +298,8 @@ class ConnectedExecutor(Executor):
         """What has a name in this session, from this program or from an earlier one; finished or not.
 
         They can be awaited, asked about and cancelled like any other. Of one that an earlier program submitted, the
-        arguments are not known here.
+        arguments are not known here. Outcomes that the head keeps on disk, beyond 128 MiB of the session, are fetched
+        when they are awaited or started: until then such a placeholder is lazy.
 
         Raises:
             SessionError: there is no session.

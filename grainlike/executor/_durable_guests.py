@@ -37,7 +37,10 @@ class DurableGuests(Guests):
 
     def refused(self, what: ClientRefused, frames: Sequence[Frame]) -> None:
         """It had been told why its jobs would not be."""
-        self._refuse(self._resumed(what), frames, JournalError(what.why))
+        if what.full:
+            super()._refuse_named(self._resumed(what), frames, what.why)
+        else:
+            self._refuse(self._resumed(what), frames, JournalError(what.why))
 
     def _resumed(self, what: ClientSaid | ClientRefused) -> Guest:
         """Who had said it, with the numbers that its conversation had then."""
@@ -87,6 +90,15 @@ class DurableGuests(Guests):
             if session is not None:
                 self._head.owe(session, position)
             super()._take(guest, frames)
+
+    def _refuse_named(self, guest: Guest, frames: Sequence[Frame], why: str) -> None:
+        session = guest.session
+        received, heard = (0, 0) if session is None else (session.received, session.heard)
+        refused = lambda now: ClientRefused(now, guest.number, received, heard, why, full=True)  # noqa: E731
+        with self._head.input(refused, frames) as position:
+            if session is not None:
+                self._head.owe(session, position)
+            super()._refuse_named(guest, frames, why)
 
     def _refuse_jobs(self, guest: Guest, frames: Sequence[Frame], received: int, heard: int) -> list[Frame]:
         """Tell a client why there will be no jobs; return what else it said."""

@@ -11,6 +11,8 @@ import os
 import platform
 import time
 from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import TaskGroup
@@ -22,7 +24,7 @@ from grainlike.executor._guest import Guest
 from grainlike.executor._head import FAREWELL_S, Head
 from grainlike.executor._history import report_is, tell_trace
 from grainlike.executor._rows import job_is, worker_row
-from grainlike.executor._sessions import NamedSession, Sessions
+from grainlike.executor._sessions import NamedCall, NamedSession, Sessions
 from grainlike.net import Link, is_gone
 from grainlike.resources import offer_of, parse
 from grainlike.wire import (
@@ -33,6 +35,7 @@ from grainlike.wire import (
     AskJob,
     AskJobs,
     AskLogs,
+    AskOutcome,
     AskReport,
     AskSessions,
     AskStop,
@@ -61,6 +64,9 @@ from grainlike.wire import (
     Withdraw,
     WorkersAre,
 )
+
+if TYPE_CHECKING:  # only a head that others connect to has one
+    from grainlike.executor._outcome_store import OutcomeStore
 
 _MOST_LOGS = 1000
 
@@ -95,6 +101,8 @@ class Guests:
     ) -> None:
         self.here: dict[int, Guest] = {}
         self.sessions = Sessions()
+        self.store: OutcomeStore | None = None
+        """Where outcomes of sessions go that do not fit into memory; None where there are no sessions."""
         self._head = head
         self._cluster = cluster
         self._cancel = cancel
@@ -204,7 +212,7 @@ class Guests:
         fresh = frames if guest.session is None else guest.session.hear(frames)
         wanted = [frame for frame in fresh if isinstance(frame.message, _WANTS)]
         if wanted:  # first: who asks about his jobs may do so in the same breath
-            self._take(guest, wanted)
+            self._admit(guest, wanted)
         for message, _ in fresh:
             match message:
                 case _ if isinstance(message, _Short):
@@ -213,6 +221,8 @@ class Guests:
                     self._tell_logs(guest, message)
                 case AskTrace() if guest.tasks is not None:
                     guest.tasks.start_soon(tell_trace, guest.link, message.ask, self._head.recorder)
+                case AskOutcome() if guest.tasks is not None and self.store is not None:
+                    guest.tasks.start_soon(self.store.tell, guest.link, message, self._kept(guest, message.child))
                 case EnoughLogs():
                     if message.ask in guest.listening:
                         guest.listening[message.ask].cancel()
@@ -223,6 +233,27 @@ class Guests:
         if guest.over:
             self.leave(guest)
             guest.post(Goodbye("it has left"))  # so that it knows that all it said was heard, and hangs up
+
+    def _admit(self, guest: Guest, frames: Sequence[Frame]) -> None:
+        """Take what a client says about its jobs; where nothing more can be kept, calls with names are refused."""
+        why = None if self.store is None else self.store.refusal()
+        if why is None:
+            self._take(guest, frames)
+            return
+        for named, part in groupby(frames, _has_names):
+            if named:
+                self._refuse_named(guest, list(part), why)
+            else:
+                self._take(guest, list(part))
+
+    def _refuse_named(self, guest: Guest, frames: Sequence[Frame], why: str) -> None:
+        """Make no jobs of calls with names, and tell their client why."""
+        for message, buffers in frames:
+            assert isinstance(message, Nested)
+            self._head.refuse_for(guest.home, message, buffers, guest.paths, SessionError(why))
+
+    def _kept(self, guest: Guest, child: int) -> NamedCall | None:
+        return guest.home.kept_apart(child) if isinstance(guest.home, NamedSession) else None
 
     def _take(self, guest: Guest, frames: Sequence[Frame]) -> None:
         """Do what follows from what a client says about its jobs, once, however often its link broke."""
@@ -295,7 +326,10 @@ class Guests:
                 return Done(ask) if self._stop() else Unable(ask, why)
             case AskSessions():
                 now = self._head.now()
-                return SessionsAre(ask, [session.row(now) for session in self.sessions])
+                return SessionsAre(ask, [session.row(now, self._limit()) for session in self.sessions])
+
+    def _limit(self) -> int:
+        return 0 if self.store is None else self.store.budget
 
     def _rows(self, most: int) -> list[JobRow]:
         programs = {guest.number: guest.name for guest in self.here.values()}
@@ -340,3 +374,7 @@ class Guests:
     def _journal(self) -> str:
         """Whether what is told here outlives this process, in words."""
         return ""
+
+
+def _has_names(frame: Frame) -> bool:
+    return isinstance(frame.message, Nested) and any(frame.message.names)

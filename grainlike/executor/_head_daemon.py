@@ -22,6 +22,7 @@ from grainlike.executor._guests import Guests
 from grainlike.executor._head import Head
 from grainlike.executor._head_image import began_here
 from grainlike.executor._keeping import Keeping
+from grainlike.executor._outcome_store import OutcomeStore
 
 __all__ = ["HeadDaemon"]
 
@@ -38,6 +39,9 @@ class HeadDaemon(Executor):
     files of its cluster. When it was killed, the next one with this directory goes on where it was; workers go on with
     their jobs meanwhile, and they and the clients find it again. `salvage` sets aside what is damaged there. When it is
     closed it ends the work, as always; unless `leaves` is set, which keeps all for the next.
+
+    Named sessions keep outcomes in memory and, beyond that, in files in the journal's directory, else in the user's
+    state directory: `keep` bytes in all, by default half of what is free there. Then new calls with names are refused.
 
     Raises, besides what `Executor` does:
         JournalError: the journal is damaged, in use, of another release, or open to others; or the disk refuses. From
@@ -60,6 +64,7 @@ class HeadDaemon(Executor):
         journal: str | PathLike[str] | None = None,
         salvage: bool = False,
         record: bool = False,
+        keep: int | None = None,
     ) -> None:
         super().__init__(local=None, listen=listen, access=access, insecure=insecure, record=record)
         if salvage and journal is None:
@@ -74,6 +79,8 @@ class HeadDaemon(Executor):
         self._journal = None if journal is None else Path(journal).expanduser().absolute()
         self._keeping: Keeping | None = None
         self._salvage = salvage
+        self._keep = keep
+        self._store: OutcomeStore | None = None
 
     def _stop_asked(self) -> bool:
         self.stop.set()
@@ -103,6 +110,13 @@ class HeadDaemon(Executor):
         if not isinstance(self._head, DurableHead):
             return super()._make_guests(cluster)
         return DurableGuests(self._head, cluster, self._cancel_job, self._stop_asked, self._deserted)
+
+    def _make_store(self, guests: Guests, cluster: str) -> OutcomeStore:
+        if self._keeping is None or self._journal is None:
+            return super()._make_store(guests, cluster)
+        where, safe = self._journal / "outcomes", self._keeping.safe
+        self._store = OutcomeStore(lambda: guests.sessions, where, self._keep, lasting=True, safe=safe)
+        return self._store
 
     def _restore(self, door: Door, tasks: TaskGroup) -> None:
         if self._keeping is None:
@@ -136,6 +150,9 @@ class HeadDaemon(Executor):
             await self._keeping.finish()
         except JournalError as error:
             self._unkept = error
+        else:
+            if self._store is not None:
+                self._store.remove()
 
     async def _live(self) -> None:
         try:

@@ -147,12 +147,15 @@ class TimeCame(_Input, frozen=True, tag=11):
 
 
 class ClientRefused(_Input, frozen=True, tag=13):
-    """A client wanted jobs, and was told why there will be none; see `WorkerSaid`."""
+    """A client wanted jobs, and was told why there will be none; see `WorkerSaid`. `full`: of its session, there is no
+    room for more outcomes.
+    """
 
     client: int
     received: int
     heard: int
     why: str
+    full: bool = False
 
 
 class AllWent(_Input, frozen=True, tag=14):

@@ -146,15 +146,19 @@ class Keeping:
         Raises:
             JournalError: it is not, so the next head will find the work again.
         """
-        if self.failure is not None:
-            async with self._renewal:
-                if self.failure is not None:
-                    await self._draw()
+        async with self._renewal:
+            await self._draw()  # an image of nobody takes the place of all records
         if self.failure is not None:
             raise JournalError(
                 f"the end of the work is not in the journal ({self.failure}), so the next head finds the jobs again. "
                 f"Make room in {self._journal.directory} and end that one, or remove the directory"
             )
+
+    async def safe(self) -> None:
+        """Return when all that the head was told so far is on disk, as far as the disk takes anything."""
+        position = self._journal.position
+        while self._writes and self._journal.synced < position:  # noqa: ASYNC110 - `on_synced` is the head's
+            await anyio.sleep(_CHILD_S)
 
     async def _renew(self) -> None:
         async with self._renewal:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import secrets
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
@@ -36,6 +37,7 @@ from grainlike.resources import Allocation
 if TYPE_CHECKING:
     from grainlike.executor._backend_jobs import BackendJobs
     from grainlike.executor._entrance import Entrance
+    from grainlike.executor._outcome_store import OutcomeStore
     from grainlike.executor._recorder import Recorder
 
 __all__ = ["QUIET_S", "Life", "import_paths"]
@@ -149,12 +151,18 @@ class Life(Resolving):
                 self._address = str(entrance.address)
             cluster = "embedded" if entrance is None else entrance.cluster
             guests = self._make_guests(cluster)
+            store = None if entrance is None else self._make_store(guests, cluster)
+            if store is not None:
+                stack.callback(store.close)
+            guests.store = store
             joined = partial(self._joined, guests)
             door = Door(self._head, guests, cluster, import_paths(), self._settled, joined, returns=self._returns)
             async with anyio.create_task_group() as tasks:
                 self._calls.open(tasks)
                 tasks.start_soon(self._alarm.run)
                 self._restore(door, tasks)
+                if store is not None:
+                    tasks.start_soon(store.run)
                 if entrance is not None:
                     tasks.start_soon(entrance.listener.serve, door.admit)
                 try:
@@ -260,6 +268,9 @@ class Life(Resolving):
     _returns = False
     """Whether this head outlives its process."""
 
+    _keep: int | None = None
+    """How many bytes of outcomes named sessions may keep in all; None for what the disk suggests."""
+
     def _make_head(self) -> Head:
         return Head(self._engine, closed=self._settings.listen is None, alarm=self._alarm.set)
 
@@ -270,6 +281,14 @@ class Life(Resolving):
 
     def _make_guests(self, cluster: str) -> Guests:
         return Guests(self._head, cluster, self._cancel_job, self._stop_asked, self._deserted)
+
+    def _make_store(self, guests: Guests, cluster: str) -> OutcomeStore:
+        """Where outcomes of named calls go that do not fit into memory."""
+        from grainlike.executor._outcome_store import OutcomeStore
+        from grainlike.net import state_directory
+
+        directory = state_directory() / "outcomes" / f"{cluster}-{secrets.token_hex(4)}"
+        return OutcomeStore(lambda: guests.sessions, directory, self._keep, lasting=False)
 
     def _restore(self, door: Door, tasks: TaskGroup) -> None:
         """Before anybody is let in."""

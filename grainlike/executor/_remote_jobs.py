@@ -25,12 +25,19 @@ logger = logging.getLogger("grainlike")
 
 class RemoteJobs:
     """Implements the engine's `Jobs` over a connection as a client. `listener` hears how jobs ended, `leases` of slots.
+    `fetch(node, child)` has an outcome brought that a session keeps on disk, then calls `fetched` or `not_fetched`.
 
     Nodes carry a `Job` with the head's number for it, 0 until the head has told that.
     """
 
     def __init__(
-        self, link: Link, listener: Listener, pump: Callable[[], None], tally: Tally, leases: FarLeases
+        self,
+        link: Link,
+        listener: Listener,
+        pump: Callable[[], None],
+        tally: Tally,
+        leases: FarLeases,
+        fetch: Callable[[Node, int], None],
     ) -> None:
         self._link = link
         self._leases = leases
@@ -41,6 +48,9 @@ class RemoteJobs:
         self._children: dict[Node, int] = {}
         self._shipped: set[bytes] = set()
         self._last_child = 0
+        self._fetch = fetch
+        self._far: dict[Node, int] = {}
+        """Calls whose outcomes lie at the head until somebody asks, and their numbers."""
         self._lost: Exception | None = None
         self._let_go = False
         self.names: dict[Node, str] = {}
@@ -52,6 +62,26 @@ class RemoteJobs:
             for node in nodes:
                 self._listener.failed(node, self._lost)
             return
+        fresh = self._ask_for_far(nodes) if self._far else list(nodes)
+        if not self.names:
+            self._send(fresh)
+            return
+        named = [node for node in fresh if node in self.names]  # apart from the others: they may be refused
+        self._send([node for node in fresh if node not in self.names])
+        self._send(named)
+
+    def _ask_for_far(self, nodes: Iterable[Node]) -> list[Node]:
+        """Have kept outcomes brought; return the nodes that have none."""
+        fresh: list[Node] = []
+        for node in nodes:
+            child = self._far.pop(node, None)
+            if child is None:
+                fresh.append(node)
+            else:
+                self._fetch(node, child)
+        return fresh
+
+    def _send(self, nodes: list[Node]) -> None:
         batches = pack_calls(nodes, self._number, self._listener, "over a connection to a head")
         for message, buffers in submissions(0, 0, batches, self._shipped, self.names):
             self._link.post(message, buffers)
@@ -62,15 +92,36 @@ class RemoteJobs:
     def adopt(self, told: SessionIs) -> dict[str, Node]:
         """Take over what has a name in our session: calls that an earlier program submitted, lazy here."""
         self._last_child = max(self._last_child, told.last_child)
-        rows = zip(told.names, told.children, told.jobs, told.functions, told.requests, strict=True)
-        return {name: self._adopted(child, job, function, request) for name, child, job, function, request in rows}
+        apart = told.apart or [-1] * len(told.names)
+        rows = zip(told.names, told.children, told.jobs, told.functions, told.requests, apart, strict=True)
+        return {name: self._adopted(*row) for name, *row in rows}
 
-    def _adopted(self, child: int, job: int, function: str, request: str) -> Node:
+    def is_far(self, node: Node) -> bool:
+        """Whether the outcome of an adopted call is fetched when somebody starts it."""
+        return node in self._far
+
+    def _adopted(self, child: int, job: int, function: str, request: str, apart: int) -> Node:
         node = Node(Function(_submitted_before, name=function), parse(request), Place.REMOTE, (), None, ())
         node.record = Job(job, 0, node, NO_PARCEL)
-        self._nodes[child] = node
-        self._children[node] = child
+        if apart >= 0:
+            self._far[node] = child
+        else:
+            self._nodes[child] = node
+            self._children[node] = child
         return node
+
+    def fetched(self, node: Node, frame: Frame) -> None:
+        """The outcome of a call has come that the session kept on disk."""
+        message, buffers = frame
+        if not node.finished and isinstance(message, Outcomes):
+            settle_calls(message, buffers, lambda _: node, self._listener)
+            self._pump()
+
+    def not_fetched(self, node: Node, error: Exception) -> None:
+        """It has not, and will not."""
+        if not node.finished:
+            self._listener.failed(node, error)
+            self._pump()
 
     def let_go(self) -> None:
         """From now on cancelling means nothing to the head: what was submitted goes on."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from grainlike.errors import ProtocolError, SessionError
+import msgspec
+
+from grainlike.errors import ProtocolError
 from grainlike.executor._guest import Guest
-from grainlike.payload import dump_error
 from grainlike.wire import (
     Began,
     Buffer,
@@ -25,22 +26,42 @@ from grainlike.wire import (
     unpack_parcels,
 )
 
-__all__ = ["KEPT_BYTES", "MOST_NAMES", "NamedSession", "Sessions"]
+__all__ = ["KEPT_BYTES", "MOST_NAMES", "KeptFile", "NamedCall", "NamedSession", "Sessions"]
 
 MOST_NAMES = 10_000
 """How many calls of one session may have a name."""
 
 KEPT_BYTES = 128 * 1024 * 1024
-"""How many bytes of outcomes one session keeps: half of what a conversation may have on its way."""
+"""How many bytes of outcomes one session keeps in memory, and tells whoever attaches: half of what a conversation may
+have on its way. What is beyond goes to disk, and is told to who asks for it.
+"""
 
 _ROWS = 500
 """How many names go into one message."""
 
 
+class KeptFile(msgspec.Struct, frozen=True):
+    """An outcome on disk, by the name of its file: so many bytes, with this CRC-32."""
+
+    name: str
+    size: int
+    checksum: int
+
+
+class Spill:
+    """What is to be done on disk: `fresh` outcomes are to be written to files of these names, `gone` ones removed."""
+
+    __slots__ = ("fresh", "gone")
+
+    def __init__(self) -> None:
+        self.fresh: list[tuple[NamedCall, str]] = []
+        self.gone: list[str] = []
+
+
 class NamedCall:
     """One call that has a name: `child` to the program that submitted it, `job` to the head once it is there."""
 
-    __slots__ = ("began", "child", "function", "job", "name", "outcome", "request", "size")
+    __slots__ = ("apart", "began", "child", "function", "job", "name", "outcome", "request", "size")
 
     def __init__(self, name: str, child: int, function: str, request: str) -> None:
         self.name = name
@@ -50,7 +71,9 @@ class NamedCall:
         self.job = 0
         self.began: tuple[int, str, str] | None = None
         """Attempt, worker and slots, as `Began` has told last."""
-        self.outcome: tuple[Outcomes, Sequence[Buffer]] | None = None
+        self.outcome: tuple[Outcomes, Sequence[Buffer]] | KeptFile | None = None
+        self.apart = False
+        """Whether its outcome is beyond what is kept in memory: on disk, or about to be."""
         self.size = 0
 
 
@@ -60,9 +83,21 @@ class NamedSession:
     `number` is what shares are counted by, `since` when it was opened.
     """
 
-    __slots__ = ("_by_child", "_calls", "_last_child", "guest", "jobs", "name", "number", "since", "size")
+    __slots__ = (
+        "_by_child",
+        "_calls",
+        "_held",
+        "_last_child",
+        "_spill",
+        "guest",
+        "jobs",
+        "name",
+        "number",
+        "since",
+        "size",
+    )
 
-    def __init__(self, number: int, name: str, since: float) -> None:
+    def __init__(self, number: int, name: str, since: float, spill: Spill) -> None:
         self.number = number
         self.name = name
         self.since = since
@@ -72,6 +107,9 @@ class NamedSession:
         """The jobs that have not ended, by what their programs call them."""
         self.size = 0
         """How many bytes of outcomes are kept."""
+        self._held = 0
+        """How many of them are in memory to stay."""
+        self._spill = spill
         self._calls: dict[str, NamedCall] = {}
         self._by_child: dict[int, NamedCall] = {}
         self._last_child = 0
@@ -81,13 +119,12 @@ class NamedSession:
         """Whether nothing is left of it."""
         return self.guest is None and not self.jobs and not self._calls
 
-    def row(self, now: float) -> SessionRow:
-        """What is told of it."""
+    def row(self, now: float, limit: int = 0) -> SessionRow:
+        """What is told of it; `limit` is how many bytes all sessions of the head may keep."""
         outcomes = sum(call.outcome is not None for call in self._calls.values())
         attached = "" if self.guest is None else self.guest.name
-        return SessionRow(
-            self.name, self.number, len(self.jobs), len(self._calls), outcomes, self.size, now - self.since, attached
-        )
+        names, since = len(self._calls), now - self.since
+        return SessionRow(self.name, self.number, len(self.jobs), names, outcomes, self.size, since, attached, limit)
 
     def name_of(self, child: int) -> str:
         """The name of a call; empty for none."""
@@ -106,7 +143,8 @@ class NamedSession:
             children, attempts, workers, slots = map(list, zip(*running, strict=True))
             guest.post(Began(children, attempts, workers, slots))
         for call in self._calls.values():
-            if call.outcome is not None:
+            if call.outcome is not None and not call.apart:
+                assert not isinstance(call.outcome, KeptFile)
                 guest.post(*call.outcome)
 
     def _told(self) -> Iterator[SessionIs]:
@@ -120,7 +158,19 @@ class NamedSession:
                 [call.job for call in part],
                 [call.function for call in part],
                 [call.request for call in part],
+                [call.size if call.apart else -1 for call in part],
             )
+
+    def kept_apart(self, child: int) -> NamedCall | None:
+        """The call of this number, if its outcome is kept and was not told to whoever attached."""
+        call = self._by_child.get(child)
+        return call if call is not None and call.apart else None
+
+    def files(self) -> Iterator[KeptFile]:
+        """The outcomes that are on disk."""
+        for call in self._calls.values():
+            if isinstance(call.outcome, KeptFile):
+                yield call.outcome
 
     def detach(self, guest: Guest) -> None:
         """The program is gone, and its jobs go on."""
@@ -172,6 +222,11 @@ class NamedSession:
         call = self._calls.pop(name)
         del self._by_child[call.child]
         self.size -= call.size
+        if isinstance(call.outcome, KeptFile):
+            self._spill.gone.append(call.outcome.name)
+        elif not call.apart:
+            self._held -= call.size
+        call.outcome = None
 
     # --- what its jobs say -------------------------------------------------------------------------------------------
 
@@ -210,32 +265,40 @@ class NamedSession:
                 self._keep(call, message, row, parcel)
 
     def _keep(self, call: NamedCall, message: Outcomes, row: int, parcel: Parcel) -> None:
-        good, size = message.good[row], _size(parcel)
-        if self.size + size > KEPT_BYTES:
-            words = (
-                f"the outcome of {call.name!r}, {size} bytes, was not kept: session {self.name!r} keeps {self.size} of "
-                f"{KEPT_BYTES}. The program that was attached when it ended has had it"
-            )
-            payload = dump_error(SessionError(words))
-            good, parcel = False, (bytes(payload.data), payload.buffers)
-            size = _size(parcel)
-        call.began, call.outcome, call.size = None, _alone(message, row, parcel, good=good), size
+        size = _size(parcel)
+        call.began, call.outcome, call.size = None, _alone(message, row, parcel), size
+        call.apart = self._held + size > KEPT_BYTES
         self.size += size
+        if call.apart:
+            self._spill.fresh.append((call, f"{self.number}-{call.child}"))
+        else:
+            self._held += size
 
 
 class Sessions:
     """The named sessions of one head. One of which nothing is left is none."""
 
-    __slots__ = ("_named",)
+    __slots__ = ("_named", "spill")
 
     def __init__(self) -> None:
         self._named: dict[str, NamedSession] = {}
+        self.spill = Spill()
 
     def __bool__(self) -> bool:
         return bool(self._named) and any(not session.empty for session in self._named.values())
 
     def __iter__(self) -> Iterator[NamedSession]:
         return iter([session for session in self._named.values() if not session.empty])
+
+    @property
+    def size(self) -> int:
+        """How many bytes of outcomes are kept."""
+        return sum(session.size for session in self._named.values())
+
+    def files(self) -> Iterator[KeptFile]:
+        """All outcomes that are on disk."""
+        for session in self:
+            yield from session.files()
 
     def find(self, name: str) -> NamedSession | None:
         """The session of this name, if there is one."""
@@ -245,7 +308,7 @@ class Sessions:
     def open(self, name: str, number: int, now: float) -> NamedSession:
         """A new session with this number."""
         self._named = {session.name: session for session in self}
-        session = self._named[name] = NamedSession(number, name, now)
+        session = self._named[name] = NamedSession(number, name, now, self.spill)
         return session
 
 
@@ -253,14 +316,14 @@ def _size(parcel: Parcel) -> int:
     return len(parcel[0]) + sum(memoryview(buffer).nbytes for buffer in parcel[1])
 
 
-def _alone(message: Outcomes, row: int, parcel: Parcel, *, good: bool) -> tuple[Outcomes, Sequence[Buffer]]:
+def _alone(message: Outcomes, row: int, parcel: Parcel) -> tuple[Outcomes, Sequence[Buffer]]:
     """One row of a message as a message."""
     data, counts, buffers = pack_parcels([parcel])
     told = Outcomes(
         0,
         0,
         [message.children[row]],
-        [good],
+        [message.good[row]],
         [message.workers[row]],
         [message.slots[row]],
         [message.attempts[row]],

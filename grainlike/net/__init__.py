@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from grainlike.net._byte_link import ByteLink
     from grainlike.net._certificates import ROLES, VALID_DAYS, Credentials, Role, holds_from_to, make_credentials
     from grainlike.net._dial import adopt, connect
-    from grainlike.net._head_lock import hold_lock
+    from grainlike.net._guard import make_private_directory
+    from grainlike.net._head_lock import hold_lock, is_left_behind
     from grainlike.net._lasting import RETURN_S, LastingLink, Redial, waits
     from grainlike.net._link import Link, OnFrames
     from grainlike.net._listener import Handler, Listener, listen
@@ -92,10 +93,12 @@ __all__ = [
     "hold_lock",
     "holds_from_to",
     "is_gone",
+    "is_left_behind",
     "left_behind",
     "listen",
     "loop_options",
     "make_credentials",
+    "make_private_directory",
     "make_way",
     "memory_pair",
     "move_access",
@@ -157,10 +160,12 @@ if not TYPE_CHECKING:  # else any name would be there
             "hold_lock": "_head_lock",
             "holds_from_to": "_certificates",
             "is_gone": "_process",
+            "is_left_behind": "_head_lock",
             "left_behind": "_access",
             "listen": "_listener",
             "loop_options": "_loop",
             "make_credentials": "_certificates",
+            "make_private_directory": "_guard",
             "make_way": "_turns",
             "memory_pair": "_memory",
             "move_access": "_access",

@@ -48,13 +48,7 @@ from grainlike.wire._large import (
     gap_with,
 )
 from grainlike.wire._messages import Message
-from grainlike.wire._nested import (
-    Nested,
-    NestedFunction,
-    Outcomes,
-    RetrySpec,
-    Withdraw,
-)
+from grainlike.wire._nested import AskOutcome, Nested, NestedFunction, OutcomeIs, Outcomes, RetrySpec, Withdraw
 from grainlike.wire._orders import (
     Assign,
     Cancel,
@@ -166,6 +160,7 @@ __all__ = [
     "AskJob",
     "AskJobs",
     "AskLogs",
+    "AskOutcome",
     "AskReport",
     "AskSessions",
     "AskStop",
@@ -218,6 +213,7 @@ __all__ = [
     "NestedFunction",
     "NodeSpec",
     "Numbered",
+    "OutcomeIs",
     "Outcomes",
     "Output",
     "OutputStream",

@@ -10,8 +10,10 @@ from grainlike.wire._base import BaseMessage
 from grainlike.wire._reports import ReceiptSpec
 
 __all__ = [
+    "AskOutcome",
     "Nested",
     "NestedFunction",
+    "OutcomeIs",
     "Outcomes",
     "RetrySpec",
     "Withdraw",
@@ -101,3 +103,21 @@ class Outcomes(BaseMessage, frozen=True, tag=45):
     receipts: list[ReceiptSpec | None]
     data: list[bytes]
     counts: list[int]
+
+
+class AskOutcome(BaseMessage, frozen=True, tag=121):
+    """The kept outcome of call `child` in my session, from byte `at` on? Answered by any number of `OutcomeIs`."""
+
+    ask: int
+    child: int
+    at: int
+
+
+class OutcomeIs(BaseMessage, frozen=True, tag=122):
+    """Some of an outcome, from byte `at` of its frame. After `end` comes no more. `checksum` is the CRC-32 of all."""
+
+    ask: int
+    at: int
+    data: bytes
+    end: bool
+    checksum: int

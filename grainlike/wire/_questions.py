@@ -11,6 +11,7 @@ from typing import Annotated
 import msgspec
 
 from grainlike.wire._base import BaseMessage
+from grainlike.wire._nested import AskOutcome, OutcomeIs
 
 __all__ = [
     "MOST_ROWS",
@@ -269,7 +270,7 @@ class JobIs(BaseMessage, frozen=True, tag=93):
 class SessionRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One named session. `client` is its number, as in `JobRow`; `jobs` counts those that have not ended, `names` the
     calls that have one, `outcomes` and `kept_bytes` what is kept of them. `attached` is the program that has it now,
-    empty for none.
+    empty for none. `limit_bytes` is how much all sessions together may keep.
     """
 
     name: str
@@ -280,6 +281,7 @@ class SessionRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     kept_bytes: int
     since_s: float
     attached: str
+    limit_bytes: int = 0
 
 
 class SessionsAre(BaseMessage, frozen=True, tag=118):
@@ -292,7 +294,8 @@ class SessionsAre(BaseMessage, frozen=True, tag=118):
 class SessionIs(BaseMessage, frozen=True, tag=119):
     """What has a name in the client's session, in columns; `last_child` is the highest number that a call has had.
 
-    `functions` are names, `requests` text, `jobs` the numbers of the jobs.
+    `functions` are names, `requests` text, `jobs` the numbers of the jobs. `apart` is how many bytes an outcome has
+    that is kept and told only to who asks for it, by `AskOutcome`; -1 for all others.
     """
 
     last_child: int
@@ -301,6 +304,7 @@ class SessionIs(BaseMessage, frozen=True, tag=119):
     jobs: list[int]
     functions: list[str]
     requests: list[str]
+    apart: list[int] = msgspec.field(default_factory=list)
 
 
 class LogsAre(BaseMessage, frozen=True, tag=96):
@@ -420,6 +424,7 @@ Question = (
     | AskSessions
     | AskReport
     | AskTrace
+    | AskOutcome
 )
 FromClient = Question | ImportsFrom | Forget | EndSessions
 Answer = (
@@ -433,6 +438,7 @@ Answer = (
     | SessionsAre
     | ReportIs
     | TraceIs
+    | OutcomeIs
     | Done
     | Unable
 )

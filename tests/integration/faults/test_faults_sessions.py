@@ -20,7 +20,7 @@ from grainlike import (
     start,
 )
 from grainlike.cli import main
-from grainlike.executor import _connect, _door, _life, _sessions
+from grainlike.executor import _connect, _door, _life
 from grainlike.executor._caller import call
 from grainlike.executor._guests import Guests
 from grainlike.executor._head_daemon import HeadDaemon
@@ -289,18 +289,6 @@ async def test_the_command_line_lists_sessions_and_ends_them(gates, told):
             await until(lambda: head._head.view.unended == 0)
             assert (await told("sessions", "end", "left"))[0] == 1
         await until_gone()
-
-
-async def test_an_outcome_that_does_not_fit_is_not_kept_and_that_is_said(monkeypatch):
-    monkeypatch.setattr(_sessions, "KEPT_BYTES", 2000)
-    async with asyncio.timeout(20), Executor(listen=TLS, local=Cores(1)):
-        async with connect(session="sweep") as ex:
-            assert await ex.name("small", (delayed(bytes) @ Cores(1))(100)) == bytes(100)
-            assert await ex.name("large", (delayed(bytes) @ Cores(1))(2000)) == bytes(2000)
-        async with connect(session="sweep") as ex:
-            assert await ex.placeholders()["small"] == bytes(100)
-            with pytest.raises(SessionError, match=r"'large', \d+ bytes, was not kept"):
-                await ex.placeholders()["large"]
 
 
 async def test_a_head_that_closes_ends_its_sessions(gates, monkeypatch):

@@ -9,7 +9,7 @@ import pytest
 
 from grainlike.errors import ProtocolError
 from grainlike.executor import _sessions
-from grainlike.executor._sessions import NamedSession, Sessions
+from grainlike.executor._sessions import KeptFile, NamedSession, Sessions
 from grainlike.wire import (
     Began,
     Buffer,
@@ -84,7 +84,7 @@ def test_whoever_attaches_hears_what_has_a_name_where_it_runs_and_what_is_kept(s
     session.post(*outcomes({2: (b"two", []), 1: (b"x" * 20_000, [b"more"])}))
     program = attached(session)
     assert program.messages[:2] == [
-        SessionIs(4, ["a", "b", "c"], [1, 3, 4], [11, 13, 14], ["fit"] * 3, ["cores=1"] * 3),
+        SessionIs(4, ["a", "b", "c"], [1, 3, 4], [11, 13, 14], ["fit"] * 3, ["cores=1"] * 3, [-1] * 3),
         Began([3], [2], ["n2"], ["cores=[0]"]),
     ]
     assert program.values() == {1: (b"x" * 20_000, [b"more"])}
@@ -113,14 +113,23 @@ def test_a_call_may_end_by_being_submitted(session: NamedSession) -> None:
     assert (session.row(0.0).jobs, session.row(0.0).outcomes) == (0, 1)
 
 
-def test_of_what_does_not_fit_nothing_is_kept(session: NamedSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_does_not_fit_into_memory_is_kept_apart_and_told_to_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_sessions, "KEPT_BYTES", 10_000)
-    session.submits(submission("a"))
+    sessions = Sessions()
+    session = sessions.open("sweep", 7, 0.0)
+    session.submits(submission("a", "b"))
     program = attached(session)
-    session.post(*outcomes({1: (bytes(10_001), [])}))
-    assert program.values() == {1: (bytes(10_001), [])}
-    assert session.size < 1000
-    assert b"was not kept" in attached(session).values()[1][0]
+    session.post(*outcomes({1: (bytes(10_001), []), 2: (b"small", [])}))
+    assert program.values() == {1: (bytes(10_001), []), 2: (b"small", [])}
+    later = attached(session)
+    assert later.values() == {2: (b"small", [])}
+    assert later.messages[0] == SessionIs(2, ["a", "b"], [1, 2], [0, 0], ["fit"] * 2, ["cores=1"] * 2, [10_001, -1])
+    [(call, name)] = sessions.spill.fresh
+    assert (session.kept_apart(1), session.kept_apart(2), name) == (call, None, "7-1")
+    call.outcome = KeptFile(name, 10_001, 0)
+    assert list(sessions.files()) == [call.outcome]
+    session.forgets(["a"])
+    assert (session.kept_apart(1), sessions.spill.gone, sessions.size) == (None, ["7-1"], 5)
 
 
 def test_what_is_forgotten_or_withdrawn_makes_room(session: NamedSession) -> None:
