@@ -262,7 +262,9 @@ def _head_start(
         Path | None,
         typer.Option(metavar="HEAD_JSON", dir_okay=False, help="Be the head of a cluster that has files."),
     ] = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Go on in the background, once it listens.")] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Go on in the background once it listens, with a log.")
+    ] = False,
     run_once: Annotated[
         bool,
         typer.Option("--run-once", help="End, with its workers, when the last program that had jobs has left."),
@@ -293,6 +295,7 @@ def _head_start(
     ] = False,
     log_level: Annotated[LogLevel, typer.Option(help="How much to tell on standard error.")] = LogLevel.INFO,
     ready: Annotated[int | None, typer.Option(hidden=True)] = None,
+    log_file: Annotated[Path | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Run a head: programs connect to it, workers serve it. It stops at SIGTERM, Ctrl-C or `grainlike head stop`.
 
@@ -327,6 +330,7 @@ def _head_start(
                 record=record,
                 keep=None if keep is None else bytes_of(keep),
                 ready=ready,
+                log_file=log_file,
             )
         except ValueError as error:
             raise typer.BadParameter(str(error)) from error

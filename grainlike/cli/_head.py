@@ -14,6 +14,7 @@ from anyio.abc import TaskStatus
 
 from grainlike.cli._collecting import collecting_less
 from grainlike.cli._exits import OK, REFUSED
+from grainlike.cli._head_log import OwnLog, open_log
 from grainlike.errors import GrainlikeError
 from grainlike.executor._caller import Caller
 from grainlike.executor._head_daemon import HeadDaemon
@@ -24,8 +25,6 @@ from grainlike.wire import AskStop, Done
 __all__ = ["start_detached", "start_head", "stop_head"]
 
 logger = logging.getLogger("grainlike")
-
-_LOG = "head.log"
 
 
 def start_head(
@@ -40,16 +39,19 @@ def start_head(
     record: bool = False,
     keep: int | None = None,
     ready: int | None = None,
+    log_file: Path | None = None,
 ) -> int:
     """Be a head until a signal or a client ends it, or (`run_once`) the work of its programs is done.
 
     With `journal`, SIGTERM leaves the work for the next head with this directory.
 
-    Returns the exit code. What it says goes to `ready` too, if given.
+    Returns the exit code. What it says goes to `ready` too, if given, and its log to `log_file`, which it rotates.
 
     Raises `ValueError` for what is no address, or no access file of a head.
     """
-    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    words = "%(asctime)s %(name)s %(levelname)s %(message)s"
+    handlers = None if log_file is None else [OwnLog(log_file)]
+    logging.basicConfig(level=log_level.upper(), format=words, handlers=handlers)
     daemon = HeadDaemon(
         listen,
         access=access,
@@ -109,14 +111,17 @@ def _folder(access: Path | None) -> Path:
 
 def start_detached(arguments: list[str]) -> int:
     """Start `head start` with these arguments in a session of its own; return once it listens, or has failed to."""
-    state, before = state_directory(), current_folder()
-    state.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = state / _LOG
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    before = current_folder()
+    try:
+        handle, path = open_log()
+    except OSError as error:
+        print(f"grainlike head: {error}", file=sys.stderr)  # noqa: T201 - a command line speaks
+        return REFUSED
     ours, theirs = os.pipe()
+    command = ["-m", "grainlike", "head", "start", *arguments, "--ready", str(theirs), "--log-file", str(path)]
     with os.fdopen(handle, "ab") as log, os.fdopen(ours, "rb") as ready:
         process = subprocess.Popen(  # noqa: S603 - ourselves
-            [sys.executable, "-m", "grainlike", "head", "start", *arguments, "--ready", str(theirs)],
+            [sys.executable, *command],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -306,7 +306,9 @@ class _Visit:
             level = logging.INFO if self._peer.leaving else logging.WARNING
             logger.log(level, "worker %s is gone: %s", self._peer.name, self._link.reason)
         elif self._guest is not None:
-            logger.info("client %s is gone: %s", self._guest.name, self._link.reason)
+            # Who only asked, as the command line does, is no news.
+            level = logging.DEBUG if self._guest.session is None else logging.INFO
+            logger.log(level, "client %s is gone: %s", self._guest.name, self._link.reason)
         elif self._late:
             logger.warning("the connection from %s was dropped: %s", self._link.peer, self._link.reason)
 

@@ -256,7 +256,9 @@ async def test_detached_it_is_there_when_the_command_returns(private_state):
         )
         said, _ = await process.communicate()
         assert (process.returncode, said.startswith(b"head at tcp://127.0.0.1:")) == (0, True)
-        assert (private_state / "head.log").stat().st_mode & 0o777 == 0o600
+        [log] = (private_state / "logs").iterdir()
+        assert log.stat().st_mode & 0o777 == 0o600
+        assert said.decode().rstrip().endswith(f"log in {log}")
         async with connect() as executor:
             assert executor.address.encode() in said
         assert await told("head", "stop") == 0

@@ -327,3 +327,14 @@ async def test_a_head_that_runs_once_stays_for_its_sessions(gates):
         assert not head.stop.is_set()  # nothing has a name any more, and not all has ended
         visitor.release()
         await head.stop.wait()
+
+
+async def test_questions_of_the_command_line_are_no_news_and_programs_are(told, caplog):
+    caplog.set_level("INFO", "grainlike")
+    async with asyncio.timeout(60), Executor(listen=TLS, local=Cores(1)):
+        assert (await told("sessions"))[0] == 0
+        assert (await told("ls"))[0] == 0
+        async with connect():
+            pass
+        await until(lambda: "is gone" in caplog.text)
+    assert len([one for one in caplog.messages if one.startswith("client ")]) == 1
