@@ -168,15 +168,12 @@ async def test_at_the_budget_calls_with_names_are_refused_and_others_run(private
             assert await ex.placeholders()["b"] == b"b" * SIZE
 
 
-async def test_where_the_disk_refuses_outcomes_stay_in_memory(private_state, start_worker, monkeypatch):
+async def test_where_the_disk_refuses_outcomes_stay_in_memory(private_state, start_worker, monkeypatch, caplog):
     write = OutcomeStore._write
     full = True
-    refused = asyncio.Event()
-    loop = asyncio.get_running_loop()
 
     def refuse(self, name, pieces):
         if full:
-            loop.call_soon_threadsafe(lambda: loop.call_later(0, refused.set))
             raise OSError(errno.ENOSPC, "No space left on device")
         return write(self, name, pieces)
 
@@ -186,7 +183,7 @@ async def test_where_the_disk_refuses_outcomes_stay_in_memory(private_state, sta
         async with connect(session="sweep") as ex:
             await ex.wait_for_workers(1)
             assert await ex.name("a", (block @ Cores(1))("a")) == b"a" * SIZE
-            await refused.wait()
+            await until(lambda: "stay in memory" in caplog.text)
             more_ = ex.name("more", (block @ Cores(1))("m"))
             with pytest.raises(SessionError, match=r"No space left.*make room"):
                 await more_
