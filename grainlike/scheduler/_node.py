@@ -76,6 +76,7 @@ class NodeMind:
     """
 
     __slots__ = (
+        "_ahead",
         "_classes",
         "_functions",
         "_holds",
@@ -94,6 +95,8 @@ class NodeMind:
         self._ledger = Ledger(offer, topology)
         self._functions: dict[int, Function] = {}
         self._classes: dict[int, NodeClass] = {}
+        self._ahead: dict[int, NodeClass] = {}
+        """The classes of which jobs wait here that were sent ahead."""
         self._jobs: dict[int, Job] = {}
         self._planned: deque[Job] = deque()
         self._leases: dict[int, Lease] = {}
@@ -173,6 +176,8 @@ class NodeMind:
             self._lead(event, held, now, out)
             return
         queue = cls.ahead if event.ahead else self._planned
+        if event.ahead:
+            self._ahead[cls.cls] = cls
         fn, function, limit_s = 0, None, None
         for number, attempt, its in zip(event.jobs, event.attempts, event.fns, strict=True):
             if function is None or its != fn:
@@ -211,12 +216,15 @@ class NodeMind:
 
     def _oldest_ahead(self, blocked: list[int]) -> Job | None:
         oldest: Job | None = None
-        for cls in self._classes.values():
-            if not cls.ahead or cls.cls in blocked:
-                continue
+        empty: list[int] = []
+        for cls in self._ahead.values():
             job = front(cls.ahead)
-            if job is not None and (oldest is None or job.job < oldest.job):
+            if job is None:
+                empty.append(cls.cls)
+            elif (oldest is None or job.job < oldest.job) and cls.cls not in blocked:
                 oldest = job
+        for number in empty:
+            del self._ahead[number]
         return oldest
 
     def _grant(self, job: Job, queue: deque[Job], now: float, out: list[NodeAction]) -> bool:
@@ -420,6 +428,7 @@ class NodeMind:
         for job in sorted(jobs, key=by_age, reverse=True):
             job.lease = None
             job.cls.ahead.appendleft(job)
+            self._ahead[job.cls.cls] = job.cls
 
     def _forget(self, job: Job) -> None:
         job.gone = True
