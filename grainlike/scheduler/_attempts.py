@@ -47,7 +47,7 @@ class Attempts:
         """Whether an attempt that ended this way is not the job's end; if so, it is in `back` or lost for good."""
         if code == Code.UNFIT and shape is not None:
             worker.refuse(shape)
-            self._books.planner.members += 1
+            self._books.lose_members()
         if code in (Code.RETURNED, Code.UNFIT):
             back.append(job)
             return True

@@ -439,8 +439,11 @@ class WorkerBook:
         free = self.free
         for name, amount in shape.units:
             free[name] += amount
-        used = self.using[shape.shape] = self.using[shape.shape] - 1
-        if not used:
+        used = self.using[shape.shape] - 1
+        if used:
+            self.using[shape.shape] = used
+        else:  # shapes may be very many, and most of them of one job
+            del self.using[shape.shape]
             shape.users.pop(self.worker, None)
         self._changed()
 
@@ -513,6 +516,9 @@ class WorkerBook:
             recalled.discard(job.job)
             ahead_s = ahead_s - job.sent if ahead else 0.0
         self.ahead_s = ahead_s
+        if not ahead:  # of shapes and classes there may be very many in the course of time
+            ahead_of.clear()
+            ahead_in.clear()
 
     def room_left(self, shape: Shape) -> int:
         """What would be left of the scarcest resource of the shape: small is a tight fit."""

@@ -10,7 +10,10 @@ from grainlike.scheduler._books import Job, Shape, WorkerBook
 from grainlike.scheduler._queues import RequestClass
 from grainlike.scheduler._statistics import RunTimes
 
-__all__ = ["Catalogue"]
+__all__ = ["KEPT_EMPTY", "Catalogue"]
+
+KEPT_EMPTY = 64
+"""How many classes in which nothing waits are kept in any case: jobs that ask for the same may come again."""
 
 
 class Catalogue:
@@ -19,6 +22,7 @@ class Catalogue:
     Attributes:
         classes: by number.
         shapes: what travels to workers by number.
+        doubted: the classes that got jobs, or lost a worker, since somebody here was seen to be able to run theirs.
     """
 
     def __init__(
@@ -26,12 +30,15 @@ class Catalogue:
     ) -> None:
         self.classes: dict[int, RequestClass] = {}
         self.shapes: dict[int, Shape] = {}
+        self.doubted: dict[int, RequestClass] = {}
         self._jobs = jobs
         self._workers = workers
         self._trees = trees
         self._class_ids: dict[tuple[int, Request, int, bool, int], RequestClass] = {}
         self._last_class = 0
         self._sweep_at = 8
+        self._of_programs = 0
+        """How many of the classes are of no tree."""
         self._groups: dict[str, RunTimes] = {}
         self._shape_ids: dict[tuple[Request, bool], Shape] = {}
 
@@ -52,11 +59,35 @@ class Catalogue:
         """The class of another request of the same client, tree and priority."""
         return self.class_of(cls.client, request, cls.priority, isolate=isolate, root=cls.root)
 
+    def back(self, cls: RequestClass) -> RequestClass:
+        """The class for jobs that come back to `cls`: another one, if it was forgotten and the like came since."""
+        if cls.cls in self.classes:
+            return cls
+        found = self._class_ids.get((cls.client, cls.request, cls.priority, cls.isolate, cls.root))
+        if found is None:
+            self.know(cls)
+            return cls
+        return found
+
     def know(self, cls: RequestClass) -> None:
         """Take a class in; one that was forgotten comes back."""
         self._class_ids[cls.client, cls.request, cls.priority, cls.isolate, cls.root] = self.classes[cls.cls] = cls
+        self._of_programs += not cls.root
         if cls.root:
             self._trees.setdefault(cls.root, []).append(cls)
+
+    def forget_empty(self, waiting: int) -> None:
+        """Forget the classes of programs in which nothing waits, if they are more than those in which something does.
+
+        What runs of them may come back, see `back`. `waiting`: in how many classes something waits.
+        """
+        if self._of_programs <= KEPT_EMPTY + 2 * waiting:
+            return
+        for cls in [cls for cls in self.classes.values() if not cls.root and cls.place is None and cls.head() is None]:
+            del self.classes[cls.cls]
+            del self._class_ids[cls.client, cls.request, cls.priority, cls.isolate, 0]
+            self.doubted.pop(cls.cls, None)
+            self._of_programs -= 1
 
     def _sweep(self) -> None:
         """Forget the classes of trees that have ended, when there are twice as many as after the last time.
@@ -65,7 +96,7 @@ class Catalogue:
         """
         trees = self._trees
         for root in [root for root in trees if root not in self._jobs]:
-            for cls in [cls for cls in trees[root] if cls.head() is None]:
+            for cls in [cls for cls in trees[root] if cls.head() is None and cls.place is None]:
                 trees[root].remove(cls)
                 del self.classes[cls.cls]
                 del self._class_ids[cls.client, cls.request, cls.priority, cls.isolate, root]
@@ -84,6 +115,14 @@ class Catalogue:
         return found
 
     # --- what can never run ------------------------------------------------------------------------------------------
+
+    def doubt(self, cls: RequestClass) -> None:
+        """Jobs wait in a class that had none."""
+        self.doubted[cls.cls] = cls
+
+    def doubt_all(self) -> None:
+        """A worker has left, or refused a shape: classes that somebody could run may have nobody now."""
+        self.doubted.update(self.classes)
 
     def anybody_fits(self, cls: RequestClass) -> bool:
         """Whether, of some shape of the class, there is a worker for a job, and for a gang as many as it has nodes."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from grainlike.scheduler._events import HeadAction, JobsPending
 from grainlike.scheduler._head_books import HeadBooks
 
@@ -11,21 +13,24 @@ NOBODY_S = 5.0
 """How long jobs may wait for a first worker before that is worth a warning."""
 
 
+LOOKED_AT_MOST = 1024
+"""At how many classes a step looks; the next one, at once, looks at more."""
+
+
 def complain(books: HeadBooks, now: float, out: list[HeadAction]) -> float | None:
     """Warn, once per class, of jobs that nobody who is here could run; say when to look again."""
-    members, catalogue = books.planner.members, books.catalogue
-    wake: float | None = None
-    for cls in catalogue.classes.values():
-        oldest = None if cls.warned or cls.fits_as_of == members else cls.head()
-        if oldest is None:
-            continue
-        if catalogue.anybody_fits(cls):
-            cls.fits_as_of = members
-            continue
-        due = cls.blocked_since + NOBODY_S
-        if now < due and not any(catalogue.staying()):
-            wake = due if wake is None else min(wake, due)
-            continue
-        cls.warned = True
-        out.append(JobsPending(cls.request, oldest.job, len(cls.live()), catalogue.why_never(cls.request)))
-    return wake
+    catalogue = books.catalogue
+    doubted = catalogue.doubted
+    if not doubted:
+        return None
+    somebody = any(catalogue.staying())
+    for cls in list(islice(doubted.values(), LOOKED_AT_MOST)):
+        oldest = None if cls.warned else cls.head()
+        if oldest is not None and not (somebody and catalogue.anybody_fits(cls)):
+            due = cls.blocked_since + NOBODY_S
+            if now < due and not somebody:
+                return due  # those behind it came later
+            cls.warned = True
+            out.append(JobsPending(cls.request, oldest.job, len(cls.live()), catalogue.why_never(cls.request)))
+        del doubted[cls.cls]
+    return now if doubted else None

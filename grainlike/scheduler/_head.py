@@ -21,6 +21,7 @@ from itertools import islice
 from grainlike.resources import Allocation, Missing, Request
 from grainlike.scheduler._attempts import Attempts
 from grainlike.scheduler._books import Function, Hold, Job, LeaseBook, WorkerBook
+from grainlike.scheduler._catalogue import KEPT_EMPTY
 from grainlike.scheduler._complaints import complain
 from grainlike.scheduler._events import (
     CancelJobs,
@@ -123,7 +124,7 @@ class HeadMind:
                 return out
             case WorkerJoined():
                 self.workers[event.worker] = WorkerBook(event.worker, event.name, event.offer, now, self._planner.log)
-                self._planner.members += 1
+                self._planner.joined(self.workers[event.worker])
                 self._attempts.isolate(self.workers[event.worker], now, out)
             case WorkerLeaving():
                 self._leaving(event, out)
@@ -153,6 +154,8 @@ class HeadMind:
             self._wake_at(self._gangs.due, out)
         self._wake_at(self._planner.wake, out)
         self._wake_at(complain(self._books, now, out), out)
+        if len(self.classes) > KEPT_EMPTY:
+            self._catalogue.forget_empty(self._planner.waiting.count)
         return out
 
     @property
@@ -223,11 +226,14 @@ class HeadMind:
             return
         if cls.head() is None:
             cls.blocked_since = now
+            self._catalogue.doubt(cls)
         self._planner.fresh.add(cls.cls)
         functions = self._functions
         jobs = [Job(number, cls, functions[fn], parent) for number, fn in zip(event.jobs, event.fns, strict=True)]
         self.jobs.update(zip(event.jobs, jobs, strict=True))
         cls.queue.extend(jobs)
+        if cls.place is None or root:
+            self._planner.waiting.touch(cls)
         if parent is not None:
             for job in jobs:
                 self._families.adopt(parent, job)
@@ -249,6 +255,7 @@ class HeadMind:
             self._families.unwanted(job)
             if job.state is JobState.QUEUED:
                 del self.jobs[number]
+                self._planner.waiting.touch(job.cls)
             elif job.state is JobState.BACKOFF:
                 self._books.backoffs.forget(job)
                 del self.jobs[number]
@@ -433,7 +440,7 @@ class HeadMind:
             self._gangs.ended(hold)
             if code == Code.UNFIT:
                 worker.refuse(hold.shape)
-                self._planner.members += 1
+                self._books.lose_members()
             if unasked:
                 self._break(hold, f"worker {worker.name} let go of its slots", out, back)
 
@@ -477,7 +484,7 @@ class HeadMind:
         worker = self.workers.get(event.worker)
         if worker is not None:
             worker.leave()
-            self._planner.members += 1
+            self._books.lose_members()
             if self.closed:
                 self._fail_impossible(out)
 
@@ -486,7 +493,7 @@ class HeadMind:
         if worker is None or worker.leaving:
             return
         worker.drain()
-        self._planner.members += 1
+        self._books.lose_members()
         self._planner.recall_all(worker, out)
         if self.closed:
             self._fail_impossible(out)
@@ -504,7 +511,7 @@ class HeadMind:
         if worker is None:
             return
         worker.gone = True
-        self._planner.members += 1
+        self._books.lose_members()
         for lease in worker.leases.values():
             self._planner.shares.give(lease.client, lease.shape)
         back: list[Job] = []
@@ -525,8 +532,8 @@ class HeadMind:
             self._gangs.ended(hold)
             if unasked:
                 self._break(hold, event.reason, out, back)
-        for shape in self.shapes.values():
-            shape.users.pop(worker.worker, None)
+        for number in worker.using:
+            self.shapes[number].users.pop(worker.worker, None)
         self._books.requeue(back, out)
         if self.closed:
             self._fail_impossible(out)
@@ -539,6 +546,7 @@ class HeadMind:
             live = cls.live()
             if live and not self._catalogue.anybody_fits(cls):
                 cls.queue.clear()
+                self._planner.waiting.touch(cls)
                 for job in live:
                     self._books.drop(job)
                 out.append(JobsUnsatisfiable([job.job for job in live], self.why_never(cls.request)))
@@ -555,6 +563,7 @@ class HeadMind:
         """Take a job that can never start from where it waits; its parent is told."""
         if job.state is JobState.QUEUED:
             job.cls.queue.remove(job)
+            self._planner.waiting.touch(job.cls)
             self._books.drop(job)
         else:
             self._families.ended(job)

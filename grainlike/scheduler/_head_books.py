@@ -34,6 +34,11 @@ class HeadBooks:
         self.planner = Planner(self.workers, self.catalogue.classes, self.families)
         self.gangs = self.planner.gangs
 
+    def lose_members(self) -> None:
+        """A worker leaves, or refuses a shape for good."""
+        self.planner.members += 1
+        self.catalogue.doubt_all()
+
     def current(self, worker: WorkerBook, number: int, attempt: int) -> Job | None:
         """The job, if this worker holds it at this attempt; a late or foreign answer finds nothing."""
         job = worker.held.get(number)
@@ -86,12 +91,13 @@ class HeadBooks:
             if job.cancelled:
                 del self.jobs[job.job]
             else:
+                job.cls = self.catalogue.back(job.cls)
                 by_class.setdefault(job.cls.cls, []).append(job)
-        for number, group in by_class.items():
+        for group in by_class.values():
             cls = group[0].cls
-            if number not in self.catalogue.classes:
-                self.catalogue.know(cls)
             cls.put_back(group)
+            self.catalogue.doubt(cls)
+            self.planner.waiting.touch(cls)
 
     # --- laws --------------------------------------------------------------------------------------------------------
 
@@ -108,6 +114,7 @@ class HeadBooks:
             self._check_worker(worker)
         self.backoffs.check()
         assert places == dict.fromkeys(self.jobs, 1), "a live job is in exactly one place"
+        self.planner.waiting.check()
         self.gangs.check(self.jobs.values(), self.workers.values())
         check_common_books(self.workers, self.catalogue.shapes, self.planner)
 

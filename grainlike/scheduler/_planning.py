@@ -25,7 +25,7 @@ reserved for in the same way (`_gangs` says what follows). It is never sent ahea
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from heapq import heapify, heappop, heapreplace
 from itertools import chain, islice
 
@@ -36,9 +36,19 @@ from grainlike.scheduler._families import Families
 from grainlike.scheduler._gangs import Gangs
 from grainlike.scheduler._queues import RequestClass
 from grainlike.scheduler._rations import Rations
-from grainlike.scheduler._reservation import Reservation, is_patient_no_more, order, renewed, reserve_on, soft_limit
+from grainlike.scheduler._reservation import (
+    RESERVATIONS_MOST,
+    Reservation,
+    is_patient_no_more,
+    order,
+    renewed,
+    reserve_on,
+    soft_limit,
+)
+from grainlike.scheduler._search import LOAN_S, VISITS_MOST, Search
 from grainlike.scheduler._shares import Shares
 from grainlike.scheduler._states import JobState
+from grainlike.scheduler._waiting import FEW, Waiting
 
 __all__ = ["Planner"]
 
@@ -57,20 +67,14 @@ SENT_MOST = 4096
 FRESH_MOST = 64
 """On how many busy workers a class that just got jobs looks for room ahead; elsewhere the next end does it."""
 
-RESERVATIONS_MOST = 4
-"""How many blocked classes one worker is kept for at most. Usually that is one, as each keeps others from starting;
-but a queue for a device that asks for all of it holds that one for as long as it lasts, and who wants all cores would
-be passed over by everybody meanwhile."""
-
-LOAN_S = 1.0
-"""Cores that a job has lent go to jobs of its own tree first. Others get them only if they are expected to end within
-this time, and while none of the tree that fits there is in the queue: who lent them wants them back when it goes on."""
-
 ELDERS_MOST = 4
 """How many blocked classes are heeded before others are sent ahead; a bound on the work of a pass."""
 
 _Rank = tuple[int, int, int, Job]
 """Priority and age of a class's oldest job, the class, the job: what comes first is the smallest."""
+
+_Batch = dict[tuple[int, int], list[Job]]
+"""What a pass places, by worker and shape."""
 
 
 class Planner:
@@ -92,6 +96,18 @@ class Planner:
         """The classes that got jobs since the last pass that placed all that fits."""
         self.whole = True
         """Whether the last pass came to its end."""
+        self.waiting = Waiting(classes)
+        self._search: Search | None = None
+        self._blocked: list[RequestClass] = []
+        """What a pass found blocked that looked at all classes, in order."""
+        self._all_anew = False
+        """Whether the next search is to look at all workers."""
+        self._reopened: dict[int, WorkerBook] = {}
+        """The workers that are kept for fewer jobs than when the last pass that placed all that fits had ended."""
+        self._lending: dict[int, WorkerBook] = {}
+        """The workers with cores that are lent."""
+        self._least: dict[str, int] = {}
+        """The least that a worker ever had of each resource: who asks for half of it is not wide."""
         self._left: list[WorkerBook] = []
         """Where a pass that ended early would have looked next for room ahead."""
         self._room = 0
@@ -115,24 +131,61 @@ class Planner:
         self._lend_to_all = lend_to_all
         if self._reserved:
             self._review(now)
-        blocked = self._place_all(now, out)
-        self.whole = blocked is not None and self._spread_ahead(blocked, out)
+        self.whole = self._place_all(now, out) and self._spread_ahead(now, out)
         if not self.whole:
             self.wake = now
+        self._search = None
+        self._blocked = []
         self.log.compact(len(self._workers))
 
-    def _spread_ahead(self, blocked: list[RequestClass], out: list[HeadAction]) -> bool:
+    def _spread_ahead(self, now: float, out: list[HeadAction]) -> bool:
         """Send ahead, and take back what should not wait where it does; False if there is more to send."""
         changed = self._changed()
         elders: list[RequestClass] = []
         self._room = SENT_MOST
-        for cls in blocked:
+        few = self.waiting.are_few
+        for cls in self._blocked if few else self._in_front(self._may_be_sent(changed)):
             self._send_ahead(cls, elders, changed, out)
+            if not few:
+                self.waiting.renew(cls, now)
             if len(elders) < ELDERS_MOST and cls.cls not in self._reserved and cls.head() is not None:
                 elders.append(cls)
         self._retract(elders, changed, out)
         self.fresh.clear()
         return not self._left
+
+    def _may_be_sent(self, changed: list[WorkerBook]) -> dict[int, RequestClass]:
+        """The classes of which a job may now be sent ahead: that have new ones, or whose like runs on what changed."""
+        found: dict[int, RequestClass] = {}
+        for number in self.fresh:
+            cls = self._classes.get(number)
+            if cls is not None and cls.may_be_ahead and cls.entry is not None and cls.shapes[0].users:
+                found[number] = cls
+        for worker in changed:
+            for shape in worker.using:
+                alike = self.waiting.of_shape.get(shape)
+                if alike is not None:
+                    found.update(alike)
+        return found
+
+    def _in_front(self, wanted: dict[int, RequestClass]) -> list[RequestClass]:
+        """Those that are wanted, and the first four others that have no reservation, in order."""
+        if not (wanted or self._holders):
+            return []
+        found: list[RequestClass] = []
+        others = 0
+        for client in sorted(self.waiting.queues, key=self.shares.used):
+            queue = self.waiting.queues[client]
+            mine = [cls.entry for cls in wanted.values() if cls.client == client and cls.entry is not None]
+            if others < ELDERS_MOST:
+                for entry in queue:
+                    if entry[2] not in wanted and entry[2] not in self._reserved:
+                        mine.append(entry)
+                        others += 1
+                        if others == ELDERS_MOST:
+                            break
+            found += [self._classes[entry[2]] for entry in sorted(mine)]
+        return found
 
     @property
     def is_settled(self) -> bool:
@@ -152,13 +205,27 @@ class Planner:
 
     # --- placing -----------------------------------------------------------------------------------------------------
 
-    def _place_all(self, now: float, out: list[HeadAction]) -> list[RequestClass] | None:
-        """Place jobs until no class's oldest fits; return the classes that still have jobs, in order. None if so many
-        were placed that the next pass is to go on.
-        """
-        queues = self._ranked()
-        blocked: list[RequestClass] = []
+    def _place_all(self, now: float, out: list[HeadAction]) -> bool:
+        """Place jobs until no class's oldest fits; False if so many were placed that the next pass is to go on."""
+        waiting = self.waiting
+        if not waiting.are_few or len(waiting.few) > FEW:
+            waiting.refresh(now)
         batch: dict[tuple[int, int], list[Job]] = {}
+        if waiting.are_few:
+            self._all_anew = True
+            whole = self._place_few(now, batch, out)
+        else:
+            whole = self._place_many(now, batch, out)
+        for (to, shape), jobs in batch.items():
+            out.append(_assignment(to, shape, jobs, ahead=False))
+        if whole and self._reopened:
+            self._reopened.clear()
+        return whole
+
+    def _place_few(self, now: float, batch: _Batch, out: list[HeadAction]) -> bool:
+        """Look at all classes, while they are few."""
+        queues = self._ranked()
+        self._blocked = blocked = list[RequestClass]()
         room = PLACED_MOST
         while queues and room:
             client = min(queues, key=self.shares.used) if len(queues) > 1 else next(iter(queues))
@@ -176,20 +243,73 @@ class Planner:
             room -= 1
             if not ranked:
                 del queues[client]
-        for (to, shape), jobs in batch.items():
-            out.append(_assignment(to, shape, jobs, ahead=False))
-        return None if queues else blocked
+        return not queues
 
     def _ranked(self) -> dict[int, list[_Rank]]:
         """The oldest job of each class, as a heap for each client."""
         queues: dict[int, list[_Rank]] = {}
-        for cls in self._classes.values():
+        empty: list[int] = []
+        for cls in self.waiting.few.values():
             job = cls.head()
             if job is not None:
                 queues.setdefault(cls.client, []).append(_rank(job))
+            else:
+                empty.append(cls.cls)
+        for number in empty:
+            del self.waiting.few[number]
         for ranked in queues.values():
             heapify(ranked)
         return queues
+
+    def _place_many(self, now: float, batch: _Batch, out: list[HeadAction]) -> bool:
+        """Look at those classes only that could start where something has changed, or be reserved for."""
+        if self.waiting.lose_patience(now):
+            self._wake_at(now)
+        search = self._search = Search(
+            self.waiting, self._classes, self._workers, self.reservations, self._reserved, self._to_look_at(),
+            self._may_be_wide, now,
+        )  # fmt: skip
+        turns = search.turns
+        room, visits = PLACED_MOST, VISITS_MOST
+        while turns:
+            client = min(turns, key=self.shares.used)
+            job = search.next_of(client)
+            if job is None:
+                del turns[client]
+            elif room <= 0 or visits <= 0:
+                search.put_back(job.cls)
+                return False
+            elif search.fits_nowhere(client, job):
+                self._reserve(job, now)
+                visits -= search.blocked(client, job)
+            elif self._place(job.cls, job, now, batch, out):
+                search.placed(client, job.cls)
+                room -= 1
+            else:
+                visits -= search.blocked(client, job)
+        return True
+
+    def _to_look_at(self) -> Collection[WorkerBook]:
+        """What has changed since the last pass that placed all that fits, and where more than amounts decides."""
+        epoch, read = self._read
+        if self._all_anew or self._lend_to_all or epoch != self.log.epoch:
+            self._all_anew = False
+            for worker in self._workers.values():
+                self._note_lent(worker)
+            return self._workers.values()
+        found = dict.fromkeys(self.log.entries[read:])
+        for worker in found:
+            self._note_lent(worker)
+        found.update(dict.fromkeys(self._lending.values()))
+        found.update(dict.fromkeys(self._workers[number] for number in self.reservations))
+        found.update(dict.fromkeys(self._reopened.values()))
+        return found
+
+    def _note_lent(self, worker: WorkerBook) -> None:
+        if worker.lent and not worker.gone:
+            self._lending[worker.worker] = worker
+        else:
+            self._lending.pop(worker.worker, None)
 
     def _place(
         self,
@@ -303,6 +423,7 @@ class Planner:
     def _keep_for(self, job: Job, reservations: list[Reservation]) -> None:
         """Add reservations; where they are too many, the last gives way, on all workers that it has."""
         self._reserved[job.cls.cls] = reservations
+        self._reserved_anew()
         for reservation in reservations:
             number = reservation.worker.worker
             held = sorted([*self.reservations.get(number, ()), reservation], key=lambda held: order(held.job))
@@ -310,8 +431,36 @@ class Planner:
             for last in held[RESERVATIONS_MOST:]:
                 self._release(last.job)
 
+    def _reserved_anew(self) -> None:
+        if self._search is not None:
+            self._search.reserved_anew()
+
+    def joined(self, worker: WorkerBook) -> None:
+        """A worker joins. Where it has less of something than all others, more classes are wide."""
+        self.members += 1
+        less = False
+        for name, amount in worker.capacity.items():
+            if amount and amount < self._least.get(name, amount + 1):
+                self._least[name], less = amount, True
+        if less:
+            for queue in list(self.waiting.queues.values()):
+                for cls in [self._classes[entry[2]] for entry in queue]:
+                    if self._may_be_wide(cls):
+                        self.waiting.widen(cls)
+
+    def _may_be_wide(self, cls: RequestClass) -> bool:
+        """Whether a class may be one that is reserved for at once."""
+        least = self._least
+        return any(
+            shape.nodes > 1 or any(name in least and 2 * amount > least[name] for name, amount in shape.units)
+            for shape in cls.shapes
+        )
+
     def _wide_for(self, shape: Shape) -> list[WorkerBook]:
         """The workers on which a job of the shape is wide."""
+        least = self._least
+        if not any(name in least and 2 * amount > least[name] for name, amount in shape.units):
+            return []
         members, wide = self._wide.get(shape.shape, (-1, []))
         if members != self.members:
             wide = [worker for worker in self._workers.values() if worker.is_wide(shape) and worker.fits_ever(shape)]
@@ -323,8 +472,10 @@ class Planner:
         if reservations is None or reservations[0].job is not job:
             return
         del self._reserved[job.cls.cls]
+        self._reserved_anew()
         for reservation in reservations:
             number = reservation.worker.worker
+            self._reopened[number] = reservation.worker
             self.reservations[number].remove(reservation)
             if not self.reservations[number]:
                 del self.reservations[number]
@@ -388,6 +539,8 @@ class Planner:
             return
         workers: Iterable[WorkerBook] = changed
         if self._heeded.get(elder.cls) is not first:
+            if len(self._heeded) > 2 * len(self._classes) + 64:
+                self._heeded = {number: job for number, job in self._heeded.items() if number in self._classes}
             self._heeded[elder.cls] = first
             workers = dict.fromkeys(worker for holders in self._holders.values() for worker in holders.values())
         for worker in workers:

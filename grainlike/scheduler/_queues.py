@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING
 
 from grainlike.resources import Request
 from grainlike.scheduler._books import Job, Shape
 from grainlike.scheduler._states import JobState
+
+if TYPE_CHECKING:
+    from grainlike.scheduler._waiting import Entry, Kind, Line
 
 __all__ = ["DeepestFirst", "RequestClass"]
 
@@ -69,16 +73,25 @@ class RequestClass:
     __slots__ = (
         "blocked_job",
         "blocked_since",
+        "claim",
         "client",
         "cls",
-        "fits_as_of",
+        "entry",
+        "is_simple",
         "isolate",
+        "kind",
         "may_be_ahead",
+        "may_be_wide",
+        "names",
+        "needs",
+        "place",
         "priority",
         "queue",
         "request",
         "root",
         "shapes",
+        "timed",
+        "visits",
         "warned",
     )
 
@@ -106,10 +119,25 @@ class RequestClass:
         """Whether its jobs may wait at a worker that is full."""
         self.queue: deque[Job] | DeepestFirst = DeepestFirst() if root else deque()
         self.warned = False
-        self.fits_as_of = -1
-        """The state of membership (`Planner.members`) in which some worker was seen to be able to run its jobs."""
         self.blocked_job: Job | None = None
         self.blocked_since = 0.0
+        # What follows is for the index of those that wait (`_waiting`).
+        self.is_simple = not any(shape.rationed or shape.group is not None for shape in shapes)
+        """Whether nothing but a change of workers can let its jobs start."""
+        self.timed = any(shape.soft_s is not None or shape.group is not None for shape in shapes)
+        common = [name for name, _ in shapes[0].units if all(name in shape.request.units for shape in shapes)]
+        self.names = tuple(sorted(common))
+        self.needs = tuple(min(shape.request.units[name] for shape in shapes) for name in self.names)
+        """What a job takes at least, whichever shape it gets: of each of `names`."""
+        self.place: Line | None = None
+        """Where it stands, and there as `entry` and as one of a `kind`; None while no jobs wait."""
+        self.entry: Entry | None = None
+        self.kind: Kind = (), 0, False
+        self.claim: Line | None = None
+        """Where it stands among those that may be reserved for."""
+        self.may_be_wide = False
+        self.visits = 0
+        """How often a pass has looked for a worker for it."""
 
     def head(self) -> Job | None:
         """The job to run next, or None."""

@@ -27,9 +27,11 @@ from grainlike.scheduler._states import JobState
 __all__ = [
     "PATIENCE_RUNS",
     "PATIENCE_S",
+    "RESERVATIONS_MOST",
     "Reservation",
     "is_patient_no_more",
     "order",
+    "patience_of",
     "renewed",
     "reserve_on",
     "soft_limit",
@@ -37,6 +39,11 @@ __all__ = [
 
 PATIENCE_S = 5.0
 PATIENCE_RUNS = 25
+
+RESERVATIONS_MOST = 4
+"""How many blocked classes one worker is kept for at most. Usually that is one, as each keeps others from starting;
+but a queue for a device that asks for all of it holds that one for as long as it lasts, and who wants all cores would
+be passed over by everybody meanwhile."""
 
 CONSIDERED = 16
 """How many workers a reservation is weighed on: the ones with most room. More cost time and gain nothing."""
@@ -111,8 +118,12 @@ def ends_by(fn: Function, shape: Shape, now: float) -> float:
 
 def is_patient_no_more(job: Job, now: float) -> bool:
     """Whether a job that is not wide has stood blocked for long enough to be reserved for."""
-    patience = max(PATIENCE_S, PATIENCE_RUNS * job.fn.times.mean)
-    return job.cls.passed_over(job, now) >= patience
+    return job.cls.passed_over(job, now) >= patience_of(job)
+
+
+def patience_of(job: Job) -> float:
+    """For how many seconds a job that is not wide stands blocked before it is reserved for."""
+    return max(PATIENCE_S, PATIENCE_RUNS * job.fn.times.mean)
 
 
 def reserve_on(workers: Iterable[WorkerBook], job: Job, shape: Shape, now: float) -> list[Reservation]:

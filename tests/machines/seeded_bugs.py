@@ -87,6 +87,7 @@ def plant(bug: Bug | None, tree: Path) -> None:
 _HEAD, _BOOKS, _PLANNING = "scheduler/_head.py", "scheduler/_books.py", "scheduler/_planning.py"
 _RATIONS, _RESERVATION, _SHARES = "scheduler/_rations.py", "scheduler/_reservation.py", "scheduler/_shares.py"
 _ATTEMPTS, _MOVES, _QUEUES = "scheduler/_attempts.py", "scheduler/_head_books.py", "scheduler/_queues.py"
+_WAITING = "scheduler/_waiting.py"
 _CANDIDATES, _NODE = "scheduler/_candidates.py", "scheduler/_node.py"
 _RUNNERS = "scheduler/_node_runners.py"
 _DEADLOCK, _LENDING = "scheduler/_deadlock.py", "scheduler/_node_lending.py"
@@ -314,6 +315,30 @@ BUGS: tuple[Bug, ...] = (
             _PLANNING,
             "                blocked.append(cls)\n                heappop(ranked)\n",
             "                blocked.append(cls)\n                ranked.clear()\n",
+        ),
+    ),
+    _bug(
+        "look_only_where_something_changed",
+        HEAD,
+        "a class that is new is not compared with the workers that have had room for long",
+        "machine",
+        (_WAITING, "FEW = 64\n", "FEW = 0\n"),
+        (
+            _WAITING,
+            "        elif cls.place is None:\n            self.add_new(cls, job)\n",
+            "        elif cls.place is None:\n            self.add_blocked(cls, job, now, wide=False)\n",
+        ),
+    ),
+    _bug(
+        "stop_at_the_first_block",
+        HEAD,
+        "a blocked class is not found where another stands before it that does not fit",
+        "machine",
+        (_WAITING, "FEW = 64\n", "FEW = 0\n"),
+        (
+            _WAITING,
+            "                if fits(entry, entry[3], rooms):\n",
+            "                if fits(entry, block[0][3], rooms):\n",
         ),
     ),
     _bug(

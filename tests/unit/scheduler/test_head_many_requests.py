@@ -1,0 +1,213 @@
+"""Jobs with a request each: a step costs what it changes and gives out, not what waits."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable
+from types import FrameType
+
+import pytest
+from scheduler_cluster import Cluster
+
+from grainlike.resources import Cores, Memory, Request, WallTime
+from grainlike.scheduler import (
+    AssignJobs,
+    HeadMind,
+    JobsCancelled,
+    JobsSubmitted,
+    Ticked,
+    WakeAt,
+    WorkerLost,
+    _planning,
+    _search,
+    _waiting,
+)
+
+FEW, MANY = 100, 3_000
+GIB = 1 << 30
+
+
+def calls_of(do: Callable[[], object]) -> int:
+    """How many calls of Python functions and of built-in ones something takes."""
+    count = 0
+
+    def profile(_: FrameType, event: str, __: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        do()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def tell(head: HeadMind, event: object, now: float = 0.0) -> list[AssignJobs]:
+    """What an event assigns, with all that follows at once."""
+    given: list[AssignJobs] = []
+    while True:
+        actions = head.handle(event, now)  # type: ignore[arg-type]
+        given += [action for action in actions if isinstance(action, AssignJobs)]
+        if not any(isinstance(action, WakeAt) and action.at <= now for action in actions):
+            return given
+        event = Ticked()
+
+
+def full_cluster(waiting: int, ask: Callable[[int], Request]) -> Cluster:
+    """A cluster that is full, where so many jobs wait, with a request each."""
+    cluster = Cluster(Cores(2) & Memory(8 * GIB), Cores(2) & Memory(8 * GIB))
+    cluster.function(1)
+    cluster.head.check = lambda: None
+    for _ in range(4):
+        cluster.submit(Cores(1) & Memory(3 * GIB), 1.0)
+    for i in range(waiting):
+        cluster.submit(ask(i), 1.0)
+    return cluster
+
+
+def narrow(i: int) -> Request:
+    return Cores(1) & Memory(GIB + i)
+
+
+def wide(i: int) -> Request:
+    return Cores(1) & Memory(5 * GIB + i)
+
+
+def of_all_sizes(i: int) -> Request:
+    return Cores(1) & Memory(2 * GIB + (i * 7_919 % 10_007) * 600_000)
+
+
+def of_two(i: int) -> Request:
+    return Cores(2) & Memory(GIB + i) | narrow(i)
+
+
+def with_walltimes(i: int) -> Request:
+    return narrow(i) & WallTime(60 + i)
+
+
+@pytest.mark.parametrize("ask", [narrow, wide, of_all_sizes, of_two, with_walltimes])
+def test_an_end_costs_as_much_whether_few_or_many_wait(ask: Callable[[int], Request]) -> None:
+    def cost(waiting: int) -> float:
+        cluster = full_cluster(waiting, ask)
+        return calls_of(lambda: cluster.run(until=4.0))
+
+    cost(2)
+    assert cost(MANY) < 2 * cost(FEW)
+
+
+@pytest.mark.parametrize("ask", [narrow, wide, of_all_sizes])
+def test_it_costs_as_much_when_all_have_waited_for_long(ask: Callable[[int], Request]) -> None:
+    def cost(waiting: int) -> float:
+        cluster = full_cluster(waiting, ask)
+        for step in range(10):
+            cluster.now = 1_000.0
+            tell(cluster.head, Ticked(), 1_000.0 + step)
+        return calls_of(lambda: tell(cluster.head, Ticked(), 2_000.0))
+
+    assert cost(MANY) < 2 * cost(FEW)
+
+
+def test_a_job_of_another_client_costs_as_much_whether_few_or_many_wait() -> None:
+    def cost(waiting: int) -> float:
+        cluster = full_cluster(waiting, narrow)
+        event = JobsSubmitted(Memory(1), [10**6], [1], client=2)
+        return calls_of(lambda: tell(cluster.head, event))
+
+    cost(2)
+    assert cost(MANY) < 2 * cost(FEW)
+
+
+def test_a_worker_that_leaves_costs_as_much_whatever_ran_before() -> None:
+    def cost(ran: int) -> float:
+        cluster = full_cluster(ran, narrow)
+        cluster.run()
+        assert not cluster.head.jobs
+        return calls_of(lambda: cluster.head.handle(WorkerLost(1, "it is gone"), cluster.now))
+
+    assert cost(1_000) < 3 * cost(FEW)
+
+
+def test_no_event_looks_at_all_that_waits() -> None:
+    """Also those that come at once, while nothing fits, are looked at a few thousand at a time."""
+    cluster = full_cluster(0, narrow)
+    head = cluster.head
+    most = max(calls_of(lambda i=i: head.handle(JobsSubmitted(narrow(i), [1_000 + i], [1]), 0.0)) for i in range(MANY))
+    assert most < 10_000
+
+
+def test_classes_that_are_empty_are_forgotten() -> None:
+    cluster = full_cluster(1_000, narrow)
+    cluster.run()
+    assert not cluster.head.jobs
+    cluster.submit(Memory(1), 1.0)
+    assert len(cluster.head.classes) < 200
+    assert not cluster.head._planner.waiting.of_shape
+    assert all(len(worker.using) < 3 for worker in cluster.head.workers.values())
+
+
+def test_what_was_cancelled_waits_no_more() -> None:
+    cluster = full_cluster(MANY, narrow)
+    cluster.tell(JobsCancelled([job for job in cluster.head.jobs if job > 4]))
+    (queue,) = cluster.head._planner.waiting.queues.values() or [()]
+    assert not list(queue)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_look_at_everything_finds_no_more_than_what_was_found(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After each event of a random history, a pass that compares all with all gives nothing out."""
+    monkeypatch.setattr(_waiting, "BLOCK", 2)
+    monkeypatch.setattr(_waiting, "FEW", 1 if seed % 2 == 0 else 6)
+    monkeypatch.setattr(_search, "FAILED_MOST", 2)
+    monkeypatch.setattr(_planning, "VISITS_MOST", 5)
+    dice = random.Random(seed)
+    offers = [Cores(dice.randint(1, 6)) & Memory(dice.randint(4, 12)) for _ in range(3)]
+    cluster = Cluster(*offers)
+    cluster.function(1)
+    cluster.function(2, 0.05)
+    cluster.function(3, 3.0)
+    for _ in range(60):
+        _do_something(cluster, dice)
+        tell_all(cluster)
+        planner = cluster.head._planner
+        assert planner.whole
+        before = {number: job.state for number, job in cluster.head.jobs.items()}
+        for cls in list(cluster.head.classes.values()):
+            job = cls.head()
+            if job is not None and not planner.waiting.are_few:
+                planner.waiting.leave(cls)
+                planner.waiting.add_new(cls, job)
+        planner._read = (-1, 0)
+        tell_all(cluster)
+        assert {number: job.state for number, job in cluster.head.jobs.items()} == before
+    cluster.run()
+
+
+def tell_all(cluster: Cluster) -> None:
+    """Let the head do all that it has to do now."""
+    while True:
+        at = len(cluster.actions)
+        cluster.tell(Ticked())
+        if not any(isinstance(action, WakeAt) and action.at <= cluster.now for action in cluster.actions[at:]):
+            return
+
+
+def _do_something(cluster: Cluster, dice: random.Random) -> None:
+    match dice.randrange(6):
+        case 0 | 1 | 2:
+            request = Cores(dice.randint(1, 6)) & Memory(dice.randint(1, 12))
+            if dice.random() < 0.3:
+                request = request | (Cores(1) & Memory(dice.randint(1, 12)))
+            if dice.random() < 0.2:
+                request = Cores(1) & WallTime(dice.randint(1, 9)) & Memory(dice.randint(1, 12))
+            which = {"fn": dice.randint(1, 3), "priority": dice.randrange(2), "client": dice.randrange(2)}
+            for _ in range(dice.randint(1, 4)):
+                cluster.submit(request, dice.uniform(0.1, 4.0), n=1, **which)
+        case 3 | 4:
+            cluster.run(until=cluster.now + dice.uniform(0.0, 2.0))
+        case _:
+            waiting = [number for number, job in cluster.head.jobs.items() if job.state.name == "QUEUED"]
+            if waiting:
+                cluster.tell(JobsCancelled([dice.choice(waiting)]))
