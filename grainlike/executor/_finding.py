@@ -63,7 +63,8 @@ def find() -> AnyExecutor:
     home = here()
     if home is None:
         raise RuntimeError(
-            "a placeholder is awaited inside an event loop: call grainlike.run(main), or asyncio.run(main())"
+            "no event loop is running here, and placeholders run inside one: write `async def main():` around this, "
+            "and call grainlike.run(main), or asyncio.run(main())"
         )
     if job is not None:
         return _of_job(job, home)

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 import anyio
 
 from grainlike.executor._executor import Executor
+from grainlike.executor._home import here
 from grainlike.executor._settings import NOT_GIVEN, NotGiven
 from grainlike.graph import Delayed
 from grainlike.launch import reserve_standard_descriptors
@@ -53,6 +54,12 @@ def run(
         raise TypeError("run takes a function, not a placeholder: write run(fn, x), not run(fn(x))")
     if not callable(main):
         raise TypeError(f"run takes an async function, not {main!r}")
+    if here() is not None:
+        name = getattr(main, "__name__", "main")
+        raise RuntimeError(
+            f"run starts an event loop, and one is running here already: write `await {name}()`, inside "
+            "`async with Executor(...):` for other resources than this process's cores"
+        )
 
     async def inside() -> T:
         async with Executor(local=local, listen=listen, on_failure=on_failure):

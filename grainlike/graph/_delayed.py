@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import operator
+import sys
 from collections.abc import Generator, Iterator
 from typing import Any, Generic, TypeVar, cast, final
 
 from grainlike.graph._function import Function, operation
+from grainlike.graph._misspelled import coroutine_hint, refuse_called_request
 from grainlike.graph._node import Node
 from grainlike.graph._numpy import NumpyProtocols
 from grainlike.graph._operators import Operators, binary, operate
@@ -86,6 +88,7 @@ class Delayed(Operators, NumpyProtocols, Refusals, Generic[T_co]):
         return cast("T_co", (yield from current_resolver().wait(node).__await__()))
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Delayed[Any]:
+        refuse_called_request(self._node)
         return Delayed(operate(_CALL, self, *args, **kwargs))
 
     def __getattr__(self, name: str) -> Delayed[Any]:
@@ -135,7 +138,8 @@ class Delayed(Operators, NumpyProtocols, Refusals, Generic[T_co]):
     def __repr__(self) -> str:
         node = self._node
         request = f", {node.request}" if node.request else ""
-        return f"<Delayed {_short(node.function.name)}: {node.state.label}{request}>"
+        shown = f"<Delayed {_short(node.function.name)}: {node.state.label}{request}>"
+        return shown + coroutine_hint(sys._getframe(1))
 
     def _repr_html_(self) -> str:
         from grainlike.graph._html import html_of

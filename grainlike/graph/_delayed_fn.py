@@ -21,6 +21,7 @@ from typing import (
 
 from grainlike.graph._delayed import Delayed
 from grainlike.graph._function import Function, Options, is_generator
+from grainlike.graph._misspelled import refuse_options, refuse_request
 from grainlike.graph._node import Node
 from grainlike.graph._placeholder import LEAVES, Placeholder, capture, rebind
 from grainlike.graph._retry import Retry
@@ -104,8 +105,10 @@ class _Wrapper(Generic[P, T_co]):
     if not TYPE_CHECKING:  # to a type checker, awaiting a function is wrong
 
         def __await__(self) -> NoReturn:
+            name = self.function.name
             raise TypeError(
-                f"{self.function.name} is a delayed function: call it first, `await {self.function.name}(...)`"
+                f"{name} is a delayed function: call it first, `await {name}(...)`; with resources "
+                f"`await ({name} @ Cores(1))(...)`"
             )
 
     def _bind(self, instance: Any) -> Any:
@@ -341,6 +344,7 @@ def delayed(
     keep: bool = False,
     isolate: bool = False,
     cache: str | None = None,
+    **unknown: object,
 ) -> Any:
     """Make a function whose calls give placeholders; also a decorator, with options or without.
 
@@ -362,7 +366,8 @@ def delayed(
             the function, with all that it imports, is part of them. A plain function without resources runs in a
             thread, which nothing can end: its awaiters get their `JobTimeoutError`, and the thread goes on to its end.
         priority: jobs with a higher one start earlier.
-        keep: hold on to the cores while the call awaits other placeholders; today every job does.
+        keep: hold on to the cores while the call awaits other placeholders. Without it, other jobs may have them
+            meanwhile; memory and devices stay held in any case.
         isolate: run a coroutine in a process of its own.
         cache: a version, as `"v1"`: results are kept on disk under the function's name, this version and the content of
             the arguments, and a call whose result is there does not run. Write another version when the function
@@ -370,7 +375,8 @@ def delayed(
             may be.
 
     Raises:
-        TypeError: `fn` is not a function that can be delayed, or an option has a wrong type.
+        TypeError: `fn` is not a function that can be delayed, an option has a wrong type, or there is no such option.
+            Resources are not given here, but with `@` where the function is called.
         ValueError: an option is out of range; `cache=` for a function without a name by which it can be found again.
 
     Example::
@@ -380,6 +386,8 @@ def delayed(
 
         page = await (fetch @ Cores(1))(url)
     """
+    if unknown:
+        refuse_options(unknown)
     options = Options(nout, name, retries, timeout, priority, keep, isolate, cache)
     if fn is None:
         return cast("_Decorator", lambda fn: _delay(fn, options))
@@ -424,7 +432,9 @@ def _check_cacheable(function: Function) -> None:
 def _check_function(fn: Any) -> None:
     if isinstance(fn, staticmethod | classmethod):
         raise TypeError(f"write @{type(fn).__name__} above @delayed, not below")
-    if isinstance(fn, Placeholder | Stream | Request) or not callable(fn):
+    if isinstance(fn, Request):
+        refuse_request(fn)
+    if isinstance(fn, Placeholder | Stream) or not callable(fn):
         raise TypeError(
             f"delayed takes a function, not {type(fn).__name__}; for a ready value write `delayed_value(v)`"
         )

@@ -200,7 +200,7 @@ def test_every_kind_of_callable_is_told_apart(fn: Any, is_async: bool, name: str
     assert (function.is_async, function.name) == (is_async, name)
 
 
-@pytest.mark.parametrize("thing", [3, [1], Cores(4), delayed_value(1)], ids=repr)
+@pytest.mark.parametrize("thing", [3, [1], delayed_value(1)], ids=repr)
 def test_what_is_not_a_function_is_refused(thing: Any) -> None:
     with pytest.raises(TypeError, match="delayed_value"):
         delayed(thing)

@@ -1,0 +1,78 @@
+"""Spellings that Python takes for something else, and what to write instead."""
+
+from __future__ import annotations
+
+from types import FrameType
+from typing import NoReturn
+
+from grainlike.graph._node import Node
+from grainlike.graph._state import Place
+from grainlike.resources import Request
+
+__all__ = ["coroutine_hint", "refuse_called_request", "refuse_options", "refuse_request"]
+
+_TAKES_COROUTINES = {
+    ("asyncio.tasks", "create_task"),
+    ("asyncio.base_events", "create_task"),
+    ("asyncio.taskgroups", "create_task"),
+    ("asyncio.runners", "run"),
+}
+"""Functions of asyncio that refuse everything but a coroutine, and show the repr of what they refuse."""
+
+
+def coroutine_hint(caller: FrameType) -> str:
+    """Return what to write instead, where asyncio shows a placeholder as no coroutine; else nothing.
+
+    asyncio's own message, "a coroutine was expected, got <repr>", has no other place for it.
+    """
+    if (caller.f_globals.get("__name__"), caller.f_code.co_name) not in _TAKES_COROUTINES:
+        return ""
+    if caller.f_code.co_name == "run":
+        return ", which is no coroutine: write grainlike.run(main), with `await r_` in main"
+    return ", which is no coroutine: write asyncio.ensure_future(r_) for a task, or start(r_)"
+
+
+def refuse_called_request(node: Node) -> None:
+    """Refuse a call of `node` if it is a call of a delayed function with nothing but a request: `f(Cores(1))(3)`.
+
+    Raises:
+        TypeError: it is; the message has the right spelling.
+    """
+    if node.finished or node.place is Place.INLINE:
+        return
+    args, kwargs = node.given
+    if len(args) == 1 and not kwargs and type(args[0]) is Request:
+        name = node.function.name
+        raise TypeError(f"`{name}({args[0]!r})(...)` calls {name} with a request: write `({name} @ {args[0]!r})(...)`")
+
+
+def refuse_request(request: Request) -> NoReturn:
+    """Refuse `@delayed(Cores(4))`.
+
+    Raises:
+        TypeError: always, with the right spelling.
+    """
+    raise TypeError(
+        "@delayed takes no request: resources are given at the call; write `@delayed` above the function, and "
+        f"`(fn @ {request!r})(x)`"
+    )
+
+
+_REQUESTS = {"cores": "Cores", "gpus": "GPUs", "memory": "Memory", "walltime": "WallTime", "nodes": "Nodes"}
+"""Requests by the name that an option for them would have."""
+
+
+def refuse_options(unknown: dict[str, object]) -> NoReturn:
+    """Refuse `@delayed(cores=4)`, and every other option that there is not.
+
+    Raises:
+        TypeError: always; with the right spelling where a request was meant.
+    """
+    name, value = next(iter(unknown.items()))
+    request = _REQUESTS.get(name.lower())
+    if request is None:
+        raise TypeError(f"delayed() got an unexpected keyword argument {name!r}")
+    raise TypeError(
+        f"@delayed takes no {name}=: resources are given at the call; write `@delayed` above the function, and "
+        f"`(fn @ {request}({value!r}))(x)`"
+    )

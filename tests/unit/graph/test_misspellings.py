@@ -1,0 +1,92 @@
+"""Calls that look right and are not: each is refused, with the spelling that was meant."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from grainlike import Cores, run, start
+from grainlike.graph import delayed
+
+R: Any = delayed(len)("abc")
+F: Any = delayed(len)
+DELAYED: Any = delayed
+
+
+def said(attempt: Any, kind: type[BaseException] = TypeError) -> str:
+    with pytest.raises(kind) as caught:
+        attempt()
+    return str(caught.value)
+
+
+def test_a_request_is_not_given_to_the_decorator() -> None:
+    meant = "resources are given at the call; write `@delayed` above the function, and `(fn @ Cores(4))(x)`"
+    assert said(lambda: DELAYED(Cores(4))) == f"@delayed takes no request: {meant}"
+    assert said(lambda: DELAYED(cores=4)) == f"@delayed takes no cores=: {meant}"
+    assert said(lambda: DELAYED(len, cores=4)) == f"@delayed takes no cores=: {meant}"
+    assert said(lambda: DELAYED(memory="8Gi")).endswith("`(fn @ Memory('8Gi'))(x)`")
+
+
+def test_an_option_that_there_is_not_is_refused_as_python_does() -> None:
+    assert said(lambda: DELAYED(retry=3)) == "delayed() got an unexpected keyword argument 'retry'"
+
+
+def test_a_request_is_not_an_argument_before_the_arguments() -> None:
+    assert said(lambda: F(Cores(1))(3)) == (
+        "`len(Cores(1))(...)` calls len with a request: write `(len @ Cores(1))(...)`"
+    )
+
+
+def test_a_value_that_was_called_with_a_request_may_be_used() -> None:
+    assert "lazy" in repr(F(Cores(1)) + 1)
+
+
+def test_await_binds_tighter_than_a_request() -> None:
+    async def awaits() -> None:
+        _ = await F @ Cores(1)(3)
+
+    assert said(lambda: asyncio.run(awaits())) == (
+        "len is a delayed function: call it first, `await len(...)`; with resources `await (len @ Cores(1))(...)`"
+    )
+
+
+TASK = "a coroutine was expected, got <Delayed len: lazy>, which is no coroutine: write asyncio.ensure_future(r_) for a task, or start(r_)"  # noqa: E501
+
+
+def test_a_placeholder_is_no_coroutine_for_a_task() -> None:
+    async def creates() -> None:
+        assert said(lambda: asyncio.create_task(R)) == TASK
+        assert said(lambda: asyncio.get_running_loop().create_task(R)) == TASK
+        async with asyncio.TaskGroup() as group:
+            assert said(lambda: group.create_task(R)) == TASK
+
+    asyncio.run(creates())
+
+
+def test_a_placeholder_is_no_program() -> None:
+    assert said(lambda: asyncio.run(R), ValueError) == (
+        "a coroutine was expected, got <Delayed len: lazy>, which is no coroutine: write grainlike.run(main), with "
+        "`await r_` in main"
+    )
+
+
+def test_run_inside_a_running_loop() -> None:
+    async def main() -> None:
+        """Nothing."""
+
+    async def inside() -> None:
+        assert said(lambda: run(main), RuntimeError) == (
+            "run starts an event loop, and one is running here already: write `await main()`, inside `async with "
+            "Executor(...):` for other resources than this process's cores"
+        )
+
+    asyncio.run(inside())
+
+
+def test_start_outside_a_loop_does_not_speak_of_awaiting() -> None:
+    message = said(lambda: start(R), RuntimeError)
+    assert message == (
+        "no event loop is running here, and placeholders run inside one: write `async def main():` around this, and "
+        "call grainlike.run(main), or asyncio.run(main())"
+    )
+    assert "await" not in message
