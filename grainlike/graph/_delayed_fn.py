@@ -25,6 +25,7 @@ from grainlike.graph._misspelled import refuse_options, refuse_request
 from grainlike.graph._node import Node
 from grainlike.graph._placeholder import LEAVES, Placeholder, capture, rebind
 from grainlike.graph._retry import Retry
+from grainlike.graph._signature import check_arguments
 from grainlike.graph._source import main_file
 from grainlike.graph._state import Place
 from grainlike.graph._stream import Stream, StreamNode
@@ -171,14 +172,21 @@ class DelayedFn(_Wrapper[P, T_co]):
     @overload
     def __call__(self, first: Any, second: Any, third: Delayed[Any], /, *args: Any, **kwargs: Any) -> Delayed[T_co]: ...
     def __call__(self, /, *args: Any, **kwargs: Any) -> Delayed[T_co]:
-        """A placeholder for the value of the call. Placeholders in the arguments become dependencies."""
+        """A placeholder for the value of the call. Placeholders in the arguments become dependencies.
+
+        Raises:
+            TypeError: the function, written in Python, cannot be called with so many arguments, or with these keywords.
+        """
         if self._bound:
             args = self._bound + args
+        function = self.function
+        if kwargs or not function.least <= len(args) <= function.most:
+            check_arguments(function.name, function.callable, args, kwargs)
         if not kwargs and LEAVES.issuperset(map(type, args)):  # as `capture` finds; most calls are such
             made: Delayed[T_co] = _new(Delayed)  # as its class does, in fewer steps
-            rebind(made, Node(self.function, self.request, self._place, args, None, ()))
+            rebind(made, Node(function, self.request, self._place, args, None, ()))
             return made
-        return Delayed(Node(self.function, self.request, self._place, *capture(args, kwargs)))
+        return Delayed(Node(function, self.request, self._place, *capture(args, kwargs)))
 
     @overload
     def __get__(self, instance: None, owner: type | None = None) -> DelayedFn[P, T_co]: ...
@@ -217,8 +225,14 @@ class StreamFn(_Wrapper[P, T_co]):
     @overload
     def __call__(self, first: Any, second: Any, third: Delayed[Any], /, *args: Any, **kwargs: Any) -> Stream[T_co]: ...
     def __call__(self, /, *args: Any, **kwargs: Any) -> Stream[T_co]:
-        """The stream of what the generator yields. Placeholders in the arguments become dependencies."""
-        return Stream(StreamNode(self.function, self.request, self._place, *capture(self._bound + args, kwargs)))
+        """The stream of what the generator yields. Placeholders in the arguments become dependencies.
+
+        Raises:
+            TypeError: the function cannot be called with these arguments.
+        """
+        args = self._bound + args
+        check_arguments(self.function.name, self.function.callable, args, kwargs)
+        return Stream(StreamNode(self.function, self.request, self._place, *capture(args, kwargs)))
 
     @overload
     def __get__(self, instance: None, owner: type | None = None) -> StreamFn[P, T_co]: ...

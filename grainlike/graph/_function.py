@@ -9,6 +9,7 @@ from math import isfinite
 from typing import Any
 
 from grainlike.graph._retry import Retry
+from grainlike.graph._signature import positional_counts
 
 __all__ = ["LEVELS", "Function", "Options", "operation"]
 
@@ -113,17 +114,21 @@ class Function:
         name: what it is called in listings: `name=`, or the callable's own name.
         is_async: whether a call of it gives a coroutine, or a stream.
         is_stream: whether a call of it gives an asynchronous generator.
+        least: how many positional arguments a call without keywords needs, where that is known.
         many: whether one call stands for many: its one argument is a list of packed arguments.
+        most: how many positional arguments a call may have, where that is known.
         options: the checked options.
     """
 
-    __slots__ = ("__weakref__", "callable", "is_async", "is_stream", "many", "name", "options")
+    __slots__ = ("__weakref__", "callable", "is_async", "is_stream", "least", "many", "most", "name", "options")
 
     callable: Callable[..., Any]
     name: str
     is_async: bool
     is_stream: bool
+    least: int
     many: bool
+    most: int
     options: Options
 
     def __init__(
@@ -137,6 +142,7 @@ class Function:
         self.callable = callable
         self.many = many
         self.options = options
+        self.least, self.most = positional_counts(callable)
         self.name = name or options.name or _name_of(callable)
         self.is_stream = _gives(callable, inspect.isasyncgenfunction)
         self.is_async = self.is_stream or _gives(callable, inspect.iscoroutinefunction)

@@ -144,9 +144,16 @@ def test_names_are_given_once_and_looked_up_with_care() -> None:
         graph.add("new", 4)  # type: ignore[call-overload]
 
 
+def nothing() -> None:
+    """Nothing."""
+
+
 def test_from_edges_takes_any_order_and_calls_with_nothing() -> None:
     graph = NamedGraph.from_edges(
-        {"c": fn, "b": afn, "a": fn}, [("b", "c"), ("a", "b")], requests={"a": Cores(1)}, costs={"a": 2.0}
+        {"c": delayed(nothing), "b": delayed(nothing), "a": delayed(nothing)},
+        [("b", "c"), ("a", "b")],
+        requests={"a": Cores(1)},
+        costs={"a": 2.0},
     )
     assert list(graph) == ["a", "b", "c"]
     assert [needs(graph, name) for name in graph] == [(), ("a",), ("b",)]
