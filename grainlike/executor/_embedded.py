@@ -20,6 +20,9 @@ class _WorkerRoom(Protocol):
         """What this process can give: `what`, or its own cores."""
         ...
 
+    def warn_of_logical(self, offer: Allocation) -> None:
+        """Log a warning if `offer` has cores that this machine does not have."""
+
     async def serve(self, link: Link, offer: Allocation, *, name: str, echo: bool) -> None:
         """Be a worker at the other end of `link` until it closes; leave nothing behind."""
 
@@ -27,10 +30,15 @@ class _WorkerRoom(Protocol):
 def offer_for(what: Request | None) -> Allocation:
     """What an embedded worker gives: `what` with concrete ids, or this process's own cores.
 
+    Cores that this machine does not have are given, and a warning in the log says which they are.
+
     Raises:
         ResourceSpecError: `what` is no offer.
     """
-    return _worker_room().offer_for(what)
+    room = _worker_room()
+    offer = room.offer_for(what)
+    room.warn_of_logical(offer)
+    return offer
 
 
 def embed(offer: Allocation, *, echo: bool) -> tuple[Link, Callable[[], Coroutine[Any, Any, None]]]:

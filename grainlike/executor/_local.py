@@ -25,7 +25,7 @@ from grainlike.executor._home import Home, name_the_loop
 from grainlike.executor._inlet import inlet_of
 from grainlike.executor._observer import Observer
 from grainlike.executor._stream_here import stream_here
-from grainlike.graph import Node, State, StreamNode
+from grainlike.graph import Delayed, Node, State, StreamNode
 from grainlike.scheduler import backoff_s
 
 __all__ = ["LocalCall", "LocalCalls"]
@@ -133,13 +133,13 @@ class LocalCalls:
     async def _call(self, node: Node) -> Any:
         self._begins(node)
         args, kwargs = node.arguments()
-        return await node.function.callable(*args, **kwargs)
+        return _no_placeholder(node, await node.function.callable(*args, **kwargs))
 
     async def _call_in_thread(self, node: Node) -> Any:
         async with self._threads:
             self._begins(node)
             args, kwargs = node.arguments()
-            return await self._in_thread(node.function.callable, args, kwargs)
+            return _no_placeholder(node, await self._in_thread(node.function.callable, args, kwargs))
 
     def _begins(self, node: Node) -> None:
         """An attempt begins now."""
@@ -186,6 +186,17 @@ class LocalCall:
         if self.again_at is None:
             return None
         return f"tries again in {max(0.0, self.again_at - time.monotonic()):.1f} s"
+
+
+def _no_placeholder(node: Node, value: Any) -> Any:
+    """Return the value of a call; a placeholder is none, as nobody would await it."""
+    if type(value) is not Delayed:
+        return value
+    name = node.function.name
+    write = f"`return await r_` in {name}"
+    if not node.function.is_async:
+        write = f"`async def {name}(...)`, and `return await r_` in it"
+    raise TypeError(f"{name} returned a placeholder ({value!r}), which is no value: write {write}")
 
 
 async def _in_time(node: Node, call: Callable[[Node], Awaitable[Any]]) -> Any:

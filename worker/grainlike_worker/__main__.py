@@ -25,7 +25,7 @@ from grainlike.resources import Allocation, near_name, parse
 from grainlike.wire import LOST_S
 from grainlike_worker._context_check import why_not
 from grainlike_worker._daemon import serve_daemon
-from grainlike_worker._probe import logical_in, offer_of_daemon
+from grainlike_worker._probe import offer_of_daemon, warn_of_logical
 from grainlike_worker._way import to_head, wait_for_head
 
 __all__ = ["main", "serve"]
@@ -86,9 +86,7 @@ def _warn_of_slips(offer: Allocation) -> None:
 async def _serve(
     way: Way, offer: Allocation, name: str, *, wait: bool, patience: float, echo: bool, context: str
 ) -> int:
-    logical = logical_in(offer)
-    if logical:
-        logger.warning("cores %s are not of this machine: given out and shown, never pinned", list(logical))
+    warn_of_logical(offer)
     failure: Exception | None = None
     stop = anyio.Event()
     work = partial(serve_daemon, offer=offer, name=name, stop=stop, echo=echo, context=context)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 from pathlib import Path
@@ -9,7 +10,9 @@ from pathlib import Path
 from grainlike.resources import Allocation, Cores, Memory, Request, Topology, logical_cores, offer_of
 from grainlike_worker._cgroup_limits import cpu_limit, memory_limit
 
-__all__ = ["logical_in", "offer_for", "offer_of_daemon", "own_cores", "own_memory", "topology"]
+__all__ = ["logical_in", "offer_for", "offer_of_daemon", "own_cores", "own_memory", "topology", "warn_of_logical"]
+
+logger = logging.getLogger("grainlike.worker")
 
 
 def own_cores() -> tuple[int, ...]:
@@ -55,6 +58,13 @@ def offer_of_daemon(what: Request | None) -> Allocation:
 def logical_in(offer: Allocation) -> tuple[int, ...]:
     """The core ids of an offer that this machine does not have: given out and shown, never pinned."""
     return logical_cores(offer, own_cores())
+
+
+def warn_of_logical(offer: Allocation) -> None:
+    """Log a warning if there are such cores in the offer of this process."""
+    logical = logical_in(offer)
+    if logical:
+        logger.warning("cores %s are not of this machine: given out and shown, never pinned", list(logical))
 
 
 def topology(root: Path = Path("/")) -> Topology:

@@ -4,6 +4,6 @@ Loaded by name by the executor, and by nothing else. Plain functions and isolate
 """
 
 from grainlike_worker._daemon import serve_embedded as serve
-from grainlike_worker._probe import offer_for
+from grainlike_worker._probe import offer_for, warn_of_logical
 
-__all__ = ["offer_for", "serve"]
+__all__ = ["offer_for", "serve", "warn_of_logical"]
