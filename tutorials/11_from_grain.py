@@ -20,6 +20,14 @@ older Grain                                      here
 `trio.run` underneath                            asyncio; `run_combine(..., backend="trio")` for programs that use trio
 ===============================================  ====================================================================
 
+Delayed calls start when they are made in the older Grain, and here when somebody awaits or starts them. So a loop that
+is parallel there is serial here, one call after the other::
+
+    placeholders = [(delayed(fn) @ Cores(1))(x) for x in data]
+    values = [await r_ for r_ in placeholders]
+
+Write `await gather(placeholders)`, or `start(...)` around each call, which then begins there and then.
+
 It prints::
 
     frame 0: [0, 1] then [0, 10]

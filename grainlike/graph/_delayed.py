@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterator
 from typing import Any, Generic, TypeVar, cast, final
 
 from grainlike.graph._function import Function, operation
-from grainlike.graph._misspelled import coroutine_hint, refuse_called_request
+from grainlike.graph._misspelled import coroutine_hint, hint_at_future, refuse_called_request
 from grainlike.graph._node import Node
 from grainlike.graph._numpy import NumpyProtocols
 from grainlike.graph._operators import Operators, binary, operate
@@ -66,8 +66,8 @@ class Delayed(Operators, NumpyProtocols, Refusals, Generic[T_co]):
     Operators, indexing, attributes, method calls and NumPy functions give further placeholders. `a_[i] = v`,
     `del a_[i]` and NumPy's `out=a_` make `a_` stand for a shallow copy with the change; what was derived from
     it earlier is not touched. A placeholder has no public names of its own: `r_.cancel()`, `r_.done()` and
-    `r_.result()` are calls of the value's methods, so write `cancel(r_)` and ask `info(r_)`. It hashes by identity,
-    and a copy of it stands for the same value.
+    `r_.result()` are calls of the value's methods, so write `cancel(r_)` and ask `info(r_)`; the first such call in a
+    program is warned of. It hashes by identity, and a copy of it stands for the same value.
 
     Raises:
         AttributeError: where it is taken for a future (`asyncio.wait([a_])`): it has no `add_done_callback`.
@@ -89,6 +89,7 @@ class Delayed(Operators, NumpyProtocols, Refusals, Generic[T_co]):
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Delayed[Any]:
         refuse_called_request(self._node)
+        hint_at_future(self._node)
         return Delayed(operate(_CALL, self, *args, **kwargs))
 
     def __getattr__(self, name: str) -> Delayed[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from types import FrameType
 from typing import NoReturn
 
@@ -9,7 +10,7 @@ from grainlike.graph._node import Node
 from grainlike.graph._state import Place
 from grainlike.resources import Request
 
-__all__ = ["coroutine_hint", "refuse_called_request", "refuse_options", "refuse_request"]
+__all__ = ["coroutine_hint", "hint_at_future", "refuse_called_request", "refuse_options", "refuse_request"]
 
 _TAKES_COROUTINES = {
     ("asyncio.tasks", "create_task"),
@@ -30,6 +31,39 @@ def coroutine_hint(caller: FrameType) -> str:
     if caller.f_code.co_name == "run":
         return ", which is no coroutine: write grainlike.run(main), with `await r_` in main"
     return ", which is no coroutine: write asyncio.ensure_future(r_) for a task, or start(r_)"
+
+
+_OF_FUTURES = {
+    "result": "`await r_`",
+    "exception": "`await r_`, or info(r_).error",
+    "done": "info(r_).state",
+    "compute": "`await r_`",
+    "cancel": "cancel(r_)",
+}
+"""Methods of futures, and of Dask's collections, with what to write for a placeholder."""
+
+_hinted: set[str] = set()
+"""Not empty once the hint was given."""
+
+
+def hint_at_future(node: Node) -> None:
+    """Warn, the first time in this process, if what is called without arguments is `r_.result`, `r_.done` and so on.
+
+    The value may have a method of that name, so the call is made a placeholder all the same.
+    """
+    if _hinted or node.finished or node.function.callable is not getattr:
+        return
+    args, _ = node.given
+    if len(args) != 2 or args[1] not in _OF_FUTURES:
+        return
+    name = args[1]
+    _hinted.add(name)
+    warnings.warn(
+        f"r_.{name}() on a placeholder is a call of the value's own method {name}(), and gives a further placeholder: "
+        f"if you meant the placeholder, write {_OF_FUTURES[name]}",
+        UserWarning,
+        stacklevel=3,
+    )
 
 
 def refuse_called_request(node: Node) -> None:

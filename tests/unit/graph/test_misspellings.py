@@ -1,12 +1,13 @@
 """Calls that look right and are not: each is refused, with the spelling that was meant."""
 
 import asyncio
+import warnings
 from typing import Any
 
 import pytest
 
 from grainlike import Cores, run, start
-from grainlike.graph import delayed
+from grainlike.graph import _misspelled, delayed, info
 
 R: Any = delayed(len)("abc")
 F: Any = delayed(len)
@@ -90,3 +91,40 @@ def test_start_outside_a_loop_does_not_speak_of_awaiting() -> None:
         "call grainlike.run(main), or asyncio.run(main())"
     )
     assert "await" not in message
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("result", "`await r_`"),
+        ("exception", "`await r_`, or info(r_).error"),
+        ("done", "info(r_).state"),
+        ("compute", "`await r_`"),
+        ("cancel", "cancel(r_)"),
+    ],
+)
+def test_methods_of_futures_are_the_value_s_own_and_said_to_be_once(
+    name: str, meant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_misspelled, "_hinted", set())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        called = getattr(R, name)()
+        getattr(R, name)()
+    (warning,) = caught
+    assert str(warning.message) == (
+        f"r_.{name}() on a placeholder is a call of the value's own method {name}(), and gives a further placeholder: "
+        f"if you meant the placeholder, write {meant}"
+    )
+    assert warning.category is UserWarning
+    assert warning.filename == __file__
+    assert info(called).state == "lazy"
+
+
+def test_other_methods_of_the_value_are_not_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_misspelled, "_hinted", set())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        R.mean()
+        R.result  # noqa: B018 - an attribute is not a call
+    assert not caught
