@@ -73,7 +73,7 @@ async def run_process(
         What it gave: `returncode`, and `stdout` and `stderr` as bytes where they were collected.
 
     Raises:
-        subprocess.CalledProcessError: it failed, and `check` is true; a note has the end of what it wrote on stderr.
+        subprocess.CalledProcessError: it failed, and `check` is true; notes have the end of its output and error.
         OSError: it could not be started.
         ValueError: both `input` and `stdin` were given.
 
@@ -115,14 +115,16 @@ async def run_process(
     code = program.process.returncode
     if check and code != 0:
         failure = subprocess.CalledProcessError(code, command, output, errors)
-        if errors:
-            failure.add_note("it wrote last: " + errors[-_TOLD:].decode(errors="replace").strip())
+        for stream, written in (("output", output), ("error", errors)):
+            last = (written or b"")[-_TOLD:].decode(errors="replace").strip()
+            if last:
+                failure.add_note(f"it wrote last on standard {stream}: {last}")
         raise failure
     return subprocess.CompletedProcess(command, code, output, errors)
 
 
 _TOLD = 2000
-"""How much of what a failed program wrote on its standard error stands in a note of the exception, in bytes."""
+"""How much of what a failed program wrote on each of its streams stands in a note of the exception, in bytes."""
 
 
 class _Program:

@@ -70,11 +70,37 @@ async def test_input_output_and_failure_are_as_with_anyio() -> None:
         try:
             await run_process(["sh", "-c", "echo why; echo because >&2; exit 4"])
         except subprocess.CalledProcessError as error:
-            codes = [error.returncode, len(error.output), error.__notes__ == ["it wrote last: because"]]
+            codes = [
+                error.returncode,
+                len(error.output),
+                error.__notes__[-1:] == ["it wrote last on standard error: because"],
+            ]
         return both.stdout + both.stderr, quiet.stdout, both.returncode, codes
 
     async with Executor(local=Cores(1)):
         assert await (talk @ Cores(1))() == (b"out\nerr\n", None, 3, [4, 4, True])
+
+
+@pytest.mark.parametrize(
+    ("script", "notes"),
+    [
+        ("echo why", ["it wrote last on standard output: why"]),
+        ("echo why >&2", ["it wrote last on standard error: why"]),
+        ("echo why; echo how >&2", ["it wrote last on standard output: why", "it wrote last on standard error: how"]),
+        ("echo; echo >&2", []),
+    ],
+)
+async def test_a_failure_has_the_end_of_output_and_error(script: str, notes: list[str]) -> None:
+    @delayed
+    async def fail() -> list[str]:
+        try:
+            await run_process(f"{script}; exit 4")
+        except subprocess.CalledProcessError as error:
+            return getattr(error, "__notes__", [])
+        return ["it did not fail"]
+
+    async with Executor(local=Cores(1)):
+        assert await (fail @ Cores(1))() == notes
         with pytest.raises(FileNotFoundError):
             await (delayed(run_process) @ Cores(1))(["/no/such/program"])
 
