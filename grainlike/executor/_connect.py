@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
 from os import PathLike, fspath
 from typing import Any, Literal, TypeVar, cast
@@ -10,12 +11,13 @@ import anyio
 import anyio.lowlevel
 from msgspec.structs import replace
 
-from grainlike.errors import GrainlikeError, GraphError, SessionError
+from grainlike.errors import GrainlikeError, GraphError, HeadLostError, SessionError
 from grainlike.executor._caller import Caller, UnableError, find_client_access
 from grainlike.executor._events import Event, Events
 from grainlike.executor._executor import Executor
 from grainlike.executor._far_events import FarFeed
 from grainlike.executor._far_leases import FarLeases
+from grainlike.executor._first_link import LOOK_S, first_link
 from grainlike.executor._job import Job
 from grainlike.executor._life import import_paths
 from grainlike.executor._logs import LogLine
@@ -25,7 +27,7 @@ from grainlike.executor._sessions import MOST_NAMES
 from grainlike.executor._unseen import SEEN_ELSEWHERE
 from grainlike.executor._workers import WorkerInfo
 from grainlike.graph import Delayed, Node, Place, State, Stream, StreamNode, node_behind
-from grainlike.net import RETURN_S, LastingLink, Way
+from grainlike.net import RETURN_S, ByteLink, LastingLink, Way, waits
 from grainlike.resources import EMPTY, Request
 from grainlike.scheduler import Explanation
 from grainlike.wire import (
@@ -44,6 +46,8 @@ from grainlike.wire import (
 
 __all__ = ["ConnectedExecutor", "connect"]
 
+logger = logging.getLogger("grainlike")
+
 T = TypeVar("T")
 
 NAME_LIMIT = 255
@@ -59,6 +63,8 @@ def connect(
     on_failure: Literal["fail_fast", "continue"] = "fail_fast",
     session: str | None = None,
     patience: float = RETURN_S,
+    wait: float = 0.0,
+    reconnect: bool = False,
 ) -> ConnectedExecutor:
     """Connect to a running head: `async with connect() as ex` is an `Executor` whose jobs run on that head's workers.
 
@@ -74,21 +80,26 @@ def connect(
             or dies, and the next one that names the session finds them, see `ConnectedExecutor.name`. One program may
             have it at a time. It is gone when nothing is left of it.
         patience: for how many seconds a head that keeps a journal may be away: one that was killed and is started anew.
+        wait: for how many seconds a head is waited for that is not there yet, when the block is entered and, with
+            `reconnect`, when the head has gone. By default not at all.
+        reconnect: go on with the next head when this one is lost. What was in flight fails with `HeadLostError`; what
+            is submitted afterwards waits for the next head, for at most `wait` seconds after the loss, and then fails
+            until there is one. For services that outlive their heads.
 
     All of `Executor` is there, with these differences: streams with resources need the program that is the head, and
     `events()` are of this program's own jobs. Leaving the block cancels what still runs, unless it belongs to a
     session, and does not wait until workers have ended it; so does the head when the program dies.
 
     Raises, when it is opened:
-        HeadLostError, ConnectionError: no head is there.
+        HeadLostError, ConnectionError: no head is there, nor was one within `wait` seconds.
         AuthenticationError: it is not that head, or it refused us; the access file is not ours alone.
         VersionMismatchError: its Python, serializers or protocol do not go with ours.
         SessionError: another program has this session.
-        ValueError: `address` is none, or not an access file; or `session` is no name.
+        ValueError: `address` is none, or not an access file; `session` is no name; or `wait` is negative.
 
     A connection that breaks is made anew, for 30 s: meanwhile jobs go on, what is submitted waits, and nothing is lost
     or done twice. When the head is lost, what waits for it fails with `HeadLostError`, and so does all that is
-    submitted then.
+    submitted then, unless `reconnect` is true.
 
     Example::
 
@@ -97,7 +108,15 @@ def connect(
             print(await (square @ Cores(1))(3))
     """
     head = None if address is None else fspath(address)
-    return ConnectedExecutor(head, insecure=insecure, on_failure=on_failure, session=session, patience=patience)
+    return ConnectedExecutor(
+        head,
+        insecure=insecure,
+        on_failure=on_failure,
+        session=session,
+        patience=patience,
+        wait=wait,
+        reconnect=reconnect,
+    )
 
 
 class ConnectedExecutor(Executor):
@@ -113,7 +132,11 @@ class ConnectedExecutor(Executor):
         on_failure: Literal["fail_fast", "continue"] = "fail_fast",
         session: str | None = None,
         patience: float = RETURN_S,
+        wait: float = 0.0,
+        reconnect: bool = False,
     ) -> None:
+        if not wait >= 0:
+            raise ValueError(f"wait is a number of seconds, zero or more; {wait!r} is not")
         super().__init__(local=None, on_failure=on_failure)
         self._wanted = head
         self._plain = insecure
@@ -121,11 +144,13 @@ class ConnectedExecutor(Executor):
             check_name(session, "a session")
         self._session = session or ""
         self._patience = patience
+        self._wait = wait
+        self._reconnect = reconnect
         self._named: dict[str, Delayed[Any]] = {}
         self._bringing = anyio.Semaphore(_AT_ONCE)
         self._caller: Caller | None = None
         self._workers: list[WorkerInfo] = []
-        self._lost: Exception | None = None
+        self._lost: HeadLostError | None = None
 
     def __repr__(self) -> str:
         return f"<Executor {self._state}, connected to {self._address or 'no head'}>"
@@ -134,10 +159,8 @@ class ConnectedExecutor(Executor):
 
     async def _live(self) -> None:
         await anyio.lowlevel.checkpoint()
-        way = Way(lambda: find_client_access(self._wanted), insecure=self._plain)
-        link = LastingLink(await way.first(), way.again, LOST_S, self._patience)
-        self._caller = caller = Caller(link, self._hear, self._session)
-        self._address = caller.link.peer
+        way = self._way()
+        caller = self._caller_on(way, await first_link(way, self._wait))
         self._leases = FarLeases(self._head.observers)
         engine, tally = self._engine, self._head.tally
         self._jobs = RemoteJobs(caller.link, engine, engine.pump, tally, self._leases, self._fetch)
@@ -145,35 +168,84 @@ class ConnectedExecutor(Executor):
         async with anyio.create_task_group() as tasks:
             self._calls.open(tasks)
             self._tasks = tasks
-            tasks.start_soon(self._run_caller, caller)
+            tasks.start_soon(caller.run)
+            tasks.start_soon(self._follow, caller)
             try:
-                await caller.welcomed()
-                caller.link.post(ImportsFrom(import_paths()))
-                self._take_workers(await caller.ask(AskWorkers(0), WorkersAre))
+                await self._introduce(caller)
                 self._engine.release_hold()
                 self._opened.set()
                 await self._stop.wait()
             finally:
                 with anyio.CancelScope(shield=True):
-                    await self._leave(caller)
+                    await self._leave()
                 self._leases.close()
                 tasks.cancel_scope.cancel()
 
-    async def _run_caller(self, caller: Caller) -> None:
-        await caller.run()
-        self._lost = error = caller.lost
-        self._jobs.lose(error)
+    def _way(self) -> Way:
+        return Way(lambda: find_client_access(self._wanted), insecure=self._plain)
+
+    def _caller_on(self, way: Way, link: ByteLink) -> Caller:
+        """Speak to the head at the other end of a new connection."""
+        lasting = LastingLink(link, way.again, LOST_S, self._patience)
+        self._caller = caller = Caller(lasting, self._hear, self._session)
+        self._address = caller.link.peer
+        return caller
+
+    async def _introduce(self, caller: Caller) -> None:
+        """Wait until the head has let us in; then say what jobs import, and ask who is there. Raises as `welcomed`."""
+        await caller.welcomed()
+        caller.link.post(ImportsFrom(import_paths()))
+        self._take_workers(await caller.ask(AskWorkers(0), WorkersAre))
+
+    async def _follow(self, caller: Caller) -> None:
+        """See each head through to its end, and go on with the next where that is wanted."""
+        while True:
+            await caller.gone()
+            goes_on = self._reconnect and self._state == "open"
+            self._lose(caller.lost, goes_on=goes_on)
+            if not goes_on:
+                return
+            caller = await self._next_head()
+            logger.info("connected to the next head, at %s", self._address)
+
+    def _lose(self, error: HeadLostError, *, goes_on: bool) -> None:
+        self._lost = error
+        self._jobs.lose(error, holds=goes_on and self._wait > 0)
         self._leases.workers(())
         self._workers = []
         self._change()
 
-    async def _leave(self, caller: Caller) -> None:
+    async def _next_head(self) -> Caller:
+        """Look for a head until there is one that lets us in; what was submitted meanwhile goes to it."""
+        error, since, pauses, said = self._lost, anyio.current_time(), waits(), ""
+        while True:
+            try:
+                way = self._way()
+                caller = self._caller_on(way, await way.first())
+                self._named.clear()  # of the head before
+                self._tasks.start_soon(caller.run)
+                await self._introduce(caller)
+            except (GrainlikeError, OSError, ValueError) as refusal:
+                if str(refusal) != said:
+                    said = str(refusal)
+                    logger.warning("there is no next head yet: %s", said)
+            else:
+                self._lost = None
+                self._jobs.go_on(caller.link)
+                self._change()
+                return caller
+            if error is not None and anyio.current_time() - since >= self._wait:
+                self._jobs.lose(error)
+                error = None
+            await anyio.sleep(min(next(pauses), LOOK_S))
+
+    async def _leave(self) -> None:
         """Cancel everything, unless it belongs to a session, and see that the head has heard of it."""
         self._state = "closing"
         if self._session:
             self._jobs.let_go()
         self._engine.cancel_all()
-        await caller.leave()
+        await self._link.leave()
 
     def _hear(self, frame: Frame) -> None:
         if isinstance(frame.message, WorkersAre):
@@ -221,15 +293,19 @@ class ConnectedExecutor(Executor):
         """Wait until the head has `n` workers. Bound it with `anyio.fail_after`.
 
         Raises:
-            HeadLostError: the head is gone.
+            HeadLostError: the head is gone, and no other is looked for.
             RuntimeError: it is closed, or was before they had come.
         """
         self._check_home("awaited")
-        await self._until(lambda: len(self._workers) >= n or self._state != "open" or self._lost is not None)
-        if self._lost is not None:
+        await self._until(lambda: len(self._workers) >= n or self._state != "open" or self._is_lost)
+        if self._is_lost and self._lost is not None:
             raise self._lost
         if len(self._workers) < n:
             raise RuntimeError(f"{self!r} is not open any more, and {n} workers were waited for")
+
+    @property
+    def _is_lost(self) -> bool:
+        return self._lost is not None and not self._reconnect
 
     def refusal(self, request: Request) -> str | None:  # noqa: ARG002 - workers may come
         """Why no call that asks for this would ever run: a head's workers come and go, so one may."""

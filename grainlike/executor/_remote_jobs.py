@@ -52,6 +52,9 @@ class RemoteJobs:
         self._far: dict[Node, int] = {}
         """Calls whose outcomes lie at the head until somebody asks, and their numbers."""
         self._lost: Exception | None = None
+        self._holds = False
+        self._held: list[Node] = []
+        """What was submitted while there was no head, and another was looked for."""
         self._let_go = False
         self.names: dict[Node, str] = {}
         """Under which names outcomes are to be kept, of calls that have not been sent yet."""
@@ -59,6 +62,9 @@ class RemoteJobs:
     def submit(self, nodes: Iterable[Node]) -> None:
         """Send calls to the head. What cannot travel fails at once, alone; once the head is lost, all do."""
         if self._lost is not None:
+            if self._holds:
+                self._held.extend(nodes)
+                return
             for node in nodes:
                 self._listener.failed(node, self._lost)
             return
@@ -196,17 +202,31 @@ class RemoteJobs:
         node = self._nodes.get(child)
         return node.record if node is not None and isinstance(node.record, Job) else None
 
-    def lose(self, error: Exception) -> None:
-        """The head is gone: nothing that waits for it will come, and nothing can be submitted any more."""
+    def lose(self, error: Exception, *, holds: bool = False) -> None:
+        """Fail all that waits for the head, which is gone, and from now on all that is submitted.
+
+        Where another head is looked for (`holds`), what is submitted is held back for it instead.
+        """
         self._lost = error
-        nodes = list(self._nodes.values())
+        nodes = [*self._nodes.values(), *(node for node in self._held if not node.finished)]
+        self._holds = holds
+        self._held.clear()
         self._nodes.clear()
         self._children.clear()
+        self._far.clear()
         for node in nodes:
             if isinstance(node.record, Job):
                 self._leases.ended(node.record, "lost")
             self._listener.failed(node, error)
         self._pump()
+
+    def go_on(self, link: Link) -> None:
+        """Send calls to the next head, first those that were held back for it. It has none of our functions yet."""
+        self._link = link
+        self._shipped.clear()
+        self._lost, self._holds = None, False
+        held, self._held = self._held, []
+        self.submit([node for node in held if not node.finished])
 
 
 def _submitted_before() -> None:

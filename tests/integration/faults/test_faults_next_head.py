@@ -1,0 +1,174 @@
+"""A program that outlives its head: it waits for one at the start, and goes on with the next when one was replaced."""
+
+import asyncio
+
+import pytest
+from limits import LIMIT_S
+
+from grainlike import Cores, Executor, HeadLostError, SessionError, connect, delayed, info, start
+from grainlike.executor import _caller, _connect
+
+LISTEN = "tcp://127.0.0.1:0"
+
+pytestmark = pytest.mark.asyncio
+
+
+@pytest.fixture(autouse=True)
+def private_state(tmp_path, monkeypatch):
+    """Access files of a test are its own, and heads are looked for often."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(_connect, "LOOK_S", 0.05)
+    monkeypatch.setattr(_caller, "LEAVE_S", 0.1)
+
+
+class Head:
+    """A program that is a head, in a task of its own: its executor is not found by the tests' own calls."""
+
+    async def __aenter__(self):
+        self._ready, self._done = asyncio.Event(), asyncio.Event()
+        self._task = asyncio.create_task(self._live())
+        await self._ready.wait()
+        return self
+
+    async def __aexit__(self, *_):
+        self._done.set()
+        await self._task
+
+    async def _live(self):
+        async with Executor(listen=LISTEN, local=Cores([0, 1])):
+            self._ready.set()
+            await self._done.wait()
+
+
+@delayed
+async def square(x):
+    return x * x
+
+
+@delayed
+async def stay():
+    await asyncio.Event().wait()
+
+
+async def test_a_head_is_waited_for_at_the_start():
+    connected = asyncio.Event()
+
+    async def use():
+        async with connect(wait=LIMIT_S):
+            connected.set()
+            return await (square @ Cores(1))(3)
+
+    async with asyncio.timeout(LIMIT_S):
+        program = asyncio.create_task(use())
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(connected.wait(), 0.2)
+        async with Head():
+            assert await program == 9
+
+
+@pytest.mark.parametrize("wait", [0, 0.2])
+async def test_without_one_it_is_an_error_after_that_time(wait):
+    with pytest.raises(HeadLostError, match="head start"):
+        async with connect(wait=wait):
+            pass
+
+
+async def test_what_is_in_flight_fails_and_what_comes_after_goes_to_the_next_head():
+    async with asyncio.timeout(LIMIT_S):
+        first = Head()
+        await first.__aenter__()
+        async with connect(wait=LIMIT_S, reconnect=True) as ex:
+            address = ex.address
+            assert await (square @ Cores(1))(2) == 4
+            r_ = start((stay @ Cores(1))())
+            while info(r_).state != "running":  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            await first.__aexit__(None, None, None)
+            with pytest.raises(HeadLostError):
+                await r_
+            held_ = start((square @ Cores(1))(3))
+            forgotten_ = start((square @ Cores(1))(4))
+            dropped = asyncio.create_task(asyncio.wait_for(forgotten_, 0.01))
+            del forgotten_
+            with pytest.raises(asyncio.TimeoutError):
+                await dropped
+            async with Head():
+                assert await held_ == 9
+                assert ex.address != address
+                await ex.wait_for_workers(1)
+                assert await (square @ Cores(1))(5) == 25
+                assert (await ex.explain(held_)).state == "succeeded"
+            # And a third, which finds a program that asks while there is none.
+            waiting = asyncio.create_task(ex.wait_for_workers(1))
+            later_ = start((square @ Cores(1))(6))
+            async with Head():
+                assert await later_ == 36
+                await waiting
+
+
+async def test_when_no_head_comes_in_time_calls_fail_until_one_is_there():
+    async with asyncio.timeout(LIMIT_S):
+        first = Head()
+        await first.__aenter__()
+        async with connect(wait=0.1, reconnect=True):
+            assert await (square @ Cores(1))(2) == 4
+            await first.__aexit__(None, None, None)
+            held_ = (square @ Cores(1))(3)
+            with pytest.raises(HeadLostError):
+                await held_
+            with pytest.raises(HeadLostError):
+                await (square @ Cores(1))(4)
+            async with Head():
+                while True:
+                    try:
+                        assert await (square @ Cores(1))(5) == 25
+                    except HeadLostError:
+                        await asyncio.sleep(0.01)  # until the head has been found
+                    else:
+                        break
+
+
+async def test_without_reconnect_a_lost_head_is_lost_for_good():
+    async with asyncio.timeout(LIMIT_S):
+        first = Head()
+        await first.__aenter__()
+        async with connect(wait=LIMIT_S) as ex:
+            await first.__aexit__(None, None, None)
+            with pytest.raises(HeadLostError):
+                await (square @ Cores(1))(2)
+            async with Head():
+                with pytest.raises(HeadLostError):
+                    await (square @ Cores(1))(2)
+                with pytest.raises(HeadLostError):
+                    await ex.wait_for_workers(1)
+
+
+async def test_a_session_begins_anew_with_the_next_head():
+    async with asyncio.timeout(LIMIT_S):
+        first = Head()
+        await first.__aenter__()
+        async with connect(session="sweep", wait=LIMIT_S, reconnect=True) as ex:
+            assert await ex.name("a", (square @ Cores(1))(2)) == 4
+            with pytest.raises(SessionError, match="'a'"):
+                ex.name("a", (square @ Cores(1))(2))
+            await first.__aexit__(None, None, None)
+            async with Head():
+                assert await (square @ Cores(1))(3) == 9
+                assert ex.placeholders() == {}
+                assert await ex.name("a", (square @ Cores(1))(4)) == 16
+
+
+async def test_leaving_while_a_head_is_looked_for_ends():
+    async with asyncio.timeout(LIMIT_S):
+        first = Head()
+        await first.__aenter__()
+        async with connect(wait=LIMIT_S, reconnect=True):
+            await first.__aexit__(None, None, None)
+            held_ = start((square @ Cores(1))(3))
+            await asyncio.sleep(0)
+        assert info(held_).state in ("cancelled", "failed")
+
+
+async def test_a_negative_wait_is_refused():
+    with pytest.raises(ValueError, match="wait is a number of seconds"):
+        connect(wait=-1)
