@@ -2,10 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
-__all__ = ["call", "call_each", "fulfil"]
+__all__ = ["InitializerFailedError", "call", "call_after", "call_after_async", "call_each", "fulfil"]
+
+_initialized = threading.local()
+"""For the running thread, by the token of each pool: the globals that its initializer set, or the error it raised."""
+
+
+class InitializerFailedError(Exception):
+    """The `initializer=` of a pool raised: nothing can be called in its processes."""
+
+
+def call_after(
+    token: str,
+    initializer: Callable[..., Any],
+    initargs: tuple[Any, ...],
+    fn: Callable[..., Any],
+    /,
+    *args: Any,
+    **kw: Any,
+) -> Any:
+    """Call `fn` in a process, or a thread of a `ThreadBackend`, in which the initializer ran first, once."""
+    _initialize(token, initializer, initargs, fn)
+    return fn(*args, **kw)
+
+
+async def call_after_async(
+    token: str,
+    initializer: Callable[..., Any],
+    initargs: tuple[Any, ...],
+    fn: Callable[..., Awaitable[Any]],
+    /,
+    *args: Any,
+    **kw: Any,
+) -> Any:
+    """Await a coroutine function; else as `call_after`."""
+    _initialize(token, initializer, initargs, fn)
+    return await fn(*args, **kw)
+
+
+def _initialize(token: str, initializer: Callable[..., Any], initargs: tuple[Any, ...], fn: Callable[..., Any]) -> None:
+    known: dict[str, dict[str, Any] | Exception] = _initialized.__dict__
+    if token not in known:
+        try:
+            known[token] = _set_by(initializer, initargs)
+        except Exception as error:  # the user's own: it breaks the pool, which says so
+            logging.getLogger("concurrent.futures").critical("Exception in initializer:", exc_info=True)
+            known[token] = error
+    found = known[token]
+    if isinstance(found, Exception):
+        raise InitializerFailedError(f"{type(found).__name__}: {found}") from found
+    if found and _module(fn) == _module(initializer):
+        _globals(fn).update(found)
+
+
+def _set_by(initializer: Callable[..., Any], initargs: tuple[Any, ...]) -> dict[str, Any]:
+    """Call the initializer, and return the globals that it has set.
+
+    Functions of `__main__` travel by value, each with globals of its own: what this one sets is carried to the others.
+    """
+    names = _globals(initializer)
+    before = dict(names)
+    initializer(*initargs)
+    return {name: value for name, value in names.items() if before.get(name, _NOTHING) is not value}
+
+
+def _plain(fn: Callable[..., Any]) -> Any:
+    """The function behind a partial or a bound method."""
+    while isinstance(fn, partial):
+        fn = fn.func
+    return getattr(fn, "__func__", fn)
+
+
+def _globals(fn: Callable[..., Any]) -> dict[str, Any]:
+    names: dict[str, Any] = getattr(_plain(fn), "__globals__", {})
+    return names
+
+
+def _module(fn: Callable[..., Any]) -> object:
+    return getattr(_plain(fn), "__module__", None)
+
+
+_NOTHING = object()
 
 
 def call(work: Callable[[], Any]) -> Any:

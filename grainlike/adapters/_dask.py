@@ -66,7 +66,7 @@ def dask_get(
         raise TypeError(f"pool= takes a GrainlikePool, not {pool!r}")
     asked = as_request(request) if request is not None else Cores(1) if pool is None else pool.request
     wanted: list[Hashable] = list(dict.fromkeys(flatten([keys])))  # type: ignore[no-untyped-call]
-    options = {} if num_workers is None else {"local": Cores(num_workers)}
+    options: dict[str, Any] = {} if num_workers is None else {"local": Cores(num_workers)}
     with GrainlikePool(asked, **options) if pool is None else nullcontext(pool) as runs:
         graph = dict(dsk.__dask_graph__() if hasattr(dsk, "__dask_graph__") else dsk)
         made = _placeholders(convert_legacy_graph(graph), wanted, asked, _resources(dsk))

@@ -8,16 +8,21 @@ from concurrent.futures import Executor as FuturesExecutor
 from concurrent.futures import Future
 from functools import partial
 from itertools import chain, islice
+from os import PathLike
 from typing import Any, TypeVar
+from uuid import uuid4
 
-from grainlike.adapters._calls import call_each
+from grainlike.adapters._calls import call_after, call_after_async, call_each
 from grainlike.adapters._thread import ExecutorThread
-from grainlike.graph import Delayed, delayed
+from grainlike.graph import Delayed, Retry, delayed
 from grainlike.resources import Cores, Request, as_request
 
 __all__ = ["GrainlikePool"]
 
 T = TypeVar("T")
+
+ONE_ATTEMPT = Retry(0, losses=0)
+"""A call of a pool is made once, as the standard library makes it: it may have done half of its work."""
 
 
 class GrainlikePool(FuturesExecutor):
@@ -29,20 +34,28 @@ class GrainlikePool(FuturesExecutor):
     in processes, as in a `ProcessPoolExecutor`. These are the differences:
 
     - Lambdas, closures and functions of `__main__` can be submitted, and `async def` functions.
-    - A process that dies fails its own call, with `WorkerLostError`; the pool goes on.
-    - What cannot be pickled fails with `SerializationError`, a `TypeError`, in the future.
+    - A process that dies fails its own call, with `WorkerLostError`, a `BrokenProcessPool`; the pool goes on.
+    - What cannot be pickled fails with `SerializationError`, a `PicklingError` and a `TypeError`, in the future.
     - Errors have a note that says which worker and slots they came from.
     - A request that can never be given fails the call with `UnsatisfiableError`.
 
     Args:
         request: what each call asks for; `submit_as` takes another.
+        initializer: called once in each process before its first call, with `initargs`; in each thread of a
+            `ThreadBackend`. When it raises, the pool is broken: what is open and what is submitted then fails with a
+            `BrokenProcessPool`.
+        initargs: the arguments of `initializer`. They travel to each worker once.
+        retries: how often a call that failed, or whose process died, is made again, as `@delayed(retries=...)` takes
+            it: by default never, as with `Retry(0, losses=0)`. Of a graph for `start`, its functions say it themselves.
+        head: the address of a running head, or the path of its `client.json`: calls run on its workers, see `connect`,
+            whose options then are `options`.
         options: those of `grainlike.Executor`: `local=Node(4, "8Gi")`, `listen=` for workers that dial in, and so on.
 
     It returns when the executor is open. A pool that is dropped ends when its last call has; a program that ends waits
     for all calls, as it does with the standard library's.
 
     Raises:
-        TypeError, ValueError, OSError: as `grainlike.Executor`.
+        TypeError, ValueError, OSError: as `grainlike.Executor`, or with `head=` as `connect`.
 
     Example::
 
@@ -50,10 +63,27 @@ class GrainlikePool(FuturesExecutor):
             print(list(pool.map(fit, range(10))))
     """
 
-    def __init__(self, request: Request | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        request: Request | None = None,
+        *,
+        initializer: Callable[..., object] | None = None,
+        initargs: tuple[Any, ...] = (),
+        retries: int | Retry = ONE_ATTEMPT,
+        head: str | PathLike[str] | None = None,
+        **options: Any,
+    ) -> None:
         self.request = Cores(1) if request is None else as_request(request)
         """What each call asks for."""
-        self._thread = ExecutorThread(options)
+        if initializer is not None and not callable(initializer):
+            raise TypeError("initializer must be a callable")
+        self._retries = retries
+        self._first: tuple[Callable[..., Any], Callable[..., Any]] | None = None
+        """What plain functions and coroutine functions are called by, where there is an initializer."""
+        if initializer is not None:
+            begin = (uuid4().hex, initializer, tuple(initargs))
+            self._first = partial(call_after, *begin), partial(call_after_async, *begin)
+        self._thread = ExecutorThread({"head": head, **options})
         weakref.finalize(self, self._thread.end).atexit = False  # then its thread waits for what was submitted
 
     def __repr__(self) -> str:
@@ -79,7 +109,8 @@ class GrainlikePool(FuturesExecutor):
         """Have `fn(*args, **kwargs)` run, and return its future.
 
         Raises:
-            RuntimeError: the pool was shut down.
+            RuntimeError: the pool was shut down; `BrokenProcessPool`, one of these, if its thread was ended or its
+                initializer raised.
             TypeError: `fn` cannot be called, or is a generator function, whose values could not be sent.
         """
         return self.submit_as(self.request, fn, *args, **kwargs)
@@ -91,8 +122,19 @@ class GrainlikePool(FuturesExecutor):
 
             future = pool.submit_as(Cores(4) & Memory("2Gi"), fit, table)
         """
-        placeholder: Delayed[T] = (delayed(fn) @ request)(*args, **kwargs)
-        return self.start(placeholder)
+        return self.start(self._placeholder(request, fn, args, kwargs))
+
+    def _placeholder(
+        self, request: Request, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Delayed[Any]:
+        placeholder: Delayed[Any]
+        if self._first is None:
+            placeholder = (delayed(fn, retries=self._retries) @ request)(*args, **kwargs)
+        else:
+            plain = delayed(fn).function  # checked as in a pool without an initializer
+            run = delayed(self._first[plain.is_async], name=plain.name, retries=self._retries)
+            placeholder = (run @ request)(fn, *args, **kwargs)
+        return placeholder
 
     def start(self, placeholder: Delayed[T]) -> Future[T]:
         """Start a graph that was written with delayed functions, and return a future of its value.

@@ -11,13 +11,17 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
+from contextvars import Context, copy_context
+from importlib import import_module
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
 
+from grainlike.adapters._calls import InitializerFailedError
+from grainlike.adapters._future import BrokenPoolError, PoolCall, PoolFuture, as_library_error, here
 from grainlike.errors import GrainlikeError, JobCancelledError
-from grainlike.executor import Executor
+from grainlike.executor import Executor, connect
 from grainlike.graph import Delayed, Node, node_behind
 from grainlike.net import loop_options
 
@@ -30,36 +34,17 @@ if TYPE_CHECKING:
 __all__ = ["ExecutorThread"]
 
 
-class _Call:
-    """A placeholder that was handed in, and the future that tells of it. Of the executor's thread alone."""
+class _Order(NamedTuple):
+    """Work for the executor's thread. `answer` fails when the thread ends before the work is done."""
 
-    __slots__ = ("_told", "future", "node")
-
-    def __init__(self, node: Node, future: Future[Any]) -> None:
-        self.node = node
-        self.future = future
-        self._told = False
-
-    def begin(self) -> bool:
-        """It runs, or has run: it cannot be cancelled any more. False if it was."""
-        if self._told:
-            return not self.future.cancelled()
-        self._told = True
-        return self.future.set_running_or_notify_cancel()
-
-    def finish(self) -> None:
-        """Tell of the node's outcome."""
-        if not self.begin():
-            return
-        error = self.node.error
-        if error is not None:
-            self.future.set_exception(error)
-        else:
-            self.future.set_result(self.node.value)
+    do: Callable[[], None]
+    answer: Future[Any] | None = None
 
 
 class ExecutorThread:
-    """Runs `Executor(**options)` in an event loop of its own, from when it is made until `end`, and its last call.
+    """Runs `Executor(**options)`, or with `head` among them `connect(head, **options)`, in an event loop of its own.
+
+    It does from when it is made until `end`, and its last call.
 
     Nothing of it refers to whoever made it, so that a pool which is dropped can be seen to be.
 
@@ -71,12 +56,20 @@ class ExecutorThread:
         self._options = options
         self._pid = os.getpid()
         self._lock = threading.RLock()  # a pool may be found to be dropped in the middle of anything
-        self._inbox: deque[Callable[[], None]] = deque()
+        self._inbox: deque[_Order] = deque()
         self._awake = False
         self._ending = False
-        self._calls: dict[Node, list[_Call]] = {}
+        self._broken: BaseException | None = None
+        """Why it has ended before `end`; None while it has not."""
+        self._failed = False
+        """Whether the executor has closed by itself."""
+        self._calls: dict[Node, list[PoolCall]] = {}
         """Those that have not ended; a placeholder may be started more than once."""
-        self._starting: list[_Call] = []
+        self._starting: list[PoolCall] = []
+        self._watched: set[Node] = set()
+        """The nodes whose ends are watched; each once."""
+        self._keeps_contexts = getattr(options.get("backend"), "in_process", False)
+        self._task: asyncio.Task[Any] | None = None
         self._opened: Future[Executor] = Future()
         self._thread = threading.Thread(target=self._run, name="grainlike pool", daemon=True)
         self._thread.start()
@@ -94,16 +87,18 @@ class ExecutorThread:
 
         Raises:
             RuntimeError: it is ending, or lives in another process.
+            BrokenPoolError: its thread has died.
         """
         if os.getpid() != self._pid:
             raise RuntimeError(f"this pool lives in process {self._pid}, and was not forked with this one")
-        future: Future[Any] = Future()
-        call = _Call(node_behind(placeholder), future)
+        future: PoolFuture[Any] = PoolFuture()
+        call = PoolCall(node_behind(placeholder), future, copy_context() if self._keeps_contexts else None)
+        # The future outlives its call: a reference back to the call would be a cycle, and would keep the arguments.
+        known = weakref.ref(call)
         with self._lock:
-            if self._ending:
-                raise RuntimeError("cannot schedule new futures after shutdown")
-            self._post(lambda: self._starting.append(call))
-        future.add_done_callback(lambda done: self._cancelled(call) if done.cancelled() else None)
+            self._check_open()
+            self._post(_Order(lambda: self._starting.append(call), future))
+        future.add_done_callback(lambda done: self._cancelled(known()) if done.cancelled() else None)
         return future
 
     def workers(self) -> list[WorkerInfo]:
@@ -111,36 +106,48 @@ class ExecutorThread:
 
         Raises:
             RuntimeError: it is ending.
+            BrokenPoolError: its thread has died.
         """
         told: Future[list[WorkerInfo]] = Future()
         with self._lock:
-            if self._ending:
-                raise RuntimeError("this pool was shut down")
-            self._post(lambda: told.set_result(self.executor.workers()))
+            self._check_open()
+            self._post(_Order(lambda: told.set_result(self.executor.workers()), told))
         return told.result()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether calls are taken."""
+        return not self._ending
+
+    def _check_open(self) -> None:
+        if self._broken is not None:
+            raise BrokenPoolError(str(self._broken)) from self._broken.__cause__
+        if self._ending:
+            raise RuntimeError("cannot schedule new futures after shutdown")
 
     def end(self, *, cancel: bool = False) -> None:
         """Take nothing more, and end with the last call; `cancel` those that have not begun. Does not wait."""
         with self._lock:
             self._ending = True
             with suppress(RuntimeError):  # it has ended before, and its loop is closed
-                self._post(self._cancel_all if cancel else _nothing)
+                self._post(_Order(self._cancel_all if cancel else _nothing))
 
     def abandon(self, futures: Iterable[Future[Any]]) -> None:
         """End these calls, those that run too, with `JobCancelledError`. Does not wait."""
         unwanted = set(futures)
         with self._lock, suppress(RuntimeError):  # its loop is closed, and nothing runs
-            self._post(lambda: self._abandon(unwanted))
+            self._post(_Order(lambda: self._abandon(unwanted)))
 
     def join(self) -> None:
         """Wait until it has ended, and no thread and no process of it is left."""
         self._thread.join()
 
-    def _cancelled(self, call: _Call) -> None:
-        with self._lock, suppress(RuntimeError):  # its loop is closed, and it has told of all there was
-            self._post(lambda: self._withdraw(call))
+    def _cancelled(self, call: PoolCall | None) -> None:
+        if call is not None:
+            with self._lock, suppress(RuntimeError):  # its loop is closed, and it has told of all there was
+                self._post(_Order(lambda: self._withdraw(call)))
 
-    def _post(self, order: Callable[[], None]) -> None:
+    def _post(self, order: _Order) -> None:
         """Have the executor's thread do something; under the lock."""
         self._inbox.append(order)
         if not self._awake:
@@ -150,26 +157,32 @@ class ExecutorThread:
     # --- in its own --------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        here.in_pool = True
+        why: BaseException | None = None
         try:
             anyio.run(self._serve, backend="asyncio", backend_options=loop_options())
         except BaseException as error:  # noqa: BLE001 - a thread has nobody to raise it to
+            why = error
             if not self._opened.done():
                 self._opened.set_exception(error)
         finally:
+            self._fail_all(why)
             _open.discard(self)
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task()
         self._wake = asyncio.Event()
-        try:
-            async with Executor(**self._options) as executor:
-                executor.observe(self)
-                self._opened.set_result(executor)
-                while self._inbox or self._calls or not self._ending:
-                    await self._wake.wait()
-                    self._drain()
-        finally:
-            self._fail_all()
+        async with _executor(self._options) as executor:
+            executor.observe(self)
+            self._opened.set_result(executor)
+            while self._has_work():
+                await self._wake.wait()
+                self._drain()
+
+    def _has_work(self) -> bool:
+        with self._lock:
+            return not self._failed and bool(self._inbox or self._calls or not self._ending)
 
     def _drain(self) -> None:
         self._wake.clear()
@@ -178,38 +191,52 @@ class ExecutorThread:
             orders = list(self._inbox)
             self._inbox.clear()
         for order in orders:
-            order()
+            order.do()
         starting, self._starting = self._starting, []
         live = [call for call in starting if not call.future.cancelled()]
-        try:
-            self.executor.start([call.node for call in live])  # all at once: the head takes them as one batch
-        except GrainlikeError:  # one of them cannot be started, so none was
-            live = [call for call in live if self._may_start(call)]
-        for call in live:
-            if call.node.finished:
-                call.finish()
-            elif call.node in self._calls:
-                self._calls[call.node].append(call)
-            else:
-                self._calls[call.node] = [call]
-                self.executor.watch(call.node, _End(self, call.node))
+        for call in live:  # known before they start: they may begin at once
+            self._calls.setdefault(call.node, []).append(call)
+        self._start(live)
+        for node in dict.fromkeys(call.node for call in live):
+            if node.finished:
+                self.finished(node)
+            elif node in self._calls and node not in self._watched:
+                self._watched.add(node)
+                self.executor.watch(node, _End(self, node))
 
-    def _may_start(self, call: _Call) -> bool:
+    def _start(self, calls: list[PoolCall]) -> None:
+        if self._keeps_contexts:
+            for call in calls:
+                self._start_alone(call)
+            return
         try:
-            self.executor.start([call.node])
+            self.executor.start([call.node for call in calls])  # all at once: the head takes them as one batch
+        except GrainlikeError:  # one of them cannot be started, so none was
+            for call in calls:
+                self._start_alone(call)
+
+    def _start_alone(self, call: PoolCall) -> None:
+        context = call.context or _EMPTY
+        try:
+            context.run(self.executor.start, [call.node])
         except GrainlikeError as error:
-            if call.begin():
-                call.future.set_exception(error)
+            self._forget(call)
+            call.fail(error)
+
+    def _forget(self, call: PoolCall) -> bool:
+        """Whether the call had not ended."""
+        calls = self._calls.get(call.node, [])
+        if call not in calls:
             return False
+        calls.remove(call)
+        if not calls:
+            del self._calls[call.node]
+            self._watched.discard(call.node)
         return True
 
-    def _withdraw(self, call: _Call) -> None:
+    def _withdraw(self, call: PoolCall) -> None:
         call.begin()
-        calls = self._calls.get(call.node, [])
-        if call in calls:
-            calls.remove(call)
-            if not calls:
-                del self._calls[call.node]
+        if self._forget(call):
             self.executor.release([call.node])
         self._wake.set()
 
@@ -224,21 +251,51 @@ class ExecutorThread:
         for call in [*self._starting, *chain.from_iterable(self._calls.values())]:
             call.future.cancel()  # its callback withdraws it
 
-    def _fail_all(self) -> None:
-        """The executor is gone, though there was work."""
+    def _fail_all(self, why: BaseException | None) -> None:
+        """The thread ends; whatever is still open will never be done."""
         with self._lock:
             self._ending = True
-        for call in chain.from_iterable(self._calls.values()):
-            if call.begin():
-                call.future.set_exception(RuntimeError("the executor of this pool has failed; see the log"))
-        self._calls.clear()
+            calls = [*self._starting, *chain.from_iterable(self._calls.values())]
+            answers = [order.answer for order in self._inbox if order.answer is not None]
+            self._starting, self._calls, self._inbox = [], {}, deque()
+            if why is not None or calls or answers:
+                self._broken = _broken(why)
+        if self._broken is None:
+            return
+        for call in calls:
+            call.fail(self._broken)
+        for answer in answers:
+            if answer.set_running_or_notify_cancel():
+                answer.set_exception(self._broken)
 
     def finished(self, node: Node) -> None:
         """Calls have their outcome."""
-        for call in self._calls.pop(node, ()):
+        if node.error is not None and self._is_dying():
+            return  # it is the thread's end that fails them, and `_fail_all` says so
+        self._watched.discard(node)
+        calls = self._calls.pop(node, ())
+        for call in calls:
             call.finish()
+        if calls and isinstance(node.error, InitializerFailedError):
+            self._break(as_library_error(node.error))
         if self._ending and not self._calls:
             self._wake.set()
+
+    def _break(self, why: BaseException) -> None:
+        """Fail everything that is open, and take nothing more."""
+        with self._lock:
+            if self._broken is not None:
+                return
+            self._ending = True
+            self._broken = why
+        for call in [*self._starting, *chain.from_iterable(self._calls.values())]:
+            self._withdraw(call)
+            call.fail(why)
+        self._starting = []
+
+    def _is_dying(self) -> bool:
+        """Whether the loop or the executor ends, though nobody has asked for it."""
+        return self._failed or (self._task is not None and self._task.cancelling() > 0)
 
     # --- what its executor tells: see `Observer` ---------------------------------------------------------------------
 
@@ -271,7 +328,9 @@ class ExecutorThread:
             call.begin()
 
     def closed(self) -> None:
-        """See `Observer`."""
+        """The executor is closed: by `end`, or because it has failed."""
+        self._failed = True
+        self._wake.set()
 
 
 class _End:
@@ -287,17 +346,48 @@ class _End:
         self._thread.finished(self._node)
 
 
+def _executor(options: dict[str, Any]) -> Executor:
+    if options.get("head") is None:
+        return Executor(**{name: value for name, value in options.items() if name != "head"})
+    for name in ("local", "listen", "backend"):
+        if name in options:
+            raise ValueError(f"head= runs the calls on that head's workers: leave {name}= out")
+    return connect(options["head"], **{name: value for name, value in options.items() if name != "head"})
+
+
 def _nothing() -> None:
     """Wakes who waits."""
 
+
+def _broken(why: BaseException | None) -> BrokenPoolError:
+    if why is None:
+        return BrokenPoolError("the executor of this pool has failed; see the log. Open a new pool")
+    error = BrokenPoolError(f"the thread of this pool was ended by {type(why).__name__}: {why}. Open a new pool")
+    error.__cause__ = why
+    return error
+
+
+_EMPTY = Context()
 
 _open: weakref.WeakSet[ExecutorThread] = weakref.WeakSet()
 """Those that have not ended."""
 
 
-@atexit.register
 def _end_all() -> None:
     """At the end of the program: wait for what was submitted, as the standard library's pools do."""
     for thread in list(_open):
         thread.end()
         thread.join()
+
+
+def _at_exit() -> None:
+    """Have `_end_all` called before the standard library's own pools refuse work, which backends run theirs in.
+
+    They refuse it from their hook at the end of threading, which runs before all of `atexit`; hooks run in the reverse
+    order of their registration, and theirs is registered when `concurrent.futures.thread` is imported.
+    """
+    import_module("concurrent.futures.thread")
+    getattr(threading, "_register_atexit", atexit.register)(_end_all)
+
+
+_at_exit()

@@ -8,8 +8,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from grainlike.backends._life import Life
-from grainlike.calls import Answer, Call, Child, ChildLostError, run_call
+from grainlike.calls import Answer, Call, Child, ChildLostError, import_paths, run_call
 from grainlike.errors import WorkerLostError
+from grainlike.payload import Payload, dump_arguments, dump_function, load_error, load_value
 from grainlike.resources import Cores, Request
 
 __all__ = ["ProcessBackend"]
@@ -43,19 +44,23 @@ class ProcessBackend(Life):
         self._over = False
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Have a call performed in a process."""
-        (call,) = args
-        assert fn is run_call
-        assert not kwargs
+        """Have `fn(*args, **kwargs)` called in a process.
+
+        Raises:
+            SerializationError: the function or an argument cannot travel.
+        """
         future: Future[Any] = Future()
-        self._pool.submit(self._serve, future, call)
+        if fn is run_call:
+            self._pool.submit(self._serve, future, args[0], _as_it_is)
+        else:
+            self._pool.submit(self._serve, future, _packed(fn, args, kwargs), _opened)
         return future
 
-    def _serve(self, future: Future[Any], call: Call) -> None:
+    def _serve(self, future: Future[Any], call: Call, opened: Callable[[Answer], Any]) -> None:
         if not future.set_running_or_notify_cancel():
             return
         try:
-            future.set_result(self._ask(future, call))
+            future.set_result(opened(self._ask(future, call)))
         except ChildLostError as error:
             future.set_exception(WorkerLostError(f"{call.name}: {error}"))
         except BaseException as error:  # noqa: BLE001 - a thread has nobody to raise it to
@@ -119,3 +124,23 @@ class ProcessBackend(Life):
         for child in idle:
             child.close()
         self._pool.shutdown(wait=wait, cancel_futures=True)
+
+
+def _as_it_is(answer: Answer) -> Answer:
+    """An executor opens answers itself."""
+    return answer
+
+
+def _packed(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+    name = getattr(fn, "__name__", type(fn).__name__)
+    packed = dump_arguments(args, kwargs, what=name).detached()
+    buffers = tuple(bytes(buffer) for buffer in packed.buffers)
+    blob = dump_function(fn).data
+    return Call(blob, bytes(packed.data), buffers, 0, name, 1, "", "cores=[0]", None, import_paths())
+
+
+def _opened(answer: Answer) -> Any:
+    payload = Payload(answer.data, answer.buffers)
+    if answer.good:
+        return load_value(payload)
+    raise load_error(payload)

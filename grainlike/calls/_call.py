@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from typing import Any, NamedTuple
 
 from grainlike.context import JobInfo, enter_job
@@ -81,8 +81,19 @@ def run_call(call: Call) -> Answer:
     return _answer(perform(lambda: function(*args, **kwargs), job, call.worker or where(), call.slots), call)
 
 
-def perform(do: Callable[[], Any], job: JobInfo, worker: str, slots: str, *, whole_process: bool = False) -> Deed:
-    """Make a call in a context in which it sees its slots; of a coroutine function, in an event loop of its own."""
+def perform(
+    do: Callable[[], Any],
+    job: JobInfo,
+    worker: str,
+    slots: str,
+    context: Context | None = None,
+    *,
+    whole_process: bool = False,
+) -> Deed:
+    """Make a call in a context in which it sees its slots; of a coroutine function, in an event loop of its own.
+
+    It is `context`, in which the slots stay set; by default a copy of that of this thread.
+    """
     allocation: Allocation = parse_allocation(slots)
 
     def inside() -> Deed:
@@ -101,7 +112,7 @@ def perform(do: Callable[[], Any], job: JobInfo, worker: str, slots: str, *, who
             value, good = error, False
         return Deed(good, value, time.monotonic() - wall, time.thread_time() - cpu)
 
-    return copy_context().run(inside)
+    return (copy_context() if context is None else context).run(inside)
 
 
 def _answer(deed: Deed, call: Call) -> Answer:

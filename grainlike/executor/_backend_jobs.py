@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextvars import Context
 from functools import partial
 from typing import Any, Protocol
 
@@ -16,7 +17,7 @@ from grainlike.errors import JobTimeoutError, UnsatisfiableError, WorkerLostErro
 from grainlike.executor._admission import Admission
 from grainlike.executor._backend import Manner
 from grainlike.executor._engine_job import EngineJob, Site
-from grainlike.executor._home import Home, soon_from_anywhere
+from grainlike.executor._home import Home, forget_the_loop, soon_from_anywhere
 from grainlike.executor._job import NO_PARCEL, Job
 from grainlike.executor._observer import Observer
 from grainlike.executor._tally import Tally
@@ -42,6 +43,7 @@ class Outcomes(Protocol):
     def succeeded(self, node: Node, value: object) -> None: ...
     def failed(self, node: Node, error: BaseException) -> None: ...
     def pump(self) -> None: ...
+    def context_of(self, node: Node) -> Context: ...
 
 
 class BackendJobs:
@@ -111,7 +113,7 @@ class BackendJobs:
             why = f"timeout={options.timeout:g}: a thread cannot be ended"
         elif self._manner.in_process and options.isolate:
             why = "isolate=True: its calls share this process"
-        elif options.retry != Retry(options.retry.times):
+        elif options.retry not in (Retry(options.retry.times), Retry(options.retry.times, losses=0)):
             why = "more of a Retry than how many attempts there are"
         if why is not None:
             return f"backend {self._manner.name!r} can not honour {why}"
@@ -148,6 +150,8 @@ class BackendJobs:
             packed = dump_arguments(args, kwargs, what=function.name).detached()
         self._numbers += 1
         job = EngineJob(self._numbers, node, partial(function.callable, *args, **kwargs), blob, packed)
+        if self._manner.in_process:
+            job.context = self._outcomes.context_of(node)
         node.record = job
         return job
 
@@ -225,7 +229,9 @@ class BackendJobs:
         arguments: tuple[Any, ...]
         if self._manner.in_process:
             info = JobInfo(job.job, job.name, job.attempt, None)
-            arguments = (perform, job.do, info, self._manner.name, job.slots)
+            context = job.context.copy()  # each attempt begins with what its caller had set
+            context.run(forget_the_loop)
+            arguments = (perform, job.do, info, self._manner.name, job.slots, context)
         else:
             assert job.packed is not None
             data, buffers = bytes(job.packed.data), tuple(bytes(buffer) for buffer in job.packed.buffers)

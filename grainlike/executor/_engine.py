@@ -106,7 +106,9 @@ class Engine:
         self._ended: deque[tuple[Node, bool, Any]] = deque()
         self._remote: deque[Node] = deque()
         self._contexts: dict[Node, Context] = {}
-        """The contexts of calls without resources that wait for their inputs."""
+        """The contexts of calls without resources that wait for their inputs; with `keeps_contexts` of all calls."""
+        self.keeps_contexts = False
+        """Whether calls with resources run in the contexts of those who start them: where they run in this process."""
         self._wanted: set[Node] = set()
         """The roots: what has not finished is among these, or is needed by one of them."""
         self._pumping = False
@@ -180,6 +182,10 @@ class Engine:
     def cancel_all(self) -> None:
         """Cancel whatever has not finished: nobody is left to run it."""
         self.cancel(unfinished_nodes(self._wanted), "was cancelled: its executor closed")
+
+    def context_of(self, node: Node) -> Context:
+        """Return the context in which a call with resources was started, where `keeps_contexts`; else an empty one."""
+        return self._contexts.get(node, _EMPTY)
 
     def release_hold(self) -> None:
         """The workers that must be here are: calls with resources may go out."""
@@ -305,6 +311,8 @@ class Engine:
 
     def _bind(self, nodes: Sequence[Node], context: Context) -> None:
         owner, ready, remote = self._owner, self._ready, self._remote
+        if self.keeps_contexts:
+            self._contexts.update((node, context) for node in nodes if node.place is _REMOTE)
         for node in nodes:
             node.owner = owner
             node.state = _PENDING
@@ -321,7 +329,9 @@ class Engine:
         if node.place is _REMOTE and not self._ready and node.function.options.cache is None:
             self._remote.append(node)
             return
-        context = self._contexts.pop(node, None) if self._contexts else None
+        context = self._contexts.get(node) if self._contexts else None
+        if node.place is not _REMOTE:
+            self._contexts.pop(node, None)
         self._ready.append((node, context if context is not None else _EMPTY))
 
     def _has_inputs(self, node: Node) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextvars import Context
 from typing import Any
 
 from grainlike.executor._job import NO_PARCEL, Job
@@ -21,6 +22,7 @@ class EngineJob(Job):
     __slots__ = (
         "_usage",
         "blob",
+        "context",
         "do",
         "future",
         "grant",
@@ -47,6 +49,7 @@ class EngineJob(Job):
         self.timeout = options.timeout
         self.grant: Grant | None = None
         self.future: Any = None
+        self.context = _EMPTY
         self.trouble: Exception | None = None
         """Why the engine did not cancel it."""
         self._usage: Usage | None = None
@@ -108,6 +111,10 @@ class Site:
             _lease(ended), [ended.job], [ended.attempt], [code], [now - wall], [wall], [0.0], [0], [], [], now
         )
         return Report(now, begun, [done], [_lease(ended)])
+
+
+_EMPTY = Context()
+"""Of calls that run in another process."""
 
 
 def _lease(job: EngineJob) -> int:

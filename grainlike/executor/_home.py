@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from contextvars import Context, copy_context
 from typing import Any, NamedTuple
 
-__all__ = ["Home", "here", "name_the_loop", "soon", "soon_from_anywhere", "spawn_detached"]
+__all__ = ["Home", "forget_the_loop", "here", "name_the_loop", "soon", "soon_from_anywhere", "spawn_detached"]
 
 
 class Home(NamedTuple):
@@ -70,6 +70,13 @@ def name_the_loop(home: Home) -> None:
     sniffio = sys.modules.get("sniffio")
     if sniffio is not None and home.backend == "asyncio":
         sniffio.current_async_library_cvar.set("asyncio")
+
+
+def forget_the_loop() -> None:
+    """Say in this context that no event loop runs: it is that of a call in a thread."""
+    sniffio = sys.modules.get("sniffio")
+    if sniffio is not None:
+        sniffio.current_async_library_cvar.set(None)
 
 
 def soon(home: Home, call: Callable[[], Any]) -> None:

@@ -91,6 +91,7 @@ class Life(Resolving):
             self._foreign = BackendJobs(self._settings.manner, self._engine, self._head.tally, self._head.observers)
             self._foreign.changed = self._settled
             self._engine.jobs = self._foreign
+            self._engine.keeps_contexts = self._settings.manner.in_process
         self._engine.calls = self._calls
         self._engine.cache = self._memo = Memo(self._engine, self.later)
         if self._settings.record:

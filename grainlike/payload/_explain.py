@@ -2,6 +2,7 @@
 
 import re
 import reprlib
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import islice
@@ -10,7 +11,7 @@ from types import BuiltinMethodType, FunctionType, MethodType
 from grainlike.errors import SerializationError
 from grainlike.payload._watch import names_in
 
-__all__ = ["describe_error", "describe_loading", "refusal"]
+__all__ = ["describe_error", "describe_loading", "is_interrupt", "refusal"]
 
 Test = Callable[[object], BaseException | None]
 Part = tuple[str, object]
@@ -20,6 +21,11 @@ _WIDEST = 1000
 _NOT_IN_MODULE = re.compile(r"attribute .* on <module |module '.*' has no attribute ")
 _short = reprlib.Repr()
 _short.maxstring = 60
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Return whether the error may be a Ctrl-C, which is for the program: it is raised in the main thread alone."""
+    return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
 
 
 def refusal(what: str, obj: object, travels: Test, error: BaseException) -> SerializationError:

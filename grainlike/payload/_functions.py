@@ -19,7 +19,7 @@ from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, Literal, NamedTuple
 
 from grainlike.errors import SerializationError
-from grainlike.payload._explain import describe_loading, refusal
+from grainlike.payload._explain import describe_loading, is_interrupt, refusal
 from grainlike.payload._names import importable, is_registered, reference_behind_wrapper, resolve
 from grainlike.payload._sources import learn_sources, sources_of
 from grainlike.payload._values import HOSTILE, names_reachable, unreachable
@@ -104,9 +104,9 @@ def load_function(data: bytes | bytearray | memoryview) -> Function:
             with suppress(ImportError):  # a guess from names: only the running code knows whether it is needed
                 importlib.import_module(module)
         function: Function = _restored(serializer, stream)
-    except KeyboardInterrupt:
-        raise  # this is for the program
     except BaseException as error:
+        if is_interrupt(error):
+            raise
         raise SerializationError(f"the function cannot be rebuilt here: {describe_loading(error)}") from error
     return function
 
@@ -131,9 +131,9 @@ def _fingerprint(mutable: tuple[Held, ...]) -> bytes | None:
     """By plain pickle, which is much faster than to copy the function; None where it would name what is copied."""
     try:
         stream = pickle.dumps([held() for held in mutable], 5)
-    except KeyboardInterrupt:
-        raise  # this is for the program
-    except BaseException:  # noqa: BLE001 - to dump the function itself will say it
+    except BaseException as error:  # to dump the function itself will say it
+        if is_interrupt(error):
+            raise
         return None
     return hashlib.sha256(stream).digest() if names_reachable(stream) else None
 
@@ -156,9 +156,9 @@ def _forget(key: tuple[int, str], ref: "weakref.ref[Function]") -> None:
 def _dump(function: Function, serializer: Serializer) -> FunctionBlob:
     try:
         name, stream, codes = _stream(function, serializer)
-    except KeyboardInterrupt:
-        raise  # this is for the program
     except BaseException as error:
+        if is_interrupt(error):
+            raise
         raise refusal(_title(function), function, _reason_against, error) from error
     data = pickle.dumps((name, stream, _submodules(codes), sources_of(codes)), 5)
     return FunctionBlob(hashlib.sha256(data).digest()[:16], data)
@@ -207,9 +207,9 @@ def _lives_out_of_reach(function: Function) -> bool:
 def _reason_against(obj: object) -> BaseException | None:
     try:
         _by_value(obj, "dill")
-    except KeyboardInterrupt:
-        raise  # this is for the program
-    except BaseException as error:  # noqa: BLE001 - a loop's cancellation too: in here only user code can raise it
+    except BaseException as error:  # a loop's cancellation too: in here only user code can raise it
+        if is_interrupt(error):
+            raise
         return error
     return None
 

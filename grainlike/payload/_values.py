@@ -7,7 +7,7 @@ from typing import Any
 
 from grainlike._memory import copied
 from grainlike.errors import SerializationError
-from grainlike.payload._explain import describe_error, describe_loading, refusal
+from grainlike.payload._explain import describe_error, describe_loading, is_interrupt, refusal
 from grainlike.payload._names import registered
 from grainlike.payload._payload import INLINE_LIMIT, Buffer, Payload
 from grainlike.payload._store import MARK, is_stored, mapped
@@ -59,9 +59,9 @@ def dump_arguments(args: tuple[object, ...], kwargs: Mapping[str, object], *, wh
         return Payload(_dumps((args, {}), 5))
     try:
         return _dump((args, kwargs))
-    except KeyboardInterrupt:
-        raise  # this is for the program
     except BaseException as error:
+        if is_interrupt(error):
+            raise
         raise _refused_argument(args, kwargs, what, error) from error
 
 
@@ -95,9 +95,9 @@ def load_arguments(payload: Payload | tuple[Buffer, Sequence[Buffer]]) -> tuple[
         return arguments
     try:
         arguments = _loads(data)
-    except KeyboardInterrupt:
-        raise  # this is for the program
     except BaseException as error:
+        if is_interrupt(error):
+            raise
         raise SerializationError(f"the arguments cannot be rebuilt here: {describe_loading(error)}") from error
     return arguments
 
@@ -120,9 +120,9 @@ def dump_value(value: object, *, what: str = "the value") -> Payload:
         return Payload(_dumps(value, 5))
     try:
         return _dump(value)
-    except KeyboardInterrupt:
-        raise  # this is for the program
     except BaseException as error:
+        if is_interrupt(error):
+            raise
         raise refusal(what, value, _reason_against, error) from error
 
 
@@ -137,9 +137,9 @@ def load_value(payload: Payload | tuple[Buffer, Sequence[Buffer]], *, what: str 
         refuse_stand_in(buffer, what)
     try:
         return _loads(data, buffers=map(_writable, buffers)) if buffers else _loads(data)
-    except KeyboardInterrupt:
-        raise  # this is for the program
     except BaseException as error:
+        if is_interrupt(error):
+            raise
         raise SerializationError(f"{what} cannot be rebuilt here: {describe_loading(error)}") from error
 
 
@@ -152,9 +152,9 @@ def load_plain_values(streams: Sequence[bytes]) -> list[Any]:
     values: list[Any] = []
     try:
         values.extend(map(_loads, streams))  # what was there before an error stays
-    except KeyboardInterrupt:
-        raise  # this is for the program
-    except BaseException:  # noqa: BLE001 - whatever unpickling raises belongs to that value's awaiters
+    except BaseException as error:  # whatever unpickling raises belongs to that value's awaiters
+        if is_interrupt(error):
+            raise
         return values
     return values
 
@@ -172,9 +172,9 @@ def load_values(payloads: Iterable[tuple[Buffer, Sequence[Buffer]]], put: Callab
             continue
         try:
             value = _loads(data)
-        except KeyboardInterrupt:
-            raise  # this is for the program
         except BaseException as error:
+            if is_interrupt(error):
+                raise
             raise SerializationError(f"{what} cannot be rebuilt here: {describe_loading(error)}") from error
         put(value)
 
@@ -225,9 +225,9 @@ def _reason_against(obj: object) -> BaseException | None:
     """None if `obj` can be dumped, else why not."""
     try:
         _dump(obj)
-    except KeyboardInterrupt:
-        raise  # this is for the program
-    except BaseException as error:  # noqa: BLE001 - a loop's cancellation too: in here only user code can raise it
+    except BaseException as error:  # a loop's cancellation too: in here only user code can raise it
+        if is_interrupt(error):
+            raise
         return error
     return None
 

@@ -1,0 +1,142 @@
+"""How a `GrainlikePool` ends: by a callback, by a value, by its thread's death, and with the program."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from concurrent.futures import CancelledError, Future, wait
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+
+import psutil
+import pytest
+
+from grainlike import Cores, ProcessBackend, SerializationError, ThreadBackend
+from grainlike.adapters import GrainlikePool
+
+LIMIT_S = 60.0
+
+
+@pytest.fixture(autouse=True)
+def no_leaks() -> None:
+    """A loop that was ended in the middle cannot finish its tasks; that no process stays is looked at here."""
+
+
+def children() -> set[psutil.Process]:
+    return set(psutil.Process().children(recursive=True))
+
+
+class InterruptsAtOpening:
+    """Its bytes raise KeyboardInterrupt where they are opened."""
+
+    def __reduce__(self):
+        return _interrupt, ()
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt("as it was opened")
+
+
+def give_interrupt() -> InterruptsAtOpening:
+    return InterruptsAtOpening()
+
+
+@pytest.mark.parametrize("stop", [SystemExit(3), KeyboardInterrupt()])
+def test_a_callback_that_would_end_the_thread_is_logged_and_the_pool_goes_on(stop, caplog) -> None:
+    def end(_: Future[int]) -> None:
+        raise stop
+
+    with GrainlikePool(local=Cores([0])) as pool:
+        future = pool.submit(int, 5)
+        later: Future[int] = Future()
+        future.add_done_callback(end)
+        future.add_done_callback(lambda done: later.set_result(done.result()))
+        assert later.result(LIMIT_S) == 5
+        assert pool.submit(int, 6).result(LIMIT_S) == 6
+    assert "what would end its pool" in caplog.text
+    with pytest.raises(type(stop)):
+        future.add_done_callback(end)  # called at once, in this thread
+
+
+def test_a_value_that_interrupts_as_it_is_opened_fails_its_own_call() -> None:
+    with GrainlikePool(local=Cores([0])) as pool:
+        with pytest.raises(SerializationError, match="KeyboardInterrupt: as it was opened"):
+            pool.submit(give_interrupt).result(LIMIT_S)
+        assert pool.submit(int, 6).result(LIMIT_S) == 6
+
+
+def test_a_pool_whose_thread_was_ended_fails_what_is_open_and_takes_nothing_more() -> None:
+    before = children()
+    pool = GrainlikePool(local=Cores([0]))
+    assert pool.submit(int, "5").result(LIMIT_S) == 5
+
+    def end() -> None:
+        raise KeyboardInterrupt("from outside")
+
+    pool._thread._loop.call_soon_threadsafe(end)
+    pool._thread._thread.join(LIMIT_S)
+    with pytest.raises(BrokenProcessPool, match=r"ended by KeyboardInterrupt: from outside. Open a new pool"):
+        pool.submit(int)
+    with pytest.raises(BrokenProcessPool):
+        pool.slots()
+    pool.shutdown()
+    assert psutil.wait_procs(children() - before, LIMIT_S)[1] == []
+
+
+def hold(path: str) -> None:
+    with open(path, "w"):  # noqa: PTH123
+        threading.Event().wait()
+
+
+def test_what_runs_and_what_waits_fails_with_its_thread(tmp_path: Path) -> None:
+    before = children()
+    os.mkfifo(tmp_path / "fifo")
+    pool = GrainlikePool(local=Cores([0]))
+    futures = [pool.submit(hold, str(tmp_path / "fifo")), pool.submit(int)]
+    (tmp_path / "fifo").open().close()
+
+    def end() -> None:
+        futures.append(pool.submit(int))  # not yet looked at when the thread ends
+        raise SystemExit(1)
+
+    pool._thread._loop.call_soon_threadsafe(end)
+    pool._thread._thread.join(LIMIT_S)
+    assert wait(futures, LIMIT_S).not_done == set()
+    for future in futures:
+        with pytest.raises((BrokenProcessPool, CancelledError)):
+            future.result()
+    assert psutil.wait_procs(children() - before, LIMIT_S)[1] == []
+
+
+@pytest.mark.parametrize("backend", ["ThreadBackend(1)", "ProcessBackend(1)"])
+def test_a_program_that_ends_waits_for_the_calls_on_an_engine(backend: str, tmp_path: Path) -> None:
+    program = f"""
+from pathlib import Path
+from grainlike import ProcessBackend, ThreadBackend
+from grainlike.adapters import GrainlikePool
+pool = GrainlikePool(backend={backend})
+for n in range(3):
+    pool.submit((Path({str(tmp_path)!r}) / str(n)).touch)
+"""
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": f"{root}:{root / 'worker'}"}
+    ran = subprocess.run(
+        [sys.executable, "-c", program], env=environment, timeout=LIMIT_S, capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("make", [ThreadBackend, ProcessBackend])
+def test_a_call_that_runs_on_an_engine_is_running_and_not_cancelled(make, tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    with GrainlikePool(backend=make(1)) as pool:
+        running, waiting = pool.submit(fifo.write_text, "5"), pool.submit(int)
+        with fifo.open() as file:
+            assert (running.running(), running.cancel()) == (True, False)
+            assert (waiting.running(), waiting.cancel()) == (False, True)
+            assert file.read() == "5"
+        assert running.result(LIMIT_S) == 1

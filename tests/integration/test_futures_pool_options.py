@@ -1,0 +1,218 @@
+"""The options of a `GrainlikePool`, and what its calls and errors are to programs for `concurrent.futures`."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import weakref
+from collections.abc import Iterator
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from pickle import PicklingError
+
+import pytest
+
+from grainlike import Cores, ProcessBackend, Retry, ThreadBackend, WorkerLostError
+from grainlike.adapters import GrainlikePool
+
+LIMIT_S = 60.0
+
+STATUS: list[object] = []
+variable: ContextVar[str] = ContextVar("variable", default="none")
+
+
+class Plain:
+    """Weakly referable."""
+
+    def method(self) -> None:
+        """Do nothing."""
+
+
+def make_plain() -> Plain:
+    return Plain()
+
+
+def initialize(value: object) -> None:
+    STATUS.append(value)
+
+
+def status() -> tuple[list[object], int]:
+    return STATUS, os.getpid()
+
+
+async def status_async() -> list[object]:
+    return STATUS
+
+
+def fail(*_: object) -> None:
+    raise ValueError("broken on purpose")
+
+
+def note_and_die(path: Path) -> None:
+    with path.open("a") as file:
+        file.write("x")
+    os._exit(1)
+
+
+def note_and_fail(path: Path) -> None:
+    with path.open("a") as file:
+        file.write("x")
+    raise ValueError("broken on purpose")
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt("pressed")
+
+
+def leave() -> None:
+    raise SystemExit(3)
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[GrainlikePool]:
+    with GrainlikePool(local=Cores([0])) as pool:
+        yield pool
+
+
+@pytest.fixture(autouse=True)
+def no_leaks(pool: GrainlikePool) -> None:
+    """The pool stays from test to test; what one leaves is looked at in `test_futures_pool`."""
+
+
+@contextmanager
+def no_collector() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+# --- initializer -----------------------------------------------------------------------------------------------------
+
+
+def test_an_initializer_runs_once_in_each_process_before_its_first_call() -> None:
+    with GrainlikePool(local=Cores([0]), initializer=initialize, initargs=("ready",)) as pool:
+        assert {str(pool.submit(status).result(LIMIT_S)[0]) for _ in range(3)} == {"['ready']"}
+        assert pool.submit(status_async).result(LIMIT_S)[-1:] == ["ready"]
+        assert list(pool.map(abs, [-1, -2, -3], chunksize=2)) == [1, 2, 3]
+
+
+def test_what_an_initializer_of_main_sets_its_functions_see() -> None:
+    names: dict[str, object] = {"__name__": "__main__"}
+    exec("def initialize(x):\n    global V\n    V = x\ndef value():\n    return V", names)
+    with GrainlikePool(local=Cores([0]), initializer=names["initialize"], initargs=(7,)) as pool:
+        assert [pool.submit(names["value"]).result(LIMIT_S) for _ in range(2)] == [7, 7]
+
+
+def test_an_initializer_that_raises_breaks_the_pool() -> None:
+    with GrainlikePool(local=Cores([0]), initializer=fail) as pool:
+        futures = [pool.submit(int) for _ in range(3)]
+        for future in futures:
+            with pytest.raises(BrokenProcessPool, match="initializer of this pool raised ValueError: broken"):
+                future.result(LIMIT_S)
+        with pytest.raises(BrokenProcessPool, match="initializer"):
+            pool.submit(int)
+
+
+def test_an_initializer_that_is_none_is_refused() -> None:
+    with pytest.raises(TypeError, match="initializer must be a callable"):
+        GrainlikePool(initializer=3)
+
+
+# --- attempts and errors ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("retries", "times"), [(None, 1), (Retry(0, losses=1), 2)])
+def test_a_call_whose_process_dies_is_made_once_unless_more_is_asked_for(retries, times, tmp_path: Path) -> None:
+    options = {} if retries is None else {"retries": retries}
+    with GrainlikePool(local=Cores([0]), **options) as pool:
+        with pytest.raises(BrokenProcessPool) as caught:
+            pool.submit(note_and_die, tmp_path / "runs").result(LIMIT_S)
+        assert isinstance(caught.value, WorkerLostError)
+    assert (tmp_path / "runs").read_text() == "x" * times
+
+
+@pytest.mark.parametrize(("retries", "times"), [(None, 1), (1, 2)])
+def test_a_call_that_fails_is_made_once_unless_more_is_asked_for(retries, times, tmp_path: Path) -> None:
+    options = {} if retries is None else {"retries": retries}
+    with GrainlikePool(local=Cores([0]), **options) as pool, pytest.raises(ValueError, match="on purpose"):
+        pool.submit(note_and_fail, tmp_path / "runs").result(LIMIT_S)
+    assert (tmp_path / "runs").read_text() == "x" * times
+
+
+def test_errors_are_those_that_programs_for_the_standard_library_catch(pool: GrainlikePool) -> None:
+    with pytest.raises(PicklingError):
+        pool.submit(id, threading.Lock()).result(LIMIT_S)
+    with pytest.raises(KeyboardInterrupt, match="pressed"):
+        pool.submit(interrupt).result(LIMIT_S)
+    with pytest.raises(SystemExit) as caught:
+        pool.submit(leave).result(LIMIT_S)
+    assert caught.value.code == 3
+
+
+# --- references ------------------------------------------------------------------------------------------------------
+
+
+def test_a_value_is_gone_with_its_future_without_the_collector(pool: GrainlikePool) -> None:
+    with no_collector():
+        future = pool.submit(make_plain)
+        gone = threading.Event()
+        watched = weakref.ref(future.result(LIMIT_S), lambda _: gone.set())
+        del future
+        assert gone.wait(LIMIT_S), gc.get_referrers(watched())
+
+
+def test_arguments_are_gone_with_their_call_without_the_collector(pool: GrainlikePool) -> None:
+    with no_collector():
+        plain = Plain()
+        gone = threading.Event()
+        watched = weakref.ref(plain, lambda _: gone.set())
+        future = pool.submit(plain.method)
+        del plain
+        future.result(LIMIT_S)
+        assert gone.wait(LIMIT_S), gc.get_referrers(watched())
+
+
+# --- where calls run -------------------------------------------------------------------------------------------------
+
+
+def test_calls_in_threads_see_the_context_of_their_caller() -> None:
+    with GrainlikePool(backend=ThreadBackend(2)) as pool:
+        first = pool.submit(variable.get)
+        token = variable.set("mine")
+        try:
+            assert pool.submit(variable.get).result(LIMIT_S) == "mine"
+        finally:
+            variable.reset(token)
+        assert first.result(LIMIT_S) == "none"
+
+
+def test_what_a_call_in_a_thread_sets_is_its_own() -> None:
+    with GrainlikePool(backend=ThreadBackend(1)) as pool:
+        pool.submit(variable.set, "theirs").result(LIMIT_S)
+        assert variable.get() == "none"
+
+
+def test_a_process_backend_takes_calls_by_itself() -> None:
+    with ProcessBackend(1) as backend:
+        assert backend.result(backend.submit(pow, 2, 10), LIMIT_S) == 1024
+        assert backend.result(backend.submit(lambda x, *, y: x + y, 1, y=2), LIMIT_S) == 3
+        with pytest.raises(ValueError, match="on purpose"):
+            backend.result(backend.submit(fail), LIMIT_S)
+
+
+def test_a_pool_may_run_its_calls_on_a_head(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    with GrainlikePool(local=Cores([0]), listen="tcp://127.0.0.1:0") as head, GrainlikePool(head=head.address) as pool:
+        assert pool.slots() == 1
+        running = pool.submit(fifo.write_text, "5")
+        assert fifo.read_text() == "5"
+        assert running.result(LIMIT_S) == 1
+    with pytest.raises(ValueError, match="leave local= out"):
+        GrainlikePool(head="tcp://127.0.0.1:1", local=Cores(1))
