@@ -16,7 +16,8 @@ class ThreadBackend(Life):
     """Runs jobs in threads of this process: for work that waits, or that lets go of Python's lock.
 
     It honours `cores`, counted and not pinned: jobs hold at most `threads` of them at a time. Arguments and values are
-    the objects themselves, not copies. A thread cannot be ended: `timeout=` is refused, the slots of a cancelled job
+    the objects themselves, not copies, and calls see the context variables of whoever started them.
+    A thread cannot be ended: `timeout=` is refused, the slots of a cancelled job
     are free when it returns, and closing waits for that.
 
     Args:
