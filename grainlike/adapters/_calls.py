@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
+from importlib import import_module
 from typing import Any
 
-__all__ = ["InitializerFailedError", "call", "call_after", "call_after_async", "call_each", "fulfil"]
+__all__ = [
+    "InitializerFailedError",
+    "call_after",
+    "call_after_async",
+    "call_batch",
+    "call_each",
+    "fulfil",
+]
 
 _initialized = threading.local()
 """For the running thread, by the token of each pool: the globals that its initializer set, or the error it raised."""
@@ -28,7 +37,7 @@ def call_after(
     **kw: Any,
 ) -> Any:
     """Call `fn` in a process, or a thread of a `ThreadBackend`, in which the initializer ran first, once."""
-    _initialize(token, initializer, initargs, fn)
+    _initialize(token, initializer, initargs, _called(fn, args))
     return fn(*args, **kw)
 
 
@@ -42,11 +51,13 @@ async def call_after_async(
     **kw: Any,
 ) -> Any:
     """Await a coroutine function; else as `call_after`."""
-    _initialize(token, initializer, initargs, fn)
+    _initialize(token, initializer, initargs, [fn])
     return await fn(*args, **kw)
 
 
-def _initialize(token: str, initializer: Callable[..., Any], initargs: tuple[Any, ...], fn: Callable[..., Any]) -> None:
+def _initialize(
+    token: str, initializer: Callable[..., Any], initargs: tuple[Any, ...], called: Iterable[Callable[..., Any]]
+) -> None:
     known: dict[str, dict[str, Any] | Exception] = _initialized.__dict__
     if token not in known:
         try:
@@ -57,8 +68,9 @@ def _initialize(token: str, initializer: Callable[..., Any], initargs: tuple[Any
     found = known[token]
     if isinstance(found, Exception):
         raise InitializerFailedError(f"{type(found).__name__}: {found}") from found
-    if found and _module(fn) == _module(initializer):
-        _globals(fn).update(found)
+    for fn in called if found else ():
+        if _module(fn) == _module(initializer):
+            _globals(fn).update(found)
 
 
 def _set_by(initializer: Callable[..., Any], initargs: tuple[Any, ...]) -> dict[str, Any]:
@@ -70,6 +82,15 @@ def _set_by(initializer: Callable[..., Any], initargs: tuple[Any, ...]) -> dict[
     before = dict(names)
     initializer(*initargs)
     return {name: value for name, value in names.items() if before.get(name, _NOTHING) is not value}
+
+
+def _called(fn: Callable[..., Any], args: tuple[Any, ...]) -> Iterable[Callable[..., Any]]:
+    """The user's own functions that `fn` calls, where it is one of those below."""
+    if isinstance(fn, partial) and fn.func is call_each:
+        return fn.args[:1]
+    if fn is call_batch:
+        return [function for function, *_ in getattr(args[0], "items", ())]
+    return [fn]
 
 
 def _plain(fn: Callable[..., Any]) -> Any:
@@ -91,9 +112,16 @@ def _module(fn: Callable[..., Any]) -> object:
 _NOTHING = object()
 
 
-def call(work: Callable[[], Any]) -> Any:
-    """Call what was sent as an argument: it is large, and used once, which functions are not."""
+def call_batch(work: Callable[[], Any]) -> Any:
+    """Call a batch of joblib's, which is sent as an argument: it is large, and used once, which functions are not."""
+    parallel = sys.modules.get("joblib.parallel")
+    if parallel is not None:  # a `Parallel` in the call may name the backend
+        parallel.EXTERNAL_BACKENDS.setdefault("grainlike", _register_joblib)
     return work()
+
+
+def _register_joblib() -> None:
+    import_module("grainlike.adapters").register_joblib()
 
 
 def call_each(function: Callable[..., Any], rows: Sequence[tuple[Any, ...]]) -> list[Any]:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from grainlike.adapters._calls import call
+from grainlike.adapters._calls import call_batch
+from grainlike.adapters._kept import borrow, borrowed, give_back
 from grainlike.adapters._pool import GrainlikePool
 from grainlike.executor import Executor
 from grainlike.resources import Cores, Request, as_request
@@ -25,6 +26,12 @@ except ImportError as error:
 
 __all__ = ["register_joblib"]
 
+_OF_POOLS = ("initializer", "initargs", "retries", "head")
+"""The options of a pool that are none of its executor's."""
+
+_AT_LEAST = 2
+"""What a `Parallel` with an open pool is told at least: of 1 it would run the calls in this process, without slots."""
+
 
 def register_joblib() -> None:
     """Make the backend `"grainlike"` known to joblib. Any number of times.
@@ -33,8 +40,11 @@ def register_joblib() -> None:
 
     - `request`: what each call asks for, `Cores(1)` by default. A `Parallel` inside a call has as many threads as the
       call has cores, unless its own `n_jobs` says less; thread pools of NumPy and its like are set to the cores, too.
-    - `pool`: a `GrainlikePool` to use, whose workers stay from one `Parallel` to the next. It is not shut down.
-    - the options of `grainlike.Executor`, for a pool that is opened for each `Parallel` and closed with it.
+    - `pool`: a `GrainlikePool` to use. It is not shut down.
+    - `head`: the address of a running head, or the path of its `client.json`: calls run on its workers.
+    - `initializer`, `initargs` and all other options of `GrainlikePool`, for a pool that is opened when it is needed.
+      The next `Parallel` with the same options and `n_jobs` uses it, too; it is closed when it was idle for five
+      minutes, when other options are asked for, and with the program. In a job it is closed with the `Parallel`.
 
     `n_jobs` is how many calls run at once: by default, and for -1, as many as there are slots, and never more; 1 means
     one after another in this process, without slots, as with every backend. With `pool=` it is how many are handed in
@@ -73,6 +83,7 @@ class GrainlikeBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[
         self._given = pool
         self._options = options
         self._pool: GrainlikePool | None = None
+        self._borrowed: dict[str, Any] = {}
         self._open: set[Future[Any]] = set()
         """The batches that have not ended."""
 
@@ -82,14 +93,25 @@ class GrainlikeBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[
             raise ValueError("n_jobs == 0 in Parallel has no meaning")
         slots = self._slots()
         if n_jobs is None:
-            return 1
-        return max(1, slots + 1 + n_jobs) if n_jobs < 0 else min(n_jobs, slots)
+            n_jobs = self.default_n_jobs
+        found = max(1, slots + 1 + n_jobs) if n_jobs < 0 else min(n_jobs, slots)
+        return found if self._pool is None else max(_AT_LEAST, found)
 
     def _slots(self) -> int:
         if self._given is not None:
             return self._given.slots(self._request)
-        offer = Executor(**self._options).offer
+        if self._options.get("head") is not None:
+            with borrowed(self._pool_options(0)) as pool:
+                return pool.slots(self._request)
+        options = {name: value for name, value in self._options.items() if name not in _OF_POOLS}
+        offer = getattr(options.get("backend"), "offer", Executor(**options).offer)
         return max(1, (0 if offer is None else offer.N) // self._cores)
+
+    def _pool_options(self, n_jobs: int) -> dict[str, Any]:
+        """The options of a pool with slots for so many calls, where it is here that slots are offered."""
+        elsewhere = any(self._options.get(name) is not None for name in ("head", "backend"))
+        here = {} if elsewhere else {"local": Cores(n_jobs * self._cores)}
+        return {"request": self._request, **here, **self._options}
 
     @property
     def _cores(self) -> int:
@@ -108,18 +130,20 @@ class GrainlikeBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[
         if n_jobs == 1:
             raise FallbackToBackend(SequentialBackend(nesting_level=self.nesting_level))
         n_jobs = self.effective_n_jobs(n_jobs)
+        if n_jobs == 1 and self.nesting_level and self._given is None:  # in a call, whose slots are all there is
+            raise FallbackToBackend(SequentialBackend(nesting_level=self.nesting_level))
         self.parallel = parallel
         if self._given is not None:
             self._pool = self._given
         else:
-            options = {"local": Cores(n_jobs * self._cores), **self._options}
-            self._pool = GrainlikePool(self._request, **options)
-        return max(2, n_jobs)  # of 1 joblib would run the calls here, without slots
+            self._borrowed = self._pool_options(n_jobs)
+            self._pool = borrow(self._borrowed)
+        return max(_AT_LEAST, n_jobs)
 
     def submit(self, func: Callable[[], Any], callback: Callable[[Any], Any] | None = None) -> Future[Any]:
         """Run a batch of calls."""
         assert self._pool is not None
-        future: Future[Any] = self._pool.submit_as(self._request, call, func)
+        future: Future[Any] = self._pool.submit_as(self._request, call_batch, func)
         self._open.add(future)
         future.add_done_callback(self._open.discard)
         if callback is not None:
@@ -131,10 +155,11 @@ class GrainlikeBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[
         return out.result()
 
     def terminate(self) -> None:
-        """Close what `configure` has opened."""
+        """Give back what `configure` has borrowed."""
         pool, self._pool = self._pool, None
         if pool is not None and pool is not self._given:
-            pool.shutdown(cancel_futures=True)
+            pool.abandon(list(self._open))
+            give_back(self._borrowed, pool)
         self.reset_batch_stats()
 
     def abort_everything(self, ensure_ready: bool = True) -> None:

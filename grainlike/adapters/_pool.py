@@ -180,6 +180,14 @@ class GrainlikePool(FuturesExecutor):
         """
         self._thread.abandon(futures)
 
+    def end_when_idle(self, seconds: float) -> bool:
+        """Shut the pool down after so many seconds, unless `keep_open` is called before; False if it is shut down."""
+        return self._thread.end_after(seconds)
+
+    def keep_open(self) -> bool:
+        """Take back `end_when_idle`; False if the pool is shut down."""
+        return self._thread.keep()
+
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more calls, and end with the last of those that were submitted.
 

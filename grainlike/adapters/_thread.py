@@ -61,6 +61,8 @@ class ExecutorThread:
         self._ending = False
         self._broken: BaseException | None = None
         """Why it has ended before `end`; None while it has not."""
+        self._spells = 0
+        """How often `end_after` and `keep` were called: what was said last holds."""
         self._failed = False
         """Whether the executor has closed by itself."""
         self._calls: dict[Node, list[PoolCall]] = {}
@@ -132,6 +134,22 @@ class ExecutorThread:
             with suppress(RuntimeError):  # it has ended before, and its loop is closed
                 self._post(_Order(self._cancel_all if cancel else _nothing))
 
+    def end_after(self, seconds: float) -> bool:
+        """End in so many seconds, unless `keep` is called before. False if it is ending."""
+        with self._lock:
+            if self._ending:
+                return False
+            self._spells += 1
+            spell = self._spells
+            self._post(_Order(lambda: self._idle_until(seconds, spell)))
+            return True
+
+    def keep(self) -> bool:
+        """Take back `end_after`. False if it is ending."""
+        with self._lock:
+            self._spells += 1
+            return not self._ending
+
     def abandon(self, futures: Iterable[Future[Any]]) -> None:
         """End these calls, those that run too, with `JobCancelledError`. Does not wait."""
         unwanted = set(futures)
@@ -183,6 +201,14 @@ class ExecutorThread:
     def _has_work(self) -> bool:
         with self._lock:
             return not self._failed and bool(self._inbox or self._calls or not self._ending)
+
+    def _idle_until(self, seconds: float, spell: int) -> None:
+        def end() -> None:
+            with self._lock:
+                if self._spells == spell:
+                    self.end()
+
+        self._loop.call_later(seconds, end)
 
     def _drain(self) -> None:
         self._wake.clear()

@@ -104,9 +104,12 @@ def test_an_initializer_runs_once_in_each_process_before_its_first_call() -> Non
 
 def test_what_an_initializer_of_main_sets_its_functions_see() -> None:
     names: dict[str, object] = {"__name__": "__main__"}
-    exec("def initialize(x):\n    global V\n    V = x\ndef value():\n    return V", names)
+    exec(
+        "def initialize(x):\n    global V\n    V = x\ndef value():\n    return V\ndef plus(x):\n    return V + x", names
+    )
     with GrainlikePool(local=Cores([0]), initializer=names["initialize"], initargs=(7,)) as pool:
         assert [pool.submit(names["value"]).result(LIMIT_S) for _ in range(2)] == [7, 7]
+        assert list(pool.map(names["plus"], [1, 2], chunksize=2)) == [8, 9]
 
 
 def test_an_initializer_that_raises_breaks_the_pool() -> None:

@@ -22,8 +22,11 @@ from sklearn.model_selection import GridSearchCV
 
 from grainlike import GVAR, Cores
 from grainlike.adapters import GrainlikePool, register_joblib
+from grainlike.adapters._kept import close_kept
 
 register_joblib()
+
+GIVEN: list[str] = []
 
 LIMIT_S = 10.0
 
@@ -86,13 +89,70 @@ def pool(no_leaks: None) -> Iterator[GrainlikePool]:
         yield pool
 
 
-def test_parallel_opens_a_pool_of_its_own_and_ends_it() -> None:
-    threads = set(threading.enumerate())
-    with joblib.parallel_config("grainlike", local=Cores([0, 1])), Parallel(batch_size=3) as parallel:
-        assert [parallel(later(square)(x) for x in range(n)) for n in (0, 2, 20)] == [
-            [x * x for x in range(n)] for n in (0, 2, 20)
-        ]
-    assert set(threading.enumerate()) <= threads  # one that idled before may have gone meanwhile
+def initialize(word: str) -> None:
+    GIVEN.append(word)
+
+
+def given(_: int) -> tuple[int, tuple[str, ...]]:
+    return os.getpid(), tuple(GIVEN)
+
+
+def test_parallels_with_the_same_options_share_a_pool_that_is_kept() -> None:
+    before = set(threading.enumerate())
+    options = {"local": Cores([0]), "initializer": initialize, "initargs": ("once",)}
+    seen = set()
+    for _ in range(2):
+        with joblib.parallel_config("grainlike", **options), Parallel(batch_size=3) as parallel:
+            assert parallel(later(square)(x) for x in range(20)) == [x * x for x in range(20)]
+            seen.update(parallel(later(given)(x) for x in range(2)))
+    ((pid, words),) = seen
+    assert words == ("once",)
+    with joblib.parallel_config("grainlike", local=Cores([0])):  # other options: the pool before is closed
+        assert Parallel()(later(given)(x) for x in range(1))[0][0] != pid
+    wait_gone(pid)
+    close_kept()
+    assert set(threading.enumerate()) <= before
+
+
+def test_a_pool_is_kept_after_a_call_has_failed() -> None:
+    with joblib.parallel_config("grainlike", local=Cores([0])):
+        (pid,) = Parallel()([later(os.getpid)()])
+        with pytest.raises(ValueError, match="on purpose"):
+            Parallel()([later(fail)(1)])
+        assert Parallel()([later(os.getpid)()]) == [pid]
+    close_kept()
+
+
+def test_a_kept_pool_ends_when_it_was_idle_for_long() -> None:
+    pool = GrainlikePool(local=Cores([0]))
+    assert pool.end_when_idle(LIMIT_S)
+    assert pool.keep_open()
+    assert pool.submit(square, 3).result(LIMIT_S) == 9
+    assert pool.end_when_idle(0)
+    pool._thread._thread.join(60)
+    assert not pool.keep_open()
+
+
+NAMES_THE_BACKEND = """
+def nested(n):
+    import joblib
+    with joblib.parallel_config("grainlike"):
+        return joblib.Parallel()(joblib.delayed(abs)(x) for x in range(n))
+"""
+
+
+def test_a_call_may_name_the_backend(pool: GrainlikePool) -> None:
+    names: dict[str, object] = {"__name__": "__main__"}  # its process imports nothing that registers the backend
+    exec(NAMES_THE_BACKEND, names)
+    with joblib.parallel_config("grainlike", pool=pool):
+        assert Parallel()([later(names["nested"])(3)]) == [[0, 1, 2]]
+
+
+def test_calls_may_run_on_a_head() -> None:
+    with GrainlikePool(local=Cores([0]), listen="tcp://127.0.0.1:0") as head:
+        with joblib.parallel_config("grainlike", head=head.address):
+            assert Parallel()(later(square)(x) for x in range(3)) == [0, 1, 4]
+        close_kept()
 
 
 def test_values_come_as_joblib_is_told(pool: GrainlikePool) -> None:
@@ -135,7 +195,7 @@ def test_when_a_call_fails_those_beside_it_are_ended(pool: GrainlikePool, tmp_pa
 
 def test_n_jobs_is_how_many_run_at_once(pool: GrainlikePool) -> None:
     with joblib.parallel_config("grainlike", pool=pool):
-        assert [joblib.effective_n_jobs(n) for n in (1, 2, 5, -1, -2)] == [1, 2, 2, 2, 1]
+        assert [joblib.effective_n_jobs(n) for n in (1, 2, 5, -1, -2, None)] == [1, 2, 2, 2, 1, 2]
         with pytest.raises(ValueError, match="n_jobs == 0"):
             joblib.effective_n_jobs(0)
         assert Parallel(n_jobs=1)([later(os.getpid)()]) == [os.getpid()]
