@@ -6,16 +6,21 @@ from collections.abc import Hashable, Iterable, Mapping
 from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from contextlib import nullcontext
 from graphlib import TopologicalSorter
+from os import PathLike
 from typing import Any
 
 from grainlike.adapters._calls import fulfil
+from grainlike.adapters._kept import borrowed
 from grainlike.adapters._pool import GrainlikePool
-from grainlike.graph import Delayed, delayed, delayed_value
+from grainlike.graph import Delayed, Retry, delayed, delayed_value
 from grainlike.resources import Cores, Request, as_request
 
 try:
     from dask._task_spec import Alias, DataNode, GraphNode, convert_legacy_graph
+    from dask.callbacks import local_callbacks
     from dask.core import flatten
+
+    from grainlike.adapters._dask_callbacks import watched
 except ImportError as error:
     raise ImportError("this adapter needs Dask, 2024.12 or newer: pip install 'grainlike[dask]'") from error
 
@@ -29,6 +34,7 @@ def dask_get(
     request: Request | None = None,
     pool: GrainlikePool | None = None,
     num_workers: int | None = None,
+    head: str | PathLike[str] | None = None,
     **_: Any,
 ) -> Any:
     """Compute `keys` of a Dask graph, each task of which is a job; for `dask.compute(..., scheduler=dask_get)`.
@@ -44,15 +50,20 @@ def dask_get(
         dsk: a graph, or an expression that has one, as Dask makes it: of `dask.delayed`, bags, arrays or data frames.
         keys: a key, or keys in lists of lists.
         request: what each task asks for; what the pool says, or `Cores(1)`.
-        pool: a `GrainlikePool` to run them in. Without one, it is opened for this call, over this process's own cores.
+        pool: a `GrainlikePool` to run them in. Without one, it is opened over this process's own cores, and the next
+            call with the same `num_workers` or `head` uses it, too; it is closed when it was idle for five minutes.
         num_workers: how many cores such a pool has.
+        head: the address of a running head, or the path of its `client.json`: tasks run on its workers.
+
+    `Callback`s of Dask, its `ProgressBar` among them, are called in this thread; with them all values come to this
+    process.
 
     Returns:
         Values in the places of their keys; lists of keys give tuples.
 
     Raises:
         Whatever a task raises, as its own type; the others are cancelled, those that run too.
-        TypeError: `pool` is some other pool.
+        TypeError: `pool` is some other pool, or comes with `head`.
         ValueError: tasks need each other in a circle.
         KeyError: there is no such key.
 
@@ -66,12 +77,18 @@ def dask_get(
         raise TypeError(f"pool= takes a GrainlikePool, not {pool!r}")
     asked = as_request(request) if request is not None else Cores(1) if pool is None else pool.request
     wanted: list[Hashable] = list(dict.fromkeys(flatten([keys])))  # type: ignore[no-untyped-call]
-    options: dict[str, Any] = {} if num_workers is None else {"local": Cores(num_workers)}
-    with GrainlikePool(asked, **options) if pool is None else nullcontext(pool) as runs:
+    if pool is not None and head is not None:
+        raise TypeError("a pool that is open takes no head=")
+    options: dict[str, Any] = {} if num_workers is None or head is not None else {"local": Cores(num_workers)}
+    with borrowed({"head": head, **options}) if pool is None else nullcontext(pool) as runs:
         graph = dict(dsk.__dask_graph__() if hasattr(dsk, "__dask_graph__") else dsk)
-        made = _placeholders(convert_legacy_graph(graph), wanted, asked, _resources(dsk))
-        futures = {key: runs.start(made[key]) for key in wanted}
-        values = _values(runs, futures)
+        tasks = convert_legacy_graph(graph)
+        made = _placeholders(tasks, wanted, asked, _resources(dsk))
+        with local_callbacks() as callbacks:
+            if callbacks:
+                values = watched(runs, tasks, made, wanted, callbacks)
+            else:
+                values = _values(runs, {key: runs.start(made[key]) for key in wanted})
     return _arranged(keys, values)
 
 
@@ -96,7 +113,8 @@ def _placeholders(
     resources: Mapping[Hashable, Mapping[str, float]],
 ) -> dict[Hashable, Delayed[Any]]:
     """Placeholders for the tasks that are wanted, and all that they need."""
-    plain = delayed(fulfil) @ request
+    once = Retry(0, losses=0)  # a task is run once, as Dask's own schedulers of one machine run it
+    plain = delayed(fulfil, retries=once) @ request
     made: dict[Hashable, Delayed[Any]] = {}
     for key in TopologicalSorter(_needed(tasks, wanted)).static_order():
         task = tasks[key]
@@ -106,7 +124,7 @@ def _placeholders(
         elif isinstance(task, Alias):
             made[key] = made[needs[0]]
         else:
-            run = plain if key not in resources else delayed(fulfil) @ _with(request, resources[key])
+            run = plain if key not in resources else delayed(fulfil, retries=once) @ _with(request, resources[key])
             made[key] = run(task, needs, *(made[need] for need in needs))
     return made
 

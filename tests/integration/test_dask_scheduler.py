@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import io
 import os
 import select
 import time
+from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from operator import add, mul
 from pathlib import Path
+from queue import SimpleQueue
 
 import dask
 import pytest
+from dask.callbacks import Callback
+from dask.diagnostics import ProgressBar
 from dask.local import get_sync
 
 from grainlike import GVAR, Cores, GPUs, Token, UnsatisfiableError
 from grainlike.adapters import GrainlikePool, dask_get
+from grainlike.adapters._dask_callbacks import _next_of
+from grainlike.adapters._kept import close_kept
 
 LIMIT_S = 10.0
 
@@ -39,6 +47,12 @@ def fail(x: int) -> None:
 def pool():
     with GrainlikePool(Cores(1), local=Cores([0, 1])) as pool:
         yield pool
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_kept() -> Iterator[None]:
+    yield
+    close_kept()
 
 
 @pytest.fixture(autouse=True)
@@ -137,3 +151,65 @@ def test_a_circle_is_refused(pool: GrainlikePool) -> None:
 def test_another_pool_is_refused() -> None:
     with pytest.raises(TypeError, match="GrainlikePool"):
         dask_get({"x": 1}, "x", pool="processes")
+
+
+class Log(Callback):
+    def __init__(self) -> None:
+        self.seen: list[tuple[object, ...]] = []
+
+    def _start(self, dsk):
+        self.seen.append(("start", len(dsk)))
+
+    def _start_state(self, dsk, state):
+        self.seen.append(("state", set(state["waiting"])))
+
+    def _pretask(self, key, dsk, state):
+        self.seen.append(("before", key))
+
+    def _posttask(self, key, result, dsk, state, worker_id):
+        self.seen.append(("after", key, result))
+
+    def _finish(self, dsk, state, errored):
+        self.seen.append(("finish", errored))
+
+
+def test_callbacks_are_called_as_dask_calls_them(pool: GrainlikePool) -> None:
+    graph = {"a": 2, "b": (square, "a"), "c": "b", "d": (add, "c", "b")}
+    seen = []
+    for get in (partial(dask_get, pool=pool), get_sync):
+        with Log() as log:
+            assert get(graph, ["d", "b"]) == (8, 4)
+        seen.append(log.seen)
+    assert seen[0] == seen[1]
+    with Log() as log, pytest.raises(ValueError, match="on purpose"):
+        dask_get({"a": (fail, 1), "b": (square, "a")}, "b", pool=pool)
+    assert log.seen[-1] == ("finish", True)
+
+
+def test_a_task_that_needs_another_ends_after_it_whichever_is_told_first() -> None:
+    ended: SimpleQueue[str] = SimpleQueue()
+    ended.put("after")
+    ended.put("before")
+    came: set[str] = set()
+    assert _next_of({"before"}, came, ended) == "before"
+    assert _next_of({"after"}, came, ended) == "after"
+
+
+def test_a_progress_bar_comes_to_its_end(pool: GrainlikePool) -> None:
+    out = io.StringIO()
+    with ProgressBar(out=out):
+        dask.delayed(sum)([dask.delayed(square)(n) for n in range(10)]).compute(scheduler=dask_get, pool=pool)
+    assert "100% Completed" in out.getvalue()
+
+
+def test_a_pool_stays_for_the_next_call() -> None:
+    pids = {dask.delayed(os.getpid)().compute(scheduler=dask_get, num_workers=1) for _ in range(3)}
+    assert len(pids) == 1
+
+
+def test_tasks_may_run_on_a_head() -> None:
+    with GrainlikePool(local=Cores([0]), listen="tcp://127.0.0.1:0") as head:
+        assert dask.delayed(square)(3).compute(scheduler=dask_get, head=head.address) == 9
+        with pytest.raises(TypeError, match="takes no head="):
+            dask.delayed(square)(3).compute(scheduler=dask_get, pool=head, head=head.address)
+        close_kept()
