@@ -17,6 +17,7 @@ from grainlike.executor._guests import Guests
 from grainlike.executor._head import Head
 from grainlike.executor._party import Party
 from grainlike.executor._room import room_for_one
+from grainlike.executor._validation import check_hello
 from grainlike.executor._workers import Peer
 from grainlike.net import ByteLink, Link, is_gone, make_way, process_id
 from grainlike.payload import serializer_versions
@@ -175,6 +176,8 @@ class _Visit:
                 self._guest = self._door.guests.join(hello, self._link, self._tasks)
                 return
             offer = parse_allocation(hello.offer)  # before the welcome: after that nothing is a refusal any more
+            if self._door.returns:
+                check_hello(hello)
             name = self._door.head.free_name(hello.name)
             self._welcome(FROM_WORKER, name, self._door.head.depot.directory_for(hello), min(0, hello.received))
             self._peer = self._door.head.join(hello, offer, name, self._link)

@@ -43,6 +43,7 @@ from grainlike.executor._inputs import (
 )
 from grainlike.executor._lasting_clock import LastingClock
 from grainlike.executor._settling import Outcomes
+from grainlike.executor._validation import check_hello
 from grainlike.executor._workers import Peer
 from grainlike.graph import Node
 from grainlike.net import Link, LostLink, Session
@@ -123,6 +124,7 @@ class DurableHead(Head):
             JournalError: there is one that is none.
         """
         logger.disabled, enabled = True, logger.disabled  # all of it was told when it happened
+        failed: list[str] = []
         try:
             for record in records:
                 what, frames = unpack_input(record)
@@ -130,10 +132,18 @@ class DurableHead(Head):
                     return False
                 self._moment = what.now
                 self._clock.has_been(what.now)
-                self._again(what, frames, clients)
+                try:
+                    self._again(what, frames, clients)
+                except JournalError:
+                    raise
+                except Exception as error:  # noqa: BLE001 - it ended a link when it happened, and nothing else
+                    failed.append(f"{type(what).__name__} of {what.now:.3f}: {error!r}")
         finally:
             self._moment = None
             logger.disabled = enabled
+            if failed:
+                words = "%d inputs in the journal fail, as they did when they came; the first: %s"
+                logger.warning(words, len(failed), failed[0])
         return True
 
     def _again(self, what: Input, frames: Sequence[Frame], clients: Clients) -> None:
@@ -248,6 +258,7 @@ class DurableHead(Head):
     # --- inputs -------------------------------------------------------------------------------------------------------
 
     def join(self, hello: Hello, offer: Allocation, name: str, link: Link) -> Peer:
+        check_hello(hello)
         number = self.books.last_peer + 1
         with self.input(lambda now: WorkerCame(now, number, name, link.host, hello, str(offer))):
             peer = super().join(hello, offer, name, link)

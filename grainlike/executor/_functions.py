@@ -31,7 +31,7 @@ class Functions:
         self._define = define
         self._known: WeakKeyDictionary[Function, tuple[bytes, int]] = WeakKeyDictionary()
         self._numbers: dict[_Key, int] = {}
-        self._shipped: dict[bytes, bytes] = {}
+        self.shipped: dict[bytes, bytes] = {}
         """What jobs sent, by digest."""
         self._specs: dict[int, tuple[FunctionSpec, bytes]] = {}
 
@@ -62,9 +62,9 @@ class Functions:
         `data` is None once a job had sent it; `paths` are the imports that it needs.
         """
         if data is not None:
-            self._shipped[spec.digest] = bytes(data)
+            self.shipped[spec.digest] = bytes(data)
         key = (spec.digest, spec.name, spec.is_async, spec.timeout, spec.retry, spec.many, spec.keep, paths)
-        return self._intern(key, self._shipped[spec.digest])
+        return self._intern(key, self.shipped[spec.digest])
 
     def chain(self, *, is_async: bool) -> int:
         """The number of the worker's own function that runs several calls one after another."""

@@ -212,6 +212,7 @@ class Guests:
         fresh = frames if guest.session is None else guest.session.hear(frames)
         wanted = [frame for frame in fresh if isinstance(frame.message, _WANTS)]
         if wanted:  # first: who asks about his jobs may do so in the same breath
+            self._head.check_frames(wanted)
             self._admit(guest, wanted)
         for message, _ in fresh:
             match message:

@@ -29,6 +29,7 @@ from grainlike.executor._observer import Observer
 from grainlike.executor._settling import Outcomes, Settling
 from grainlike.executor._tally import Tally
 from grainlike.executor._totals import Totals
+from grainlike.executor._validation import check_frames
 from grainlike.executor._workers import Peer
 from grainlike.graph import Function, Node, Options
 from grainlike.net import Link
@@ -300,8 +301,14 @@ class Head:
         """Take what one read of a worker's link brought."""
         self.heard(peer)
         fresh = frames if peer.session is None else peer.session.hear(frames)
+        if peer.session is not None:  # not the worker inside this program
+            self.check_frames(fresh)
         if fresh:
             self._take(peer, fresh)
+
+    def check_frames(self, frames: Sequence[Frame]) -> None:
+        """Raise `ProtocolError` unless all of these messages can be taken; nothing has followed from any of them."""
+        check_frames(frames, self.books.mind.shapes, self.books.functions.shipped)
 
     def _take(self, peer: Peer, frames: Sequence[Frame]) -> None:
         """Do what follows from what a worker says, once for each message, however often its link broke."""

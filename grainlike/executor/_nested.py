@@ -15,7 +15,7 @@ from grainlike.executor._job import NO_PARCEL, Job, Placement
 from grainlike.executor._slices import slices
 from grainlike.executor._tally import Tally
 from grainlike.payload import dump_error
-from grainlike.resources import EMPTY, parse
+from grainlike.resources import EMPTY, Request, parse
 from grainlike.scheduler import HeadEvent, JobsCancelled, JobsSubmitted
 from grainlike.wire import Buffer, Message, Nested, Outcomes, Parcel, Withdraw, pack_parcels, unpack_parcels
 
@@ -99,6 +99,7 @@ class NestedJobs:
         """Make jobs of what a job on a worker, or a client, wants to be run; return their numbers."""
         if message.parent in self._jobs:  # its functions import from where its own does
             paths = self._functions.shipment(self._jobs[message.parent].fn)[0].paths
+        request, error = _request_of(message)
         here = sum(spec.here for spec in message.functions)
         fns = self._adopt(message, buffers[:here], paths)
         parcels = unpack_parcels(message.data, message.counts, buffers[here:])
@@ -112,18 +113,16 @@ class NestedJobs:
             self._jobs[job.job] = job
             self._children.setdefault(attempt_of, {})[child] = job.job
         numbers = [job.job for job in made]
-        self._submit(message, made, client)
-        return numbers
-
-    def _submit(self, message: Nested, made: list[NestedJob], client: int) -> None:
-        try:
-            request = parse(message.request) if message.request else EMPTY
-        except GrainlikeError as error:
+        if error is None:
+            self._submit(request, message, made, client)
+        else:
             for job in made:
                 del self._jobs[job.job]
                 self._tally.failed += 1
                 self.ended_by(job, error)
-            return
+        return numbers
+
+    def _submit(self, request: Request, message: Nested, made: list[NestedJob], client: int) -> None:
         jobs, fns = [job.job for job in made], [job.fn for job in made]
         parent = (message.parent, message.attempt)
         self._tell(JobsSubmitted(request, jobs, fns, message.priority, message.isolate, client, parent))
@@ -198,6 +197,14 @@ class NestedJobs:
 
 
 _NOWHERE = Placement(None, 0)
+
+
+def _request_of(message: Nested) -> tuple[Request, GrainlikeError | None]:
+    """Parse what calls ask for, before anything is made of them; the second says why it is no request."""
+    try:
+        return (parse(message.request) if message.request else EMPTY), None
+    except GrainlikeError as error:
+        return EMPTY, error
 
 
 def _outcomes(

@@ -86,7 +86,7 @@ class Families:
         lease = worker.leases.get(wait.lease)
         if lease is None:
             return
-        if wait.lent != bool(lease.lent):
+        if wait.lent != bool(lease.lent) and "cores" in lease.shape.request.units:
             worker.lend(lease) if wait.lent else worker.reclaim(lease)
         if job is None:
             return

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from grainlike import Cores, Executor, delayed
+from grainlike.executor._head_daemon import HeadDaemon
 from grainlike.net import Access, find_access, make_credentials, parse_address, write_access
 from grainlike.wire import Report, encode_frame
 from grainlike_worker import _daemon
@@ -296,3 +297,13 @@ async def test_access_files_are_gone_when_the_head_is(private_state):
         assert len(list(private_state.glob("*/worker.json"))) >= 1
     assert not list(private_state.glob("**/*.json"))
     assert list(private_state.iterdir()) == []
+
+
+async def test_a_head_with_a_journal_takes_no_worker_that_cannot_dial_anew(tmp_path):
+    journal = tmp_path / "journal"
+    async with HeadDaemon(LISTEN, insecure=True, journal=journal) as daemon:
+        daemon.leaves = True
+        assert b"cannot dial anew" in await knock(daemon, frame(hello(received=-1)))
+        assert not daemon._head.peers
+    async with HeadDaemon(LISTEN, insecure=True, journal=journal) as daemon:
+        assert not daemon._head.peers

@@ -1,0 +1,157 @@
+"""Validation of messages from workers and clients: a message is refused as a whole before anything follows from it.
+
+Decoding has checked the type of every field. Here columns are checked for their lengths, numbers for their ranges, and
+references for what they refer to, so that no message can fail halfway, with part of it done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
+from math import isfinite
+
+from grainlike.errors import ProtocolError
+from grainlike.wire import (
+    Blocked,
+    Buffer,
+    Code,
+    Completed,
+    Frame,
+    Hello,
+    Items,
+    LeaseStart,
+    LeaseWait,
+    Nested,
+    Output,
+    OutputStream,
+    Report,
+    Wait,
+)
+
+__all__ = ["check_frames", "check_hello"]
+
+_CODE_MOST = max(Code)
+_WAIT_MOST = max(Wait)
+_STREAM_MOST = max(OutputStream)
+_SECONDS_MOST = 1e12
+"""Times beyond this, on any clock, are none: sums and squares of them would not be numbers any more."""
+
+
+def check_hello(hello: Hello) -> None:
+    """Check the introduction of a worker to a head that may be started again.
+
+    Raises:
+        ProtocolError: its conversation would not outlive the link.
+    """
+    if hello.received < 0:
+        raise ProtocolError(
+            f"worker {hello.name!r} cannot dial anew (received={hello.received}), and this head keeps a journal: it "
+            "takes workers alone that can go on with the next head"
+        )
+
+
+def check_frames(frames: Iterable[Frame], shapes: Container[int], functions: Container[bytes]) -> None:
+    """Check what one read of a link brought.
+
+    Args:
+        frames: messages with their buffers, in order.
+        shapes: the numbers of the classes that workers were told of.
+        functions: the digests of the functions whose bytes have come.
+
+    Raises:
+        ProtocolError: some message cannot be meant so; it says which and why.
+    """
+    brought: set[bytes] = set()
+    for message, buffers in frames:
+        match message:
+            case Report():
+                _check_report(message, buffers, shapes)
+            case Items():
+                _check_buffers(message.data, message.counts, len(buffers))
+            case Output():
+                _check_lengths("Output", len(message.data), message.streams)
+                _check_range("stream", message.streams, 0, _STREAM_MOST)
+            case Blocked():
+                _check_seconds("Blocked", [message.seconds])
+            case Nested():
+                _check_nested(message, buffers, functions, brought)
+            case _:
+                pass
+
+
+def _check_report(report: Report, buffers: Sequence[Buffer], shapes: Container[int]) -> None:
+    _check_seconds("Report", [report.sent_at])
+    for start in report.started:
+        _check_start(start, shapes)
+    own = 0
+    for completed in report.completed:
+        _check_completed(completed)
+        own += sum(completed.counts)
+    if own != len(buffers):
+        raise ProtocolError(f"a report declares {own} buffers, the frame has {len(buffers)}")
+    for wait in report.waits:
+        _check_wait(wait)
+
+
+def _check_start(start: LeaseStart, shapes: Container[int]) -> None:
+    if start.cls not in shapes:
+        raise ProtocolError(f"a lease is of class {start.cls}, which no worker was told of")
+    if start.lease < 1 or not start.jobs:
+        raise ProtocolError(f"lease {start.lease} of {len(start.jobs)} jobs cannot begin")
+    _check_lengths("LeaseStart", len(start.jobs), start.attempts)
+    _check_seconds("LeaseStart", [start.at])
+
+
+def _check_wait(wait: LeaseWait) -> None:
+    _check_range("wait", [wait.waits], 0, _WAIT_MOST)
+
+
+def _check_completed(completed: Completed) -> None:
+    rows = len(completed.jobs)
+    columns = (completed.attempts, completed.codes, completed.begun, completed.wall, completed.cpu, completed.rss)
+    _check_lengths("Completed", rows, *columns, completed.data)
+    _check_range("code", completed.codes, 0, _CODE_MOST)
+    _check_seconds("Completed", [completed.sent_at])
+    _check_seconds("Completed", completed.begun)
+    _check_seconds("Completed", completed.wall)
+    _check_seconds("Completed", completed.cpu)
+    _check_buffers(completed.data, completed.counts, sum(completed.counts))
+
+
+def _check_nested(message: Nested, buffers: Sequence[Buffer], functions: Container[bytes], brought: set[bytes]) -> None:
+    _check_lengths("Nested", len(message.children), message.fns, message.data)
+    if message.names:
+        _check_lengths("Nested", len(message.children), message.names)
+    _check_range("function", message.fns, 0, len(message.functions) - 1)
+    here = sum(spec.here for spec in message.functions)
+    if here > len(buffers):
+        raise ProtocolError(f"{here} functions come with {len(buffers)} buffers")
+    for spec in message.functions:
+        if spec.here:
+            brought.add(spec.digest)
+        elif spec.digest not in functions and spec.digest not in brought:
+            raise ProtocolError(f"the bytes of function {spec.name!r} have never come")
+    _check_buffers(message.data, message.counts, len(buffers) - here)
+
+
+def _check_lengths(what: str, rows: int, *columns: Sequence[object]) -> None:
+    for column in columns:
+        if len(column) != rows:
+            raise ProtocolError(f"a column of {what} has {len(column)} rows of {rows}")
+
+
+def _check_buffers(data: Sequence[bytes], counts: Sequence[int], buffers: int) -> None:
+    """Check that the columns of packed parcels go with so many buffers; see `unpack_parcels`."""
+    if counts and (len(counts) != len(data) or min(counts) < 0 or sum(counts) != buffers):
+        raise ProtocolError(f"{len(data)} payloads declare {sum(counts)} buffers in {len(counts)} rows, of {buffers}")
+    if not counts and buffers:
+        raise ProtocolError(f"{buffers} buffers belong to no payload")
+
+
+def _check_range(what: str, numbers: Sequence[int], least: int, most: int) -> None:
+    if numbers and not (least <= min(numbers) and max(numbers) <= most):
+        raise ProtocolError(f"there is no {what} {min(numbers) if min(numbers) < least else max(numbers)}")
+
+
+def _check_seconds(what: str, seconds: Sequence[float]) -> None:
+    if seconds and not (isfinite(sum(seconds)) and min(seconds) > -_SECONDS_MOST and max(seconds) < _SECONDS_MOST):
+        raise ProtocolError(f"a time in {what} is out of range")

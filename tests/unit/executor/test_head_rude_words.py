@@ -1,0 +1,408 @@
+"""What a head was told out of range does not get into the next one: it was refused, or fails there in the same way.
+
+Workers and clients have proved themselves, and say well-formed messages with any values in any field. `Life` is a head
+with a log in memory; the next head is made of its records, and is the same.
+"""
+
+import gc
+import os
+import random
+import typing
+
+import msgspec
+import pytest
+
+from grainlike.errors import GrainlikeError, ProtocolError
+from grainlike.executor._durable_guests import DurableGuests
+from grainlike.executor._durable_head import DurableHead
+from grainlike.executor._head_image import began_here, classes_of_books, draw_head
+from grainlike.executor._inputs import WorkerCame, WorkerSaid, pack_input
+from grainlike.executor._lasting_clock import LastingClock
+from grainlike.journal._objects import _fields, _rows
+from grainlike.net import LostLink
+from grainlike.resources import Cores, offer_of, parse_allocation
+from grainlike.wire import (
+    FROM_WORKER,
+    Completed,
+    EndSessions,
+    Forget,
+    Frame,
+    FrameDecoder,
+    Hello,
+    ImportsFrom,
+    Items,
+    LeaseStart,
+    LeaseWait,
+    Leaving,
+    Message,
+    Nested,
+    NestedFunction,
+    Output,
+    Report,
+    RetrySpec,
+    Transcript,
+    Withdraw,
+    encode_frame,
+)
+
+SEED = int(os.environ.get("GRAINLIKE_TEST_SEED", "1"))
+COUNT = int(os.environ.get("GRAINLIKE_TEST_FUZZ", "1500")) // 40
+"""How many lives."""
+
+STEPS = 25
+"""How many words in each."""
+
+CODE = b"code"
+OFFERS = ["cores=[0,1]", "cores=[0] memory=8Gi", "cores=[] licence=0", "cores=[5,7] gpus=[1]", "cores=[0", "cores=[-1]"]
+
+
+class Log:
+    """Keeps what is written."""
+
+    failure = None
+
+    def __init__(self):
+        self.records = []
+
+    def append(self, record):
+        self.records.append(b"".join(map(bytes, record)))
+        return len(self.records)
+
+
+class Nobody:
+    """Hears of no outcomes: a head daemon has no graph."""
+
+    def succeeded(self, node, value):
+        raise AssertionError(f"{node} is nobody's here")
+
+    def failed(self, node, error):
+        raise AssertionError(f"{node} is nobody's here")
+
+
+class Life:
+    """A head with its clients, whose clock goes by a second from input to input."""
+
+    def __init__(self):
+        self.now = 0.0
+        self.head = DurableHead(Nobody(), began_here(1), LastingClock(self._clock), lambda at: None)
+        self.guests = DurableGuests(self.head, "c1", bool, bool, lambda: None)
+        self.log = Log()
+
+    def _clock(self):
+        self.now += 1.0
+        return self.now
+
+    def again(self):
+        """The next head, of this one's records."""
+        later = Life()
+        assert later.head.replay(self.log.records, later.guests)
+        return later
+
+    def party(self, number):
+        return self.head.peers.get(number) or self.guests.here.get(number)
+
+    def told(self):
+        """What each party was told, from the first message of which it has not said that it has it."""
+        parties = [*self.head.peers.values(), *self.guests.here.values()]
+        logs = {party.number: party.session._transcript for party in parties if party.session is not None}
+        return {
+            number: (log.sent_in_all, [b"".join(map(bytes, pieces)) for pieces, _ in log._kept])
+            for number, log in logs.items()
+        }
+
+    def books(self):
+        """All else that an image would have, but what is of this process alone."""
+        for log in gc.get_objects():
+            if isinstance(log, Transcript):
+                log._kept.clear()
+        _, *chunks = draw_head(self.head, self.guests, began_here(1), 0.0)
+        return list(comparable(_rows(chunks)))
+
+
+PASSING = {
+    "wire._transcript.Transcript": {"received", "_told", "_unsaid", "_allowed", "size"},
+    "net._session.Session": {"over"},
+    "executor._workers.Peer": {"beats"},
+    "executor._job.Placement": {"last_words", "blocks_since"},
+    "resources._allocation.Allocation": {"_text"},
+}
+"""What heartbeats, output and acknowledgements change, which are not written down; and what is remembered for speed."""
+
+
+def comparable(rows):
+    """The rows of an image without what may differ."""
+    made = []
+    for kind, *rest in rows:
+        name = rest[0] if kind in ("o", "v") else made[rest[0]] if kind == "F" else None
+        if kind != "F":
+            made.append(name)
+        if name is not None and (kind != "o"):
+            fields = _fields(classes_of_books()[name])
+            passing = PASSING.get(name.removeprefix("grainlike."), ())
+            own, pairs = rest[1 : 1 + len(fields)], rest[1 + len(fields) :]
+            named = [*zip(fields, own, strict=False), *zip(pairs[::2], pairs[1::2], strict=False)]
+            rest = [rest[0], *((field, value) for field, value in named if field not in passing)]
+        yield repr((kind, rest))
+
+
+def assert_same(life, again):
+    """Acknowledgements are not written down, so the one that was made again may keep more of what it said."""
+    told, retold = life.told(), again.told()
+    assert {number: sent for number, (sent, _) in told.items()} == {
+        number: sent for number, (sent, _) in retold.items()
+    }
+    for number, (_, kept) in told.items():
+        assert retold[number][1][len(retold[number][1]) - len(kept) :] == kept
+    for now, then in zip(life.books(), again.books(), strict=True):
+        assert now == then
+
+
+# --- any values ------------------------------------------------------------------------------------------------------
+
+INTS = [0, 1, 1, 1, 2, 2, 3, 4, 9, -1, -7, 2**31, 2**63 - 1, -(2**62)]
+FLOATS = [0.0, 0.001, 1.0, -1.0, 1e9, 1e308, -1e308, float("nan"), float("inf"), float("-inf")]
+TEXTS = [
+    "",
+    "x",
+    "n1",
+    "s1",
+    "cores=1",
+    "cores=[0]",
+    "cores=[9]",
+    "nodes=2(cores=1)",
+    "memory=" + "9" * 5000,
+    "\u00fc\x00",
+]
+BYTES = [b"", CODE, b"digest", b"x" * 40_000]
+
+
+def anything(dice, kind):
+    """A value of this type."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    match kind:
+        case _ if kind is int:
+            return dice.choice(INTS)
+        case _ if kind is float:
+            return dice.choice(FLOATS)
+        case _ if kind is str:
+            return dice.choice(TEXTS)
+        case _ if kind is bytes:
+            return dice.choice(BYTES)
+        case _ if kind is bool:
+            return dice.random() < 0.5
+        case _ if kind is type(None):
+            return None
+        case _ if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            return kind(**{field.name: anything(dice, field.type) for field in msgspec.structs.fields(kind)})
+    if origin is typing.Annotated:
+        return anything(dice, arguments[0])
+    if origin is list:
+        return [anything(dice, arguments[0]) for _ in range(dice.choice([0, 1, 1, 1, 2, 3]))]
+    if origin is dict:
+        return {anything(dice, arguments[0]): anything(dice, arguments[1]) for _ in range(dice.choice([0, 1, 2]))}
+    if origin is tuple:
+        return tuple(anything(dice, argument) for argument in arguments if argument is not Ellipsis)
+    return anything(dice, dice.choice(arguments))  # a union
+
+
+def changed(dice, thing):
+    """The same, but for one value somewhere in it."""
+    field = dice.choice(msgspec.structs.fields(thing))
+    value = getattr(thing, field.name)
+    if isinstance(value, list) and value and dice.random() < 0.7:
+        at, value = dice.randrange(len(value)), list(value)
+        old = value[at]
+        value[at] = (
+            changed(dice, old) if isinstance(old, msgspec.Struct) else anything(dice, typing.get_args(field.type)[0])
+        )
+        if dice.random() < 0.2:
+            value = dice.choice([value[:-1], value + value[:1]])
+    else:
+        value = anything(dice, field.type)
+    return msgspec.structs.replace(thing, **{field.name: value})
+
+
+def well_formed(message, buffers, limits=FROM_WORKER):
+    """The message as it comes from the network; None where nobody could say it."""
+    try:
+        decoder = FrameDecoder(limits)
+        (frame,) = decoder.feed(b"".join(map(bytes, encode_frame(message, buffers))))
+    except ProtocolError:
+        return None
+    return frame
+
+
+# --- honest words ----------------------------------------------------------------------------------------------------
+
+FUNCTION = NestedFunction(b"digest", "f", False, None, RetrySpec(times=1), False, False, True)
+
+
+def nested(dice, parent=0, attempt=0):
+    request = dice.choice(["cores=1", "cores=2", "cores=1", "nodes=2(cores=1)", ""])
+    children = [dice.randrange(50), dice.randrange(50, 99)]
+    names = [dice.choice(["", "r"]), "s"] if parent == 0 else []
+    message = Nested(parent, attempt, request, 0, False, [FUNCTION], children, [0, 0], [b"a", b""], [0, 1], names)
+    return message, [CODE, b"large"]
+
+
+def report(dice, life, peer):
+    """What a worker says of a job that it has: it begins, and perhaps ends."""
+    held = list(life.head.books.mind.workers[peer.number].held.values())
+    if not held:
+        return Report(1.0, [], [], []), []
+    job = dice.choice(held)
+    lease = dice.randrange(1, 6)
+    numbers = [job.job], [job.attempt]
+    shape = 1 if job.shape is None else job.shape.shape
+    started = [LeaseStart(lease, shape, "cores=[0]", *numbers, 1.0)] if dice.random() < 0.7 else []
+    code = dice.choice([0, 0, 1, 2, 4, 5])
+    ended = Completed(lease, *numbers, [code], [1.0], [0.1], [0.1], [1], [b""], [1], 1.0)
+    waits = [LeaseWait(lease, job.job, job.attempt, dice.randrange(3), 0, True, "cores=[0]")]
+    completed = [ended] if dice.random() < 0.6 else []
+    words = Report(1.0, started, completed, [lease] if completed else [], waits if dice.random() < 0.3 else [])
+    return words, [b"value"] * len(completed)
+
+
+def honest(dice, life, peer):
+    """Something that a worker, or a client, would say."""
+    if peer.hello.role == "client":
+        child = [dice.randrange(50)]
+        kinds = [nested(dice)] * 3 + [
+            (message, ())
+            for message in (Withdraw(0, 0, child), Forget(["r"]), EndSessions(["s1"]), ImportsFrom(["/x"]))
+        ]
+        return dice.choice(kinds)
+    jobs = list(life.head.books.mind.jobs) or [1]
+    words = [report(dice, life, peer)] * 6 + [
+        nested(dice, dice.choice(jobs), 1),
+        (Withdraw(dice.choice(jobs), 1, [1, 2]), ()),
+        (Items(dice.choice(jobs), 1, [b"a"], []), ()),
+        (Output(dice.choice(jobs), 1, [0], [b"text"], last_words=True), ()),
+        (Leaving("walltime"), ()),
+    ]
+    return dice.choice(words)
+
+
+def a_word(dice, life, peer):
+    """One frame of a party: honest, changed in some places, or anything at all."""
+    while True:
+        message, buffers = honest(dice, life, peer)
+        chance = dice.random()
+        if chance > 0.9:
+            message = anything(dice, dice.choice(MESSAGES))
+        elif chance > 0.4:
+            for _ in range(dice.choice([1, 1, 2, 5])):
+                message = changed(dice, message)
+            buffers = list(buffers)[: dice.choice([None, None, 0, 1])]
+        frame = well_formed(message, buffers)
+        if frame is not None:
+            return frame
+
+
+MESSAGES = list(typing.get_args(Message))
+
+
+def a_hello(dice, role, number):
+    hello = Hello(role, 1, 1, "3.11", {}, f"n{number}", f"i{number}", 1, "", [], received=0)
+    if role == "client" and dice.random() < 0.4:
+        hello = msgspec.structs.replace(hello, session="s1")
+    if dice.random() < 0.3:
+        fields = {"received": int, "logical": list[int], "memory": str, "memory_tier": str, "process": str, "pid": int}
+        name = dice.choice(list(fields))
+        hello = msgspec.structs.replace(hello, **{name: anything(dice, fields[name])})
+    return hello
+
+
+def comes(dice, life, number):
+    """Somebody dials in, and is let in or refused: nothing else."""
+    role = dice.choice(["worker", "worker", "client"])
+    hello = a_hello(dice, role, number)
+    link = LostLink(hello.name, "here")
+    try:
+        if role == "client":
+            life.guests.check_session(hello)
+            life.guests.join(hello, link, None)
+        else:
+            offer = parse_allocation(dice.choice(OFFERS))
+            life.head.join(hello, offer, life.head.free_name(hello.name), link)
+    except GrainlikeError:
+        pass
+
+
+def says(dice, life, party):
+    """It says something, and if it is not heard out it is given up, as the door does."""
+    room = life.head if party.number in life.head.peers else life.guests
+    try:
+        room.hear(party, [a_word(dice, life, party) for _ in range(dice.choice([1, 1, 2]))])
+    except Exception as error:  # noqa: BLE001 - whatever it is, it must not be raised here
+        room.leave(party, repr(error)) if room is life.head else room.leave(party)
+        return error
+    return None
+
+
+def live(dice):
+    """One life of a head among rude people; and what was raised in it, that is no refusal."""
+    life = Life()
+    life.head.keep(life.log)
+    surprises = []
+    for number in range(STEPS):
+        parties = [*life.head.peers.values(), *life.guests.here.values()]
+        chance = dice.random()
+        if number < 3 or not parties or chance < 0.1:
+            comes(dice, life, number)
+        elif chance < 0.15:
+            life.head.tick()
+        elif chance < 0.2:
+            life.head.suspect(
+                dice.choice(list(life.head.peers.values()) or [None]), "silent", broke=True
+            ) if life.head.peers else None
+        elif chance < 0.22:
+            life.head.cancel_nested(dice.choice(list(life.head.books.jobs) or [1]))
+        else:
+            error = says(dice, life, dice.choice(parties))
+            if error is not None and not isinstance(error, GrainlikeError):
+                surprises.append(error)
+    return life, surprises
+
+
+@pytest.fixture(autouse=True)
+def one_moment(monkeypatch):
+    """What is of this process's clock alone is the same for both heads."""
+    monkeypatch.setattr("time.monotonic", lambda: 7.0)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_whatever_was_said_the_next_head_is_the_same(part):
+    for number in range(part, COUNT, 4):
+        life, surprises = live(random.Random(f"{SEED} {number}"))
+        assert not surprises, f"life {number} of seed {SEED}"
+        again = life.again()
+        assert_same(life, again)
+
+
+def test_a_worker_that_cannot_dial_anew_is_refused_by_a_head_with_a_journal():
+    life = Life()
+    life.head.keep(life.log)
+    hello = Hello("worker", 1, 1, "3.11", {}, "n1", "i1", 1, "", [], received=-1)
+    with pytest.raises(ProtocolError, match=r"cannot dial anew \(received=-1\)"):
+        life.head.join(hello, offer_of(Cores([0]), own_cores=(0,)), "n1", LostLink("n1", "here"))
+    assert not life.head.peers
+    assert not life.log.records
+
+
+def test_an_input_that_fails_is_as_harmless_in_the_next_head(caplog):
+    life = Life()
+    life.head.keep(life.log)
+    hello = Hello("worker", 1, 1, "3.11", {}, "n1", "i1", 1, "", [], received=0)
+    peer = life.head.join(hello, offer_of(Cores([0]), own_cores=(0,)), "n1", LostLink("n1", "here"))
+    poison = Report(1.0, [LeaseStart(1, 77, "cores=[0]", [1], [1], 1.0)], [], [])  # as an earlier release wrote it down
+    life.log.append(pack_input(WorkerSaid(2.0, peer.number, 1, 0), [Frame(poison)]))
+    left_out = msgspec.structs.replace(hello, received=-1, name="n2")
+    life.log.append(pack_input(WorkerCame(3.0, 2, "n2", "here", left_out, "cores=[0]")))
+    life.head.leave(peer, "it said what cannot be")
+    again = life.again()
+    assert not again.head.peers
+    (message,) = caplog.messages
+    assert message.startswith(
+        "2 inputs in the journal fail, as they did when they came; the first: WorkerSaid of 2.000: "
+    )
