@@ -77,7 +77,7 @@ class DurableGuests(Guests):
 
     def _journal(self) -> str:
         failure = self._head.failure
-        return "kept" if failure is None else f"not kept, and no jobs are taken: {failure}"
+        return "kept" if failure is None else f"not kept, so no jobs are taken, and none are started: {failure}"
 
     def _take(self, guest: Guest, frames: Sequence[Frame]) -> None:
         session, number = guest.session, guest.number

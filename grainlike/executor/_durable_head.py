@@ -30,6 +30,7 @@ from grainlike.executor._inputs import (
     Input,
     JobStopped,
     RecordsMissing,
+    StartsHeld,
     TimeCame,
     WorkerCame,
     WorkerDoubted,
@@ -48,6 +49,7 @@ from grainlike.executor._workers import Peer
 from grainlike.graph import Node
 from grainlike.net import Link, LostLink, Session
 from grainlike.resources import Allocation, parse_allocation
+from grainlike.scheduler import StartsPaused
 from grainlike.wire import Beat, Blocked, Buffer, Follow, Frame, Hello, Output
 
 __all__ = ["DurableHead", "Log"]
@@ -178,6 +180,8 @@ class DurableHead(Head):
                 self.send_off(what.workers, kill=what.kill)
             case TimeCame():
                 self.tick()
+            case StartsHeld():
+                self.hold_starts(what.why)
             case _:
                 raise JournalError(f"{type(what).__name__} is out of place in a journal")
 
@@ -313,6 +317,12 @@ class DurableHead(Head):
     def tick(self) -> None:
         with self.input(TimeCame):
             super().tick()
+
+    def hold_starts(self, why: str) -> None:
+        """Start no job for now, because of `why`; without a reason go on, unless the disk has refused once more."""
+        with self.input(lambda now: StartsHeld(now, why)):
+            if why or self.failure is None:
+                self._tell(StartsPaused(why))
 
 
 def _session(peer: Peer) -> Session:

@@ -25,6 +25,7 @@ __all__ = [
     "Input",
     "JobStopped",
     "RecordsMissing",
+    "StartsHeld",
     "TimeCame",
     "WorkerCame",
     "WorkerDoubted",
@@ -158,6 +159,12 @@ class ClientRefused(_Input, frozen=True, tag=13):
     full: bool = False
 
 
+class StartsHeld(_Input, frozen=True, tag=16):
+    """No job is started from here on, because of `why`; without a reason they are again."""
+
+    why: str
+
+
 class AllWent(_Input, frozen=True, tag=14):
     """The head has ended its work, and all connections."""
 
@@ -183,6 +190,7 @@ Input = (
     | RecordsMissing
     | ClientRefused
     | AllWent
+    | StartsHeld
 )
 
 _encoder = msgspec.msgpack.Encoder()

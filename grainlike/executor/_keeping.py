@@ -40,7 +40,8 @@ class Keeping:
     """The files of one head, in `directory`, and what is done with them while it runs.
 
     A disk that refuses stops nothing that runs. But then nobody is told that his words have come, new jobs are refused
-    (`failure` says why), and as soon as the disk takes an image of all that there is, everything is as it was.
+    (`failure` says why), those that wait are not started, for that could not be written down, and as soon as the disk
+    takes an image of all that there is, everything is as it was.
 
     Raises `JournalError` as `Journal.open` does.
     """
@@ -93,6 +94,8 @@ class Keeping:
         head.keep(self)
         self._journal.on_synced = head.on_disk
         self._journal.on_failure = self._fail
+        if whole and head.books.mind.paused:
+            head.hold_starts("")  # the last head ended when its disk had just taken an image
         if not whole:
             self._fail(JournalError("what was told while the disk refused is not in the journal"))
 
@@ -107,10 +110,11 @@ class Keeping:
 
     def _fail(self, error: JournalError) -> None:
         if self.failure is None:
-            logger.error("the journal is not kept any more, and no jobs are taken until it is: %s", error)
+            logger.error("the journal is not kept any more, and no jobs are taken or started until it is: %s", error)
         self.failure = error
         self._writes = False
         self._journal.on_synced = None
+        self._head.hold_starts(f"what is not written down is not started, and the journal is not kept ({error})")
 
     def stop(self) -> None:
         """Write down nothing more: what happens from now on is the end of this process, and not of what it does."""
@@ -195,6 +199,7 @@ class Keeping:
         self.failure = None
         self._journal.on_synced = self._head.on_disk
         self._head.on_disk(self._journal.synced)
+        self._head.hold_starts("")
 
     async def _wait_for(self, child: int) -> None:
         try:

@@ -52,6 +52,7 @@ __all__ = [
     "RunnerRetired",
     "SpawnRunner",
     "StartLease",
+    "StartsPaused",
     "StopJobs",
     "TellCompleted",
     "TellEnded",
@@ -184,6 +185,12 @@ class WorkerDrained(msgspec.Struct, frozen=True, gc=False):
     worker: int
 
 
+class StartsPaused(msgspec.Struct, frozen=True, gc=False):
+    """No job is to be assigned for now, because of `why`; without a reason jobs are assigned again."""
+
+    why: str
+
+
 class WorkerReported(msgspec.Struct, frozen=True, gc=False):
     """A `Report` came: leases begun, then attempts ended, then leases ended, then who waits and who goes on."""
 
@@ -207,6 +214,7 @@ HeadEvent = (
     | WorkerLost
     | WorkerReported
     | WorkerSuspected
+    | StartsPaused
     | Ticked
 )
 

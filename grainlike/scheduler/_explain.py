@@ -40,11 +40,12 @@ class Explanation(msgspec.Struct, frozen=True):
     `"reservation"` (the room is kept for an older wide job), `"walltime"` (no worker lives long enough), `"limit"` or
     `"rate"`, `"lent"` (what is free belongs to jobs that await jobs of their own), `"workers"` (none is here),
     `"never"` (no worker here could ever run it), `"suspect"` and `"quarantine"` (`nearest` gets no jobs for now, and
-    `why`), `"backoff"` (it is tried again in `starts_in_s`, as attempt `attempt` of `attempts` at most), and `""` for
-    a job that waits for nothing. A leased job may wait, too: for `"jobs"` of its own, or for `"cores"` that it lent to
-    others meanwhile. `holders` are the numbers of jobs that hold what is short on `nearest`, or of those that a job
-    waits for. `starts_in_s` is an estimate from declared and learned run times, None where nobody can tell.
-    `would_start_with` is a smaller request that would start now. `blocked_s` says of a coroutine for how long it has
+    `why`), `"paused"` (the head starts nothing for now, and `why`), `"backoff"` (it is tried again in `starts_in_s`, as
+    attempt `attempt` of `attempts` at most), and `""` for a job that waits for nothing. A leased
+    job may wait, too: for `"jobs"` of its own, or for `"cores"` that it lent to others meanwhile. `holders`
+    are the numbers of jobs that hold what is short on `nearest`, or of those that a job waits for. `starts_in_s` is an
+    estimate from declared and learned run times, None where nobody can tell. `would_start_with` is a smaller request
+    that would start now. `blocked_s` says of a coroutine for how long it has
     blocked the event loop that it shares with others.
 
     Of a gang (`Nodes`), `members` are the workers on which it has its slots, the leader first; while it waits for
@@ -82,9 +83,16 @@ class Explanation(msgspec.Struct, frozen=True):
 
 
 def explain(
-    job: Job, workers: Iterable[WorkerBook], planner: Planner, why_never: Callable[[], Missing | None], now: float
+    job: Job,
+    workers: Iterable[WorkerBook],
+    planner: Planner,
+    why_never: Callable[[], Missing | None],
+    now: float,
+    paused: str = "",
 ) -> Explanation:
-    """Say where `job` stands. `why_never` tells why no worker could ever run it, None if one could."""
+    """Say where `job` stands. `why_never` tells why no worker could ever run it, None if one could; `paused` why no job
+    is started for now.
+    """
     base = Explanation(job.job, job.state.name.lower(), job.attempt, job.cls.request)
     here = list(workers)
     if job.state is JobState.BACKOFF:
@@ -92,6 +100,8 @@ def explain(
         return replace(base, reason="backoff", attempts=most, starts_in_s=max(0.0, job.again_at - now))
     if job.state is not JobState.QUEUED:
         return replace(_where(base, job, here, planner), reason=_awaits(job), holders=_own_jobs(job))
+    if paused:
+        return replace(base, reason="paused", why=paused)
     if not here:
         return replace(base, reason="workers")
     missing = why_never()
@@ -292,6 +302,7 @@ _UNBOUND = {
 
 _SAY: dict[str, Callable[[Explanation], str]] = {
     "backoff": _again,
+    "paused": lambda this: f"Job {this.job} is not started for now: {this.why}.",
     "suspect": _shut,
     "quarantine": _shut,
     "turn": lambda this: (

@@ -72,11 +72,22 @@ class Gangs:
         self._gangs[job.job] = self.assembling[job.job] = Gang(job, holds, now)
         return AssembleGang(shape.shape, job.job, job.attempt, [worker.worker for worker in workers])
 
-    def granted(self, hold: Hold, lease: int, allocation: str) -> AssignJobs | None:
-        """A worker holds its slots. If it was the last, this is the job's assignment to its leader."""
+    def granted(self, hold: Hold, lease: int, allocation: str, *, paused: bool = False) -> AssignJobs | None:
+        """A worker holds its slots. If it was the last, this is the job's assignment to its leader; while assignments
+        are `paused` there is none, see `withheld`.
+        """
         hold.lease, hold.allocation = lease, allocation
         gang = self._gangs.get(hold.job.job)
-        if hold.released or gang is None or not all(held.lease for held in gang.holds):
+        return None if paused or hold.released or gang is None else self._assignment(gang)
+
+    def withheld(self) -> list[AssignJobs]:
+        """Assign the gangs of which all workers have answered while assignments were paused."""
+        found = map(self._assignment, list(self.assembling.values()))
+        return [assignment for assignment in found if assignment is not None]
+
+    def _assignment(self, gang: Gang) -> AssignJobs | None:
+        """The assignment of a gang's job to its leader; None while not all workers have answered."""
+        if not all(held.lease for held in gang.holds):
             return None
         gang.assembled = True
         del self.assembling[gang.job.job]

@@ -38,6 +38,7 @@ from grainlike.scheduler._events import (
     JobsStarted,
     JobsSubmitted,
     JobsUnsatisfiable,
+    StartsPaused,
     Ticked,
     WakeAt,
     WorkerDrained,
@@ -77,7 +78,11 @@ class HeadMind:
         mind.handle(JobsSubmitted(Cores(1), jobs=[1], fns=[1]), now=0.0)   # [AssignJobs(worker=1, ...)]
     """
 
+    paused: str
+    """Why no job is assigned for now; empty while jobs are."""
+
     def __init__(self, *, closed: bool, seed: int = 0) -> None:
+        self.paused = ""
         self.closed = closed
         self.late = 0
         """How many answers came for attempts that count no more, as from a worker that was given up."""
@@ -137,6 +142,8 @@ class HeadMind:
                     self.workers[event.worker].heard_again(now)
             case WorkerLost():
                 self._worker_lost(event, out)
+            case StartsPaused():
+                self._pause(event, out)
             case Ticked():
                 self._wake = None
         if self._families.orphans:
@@ -147,12 +154,13 @@ class HeadMind:
             self._wake_at(self._attempts.release(now, out), out)
         if self._gangs.assembling:
             self._hurry_gangs(now, out)
-        self._planner.plan(now, out)
-        if self._families.waiting and self._planner.whole:
-            self._end_standstill(now, out)
+        if not self.paused:
+            self._planner.plan(now, out)
+            if self._families.waiting and self._planner.whole:
+                self._end_standstill(now, out)
+            self._wake_at(self._planner.wake, out)
         if self._gangs.assembling:
             self._wake_at(self._gangs.due, out)
-        self._wake_at(self._planner.wake, out)
         self._wake_at(complain(self._books, now, out), out)
         if len(self.classes) > KEPT_EMPTY:
             self._catalogue.forget_empty(self._planner.waiting.count)
@@ -191,7 +199,8 @@ class HeadMind:
         found = self.jobs.get(job)
         if found is None:
             return None
-        return explain(found, self.workers.values(), self._planner, lambda: self.why_never(found.cls.request), now)
+        why_never = lambda: self.why_never(found.cls.request)  # noqa: E731
+        return explain(found, self.workers.values(), self._planner, why_never, now, self.paused)
 
     def assembles(self, job: int) -> bool:
         """Whether a job is a gang whose workers hold slots for it and have not all answered: it does not run yet."""
@@ -425,7 +434,7 @@ class HeadMind:
         worker.give(hold.shape)
         self._planner.shares.give(hold.job.cls.client, hold.shape)
         self._books.take_lease(worker, start.lease, hold.shape, hold.job, now)
-        assignment = self._gangs.granted(hold, start.lease, start.allocation)
+        assignment = self._gangs.granted(hold, start.lease, start.allocation, paused=bool(self.paused))
         if assignment is not None:
             out.append(assignment)
         return True
@@ -537,6 +546,12 @@ class HeadMind:
         self._books.requeue(back, out)
         if self.closed:
             self._fail_impossible(out)
+
+    def _pause(self, event: StartsPaused, out: list[HeadAction]) -> None:
+        """Assign nothing for now; or assign again, first the gangs whose workers have answered meanwhile."""
+        self.paused = event.why
+        if not self.paused:
+            out += self._gangs.withheld()
 
     # --- what can never run ------------------------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ from grainlike.executor._head_daemon import HeadDaemon
 from grainlike.executor._head_image import began_here
 from grainlike.executor._keeping import Keeping
 from grainlike.journal import Disk
-from grainlike.wire import AskSessions, Nested, NestedFunction, RetrySpec, SessionsAre
+from grainlike.wire import AskHead, AskSessions, HeadIs, Nested, NestedFunction, RetrySpec, SessionsAre
 
 pytestmark = pytest.mark.asyncio
 
@@ -425,6 +425,41 @@ async def test_a_full_disk_refuses_new_jobs_and_stops_none(start_worker, gates, 
             assert await (delayed(len) @ Cores(1))(b"zz") == 2
     async with a_head(journal) as daemon:
         assert daemon._head.view.unended == 0
+        daemon.leaves = False
+
+
+async def test_nothing_is_started_that_cannot_be_written_down(start_worker, gates, tmp_path, monkeypatch):
+    monkeypatch.setattr(_keeping, "LOOK_S", 0.05)
+    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+    journal, marks = tmp_path / "journal", tmp_path / "marks"
+    once = delayed(retries=Retry(0, losses=0))
+    async with asyncio.timeout(60), gates() as gate, a_head(journal) as daemon:
+        start_worker(daemon.address, resources="cores=2")
+        async with connect() as client:
+            await client.wait_for_workers(1)
+            runs = start((once(gate.visit) @ Cores(2))("runs"))
+            await gate.arrival()
+            waits = start((once(plain.__wrapped__) @ Cores(2))(marks, 1))
+            assert (await client.explain(waits)).reason == "room"
+            limit = next(journal.glob("*.log")).stat().st_size + 100
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, unlimited[1]))
+            try:
+                with pytest.raises(JournalError, match="File too large"):
+                    await (delayed(len) @ Cores(1))(b"x" * 1000)
+                gate.release_all()
+                await runs
+                said = await client.explain(waits)
+                assert (said.state, said.reason) == ("queued", "paused")
+                assert "not written down is not started, and the journal is not kept" in str(said)
+                again, _ = made_again(journal, tmp_path, 1)
+                assert again.view.explain_job(said.job).state == "queued", "as whoever came next would find it"
+                async with call() as caller:
+                    assert "none are started" in (await caller.ask(AskHead(0), HeadIs)).journal
+                assert not marks.exists()
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+            assert await waits == 1
+            check(marks, [1])
         daemon.leaves = False
 
 

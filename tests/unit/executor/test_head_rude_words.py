@@ -356,7 +356,9 @@ def live(dice):
             life.head.suspect(
                 dice.choice(list(life.head.peers.values()) or [None]), "silent", broke=True
             ) if life.head.peers else None
-        elif chance < 0.22:
+        elif chance < 0.21:
+            life.head.hold_starts(dice.choice(["", "the disk refuses"]))
+        elif chance < 0.24:
             life.head.cancel_nested(dice.choice(list(life.head.books.jobs) or [1]))
         else:
             error = says(dice, life, dice.choice(parties))
