@@ -19,7 +19,7 @@ from weather import Weather, port, way_through
 
 from grainlike import Cores, JobCancelledError, Retry, cancel, connect, delayed, gather, info, start
 from grainlike.cli import main
-from grainlike.errors import JournalError
+from grainlike.errors import HeadLostError, JournalError
 from grainlike.executor import _keeping
 from grainlike.executor._caller import call
 from grainlike.executor._durable_guests import DurableGuests
@@ -461,6 +461,36 @@ async def test_nothing_is_started_that_cannot_be_written_down(start_worker, gate
             assert await waits == 1
             check(marks, [1])
         daemon.leaves = False
+
+
+async def test_who_has_heard_more_than_the_journal_has_is_told_so(start_worker, gates, tmp_path, monkeypatch):
+    monkeypatch.setattr(_keeping, "LOOK_S", 1000.0)  # nothing mends it before the head ends
+    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+    journal = tmp_path / "journal"
+    heads = Heads(journal)
+    once = delayed(retries=Retry(0, losses=0))
+    async with asyncio.timeout(60), gates() as gate:
+        start_worker(await heads.next(), resources="cores=2")
+        async with connect() as client:
+            await client.wait_for_workers(1)
+            ends = start((once(gate.visit) @ Cores(1))("ends"))
+            first = await gate.arrival()
+            waits = start((once(gate.visit) @ Cores(1))("waits"))
+            second = await gate.arrival()
+            limit = next(journal.glob("*.log")).stat().st_size + 100
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, unlimited[1]))
+            try:
+                with pytest.raises(JournalError, match="File too large"):
+                    await (delayed(len) @ Cores(1))(b"x" * 1000)
+                first.release()
+                await ends
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+            await heads.next()
+            with pytest.raises(HeadLostError, match="the journal lacks the last of what was said"):
+                await waits
+            second.release()
+        await heads.end()
 
 
 async def test_a_journal_that_was_moved_away_is_not_kept_until_it_is_back(tmp_path, monkeypatch):
