@@ -24,7 +24,7 @@ from grainlike.net import RETURN_S, LastingLink, Link, Way, loop_options, waits
 from grainlike.resources import Allocation, near_name, parse
 from grainlike.wire import LOST_S
 from grainlike_worker._context_check import why_not
-from grainlike_worker._daemon import serve_daemon
+from grainlike_worker._daemon import check_introduction, serve_daemon
 from grainlike_worker._probe import offer_of_daemon, warn_of_logical
 from grainlike_worker._way import to_head, wait_for_head
 
@@ -86,6 +86,7 @@ def _warn_of_slips(offer: Allocation) -> None:
 async def _serve(
     way: Way, offer: Allocation, name: str, *, wait: bool, patience: float, echo: bool, context: str
 ) -> int:
+    check_introduction(name, offer)
     warn_of_logical(offer)
     failure: Exception | None = None
     stop = anyio.Event()

@@ -23,7 +23,7 @@ import anyio
 from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
-from grainlike.errors import GrainlikeError, HeadLostError, ProtocolError
+from grainlike.errors import GrainlikeError, HeadLostError, ProtocolError, ResourceSpecError
 from grainlike.launch import CoreLocks, NoCoreLocks, open_core_locks
 from grainlike.net import Alarm, LastingLink, Link, process_id
 from grainlike.payload import memory_id, serializer_versions
@@ -61,6 +61,7 @@ from grainlike.scheduler import (
     WakeAt,
 )
 from grainlike.wire import (
+    FROM_STRANGER,
     LOST_S,
     PROTOCOL,
     Assign,
@@ -98,6 +99,7 @@ from grainlike.wire import (
     Stop,
     Welcome,
     Withdraw,
+    encode_frame,
     pack_parcels,
     plain_column,
     unpack_parcels,
@@ -126,6 +128,9 @@ LOOK_S = 0.01
 
 _MANAGERS = "multiprocessing.managers"
 """Where this is loaded there may be managers whose proxies go to jobs."""
+
+_HELLO_GROWS = 256
+"""How many bytes an introduction may grow by from one dial to the next: what holds memory, and how much was heard."""
 
 FAREWELL_S = 1.0
 """How long a worker that stops tries to get its last words out."""
@@ -593,6 +598,22 @@ def _memory_tier(keeper: Keeper | None, cgroups: JobCgroups | None) -> str:
     if keeper is None:
         return "none"
     return "cgroup" if cgroups is not None and cgroups.limits else "watchdog"
+
+
+def check_introduction(name: str, offer: Allocation) -> None:
+    """Check that a head will read the introduction of a worker with this offer.
+
+    Raises:
+        ResourceSpecError: the offer is too long, so the link would break at every dial.
+    """
+    size = len(b"".join(map(bytes, encode_frame(_hello(name, offer, lasting=True)))))
+    most = FROM_STRANGER.header - _HELLO_GROWS
+    if size > most:
+        raise ResourceSpecError(
+            f"what worker {name} offers takes {size} bytes to say, and a head reads {most} of an introduction: the "
+            f"ids of {len(offer.cores)} cores are too many one by one; offer ranges of ids, or start several workers, "
+            "each with some of them"
+        )
 
 
 def _hello(name: str, offer: Allocation, memory_tier: str = "none", *, lasting: bool = False) -> Hello:

@@ -13,3 +13,14 @@ def test_a_slip_in_what_is_offered_is_warned_of(tmp_path: Path, caplog: pytest.L
     assert [record.getMessage() for record in caplog.records] == [
         "--resources: only jobs that ask for core by this name get it; did you mean cores?"
     ]
+
+
+def test_an_offer_that_no_head_would_read_is_refused_with_the_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    offer = f"cores={list(range(0, 8000, 2))}"
+    access = str(tmp_path / "none.json")
+    assert serve(head=access, resources=offer, name="n1", log_level="error") == NO_HEAD
+    said = capsys.readouterr().err
+    assert "what worker n1 offers takes" in said
+    assert "the ids of 4000 cores are too many one by one" in said
