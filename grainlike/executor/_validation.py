@@ -110,10 +110,7 @@ def _check_completed(completed: Completed) -> None:
     columns = (completed.attempts, completed.codes, completed.begun, completed.wall, completed.cpu, completed.rss)
     _check_lengths("Completed", rows, *columns, completed.data)
     _check_range("code", completed.codes, 0, _CODE_MOST)
-    _check_seconds("Completed", [completed.sent_at])
-    _check_seconds("Completed", completed.begun)
-    _check_seconds("Completed", completed.wall)
-    _check_seconds("Completed", completed.cpu)
+    _check_seconds("Completed", [completed.sent_at, *completed.begun, *completed.wall, *completed.cpu])
     _check_buffers(completed.data, completed.counts, sum(completed.counts))
 
 
