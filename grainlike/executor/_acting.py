@@ -22,6 +22,7 @@ from grainlike.scheduler import (
     AssembleGang,
     AssignJobs,
     CancelJobs,
+    FunctionsDropped,
     HeadAction,
     JobsBackedOff,
     JobsDeadlocked,
@@ -122,6 +123,16 @@ class Acting:
                 self._alarm(action.at)
             case JobsStarted() | JobsSettled():
                 raise AssertionError("only a report starts or settles jobs")
+
+    def drop_functions(self, now: float) -> None:
+        """Drop functions that nobody can call any more, here and at workers, if it is time to look for such."""
+        books = self._books
+        if books.functions.sweep_is_due(len(books.mind.jobs), books.last_job):
+            dropped = books.functions.sweep(books.jobs, books.mind.jobs, books.last_job)
+            if dropped:
+                books.mind.handle(FunctionsDropped(dropped), now)
+                for peer in books.peers.values():
+                    peer.undefine(dropped)
 
     def _quarantined(self, peer: Peer, why: str) -> None:
         """A worker that fails again and again gets nothing new for a while; without `why`, that is over."""

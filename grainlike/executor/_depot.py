@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from grainlike.payload import Payload, Store, is_stored, mapped, memory_id
+from grainlike.payload import MARK, Payload, Store, drop, is_stored, mapped, memory_id
 from grainlike.wire import Hello, Parcel
 
-__all__ = ["Depot", "with_buffers"]
+__all__ = ["Depot", "drop_stored", "with_buffers"]
+
+_MARKED = MARK[:1]
 
 
 class Depot:
@@ -73,3 +75,11 @@ def with_buffers(parcel: Parcel) -> Parcel:
         return parcel
     payload = mapped(data)
     return bytes(payload.data), list(payload.buffers)
+
+
+def drop_stored(columns: Iterable[list[Parcel]]) -> None:
+    """Drop results that were told of: they have been mapped, or nobody wants them."""
+    for parcels in columns:
+        for data, _ in parcels:
+            if data[:1] == _MARKED:
+                drop(data)

@@ -112,4 +112,4 @@ class DurableGuests(Guests):
     def _refuse(self, guest: Guest, frames: Sequence[Frame], error: JournalError) -> None:
         for message, buffers in frames:
             assert isinstance(message, Nested)
-            self._head.refuse_for(guest.home, message, buffers, guest.paths, error)
+            self._head.refuse_for(guest.home, message, buffers, guest.paths, guest.number, error)

@@ -58,6 +58,7 @@ from grainlike.wire import (
     Matched,
     Message,
     Nested,
+    ReleaseFunctions,
     SessionsAre,
     Unable,
     WantedIs,
@@ -76,7 +77,7 @@ WORKERS_S = 0.1
 _Short = AskHead | AskWorkers | AskJobs | AskJob | AskCancel | AskDepart | AskStop | AskWanted | AskSessions | AskReport
 """What is answered by one message, in the turn in which it is asked."""
 
-_WANTS = (Nested, Withdraw, ImportsFrom, Forget, EndSessions)
+_WANTS = (Nested, Withdraw, ReleaseFunctions, ImportsFrom, Forget, EndSessions)
 """What clients say about their jobs; all else is questions."""
 
 __all__ = ["Guests"]
@@ -160,6 +161,7 @@ class Guests:
             guest.home.detach(guest)
         else:
             self._head.withdraw_all(guest)
+        self._head.release_for(guest.number)
         self.look_whether_alone()
 
     def look_whether_alone(self) -> None:
@@ -212,7 +214,7 @@ class Guests:
         fresh = frames if guest.session is None else guest.session.hear(frames)
         wanted = [frame for frame in fresh if isinstance(frame.message, _WANTS)]
         if wanted:  # first: who asks about his jobs may do so in the same breath
-            self._head.check_frames(wanted)
+            self._head.check_frames(wanted, guest.number)
             self._admit(guest, wanted)
         for message, _ in fresh:
             match message:
@@ -251,7 +253,7 @@ class Guests:
         """Make no jobs of calls with names, and tell their client why."""
         for message, buffers in frames:
             assert isinstance(message, Nested)
-            self._head.refuse_for(guest.home, message, buffers, guest.paths, SessionError(why))
+            self._head.refuse_for(guest.home, message, buffers, guest.paths, guest.number, SessionError(why))
 
     def _kept(self, guest: Guest, child: int) -> NamedCall | None:
         return guest.home.kept_apart(child) if isinstance(guest.home, NamedSession) else None
@@ -266,6 +268,8 @@ class Guests:
                     if isinstance(guest.home, NamedSession):
                         guest.home.withdraws(message.children)
                     self._head.withdraw_for(guest.home, message)
+                case ReleaseFunctions():
+                    self._head.release_for(guest.number, message.digests)
                 case Forget():
                     if isinstance(guest.home, NamedSession):
                         guest.home.forgets(message.names)
@@ -279,7 +283,7 @@ class Guests:
         if session is not None:
             session.submits(message)
         try:
-            self._head.submit_for(guest.home, message, buffers, guest.paths)
+            self._head.submit_for(guest.home, message, buffers, guest.paths, guest.number)
         except Exception:
             if session is not None:
                 session.withdraws(message.children)  # they never were

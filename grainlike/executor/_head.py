@@ -18,7 +18,7 @@ import anyio
 from grainlike.errors import JobCancelledError, ProtocolError
 from grainlike.executor._acting import Acting
 from grainlike.executor._books import HeadBooks
-from grainlike.executor._depot import Depot
+from grainlike.executor._depot import Depot, drop_stored
 from grainlike.executor._head_view import HeadView
 from grainlike.executor._inflow import take_items
 from grainlike.executor._job import NO_PARCEL, FirstOfChain, Job
@@ -33,7 +33,6 @@ from grainlike.executor._validation import check_frames
 from grainlike.executor._workers import Peer
 from grainlike.graph import Function, Node, Options
 from grainlike.net import Link
-from grainlike.payload import MARK, drop
 from grainlike.resources import Allocation, Request
 from grainlike.scheduler import (
     HeadEvent,
@@ -78,8 +77,6 @@ if TYPE_CHECKING:
 __all__ = ["Head", "Outcomes"]
 
 logger = logging.getLogger("grainlike")
-
-_MARKED = MARK[:1]
 
 FAREWELL_S = 1.0
 """How long a head that closes tries to say goodbye."""
@@ -302,13 +299,18 @@ class Head:
         self.heard(peer)
         fresh = frames if peer.session is None else peer.session.hear(frames)
         if peer.session is not None:  # not the worker inside this program
-            self.check_frames(fresh)
+            self.check_frames(fresh, None)
         if fresh:
             self._take(peer, fresh)
 
-    def check_frames(self, frames: Sequence[Frame]) -> None:
-        """Raise `ProtocolError` unless all of these messages can be taken; nothing has followed from any of them."""
-        check_frames(frames, self.books.mind.shapes, self.books.functions.shipped)
+    def check_frames(self, frames: Sequence[Frame], client: int | None) -> None:
+        """Raise `ProtocolError` unless all of these messages can be taken; nothing has followed from any of them.
+
+        `client` is the number of the client that sent them; None for a worker, whose jobs may call what the head has
+        dropped after they ended.
+        """
+        owned = None if client is None else self.books.functions.owned_by(client)
+        check_frames(frames, self.books.mind.shapes, owned)
 
     def _take(self, peer: Peer, frames: Sequence[Frame]) -> None:
         """Do what follows from what a worker says, once for each message, however often its link broke."""
@@ -394,8 +396,9 @@ class Head:
             )
         if self.books.nested.outbox:
             self.books.nested.flush()
+        self._acting.drop_functions(self._now())
         if self.depot.open:
-            _drop_stored(parcels.values())
+            drop_stored(parcels.values())
         for lease in report.ended:
             peer.receipts.pop(lease, None)
         if self.counted is not None:
@@ -403,19 +406,28 @@ class Head:
 
     # --- from clients ------------------------------------------------------------------------------------------------
 
-    def submit_for(self, home: Home, message: Nested, buffers: Sequence[Buffer], paths: tuple[str, ...]) -> None:
-        """Make jobs of what a client wants to be run, and tell it their numbers."""
+    def submit_for(
+        self, home: Home, message: Nested, buffers: Sequence[Buffer], paths: tuple[str, ...], owner: int
+    ) -> None:
+        """Make jobs of what client `owner` wants to be run, and tell it their numbers."""
         if message.parent or message.attempt:
             raise ProtocolError("a client submits for itself, and not for a job")
-        jobs = self.books.nested.submit(home, message, buffers, home.number, paths)
+        jobs = self.books.nested.submit(home, message, buffers, home.number, paths, owner)
         home.post(Numbered(message.children, jobs))
         self.books.nested.flush()
+        self._acting.drop_functions(self._now())
 
     def refuse_for(
-        self, home: Home, message: Nested, buffers: Sequence[Buffer], paths: tuple[str, ...], error: Exception
+        self,
+        home: Home,
+        message: Nested,
+        buffers: Sequence[Buffer],
+        paths: tuple[str, ...],
+        owner: int,
+        error: Exception,
     ) -> None:
-        """Make no jobs of what a client wants, and tell it why."""
-        self.books.nested.refuse(home, message, buffers, paths, error)
+        """Make no jobs of what client `owner` wants, and tell it why."""
+        self.books.nested.refuse(home, message, buffers, paths, owner, error)
         self.books.nested.flush()
 
     def withdraw_for(self, home: Home, message: Withdraw) -> None:
@@ -425,6 +437,11 @@ class Head:
     def withdraw_all(self, home: Home) -> None:
         """A client is gone: what it wanted is cancelled."""
         self.books.nested.withdraw_all(home)
+
+    def release_for(self, owner: int, digests: Sequence[bytes] | None = None) -> None:
+        """A client calls functions of these digests no more; none at all, if it does not say which."""
+        self.books.functions.release((owner, 0), digests)
+        self._acting.drop_functions(self._now())
 
     # --- what the mind says ------------------------------------------------------------------------------------------
 
@@ -439,11 +456,3 @@ class Head:
             self.books.nested.flush()
         if self.counted is not None:
             self.counted(len(self.books.mind.jobs))
-
-
-def _drop_stored(columns: Iterable[list[Parcel]]) -> None:
-    """Results that were told of have been mapped, or nobody wants them."""
-    for parcels in columns:
-        for data, _ in parcels:
-            if data[:1] == _MARKED:
-                drop(data)

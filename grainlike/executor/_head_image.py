@@ -8,8 +8,6 @@ from functools import cache
 from hashlib import blake2b
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Any
-from weakref import WeakKeyDictionary
 
 import anyio
 import msgspec
@@ -108,8 +106,6 @@ def draw_head(head: DurableHead, guests: Guests, began: HeadBegan, now: float) -
                 return "event", ()
             case memoryview():
                 return "bytes", (bytes(thing),)
-            case WeakKeyDictionary():
-                return "known", ()
             case TaskGroup() | anyio.CancelScope():
                 return "nobody", ()
         return None
@@ -130,16 +126,12 @@ def read_title(chunk: bytes) -> tuple[HeadBegan, float]:
 def read_head(chunks: Iterable[bytes], head: DurableHead, guests: Guests) -> None:
     """Make a head what this is the image of; `chunks` is all that comes behind the title."""
 
-    def known() -> WeakKeyDictionary[Any, Any]:
-        return WeakKeyDictionary()
-
     given: dict[str, Callable[..., object]] = {
         "head": lambda: head,
         "books": lambda: head.books,
         "link": LostLink,
         "event": anyio.Event,
         "bytes": bytes,
-        "known": known,
         "nobody": lambda: None,
     }
     held, here, sessions = read_image(chunks, classes_of_books(), given)

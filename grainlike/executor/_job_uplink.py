@@ -64,6 +64,8 @@ class JobUplink:
         self._soon = soon
         self._closed = closed
         self._nodes: dict[int, Node] = {}
+        self._shipped: set[bytes] = set()
+        """Digests of the functions that the head has from this job, for as long as it runs."""
         self._last_child = 0
         self._heard = 0
         self._waiters: dict[Ring, Callable[[], Iterable[Node]]] = {}
@@ -80,7 +82,7 @@ class JobUplink:
         """Send calls to the head. What cannot travel fails at once, alone."""
         batches = pack_calls(nodes, self._number, self._listener, "inside a job")
         job = self._job
-        for message, buffers in submissions(job.id, job.attempt, batches, self._uplink.shipped):
+        for message, buffers in submissions(job.id, job.attempt, batches, self._shipped):
             self._uplink.post(message, buffers)
         self._soon(self.look)
 

@@ -27,7 +27,9 @@ logger = logging.getLogger("grainlike")
 
 IMAGE_BYTES = 64 * 1024 * 1024
 IMAGE_TIMES = 4
-"""An image is drawn when the log behind the last one has so many bytes, and is so many times as large as that."""
+"""An image is drawn when the log behind the last one has so many bytes, and is so many times as large as that; and when
+so many bytes of functions have been dropped since, which are half of the last one or more.
+"""
 
 LOOK_S = 1.0
 """How often that is looked at, whether the files are where they were, and whether a disk that refused does so still."""
@@ -53,6 +55,8 @@ class Keeping:
         self._image: Iterator[bytes] | None = None
         self._records: Iterator[bytes] = iter(found.records)
         self._image_size = self._journal.image_size
+        self._dropped_before = 0
+        """How many bytes of functions had been dropped when the last image was drawn."""
         self._writes = True
         self._renewal = anyio.Lock()
         self._is_old = len(found.records) > 0
@@ -89,6 +93,7 @@ class Keeping:
         self._head, self._guests = head, guests
         if self._image is not None:
             read_head(self._image, head, guests)
+            self._dropped_before = head.books.functions.dropped_bytes
             self._records = _behind_an_image(self._records)
         whole = head.replay(self._records, guests)
         head.keep(self)
@@ -142,7 +147,10 @@ class Keeping:
                 self._fail(error)
 
     def _is_long(self) -> bool:
-        return self._journal.segment_size > max(IMAGE_BYTES, IMAGE_TIMES * self._image_size)
+        if self._journal.segment_size > max(IMAGE_BYTES, IMAGE_TIMES * self._image_size):
+            return True
+        dropped = self._head.books.functions.dropped_bytes - self._dropped_before
+        return dropped > max(IMAGE_BYTES, self._image_size // 2)
 
     async def finish(self) -> None:
         """See that the end of all work is kept, also where the disk refused what came before.
@@ -171,6 +179,7 @@ class Keeping:
     async def _draw(self) -> None:
         """Begin a new segment with an image of the head as it is now."""
         try:
+            dropped = self._head.books.functions.dropped_bytes
             segment = self._journal.begin_segment()
             if self.failure is not None:
                 self._journal.append(pack_input(RecordsMissing(self.clock())))
@@ -182,6 +191,7 @@ class Keeping:
             self._tell_of_no_image(error)
         else:
             self._image_size, self._is_old = self._journal.image_size, False
+            self._dropped_before = dropped
             if self.failure is not None and self._writes:
                 self._mend()
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from grainlike.errors import GrainlikeError
-from grainlike.executor._functions import Functions
+from grainlike.executor._functions import Functions, Owner
 from grainlike.executor._job import NO_PARCEL, Job, Placement
 from grainlike.executor._slices import slices
 from grainlike.executor._tally import Tally
@@ -94,14 +94,27 @@ class NestedJobs:
     # --- from a job --------------------------------------------------------------------------------------------------
 
     def submit(
-        self, peer: Home, message: Nested, buffers: Sequence[Buffer], client: int = 0, paths: tuple[str, ...] = ()
+        self,
+        peer: Home,
+        message: Nested,
+        buffers: Sequence[Buffer],
+        client: int = 0,
+        paths: tuple[str, ...] = (),
+        owner: int = 0,
     ) -> list[int]:
-        """Make jobs of what a job on a worker, or a client, wants to be run; return their numbers."""
+        """Make jobs of what a job on a worker, or a client, wants to be run; return their numbers.
+
+        A client's jobs count as those of `client`, its own number or its session's, and `owner` is its own.
+        """
+        if message.parent and self._functions.lacks(message.functions, (0, message.parent)):
+            for _ in message.children:  # that job has ended, and what it had sent is dropped: nobody waits for these
+                self._tally.unwanted(skipped=False)
+            return []
         if message.parent in self._jobs:  # its functions import from where its own does
             paths = self._functions.shipment(self._jobs[message.parent].fn)[0].paths
         request, error = _request_of(message)
         here = sum(spec.here for spec in message.functions)
-        fns = self._adopt(message, buffers[:here], paths)
+        fns = self._adopt(message, buffers[:here], (owner, 0) if owner else (0, message.parent), paths)
         parcels = unpack_parcels(message.data, message.counts, buffers[here:])
         attempt_of = (peer.number, message.parent, message.attempt)
         made: list[NestedJob] = []
@@ -127,17 +140,23 @@ class NestedJobs:
         parent = (message.parent, message.attempt)
         self._tell(JobsSubmitted(request, jobs, fns, message.priority, message.isolate, client, parent))
 
-    def _adopt(self, message: Nested, blobs: Sequence[Buffer], paths: tuple[str, ...]) -> list[int]:
+    def _adopt(self, message: Nested, blobs: Sequence[Buffer], owner: Owner, paths: tuple[str, ...]) -> list[int]:
         """The numbers of the functions that are called."""
         shipped = iter(blobs)
         adopt = self._functions.adopt
-        return [adopt(spec, next(shipped) if spec.here else None, paths) for spec in message.functions]
+        return [adopt(spec, next(shipped) if spec.here else None, owner, paths) for spec in message.functions]
 
     def refuse(
-        self, home: Home, message: Nested, buffers: Sequence[Buffer], paths: tuple[str, ...], error: Exception
+        self,
+        home: Home,
+        message: Nested,
+        buffers: Sequence[Buffer],
+        paths: tuple[str, ...],
+        owner: int,
+        error: Exception,
     ) -> None:
         """A client's jobs are not to be. Their functions are kept, for they are not sent again."""
-        self._adopt(message, buffers, paths)
+        self._adopt(message, buffers, (owner, 0), paths)
         for child, at in zip(message.children, message.fns, strict=True):
             name = message.functions[at].name
             self._tally.failed += 1

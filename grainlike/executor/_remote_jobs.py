@@ -10,17 +10,21 @@ from grainlike.executor._far_events import outcome_of
 from grainlike.executor._far_leases import FarLeases
 from grainlike.executor._job import NO_PARCEL, Job
 from grainlike.executor._settling import Outcomes as Listener
+from grainlike.executor._shipped import Shipped
 from grainlike.executor._slices import portions
 from grainlike.executor._submission import pack_calls, settle_calls, submissions
 from grainlike.executor._tally import Tally
 from grainlike.graph import Function, Node, Place
 from grainlike.net import Link
 from grainlike.resources import parse
-from grainlike.wire import Began, Frame, Numbered, Outcomes, SessionIs, Warned, Withdraw
+from grainlike.wire import Began, Frame, Numbered, Outcomes, ReleaseFunctions, SessionIs, Warned, Withdraw
 
 __all__ = ["RemoteJobs"]
 
 logger = logging.getLogger("grainlike")
+
+_MOST_DIGESTS = 4096
+"""The most functions that one message lets go of."""
 
 
 class RemoteJobs:
@@ -46,7 +50,7 @@ class RemoteJobs:
         self._tally = tally
         self._nodes: dict[int, Node] = {}
         self._children: dict[Node, int] = {}
-        self._shipped: set[bytes] = set()
+        self._shipped = Shipped()
         self._last_child = 0
         self._fetch = fetch
         self._far: dict[Node, int] = {}
@@ -88,12 +92,25 @@ class RemoteJobs:
         return fresh
 
     def _send(self, nodes: list[Node]) -> None:
+        self._release_functions()
         batches = pack_calls(nodes, self._number, self._listener, "over a connection to a head")
         for message, buffers in submissions(0, 0, batches, self._shipped, self.names):
             self._link.post(message, buffers)
+        for calls in batches.values():
+            last = None
+            for call in calls:
+                if call.node.function is not last:  # as it mostly is, for the calls of one batch are alike
+                    last = call.node.function
+                    self._shipped.note(last, call.blob.digest)
         if self.names:
             for node in [call.node for calls in batches.values() for call in calls]:
                 self.names.pop(node, None)
+
+    def _release_functions(self) -> None:
+        """Tell the head which functions are no more in this program."""
+        released = self._shipped.take_released()
+        for first in range(0, len(released), _MOST_DIGESTS):
+            self._link.post(ReleaseFunctions(released[first : first + _MOST_DIGESTS]))
 
     def adopt(self, told: SessionIs) -> dict[str, Node]:
         """Take over what has a name in our session: calls that an earlier program submitted, lazy here."""
@@ -177,6 +194,7 @@ class RemoteJobs:
                     self._leases.ended(ended)
                 settle_calls(message, buffers, self._take, self._listener)
                 self._pump()
+                self._release_functions()
             case Numbered():
                 for child, number in zip(message.children, message.jobs, strict=True):
                     job = self._job(child)

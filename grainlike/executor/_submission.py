@@ -10,6 +10,7 @@ from grainlike.errors import UnsatisfiableError
 from grainlike.executor._job import Job, Placement
 from grainlike.executor._retry_spec import retry_spec
 from grainlike.executor._settling import Outcomes as Listener
+from grainlike.executor._shipped import Shipped
 from grainlike.executor._slices import slices
 from grainlike.graph import Function, Node, StreamNode
 from grainlike.payload import FunctionBlob, Payload, dump_arguments, dump_function, load_error, load_value
@@ -63,7 +64,7 @@ def submissions(
     parent: int,
     attempt: int,
     batches: dict[tuple[Request, int, bool], list[Call]],
-    shipped: set[bytes],
+    shipped: Shipped | set[bytes],
     names: Mapping[Node, str] = _NAMELESS,
 ) -> Iterator[tuple[Nested, Sequence[Buffer]]]:
     """The messages, and their buffers, that submit packed calls. Functions that are not in `shipped` go along.
@@ -96,7 +97,9 @@ def _spoken_of(calls: Sequence[Call], names: Mapping[Node, str]) -> list[int]:
     return sizes
 
 
-def _functions(calls: Sequence[Call], shipped: set[bytes]) -> tuple[list[NestedFunction], list[int], list[Buffer]]:
+def _functions(
+    calls: Sequence[Call], shipped: Shipped | set[bytes]
+) -> tuple[list[NestedFunction], list[int], list[Buffer]]:
     functions: dict[NestedFunction, int] = {}
     blobs: list[Buffer] = []
     fns: list[int] = []

@@ -49,13 +49,13 @@ def check_hello(hello: Hello) -> None:
         )
 
 
-def check_frames(frames: Iterable[Frame], shapes: Container[int], functions: Container[bytes]) -> None:
+def check_frames(frames: Iterable[Frame], shapes: Container[int], functions: Container[bytes] | None) -> None:
     """Check what one read of a link brought.
 
     Args:
         frames: messages with their buffers, in order.
         shapes: the numbers of the classes that workers were told of.
-        functions: the digests of the functions whose bytes have come.
+        functions: the digests of the functions whose bytes the sender has brought; None where that does not matter.
 
     Raises:
         ProtocolError: some message cannot be meant so; it says which and why.
@@ -114,7 +114,9 @@ def _check_completed(completed: Completed) -> None:
     _check_buffers(completed.data, completed.counts, sum(completed.counts))
 
 
-def _check_nested(message: Nested, buffers: Sequence[Buffer], functions: Container[bytes], brought: set[bytes]) -> None:
+def _check_nested(
+    message: Nested, buffers: Sequence[Buffer], functions: Container[bytes] | None, brought: set[bytes]
+) -> None:
     _check_lengths("Nested", len(message.children), message.fns, message.data)
     if message.names:
         _check_lengths("Nested", len(message.children), message.names)
@@ -125,7 +127,7 @@ def _check_nested(message: Nested, buffers: Sequence[Buffer], functions: Contain
     for spec in message.functions:
         if spec.here:
             brought.add(spec.digest)
-        elif spec.digest not in functions and spec.digest not in brought:
+        elif functions is not None and spec.digest not in functions and spec.digest not in brought:
             raise ProtocolError(f"the bytes of function {spec.name!r} have never come")
     _check_buffers(message.data, message.counts, len(buffers) - here)
 

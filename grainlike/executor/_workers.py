@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from grainlike.executor._party import Party
 from grainlike.net import Link
 from grainlike.resources import Allocation
-from grainlike.wire import ClassSpec, Define, Follow, FunctionSpec, Hello, ReceiptSpec
+from grainlike.wire import ClassSpec, Define, Follow, FunctionSpec, Hello, ReceiptSpec, Undefine
 
 __all__ = ["Peer", "WorkerInfo"]
 
@@ -73,6 +73,13 @@ class Peer(Party):
             self._functions.update(spec.fn for spec, _ in fresh)
             self._classes.add(cls.cls)
             self.post(Define([spec for spec, _ in fresh], classes), [data for _, data in fresh])
+
+    def undefine(self, functions: Iterable[int]) -> None:
+        """Let the worker drop those of these functions that it was told of."""
+        gone = [fn for fn in functions if fn in self._functions]
+        if gone:
+            self._functions.difference_update(gone)
+            self.post(Undefine(gone))
 
     def real_cores(self) -> list[int]:
         """Return the offered cores that its machine has."""

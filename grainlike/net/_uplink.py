@@ -33,9 +33,6 @@ class Nesting(Protocol):
 class Uplink(Protocol):
     """What a runner offers to its jobs."""
 
-    shipped: set[bytes]
-    """Digests of the functions that the head has from this runner."""
-
     def attach(self, job: int, nesting: Nesting) -> bool:
         """Let `nesting` hear of what concerns a running job. False where nothing could reach it here."""
         ...

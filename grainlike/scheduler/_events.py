@@ -8,7 +8,7 @@ import msgspec
 
 from grainlike.resources import Allocation, Missing, Request
 from grainlike.scheduler._deadlock import Deadlock
-from grainlike.wire import Assign, Cancel, Completed, Define, Hold, LeaseStart, LeaseWait, Retract
+from grainlike.wire import Assign, Cancel, Completed, Define, Hold, LeaseStart, LeaseWait, Retract, Undefine
 
 __all__ = [
     "MAX_LOSSES",
@@ -19,6 +19,7 @@ __all__ = [
     "CoresTaken",
     "FunctionDefined",
     "FunctionTimed",
+    "FunctionsDropped",
     "HeadAction",
     "HeadEvent",
     "JobAwaits",
@@ -106,6 +107,12 @@ class FunctionDefined(msgspec.Struct, frozen=True, gc=False):
     losses: int = MAX_LOSSES - 1
     backoff: tuple[float, float, float] | None = None
     on_timeout: bool = True
+
+
+class FunctionsDropped(msgspec.Struct, frozen=True, gc=False):
+    """No live job is of these functions, and none will be: what is known of them is forgotten."""
+
+    fns: list[int]
 
 
 class FunctionTimed(msgspec.Struct, frozen=True, gc=False):
@@ -203,6 +210,7 @@ class WorkerReported(msgspec.Struct, frozen=True, gc=False):
 
 HeadEvent = (
     FunctionDefined
+    | FunctionsDropped
     | FunctionTimed
     | JobsSubmitted
     | JobsCancelled
@@ -457,6 +465,7 @@ class CoresTaken(msgspec.Struct, frozen=True, gc=False):
 
 NodeEvent = (
     Define
+    | Undefine
     | Assign
     | Cancel
     | Retract

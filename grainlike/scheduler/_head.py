@@ -26,6 +26,7 @@ from grainlike.scheduler._complaints import complain
 from grainlike.scheduler._events import (
     CancelJobs,
     FunctionDefined,
+    FunctionsDropped,
     FunctionTimed,
     HeadAction,
     HeadEvent,
@@ -117,6 +118,10 @@ class HeadMind:
                 return out
             case FunctionTimed():
                 self._functions[event.fn].times.add(event.walls)
+                return out
+            case FunctionsDropped():
+                for fn in event.fns:
+                    del self._functions[fn]
                 return out
             case JobsSubmitted():
                 self._submitted(event, now, out)

@@ -49,7 +49,7 @@ from grainlike.scheduler._node_runners import Runners
 from grainlike.scheduler._node_timers import Deed, Timers
 from grainlike.scheduler._outcomes import told_rows, without_payloads
 from grainlike.scheduler._statistics import TINY_S
-from grainlike.wire import Assign, Cancel, Code, Completed, Define, LeaseStart, Retract, Wait
+from grainlike.wire import Assign, Cancel, Code, Completed, Define, LeaseStart, Retract, Undefine, Wait
 from grainlike.wire import Hold as HoldSlots
 
 __all__ = ["NodeMind"]
@@ -118,6 +118,10 @@ class NodeMind:
                 self._assigned(event, now, out)
             case Define():
                 self._define(event)
+                return out
+            case Undefine():
+                for fn in event.functions:
+                    self._functions.pop(fn, None)
                 return out
             case HoldSlots():
                 self._holds.ask(event, self._classes[event.cls], now, out)

@@ -48,7 +48,16 @@ from grainlike.wire._large import (
     gap_with,
 )
 from grainlike.wire._messages import Message
-from grainlike.wire._nested import AskOutcome, Nested, NestedFunction, OutcomeIs, Outcomes, RetrySpec, Withdraw
+from grainlike.wire._nested import (
+    AskOutcome,
+    Nested,
+    NestedFunction,
+    OutcomeIs,
+    Outcomes,
+    ReleaseFunctions,
+    RetrySpec,
+    Withdraw,
+)
 from grainlike.wire._orders import (
     Assign,
     Cancel,
@@ -60,6 +69,7 @@ from grainlike.wire._orders import (
     Hold,
     NodeSpec,
     Retract,
+    Undefine,
 )
 from grainlike.wire._pace import HEARTBEAT_S, LOST_S, SUSPECT_S
 from grainlike.wire._payloads import (
@@ -222,6 +232,7 @@ __all__ = [
     "Ready",
     "ReceiptSpec",
     "Refused",
+    "ReleaseFunctions",
     "Renew",
     "Report",
     "ReportIs",
@@ -239,6 +250,7 @@ __all__ = [
     "TraceIs",
     "Transcript",
     "Unable",
+    "Undefine",
     "Wait",
     "WantedIs",
     "Warned",

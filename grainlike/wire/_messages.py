@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from grainlike.wire._connection import Ack, Beat, Goodbye, Hello, Refused, Welcome
 from grainlike.wire._flows import Credit, Follow, Items, Output
-from grainlike.wire._nested import Nested, Outcomes, Withdraw
-from grainlike.wire._orders import Assign, Cancel, Define, Depart, Gang, Hold, Retract
+from grainlike.wire._nested import Nested, Outcomes, ReleaseFunctions, Withdraw
+from grainlike.wire._orders import Assign, Cancel, Define, Depart, Gang, Hold, Retract, Undefine
 from grainlike.wire._questions import FromClient, ToClient
 from grainlike.wire._reports import Blocked, Completed, Leaving, Report
 from grainlike.wire._runners import Awaits, GoesOn, Ready, Renew, Resumed, Run, Setup, Stop
@@ -31,6 +31,7 @@ Message = (
     | Ack
     | Goodbye
     | Define
+    | Undefine
     | Assign
     | Cancel
     | Retract
@@ -55,6 +56,7 @@ Message = (
     | Output
     | Nested
     | Withdraw
+    | ReleaseFunctions
     | Outcomes
     | FromClient
     | ToClient

@@ -15,6 +15,7 @@ __all__ = [
     "NestedFunction",
     "OutcomeIs",
     "Outcomes",
+    "ReleaseFunctions",
     "RetrySpec",
     "Withdraw",
 ]
@@ -36,8 +37,9 @@ class RetrySpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class NestedFunction(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A function that a job calls on workers. With `here`, its serialized form comes with the message: the first time
-    that its runner sends it. After that the head knows it by its digest.
+    """A function that a job or a client calls on workers. With `here`, its serialized form comes with the message: the
+    first time that the job, or the client, sends it. After that the head knows it by its digest, until the job has
+    ended, or the client has left or said `ReleaseFunctions`.
     """
 
     digest: bytes
@@ -69,6 +71,14 @@ class Nested(BaseMessage, frozen=True, tag=40):
     data: list[bytes]
     counts: list[int]
     names: list[str] = msgspec.field(default_factory=list)
+
+
+class ReleaseFunctions(BaseMessage, frozen=True, tag=123):
+    """From a client to the head: it keeps functions of these digests no more, and sends them again should it call them.
+    What it has submitted is not touched.
+    """
+
+    digests: list[bytes]
 
 
 class Withdraw(BaseMessage, frozen=True, tag=41):

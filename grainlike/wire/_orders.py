@@ -17,6 +17,7 @@ __all__ = [
     "Hold",
     "NodeSpec",
     "Retract",
+    "Undefine",
 ]
 
 
@@ -53,6 +54,14 @@ class Define(BaseMessage, frozen=True, tag=10):
 
     functions: list[FunctionSpec]
     classes: list[ClassSpec]
+
+
+class Undefine(BaseMessage, frozen=True, tag=35):
+    """Head to worker, and on to its runners: drop these functions. No job calls them any more, and no later message
+    names them.
+    """
+
+    functions: list[int]
 
 
 class Assign(BaseMessage, frozen=True, tag=11):

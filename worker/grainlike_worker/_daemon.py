@@ -97,6 +97,7 @@ from grainlike.wire import (
     Run,
     Setup,
     Stop,
+    Undefine,
     Welcome,
     Withdraw,
     encode_frame,
@@ -300,6 +301,8 @@ class _Daemon:
                     (spec.fn, (spec, data)) for spec, data in zip(message.functions, buffers, strict=True)
                 )
                 self._tell(message)
+            case Undefine():
+                self._undefine(message)
             case Assign():
                 parcels = unpack_parcels(message.data, message.counts, buffers)
                 self._parcels.update(zip(message.jobs, parcels, strict=True))
@@ -322,6 +325,17 @@ class _Daemon:
                 self._follow(message)
             case _:
                 raise ProtocolError(f"{type(message).__name__} is nothing that a head says to a worker")
+
+    def _undefine(self, message: Undefine) -> None:
+        """Drop functions, here and in the runners that were told of them."""
+        for fn in message.functions:
+            self._functions.pop(fn, None)
+        self._tell(message)
+        for runner in self._runners.values():
+            known = runner.defined.intersection(message.functions)
+            if known:
+                runner.defined -= known
+                runner.post(Undefine(sorted(known)))
 
     def _follow(self, message: Follow) -> None:
         if not message.on:
@@ -414,7 +428,7 @@ class _Daemon:
             case KillRunner():
                 self._runners[action.runner].kill()
             case RunnerRetired():
-                names = sorted({self._functions[fn][0].name for fn in action.fns})
+                names = sorted({self._functions[fn][0].name for fn in action.fns if fn in self._functions})
                 logger.warning(
                     "%s: cancelled, and goes on all the same; it keeps its slots, and its runner gets no more jobs",
                     ", ".join(names),

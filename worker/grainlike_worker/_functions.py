@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -40,7 +40,7 @@ class Loaded(NamedTuple):
 class Functions:
     """What `Define` and `Setup` told. Nothing is unpickled before a job needs it."""
 
-    __slots__ = ("_loaded", "context", "instance", "store", "unloaded", "value")
+    __slots__ = ("_leaving", "_loaded", "context", "instance", "store", "unloaded", "value")
 
     def __init__(self) -> None:
         self.instance = ""
@@ -53,6 +53,8 @@ class Functions:
         self.unloaded: dict[int, tuple[FunctionSpec, Buffer]] = {}
         """What was told of and not called yet."""
         self._loaded: dict[int, Loaded] = {}
+        self._leaving: set[int] = set()
+        """What is to be dropped when no lease is of it any more."""
 
     def set_up(self, setup: Setup) -> None:
         """Take the worker's name and context, and the client's import paths behind this process's own."""
@@ -93,6 +95,19 @@ class Functions:
         """Take functions; each buffer belongs to the function of the same index."""
         for spec, buffer in zip(message.functions, buffers, strict=True):
             self.unloaded[spec.fn] = (spec, buffer)
+
+    def undefine(self, functions: Iterable[int], used: Collection[int]) -> None:
+        """Drop functions. Those that are `used` by leases that have not ended go the next time."""
+        self._leaving.update(functions)
+        for fn in [fn for fn in self._leaving if fn not in used]:
+            self._leaving.discard(fn)
+            self.unloaded.pop(fn, None)
+            self._loaded.pop(fn, None)
+
+    @property
+    def count(self) -> int:
+        """How many functions are held."""
+        return len(self.unloaded) + len(self._loaded)
 
     def has_loaded(self, fn: int) -> bool:
         """Whether `get` need not load the function of this number."""

@@ -29,6 +29,7 @@ from grainlike.wire import (
     Run,
     Setup,
     Stop,
+    Undefine,
 )
 from grainlike_worker import _chain_links
 from grainlike_worker._claims import IDLE, Claims
@@ -148,6 +149,8 @@ class OwnRunner:
                     self._uplink.hear(message, buffers)
                 case Define():
                     self._functions.define(message, buffers)
+                case Undefine(functions=functions):
+                    self._functions.undefine(functions, {lease.fn for lease in self._leases})
                 case Setup():
                     self._functions.set_up(message)
                 case Credit():

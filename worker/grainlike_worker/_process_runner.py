@@ -8,7 +8,7 @@ slots are given out again when they are heard.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Literal
 
@@ -17,7 +17,20 @@ import anyio
 from grainlike.errors import JobMemoryError, ProtocolError
 from grainlike.net import OnFrames
 from grainlike.payload import Payload
-from grainlike.wire import Buffer, Code, Completed, Define, Frame, FunctionSpec, Gang, Message, Renew, Run, Setup
+from grainlike.wire import (
+    Buffer,
+    Code,
+    Completed,
+    Define,
+    Frame,
+    FunctionSpec,
+    Gang,
+    Message,
+    Renew,
+    Run,
+    Setup,
+    Undefine,
+)
 from grainlike_worker._amounts import beside
 from grainlike_worker._claims import NO_BARRIER, Claims
 from grainlike_worker._columns import Columns
@@ -63,6 +76,8 @@ class ProcessRunner:
             self._lease, self._gang = _Lease(message, buffers, before), None
         elif self._own and isinstance(message, (Setup, Define)):
             self._first.append(Frame(message, list(buffers)))
+        elif self._own and isinstance(message, Undefine):
+            self._first = list(_without(self._first, set(message.functions).difference(self._running())))
         elif self._process is None:
             self._early.append(Frame(message, list(buffers)))
         if self._process is not None:
@@ -193,6 +208,10 @@ class ProcessRunner:
             told = f"{name} took {taken} of memory on worker {worker}, and had asked for {words}"
         return failure(JobMemoryError(told, asked, peak))
 
+    def _running(self) -> Sequence[int]:
+        """The functions of the lease that is here."""
+        return () if self._lease is None else self._lease.run.fns
+
     def _spec(self, fn: int) -> FunctionSpec:
         defined = (message for message, _ in self._first if isinstance(message, Define))
         return next(spec for message in defined for spec in message.functions if spec.fn == fn)
@@ -293,6 +312,19 @@ class _Ears:
         """It is gone."""
         if self._held:
             self._on_frames(self._held)
+
+
+def _without(frames: Iterable[Frame], functions: set[int]) -> Iterator[Frame]:
+    """What is left when these functions are dropped."""
+    for frame in frames:
+        message, buffers = frame
+        if isinstance(message, Define):
+            kept = [at for at, spec in enumerate(message.functions) if spec.fn not in functions]
+            if kept:
+                specs = [message.functions[at] for at in kept]
+                yield Frame(Define(specs, message.classes), [buffers[at] for at in kept])
+        else:
+            yield frame
 
 
 def _parted(frames: list[Frame]) -> tuple[list[Frame], list[Frame] | None]:

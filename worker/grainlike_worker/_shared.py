@@ -17,7 +17,21 @@ from grainlike.context import JobInfo, JobOutput, enter_job
 from grainlike.errors import ProtocolError
 from grainlike.net import Link
 from grainlike.payload import Payload, dump_plain_value, dump_value, load_arguments
-from grainlike.wire import Beat, Code, Credit, Define, Frame, Outcomes, Parcel, Ready, Resumed, Run, Setup, Stop
+from grainlike.wire import (
+    Beat,
+    Code,
+    Credit,
+    Define,
+    Frame,
+    Outcomes,
+    Parcel,
+    Ready,
+    Resumed,
+    Run,
+    Setup,
+    Stop,
+    Undefine,
+)
 from grainlike_worker._driven import Suspended, as_coroutine
 from grainlike_worker._enforce import read_receipt
 from grainlike_worker._failures import NO_VALUE, failed, is_cancellation
@@ -118,6 +132,8 @@ class _SharedRunner:
                     self._uplink.hear(message, buffers)
                 case Define():
                     self._functions.define(message, buffers)
+                case Undefine(functions=functions):
+                    self._functions.undefine(functions, {lease.fn for lease in self._lease_of.values()})
                 case Setup():
                     self._functions.set_up(message)
                 case _:

@@ -17,11 +17,10 @@ Post = Callable[[Message, Sequence[Buffer]], object]
 class LoopUplink:
     """For a runner whose event loop reads its link anyway."""
 
-    __slots__ = ("_post", "nestings", "shipped")
+    __slots__ = ("_post", "nestings")
 
     def __init__(self, post: Post) -> None:
         self._post = post
-        self.shipped: set[bytes] = set()
         self.nestings: dict[int, Nesting] = {}
         """Of the jobs that have used it and not ended."""
 

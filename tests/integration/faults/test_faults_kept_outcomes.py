@@ -315,9 +315,9 @@ async def test_a_refused_name_is_refused_again_for_the_same_reason_when_the_head
     journal, refused = tmp_path / "journal", []
     refuse = DurableHead.refuse_for
 
-    def note(self, home, message, buffers, paths, error):
+    def note(self, home, message, buffers, paths, owner, error):
         refused.append((type(error), str(error), list(message.names)))
-        refuse(self, home, message, buffers, paths, error)
+        refuse(self, home, message, buffers, paths, owner, error)
 
     monkeypatch.setattr(DurableHead, "refuse_for", note)
     async with asyncio.timeout(60), a_head(journal, SIZE) as daemon:

@@ -1,0 +1,233 @@
+"""Functions that nobody can call any more are dropped wherever they are: head, journal, worker and runners."""
+
+import asyncio
+import contextlib
+import gc
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from grainlike import Cores, Executor, connect, delayed, gather
+from grainlike.executor import _functions
+from grainlike.executor._durable_guests import DurableGuests
+from grainlike.executor._durable_head import DurableHead
+from grainlike.executor._functions import Functions
+from grainlike.executor._head_daemon import HeadDaemon
+from grainlike.executor._head_image import began_here, draw_head, read_head, read_title
+from grainlike.executor._keeping import Keeping
+from grainlike.executor._lasting_clock import LastingClock
+
+pytestmark = pytest.mark.asyncio
+
+ROOT = Path(__file__).parents[2]
+FEW = 8
+"""How many functions stay here though nobody owns them."""
+
+
+@pytest.fixture(autouse=True)
+def _few(monkeypatch, tmp_path):
+    monkeypatch.setattr(_functions, "UNOWNED_MOST", FEW)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def closure(number, size=1000):
+    blob = number.to_bytes(4, "big") * (size // 4)
+
+    def f(x):
+        return blob[:4], x
+
+    return delayed(f)
+
+
+def of_runner():
+    """How many functions the process that runs this holds."""
+    import gc
+
+    from grainlike_worker._functions import Functions
+
+    return sum(found.count for found in gc.get_objects() if type(found) is Functions)
+
+
+async def of_coroutines():
+    return of_runner()
+
+
+def of_daemon():
+    """How many functions the worker in this process holds, and its mind."""
+    from grainlike_worker._daemon import _Daemon
+
+    [daemon] = [found for found in gc.get_objects() if type(found) is _Daemon]
+    return len(daemon._functions), len(daemon._mind._functions)
+
+
+def of_head():
+    """The functions of the one head that has been told of any: a client has a head without workers."""
+    gc.collect()
+    return max((found for found in gc.get_objects() if type(found) is Functions), key=lambda found: found._last)
+
+
+async def test_a_program_that_makes_closures_for_ever_does_not_grow():
+    async with asyncio.timeout(40), Executor(local=Cores(1)):
+        count = delayed(of_runner) @ Cores(1)
+        for number in range(120):
+            f = closure(number)
+            assert await (f @ Cores(1))(number) == (number.to_bytes(4, "big"), number)
+        del f
+        gc.collect()
+        for _ in range(4):
+            held = await count()
+        assert of_head().count <= FEW + 4
+        assert held <= FEW + 4
+        assert max(of_daemon()) <= FEW + 4
+
+
+async def test_coroutines_in_the_loop_are_let_go_too():
+    async with asyncio.timeout(40), Executor(local=Cores(1)):
+        for number in range(60):
+
+            async def f(number=number):
+                return number
+
+            assert await (delayed(f) @ Cores(1))() == number
+        del f
+        gc.collect()
+        for _ in range(4):
+            held = await (delayed(of_coroutines) @ Cores(1))()
+        assert held <= FEW + 4
+
+
+TELLS = """
+import gc, os, signal
+def tell(*_):
+    from grainlike_worker._daemon import _Daemon
+    [daemon] = [found for found in gc.get_objects() if type(found) is _Daemon]
+    with open(os.environ["TELL"], "w") as fifo:
+        fifo.write(str(len(daemon._functions)))
+signal.signal(signal.SIGUSR1, tell)
+"""
+
+
+@contextlib.contextmanager
+def a_worker(address, fifo):
+    """A worker in a process of its own; gives a way to ask how many functions it holds."""
+    os.mkfifo(fifo)
+    run = f"{TELLS}\nimport sys; from grainlike_worker.__main__ import main; sys.exit(main())"
+    env = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'worker'}", "TELL": str(fifo)}
+    process = subprocess.Popen([sys.executable, "-c", run, "--head", address, "--resources", "cores=1"], env=env)
+
+    async def ask():
+        process.send_signal(signal.SIGUSR1)
+        return int(await asyncio.to_thread(fifo.read_text))
+
+    try:
+        yield ask
+    finally:
+        process.kill()
+        process.wait()
+
+
+class Nobody:
+    """Hears of no outcomes: a head daemon has no graph."""
+
+    succeeded = failed = None
+
+
+def made_again(journal, copy):
+    """What the next head would be, if this one were killed now."""
+    copy.mkdir(mode=0o700)
+    for file in [*journal.glob("*.log"), *journal.glob("*.image")]:
+        (copy / file.name).write_bytes(file.read_bytes())
+        (copy / file.name).chmod(0o600)
+    keeping = Keeping(copy, began_here(1))
+    head, guests = nobody_here()
+    keeping.restore(head, guests)
+    keeping.close()
+    return head, guests
+
+
+def nobody_here():
+    head = DurableHead(Nobody(), began_here(1), LastingClock(), lambda at: None)
+    return head, DurableGuests(head, "c1", bool, bool, bool)
+
+
+def drawn(head, guests):
+    """A head as an image has it."""
+    title, *rest = draw_head(head, guests, began_here(1), head.now())
+    read_title(title)
+    later, others = nobody_here()
+    read_head(iter(rest), later, others)
+    return later
+
+
+def table(functions):
+    return functions._specs, list(functions._unowned), functions._by_client, functions._by_job, functions._last
+
+
+async def test_what_a_client_sent_goes_with_it_at_head_journal_worker_and_runners(tmp_path):
+    journal = tmp_path / "journal"
+    async with asyncio.timeout(40), HeadDaemon("tcp://127.0.0.1:0", journal=journal) as daemon:
+        daemon.leaves = True
+        with a_worker(daemon.address, tmp_path / "fifo") as held_by_worker:
+            stays_for = closure(100_000)
+            async with connect() as stays:
+                await stays.wait_for_workers(1)
+                assert (await (stays_for @ Cores(1))(1))[1] == 1
+                for client in range(3):
+                    async with connect():
+                        fs = [closure(client * 100 + number) for number in range(40)]
+                        running_ = [(f @ Cores(1))(1) for f in fs]
+                        assert len(await gather(running_)) == 40
+                        assert of_head().count >= 40
+                        assert await held_by_worker() >= 40
+                assert (await (stays_for @ Cores(1))(2))[1] == 2  # shared with nobody, and not sent again
+                counts = [await (delayed(of_runner) @ Cores(1))() for _ in range(4)]
+                assert counts[-1] <= FEW + 4
+                assert await held_by_worker() <= FEW + 4
+                assert of_head().count <= FEW + 4
+                assert len(of_head()._by_client) == 1
+                replayed, guests = made_again(journal, tmp_path / "copy")
+                assert table(replayed.books.functions) == table(of_head())
+                later = drawn(replayed, guests)
+                assert table(later.books.functions) == table(replayed.books.functions)
+                held = sum(len(blob.data) for blob in later.books.functions._blobs.values())
+                assert held < 40 * 1000  # each of the clients had sent as much
+
+
+async def test_a_client_that_stays_lets_go_of_closures_that_it_has_dropped():
+    async with asyncio.timeout(40), Executor(listen="tcp://127.0.0.1:0", local=Cores(1)), connect():
+        for number in range(60):
+            f = closure(number)
+            assert (await (f @ Cores(1))(number))[1] == number
+        del f
+        gc.collect()
+        for _ in range(4):
+            await (delayed(of_runner) @ Cores(1))()
+        assert of_head().count <= FEW + 4
+        again = closure(3)
+        assert (await (again @ Cores(1))(5))[1] == 5
+
+
+async def test_jobs_send_what_they_call_anew_and_it_goes_with_them():
+    async def parent(first):
+        from grainlike import Cores, delayed, gather
+
+        def one(number):
+            async def child(x):
+                return x + number
+
+            return delayed(child) @ Cores(1)
+
+        children = [one(number) for number in range(first, first + 10)]
+        return sum(await gather([child(1) for child in children] + [child(1) for child in children]))
+
+    async with asyncio.timeout(40), Executor(local=Cores(1)):
+        for first in range(0, 60, 10):
+            assert await (delayed(parent) @ Cores(1))(first) == 2 * sum(range(first + 1, first + 11))
+        for _ in range(4):
+            await (delayed(of_coroutines) @ Cores(1))()
+        assert of_head().count <= FEW + 4
+        assert not of_head()._by_job
