@@ -26,7 +26,7 @@ from grainlike.wire._messages import Message
 
 __all__ = ["PROTOCOL", "Dialer", "Listener", "Software"]
 
-PROTOCOL = 1
+PROTOCOL = 2
 """The version of this protocol; a peer announces the range that it speaks."""
 
 _NAME_LIMIT = 255

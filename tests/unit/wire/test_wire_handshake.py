@@ -21,6 +21,8 @@ from grainlike.wire import (
 SOFTWARE = Software("3.11.7", {"dill": "0.4.1"})
 WELCOME = Welcome("c", 5.0, [], "n1")
 
+LATER = PROTOCOL + 1
+
 
 def hello(**changes):
     base = Hello(
@@ -67,7 +69,7 @@ def test_a_role_that_is_not_expected_here_is_refused_though_the_certificate_bear
         ({"python": "3.12.1"}, r"Python 3\.11\.7.*3\.12\.1"),
         ({"serializers": {"dill": "0.3.9"}}, r"dill 0\.4\.1.*0\.3\.9"),
         ({"serializers": {}}, r"dill 0\.4\.1.*none"),
-        ({"protocol_low": 2, "protocol_high": 3}, "protocol 1.*2 to 3"),
+        ({"protocol_low": LATER, "protocol_high": LATER + 1}, f"protocol {PROTOCOL}.*{LATER} to {LATER + 1}"),
     ],
 )
 def test_versions_that_do_not_go_together_are_refused_by_name(changes, words):
@@ -76,10 +78,15 @@ def test_versions_that_do_not_go_together_are_refused_by_name(changes, words):
 
 
 def test_a_later_protocols_introduction_is_understood_well_enough_to_be_refused_by_name():
-    later = [1, *msgspec.to_builtins(hello(protocol_low=2, protocol_high=2))[1:], "a field of tomorrow's", {"x": 1}]
+    later = [
+        1,
+        *msgspec.to_builtins(hello(protocol_low=LATER, protocol_high=LATER))[1:],
+        "a field of tomorrow's",
+        {"x": 1},
+    ]
     header = msgspec.msgpack.encode(later)
     (frame,) = FrameDecoder().feed(len(header).to_bytes(4, "little") + bytes(4) + header)
-    with pytest.raises(VersionMismatchError, match="speaks 2 to 2"):
+    with pytest.raises(VersionMismatchError, match=f"speaks {LATER} to {LATER}"):
         listener().receive(frame.message)
 
 
