@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from grainlike.net._alarm import Alarm
     from grainlike.net._bell import Bell, bells
     from grainlike.net._byte_link import ByteLink
+    from grainlike.net._cancelling import Cancellation, RepeatedCancellation, held_up, place_of
     from grainlike.net._certificates import ROLES, VALID_DAYS, Credentials, Role, holds_from_to, make_credentials
     from grainlike.net._dial import adopt, connect
     from grainlike.net._guard import make_private_directory
@@ -62,6 +63,7 @@ __all__ = [
     "Alarm",
     "Bell",
     "ByteLink",
+    "Cancellation",
     "Credentials",
     "Handler",
     "LastingLink",
@@ -72,6 +74,7 @@ __all__ = [
     "OnFrames",
     "ProtocolLink",
     "Redial",
+    "RepeatedCancellation",
     "Role",
     "Session",
     "StreamLink",
@@ -90,6 +93,7 @@ __all__ = [
     "current_folder",
     "dial",
     "find_access",
+    "held_up",
     "hold_lock",
     "holds_from_to",
     "is_gone",
@@ -104,6 +108,7 @@ __all__ = [
     "move_access",
     "on_asyncio",
     "parse_address",
+    "place_of",
     "process_id",
     "publish_access",
     "read_access",
@@ -126,6 +131,10 @@ if not TYPE_CHECKING:  # else any name would be there
             "Alarm": "_alarm",
             "Bell": "_bell",
             "ByteLink": "_byte_link",
+            "Cancellation": "_cancelling",
+            "RepeatedCancellation": "_cancelling",
+            "held_up": "_cancelling",
+            "place_of": "_cancelling",
             "Credentials": "_certificates",
             "Handler": "_listener",
             "LastingLink": "_lasting",

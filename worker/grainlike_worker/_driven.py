@@ -26,7 +26,7 @@ class Suspended:
     step is on, `words` (see `StepPage`) say so; `slow` is told how many seconds a step took that blocked the loop.
     """
 
-    __slots__ = ("_context", "_coroutine", "_job", "_slow", "_words", "_yielded", "begun")
+    __slots__ = ("_context", "_job", "_slow", "_words", "_yielded", "begun", "coroutine")
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Suspended:
         slow: Callable[[float], object] = bool,
     ) -> None:
         self._context = context
-        self._coroutine = coroutine
+        self.coroutine = coroutine
         self._yielded = yielded
         self._words = words
         self._job = job
@@ -47,7 +47,7 @@ class Suspended:
         """When its first step began; for whoever sets it."""
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        run, coroutine = self._context.run, self._coroutine
+        run, coroutine = self._context.run, self.coroutine
         words, job = self._words, self._job
         yielded = self._yielded
         here = DESCENT[0]

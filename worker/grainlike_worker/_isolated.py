@@ -12,6 +12,8 @@ from grainlike_worker._interrupts import Interrupts
 if TYPE_CHECKING:
     import asyncio
 
+    from grainlike.net import Cancellation
+
 __all__ = ["IsolatedLoop"]
 
 T = TypeVar("T")
@@ -29,14 +31,18 @@ class IsolatedLoop:
         self._interrupts = interrupts
         self._runner: asyncio.Runner | None = None
 
-    def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], stream: Drive) -> Any:
-        """Call the coroutine function and return its value, or raise what it raises. SIGTERM cancels its task.
+    def run(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], stream: Drive, name: str
+    ) -> Any:
+        """Call the coroutine function and return its value, or raise what it raises.
+
+        SIGTERM cancels its task, again and again until it ends; the log calls it `name`.
 
         A generator that the call gives instead is handed to `stream`. Tasks that it started and left behind are
         cancelled and have ended when this returns.
         """
         # Exceptions are carried out by hand: on its way through the loop, SystemExit would stop the loop instead.
-        value, error = self._made().run(self._settle(function, args, kwargs, stream), context=copy_context())
+        value, error = self._made().run(self._settle(function, args, kwargs, stream, name), context=copy_context())
         if error is not None:
             raise error
         return value
@@ -53,7 +59,7 @@ class IsolatedLoop:
         return self._runner
 
     async def _settle(
-        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], stream: Drive
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], stream: Drive, name: str
     ) -> tuple[Any, BaseException | None]:
         import asyncio
 
@@ -62,7 +68,15 @@ class IsolatedLoop:
         others = asyncio.all_tasks()
         loop = task.get_loop()
         # Through the loop, because the signal may find it asleep.
-        self._interrupts.cancel = lambda: loop.call_soon_threadsafe(task.cancel)
+        cancellations: list[Cancellation] = []
+
+        def cancel() -> None:
+            from grainlike.net import RepeatedCancellation
+
+            if self._interrupts.cancel is not None:
+                cancellations.append(RepeatedCancellation(task, name))
+
+        self._interrupts.cancel = lambda: loop.call_soon_threadsafe(cancel)
         try:
             made = function(*args, **kwargs)
             return await (stream(made) if type(made) is AsyncGeneratorType else made), None
@@ -70,13 +84,19 @@ class IsolatedLoop:
             return None, error
         finally:
             self._interrupts.cancel = None
-            await _end(asyncio.all_tasks() - others)
+            for cancellation in cancellations:
+                cancellation.settled()
+            left = asyncio.all_tasks() - others
+            if left:
+                await _end(left, name)
 
 
-async def _end(tasks: set[asyncio.Task[Any]]) -> None:
+async def _end(tasks: set[asyncio.Task[Any]], name: str) -> None:
     import asyncio
 
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        await asyncio.wait(tasks)
+    from grainlike.net import RepeatedCancellation
+
+    cancellations = [RepeatedCancellation(task, f"a task that {name} left behind") for task in tasks]
+    await asyncio.wait(tasks)
+    for cancellation in cancellations:
+        cancellation.settled()

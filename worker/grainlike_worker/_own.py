@@ -313,7 +313,11 @@ class OwnRunner:
         args, kwargs = load_arguments(arguments)
         if function.is_async:
             value = self._loop.run(
-                function.callable, args, kwargs, lambda made: self._out().drive(made, info, function.value_name)
+                function.callable,
+                args,
+                kwargs,
+                lambda made: self._out().drive(made, info, function.value_name),
+                f"{function.name} (job {info.id})",
             )
         else:
             value = function.callable(*args, **kwargs)

@@ -15,7 +15,7 @@ import anyio.to_thread
 
 from grainlike.context import JobInfo, JobOutput, enter_job
 from grainlike.errors import ProtocolError
-from grainlike.net import Link
+from grainlike.net import Cancellation, Link
 from grainlike.payload import Payload, dump_plain_value, dump_value, load_arguments
 from grainlike.wire import (
     Beat,
@@ -111,7 +111,8 @@ class _SharedRunner:
         self._peak = PeakMemory()
         self._outlets = Outlets(link.post)
         self._lease_of: dict[int, Lease] = {}
-        self._waiting: set[Lease] = set()
+        self._waiting: dict[Lease, Suspended] = {}
+        self._cancellations: dict[Lease, Cancellation] = {}
         self._ready_at: float | None = None
         self._ready_told = False
 
@@ -297,7 +298,7 @@ class _SharedRunner:
         if lease.shared:
             lease.hand_back(lease.index + 1)
             self._flush(lease)
-        self._waiting.add(lease)
+        self._waiting[lease] = suspended
         function = self._functions.get(lease.fn)
         final = False
         try:
@@ -309,7 +310,10 @@ class _SharedRunner:
             else:
                 code, outcome = failed(error)
                 final = function.is_final(error)
-        self._waiting.discard(lease)
+        del self._waiting[lease]
+        cancellation = self._cancellations.pop(lease, None)
+        if cancellation is not None:
+            cancellation.settled()
         if self._uplink.nestings:
             self._uplink.ended(lease.job)
         # A coroutine that waited shared the processor with others: what it used alone nobody can tell.
@@ -331,9 +335,11 @@ class _SharedRunner:
             lease = self._lease_of.get(job)
             if lease is not None and job not in lease.stopped:
                 lease.stop([job])
-                if lease in self._waiting and lease.current_is_stopped:
+                suspended = self._waiting.get(lease)
+                if suspended is not None and lease.current_is_stopped:
                     self._uplink.stop([job])
-                    self.tasks.cancel(lease)
+                    name = f"{self._functions.get(lease.fn).name} (job {job})"
+                    self._cancellations[lease] = self.tasks.cancel(lease, name, suspended.coroutine)
 
     def _flush(self, lease: Lease) -> None:
         if lease.columns:

@@ -1,7 +1,8 @@
 """Tasks for leases, by the loop's own means: this is the hot path, where anyio's task would cost three times as much.
 
 Cancellation is the loop's own too. On asyncio that is one `Task.cancel()`: a job's `finally` may await, as it may in
-any asyncio program (in an anyio scope, each such await would be cancelled again). On trio it is a cancel scope.
+any asyncio program (in an anyio scope, each such await would be cancelled again); and again every second where that has
+not ended it. On trio it is a cancel scope.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ import anyio
 from anyio.abc import TaskGroup
 from anyio.lowlevel import cancel_shielded_checkpoint
 
-from grainlike.net import on_asyncio
+from grainlike.net import Cancellation, RepeatedCancellation, on_asyncio
 from grainlike_worker._lease import Lease
 
 __all__ = ["Tasks", "open_tasks"]
@@ -29,8 +30,8 @@ class Tasks(ABC):
         """Run the body for `lease` in a new task, not before the next turn of the loop."""
 
     @abstractmethod
-    def cancel(self, lease: Lease) -> None:
-        """Cancel what the task of `lease` waits for."""
+    def cancel(self, lease: Lease, name: str, coroutine: object) -> Cancellation:
+        """Cancel the job `name`, whose `coroutine` the task of `lease` waits for, until that is settled."""
 
     @abstractmethod
     def disturbance(self) -> Callable[[], int]:
@@ -72,8 +73,8 @@ class _AsyncioTasks(Tasks):
     def start(self, lease: Lease) -> None:
         self._tasks[lease] = self._loop.create_task(self._run(lease))
 
-    def cancel(self, lease: Lease) -> None:
-        self._tasks[lease].cancel()
+    def cancel(self, lease: Lease, name: str, coroutine: object) -> Cancellation:
+        return RepeatedCancellation(self._tasks[lease], name, coroutine)
 
     def disturbance(self) -> Callable[[], int]:
         task = asyncio.current_task()
@@ -112,8 +113,9 @@ class _ScopedTasks(Tasks):
         self._scopes[lease] = anyio.CancelScope()
         self._group.start_soon(self._run, lease)
 
-    def cancel(self, lease: Lease) -> None:
+    def cancel(self, lease: Lease, name: str, coroutine: object) -> Cancellation:
         self._scopes[lease].cancel()
+        return Cancellation(name, coroutine)
 
     def disturbance(self) -> Callable[[], int]:
         return int

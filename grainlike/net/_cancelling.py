@@ -1,0 +1,160 @@
+"""Cancellation that is repeated until it takes effect, and the place where a coroutine stands meanwhile.
+
+One `Task.cancel()` lets an asyncio program await in its `finally`; but code that was written for cancel scopes may
+swallow it without meaning to, and wait for ever. So asyncio tasks are cancelled once, and again where that did not help.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import threading
+from collections.abc import Iterator
+from types import AsyncGeneratorType, CoroutineType, FrameType, GeneratorType
+from typing import Any
+from weakref import WeakSet
+
+__all__ = ["Cancellation", "RepeatedCancellation", "held_up", "place_of"]
+
+logger = logging.getLogger("grainlike")
+
+GRACE_S = 1.0
+"""How long a cancelled coroutine may await in its clean-up before it is cancelled again."""
+
+EVERY_S = 1.0
+"""How often it is cancelled from then on."""
+
+_pending: WeakSet[Cancellation] = WeakSet()
+
+
+class Cancellation:
+    """The cancellation of one coroutine, pending until `settled`. `held_up` tells of those that are."""
+
+    __slots__ = ("__weakref__", "_coroutine", "_thread", "name")
+
+    def __init__(self, name: str, coroutine: object) -> None:
+        self.name = name
+        self._coroutine = coroutine
+        self._thread = threading.get_ident()
+        _pending.add(self)
+
+    @property
+    def place(self) -> str:
+        """The innermost frame in which the coroutine is suspended."""
+        return place_of(self._coroutine)
+
+    def settled(self) -> None:
+        """The coroutine has ended."""
+        _pending.discard(self)
+
+
+class RepeatedCancellation(Cancellation):
+    """Cancel `task` now, again after `GRACE_S`, and then every `EVERY_S` until it is done or this is `settled`.
+
+    `coroutine` is what the task drives, if that is not the task's own. The log says once where it stands.
+
+    Example::
+
+        cancellation = RepeatedCancellation(task, "f")
+        await asyncio.wait([task])
+        cancellation.settled()
+    """
+
+    __slots__ = ("_loop", "_task", "_timer")
+
+    def __init__(self, task: asyncio.Task[Any], name: str, coroutine: object = None) -> None:
+        super().__init__(name, task.get_coro() if coroutine is None else coroutine)
+        self._task = task
+        self._loop = task.get_loop()
+        task.cancel()
+        self._timer = self._loop.call_later(GRACE_S, self._repeat, True)
+
+    def settled(self) -> None:
+        """The coroutine has ended: cancel the task no more."""
+        super().settled()
+        self._timer.cancel()
+
+    def _repeat(self, first: bool) -> None:
+        if self._task.done():
+            super().settled()
+            return
+        if first:
+            logger.warning(
+                "%s was cancelled %g s ago and has not ended: it is at %s; it is cancelled again, every %g s",
+                self.name,
+                GRACE_S,
+                self.place,
+                EVERY_S,
+            )
+        inner = list(_children(self._coroutine))
+        self._task.cancel()
+        for task in inner:
+            task.cancel()
+        self._timer = self._loop.call_later(EVERY_S, self._repeat, False)
+
+
+def held_up() -> dict[str, str]:
+    """The coroutines of this thread whose cancellation is pending, and the place where each stands, by name."""
+    thread = threading.get_ident()
+    return {pending.name: pending.place for pending in list(_pending) if pending._thread == thread}  # noqa: SLF001
+
+
+def place_of(coroutine: object) -> str:
+    """File, line and function of the innermost frame in which a suspended coroutine waits.
+
+    Where that is not the coroutine's own frame, the latter is told, too.
+    """
+    frames = list(_frames(coroutine))
+    if not frames:
+        return "an unknown place"
+    inner = _told(frames[-1])
+    # The same file throughout says nothing more.
+    outer = next((f for f in reversed(frames) if not _is_library(f)), None)
+    return inner if outer is None or outer is frames[-1] else f"{inner} (awaited from {_told(outer)})"
+
+
+def _told(frame: FrameType) -> str:
+    return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
+
+
+def _is_library(frame: FrameType) -> bool:
+    name = frame.f_code.co_filename
+    return "site-packages" in name or name.startswith(_STANDARD) or name.startswith("<frozen")
+
+
+_STANDARD = asyncio.__file__.removesuffix("asyncio/__init__.py")
+
+
+def _frames(awaited: object) -> Iterator[FrameType]:
+    """The frames of a chain of awaits, outermost first; through tasks that are awaited, too."""
+    seen: set[int] = set()
+    while awaited is not None and id(awaited) not in seen:
+        seen.add(id(awaited))
+        if isinstance(awaited, CoroutineType):
+            frame, awaited = awaited.cr_frame, awaited.cr_await
+        elif isinstance(awaited, GeneratorType):
+            frame, awaited = awaited.gi_frame, awaited.gi_yieldfrom
+        elif isinstance(awaited, AsyncGeneratorType):
+            frame, awaited = awaited.ag_frame, awaited.ag_await
+        elif isinstance(awaited, asyncio.Task):
+            frame, awaited = None, awaited.get_coro()
+        else:
+            # The steps of an async generator and the iterator of a future show what they wait for to nobody else.
+            frame, awaited = None, next(filter(_is_awaited, gc.get_referents(awaited)), None)
+        if frame is not None:
+            yield frame
+
+
+def _is_awaited(thing: object) -> bool:
+    return isinstance(thing, CoroutineType | GeneratorType | AsyncGeneratorType | asyncio.Task)
+
+
+def _children(awaited: object) -> Iterator[asyncio.Task[Any]]:
+    """The tasks of the task groups that a coroutine waits to leave: a group cancels each of them once, and no more."""
+    for frame in _frames(awaited):
+        group = frame.f_locals.get("self") if frame.f_code.co_name in {"__aexit__", "_aexit"} else None
+        if isinstance(group, asyncio.TaskGroup):
+            for task in list(vars(group)["_tasks"]):
+                yield task
+                yield from _children(task.get_coro())

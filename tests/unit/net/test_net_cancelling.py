@@ -1,0 +1,88 @@
+"""Cancellation of asyncio tasks that is repeated until it takes effect."""
+
+import asyncio
+import logging
+
+import pytest
+
+from grainlike.net import RepeatedCancellation, _cancelling, held_up
+
+pytestmark = pytest.mark.asyncio
+
+
+@pytest.fixture(autouse=True)
+def short_graces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_cancelling, "GRACE_S", 0.01)
+    monkeypatch.setattr(_cancelling, "EVERY_S", 0.01)
+
+
+async def _swallow(times: int, begun: asyncio.Event) -> None:
+    begun.set()
+    for _ in range(times):
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            continue
+    await asyncio.Event().wait()
+
+
+async def test_a_task_that_swallows_cancellations_is_cancelled_until_it_ends(caplog: pytest.LogCaptureFixture) -> None:
+    begun = asyncio.Event()
+    task = asyncio.create_task(_swallow(3, begun))
+    await begun.wait()
+    with caplog.at_level(logging.WARNING, "grainlike"):
+        cancellation = RepeatedCancellation(task, "f (job 7)")
+        assert __file__ in held_up()["f (job 7)"]
+        await asyncio.wait([task], timeout=60)
+        cancellation.settled()
+    assert task.cancelled()
+    assert "f (job 7)" not in held_up()
+    (said,) = caplog.messages
+    assert "f (job 7) was cancelled" in said
+    assert f"{__file__}:23 in _swallow" in said
+    assert "in wait (awaited" in said
+
+
+async def test_a_task_group_passes_on_what_its_tasks_swallowed_before() -> None:
+    begun = asyncio.Event()
+
+    async def parent() -> None:
+        async with asyncio.TaskGroup() as group, asyncio.TaskGroup() as inner:
+            inner.create_task(_swallow(2, begun))
+            group.create_task(_swallow(1, begun))
+
+    task = asyncio.create_task(parent())
+    await begun.wait()
+    cancellation = RepeatedCancellation(task, "parent")
+    await asyncio.wait([task], timeout=60)
+    cancellation.settled()
+    assert task.cancelled()
+
+
+async def test_what_has_settled_is_left_alone() -> None:
+    begun = asyncio.Event()
+    task = asyncio.create_task(_swallow(1, begun))
+    await begun.wait()
+    RepeatedCancellation(task, "f").settled()
+    done, _ = await asyncio.wait([task], timeout=0.1)  # ten graces
+    assert not done
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_the_place_is_found_through_awaited_tasks_and_async_generators() -> None:
+    begun = asyncio.Event()
+
+    async def items():  # type: ignore[no-untyped-def] # noqa: ANN202
+        yield 1
+        await asyncio.create_task(_swallow(0, begun))
+
+    async def reader() -> None:
+        async for _ in items():
+            pass
+
+    task = asyncio.create_task(reader())
+    await begun.wait()
+    assert "in _swallow" in _cancelling.place_of(task.get_coro())
+    task.cancel()
+    await asyncio.wait([task])
