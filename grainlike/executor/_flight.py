@@ -20,7 +20,6 @@ from grainlike.errors import GraphError
 from grainlike.executor._chunks import Chunks, unpacked
 from grainlike.executor._finding import AnyExecutor, find
 from grainlike.executor._inlet import Bell
-from grainlike.executor._once import cancelled_once
 from grainlike.graph import DelayedFn, Function, Node, Place, node_of
 
 __all__ = ["Flight"]
@@ -183,9 +182,6 @@ class Flight:
 
     async def _feed(self, source: AsyncIterable[Any]) -> None:
         """Take items from a source that has to be waited for: a call in the executor's care, without resources."""
-        await cancelled_once(self._take_from(source))
-
-    async def _take_from(self, source: AsyncIterable[Any]) -> None:
         iterator = aiter(source)
         try:
             while True:

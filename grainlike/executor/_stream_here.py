@@ -5,7 +5,6 @@ from __future__ import annotations
 import anyio
 
 from grainlike.executor._inlet import inlet_of
-from grainlike.executor._once import cancelled_once
 from grainlike.graph import Node, State, StreamNode
 from grainlike.wire import Window
 
@@ -19,10 +18,6 @@ async def stream_here(node: Node) -> None:
     """
     assert isinstance(node, StreamNode)
     node.state = State.RUNNING
-    await cancelled_once(_drive(node))
-
-
-async def _drive(node: StreamNode) -> None:
     args, kwargs = node.arguments()
     inlet, window = inlet_of(node), Window()
     room = anyio.Event()

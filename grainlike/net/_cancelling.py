@@ -1,7 +1,8 @@
 """Cancellation that is repeated until it takes effect, and the place where a coroutine stands meanwhile.
 
 One `Task.cancel()` lets an asyncio program await in its `finally`; but code that was written for cancel scopes may
-swallow it without meaning to, and wait for ever. So asyncio tasks are cancelled once, and again where that did not help.
+swallow it without meaning to, and wait for ever. So asyncio tasks are cancelled once, and again where that did not
+help.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ class RepeatedCancellation(Cancellation):
 def held_up() -> dict[str, str]:
     """The coroutines of this thread whose cancellation is pending, and the place where each stands, by name."""
     thread = threading.get_ident()
-    return {pending.name: pending.place for pending in list(_pending) if pending._thread == thread}  # noqa: SLF001
+    return {pending.name: pending.place for pending in list(_pending) if pending._thread == thread}
 
 
 def place_of(coroutine: object) -> str:
@@ -120,7 +121,7 @@ def _told(frame: FrameType) -> str:
 
 def _is_library(frame: FrameType) -> bool:
     name = frame.f_code.co_filename
-    return "site-packages" in name or name.startswith(_STANDARD) or name.startswith("<frozen")
+    return "site-packages" in name or name.startswith((_STANDARD, "<frozen"))
 
 
 _STANDARD = asyncio.__file__.removesuffix("asyncio/__init__.py")

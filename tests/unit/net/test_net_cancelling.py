@@ -73,7 +73,7 @@ async def test_what_has_settled_is_left_alone() -> None:
 async def test_the_place_is_found_through_awaited_tasks_and_async_generators() -> None:
     begun = asyncio.Event()
 
-    async def items():  # type: ignore[no-untyped-def] # noqa: ANN202
+    async def items():  # type: ignore[no-untyped-def]
         yield 1
         await asyncio.create_task(_swallow(0, begun))
 
