@@ -106,6 +106,11 @@ class HeadView:
         now = self._now()
         return [self._row(book, now) for book in self._books.mind.oldest(most)]
 
+    def running(self) -> dict[int, str]:
+        """What the jobs are called that workers have, by number."""
+        books = self._books.mind.jobs.values()
+        return {book.job: self.name_of(book.job) for book in books if book.state is JobState.LEASED}
+
     def states(self) -> dict[str, int]:
         """How many jobs are in which state, of those that have not ended."""
         books = self._books.mind.jobs.values()

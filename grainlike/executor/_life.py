@@ -25,13 +25,13 @@ from grainlike.executor._head import Head
 from grainlike.executor._home import Home, here, soon, spawn_detached
 from grainlike.executor._in_job import leave_none
 from grainlike.executor._job import Job
-from grainlike.executor._local import LocalCalls
+from grainlike.executor._local import QUIET_S, LocalCalls
 from grainlike.executor._memo import Memo
 from grainlike.executor._observer import Observer
 from grainlike.executor._resolving import Resolving
 from grainlike.executor._settings import Settings
 from grainlike.launch import reserve_standard_descriptors
-from grainlike.net import Alarm
+from grainlike.net import Alarm, held_up
 from grainlike.resources import Allocation
 
 if TYPE_CHECKING:
@@ -43,9 +43,6 @@ if TYPE_CHECKING:
 __all__ = ["QUIET_S", "Life", "import_paths"]
 
 logger = logging.getLogger("grainlike")
-
-QUIET_S = 12.0
-"""How long closing waits for jobs to be gone: a grace, a signal, and another."""
 
 
 class Life(Resolving):
@@ -199,11 +196,24 @@ class Life(Resolving):
     async def _quieten(self) -> None:
         """Cancel everything, and wait until no job is anywhere."""
         self._state = "closing"  # also when it was the loop that ended us, so that each outcome is looked at below
+        running = self._head.view.running()
         self._engine.cancel_all()
         with anyio.move_on_after(QUIET_S):
             await self._until(self._is_quiet)
         if not self._is_quiet():
-            logger.warning("some jobs did not end within %g s of being cancelled; their workers are left", QUIET_S)
+            logger.warning(
+                "some jobs did not end within %g s of being cancelled: %s; workers of their own are left, and the "
+                "embedded one goes on cancelling",
+                QUIET_S,
+                "; ".join(self._holding_up(running)) or "calls on another engine",
+            )
+
+    def _holding_up(self, running: dict[int, str]) -> list[str]:
+        """The jobs that have not ended, by number, and where they stand: their place in this process, or the worker."""
+        here = held_up()
+        rows = [row for row in self._head.view.rows(None) if row.worker]
+        names = {row.job: f"{running.get(row.job) or row.name or 'a job'} (job {row.job})" for row in rows}
+        return [f"{names[row.job]} at {here.get(names[row.job], f'worker {row.worker}')}" for row in rows]
 
     def _is_quiet(self) -> bool:
         return self._head.quiet and (self._foreign is None or self._foreign.quiet)

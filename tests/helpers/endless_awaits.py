@@ -1,0 +1,205 @@
+"""Coroutines that await something for ever, by name; two of them clean up and say so in `CLEAN`."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import suppress
+
+import anyio
+import anyio.lowlevel
+
+FOREVER = [sys.executable, "-c", "import time; time.sleep(3600)"]
+
+CLEAN: list[str] = []
+"""Clean-ups that awaited and were not cut."""
+
+
+async def sleep() -> None:
+    await asyncio.sleep(3600)
+
+
+async def event() -> None:
+    await asyncio.Event().wait()
+
+
+async def queue() -> None:
+    await asyncio.Queue[int]().get()
+
+
+async def lock() -> None:
+    held = asyncio.Lock()
+    async with held, held:
+        pass
+
+
+async def condition() -> None:
+    async with (changed := asyncio.Condition()):
+        await changed.wait()
+
+
+async def semaphore() -> None:
+    await asyncio.Semaphore(0).acquire()
+
+
+async def memory_stream() -> None:
+    send, receive = anyio.create_memory_object_stream[int](0)
+    with send, receive:
+        await receive.receive()
+
+
+async def silent_socket() -> None:
+    near, far = socket.socketpair()
+    with near, far:
+        near.setblocking(False)
+        await asyncio.get_running_loop().sock_recv(near, 1)
+
+
+async def asyncio_program() -> None:
+    process = await asyncio.create_subprocess_exec(*FOREVER)
+    try:
+        await process.wait()
+    finally:
+        process.kill()
+        await process.wait()
+
+
+async def anyio_run_process() -> None:
+    await anyio.run_process(FOREVER)
+
+
+async def anyio_open_process() -> None:
+    async with await anyio.open_process(FOREVER) as process:
+        await process.wait()
+
+
+async def thread() -> None:
+    await asyncio.to_thread(lambda: None)
+    await asyncio.Event().wait()
+
+
+async def silent_tls_peer() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # the kernel connects; nobody answers
+        port = silent.getsockname()[1]
+        await asyncio.open_connection("127.0.0.1", port, ssl=ssl.create_default_context())
+
+
+async def gathered() -> None:
+    await asyncio.gather(sleep(), event())
+
+
+async def waited_for() -> None:
+    inner = asyncio.create_task(sleep())
+    try:
+        await asyncio.wait([inner])
+    finally:
+        inner.cancel()
+
+
+async def shielded() -> None:
+    inner = asyncio.create_task(sleep())
+    try:
+        await asyncio.shield(inner)
+    finally:
+        inner.cancel()
+
+
+async def limited() -> None:
+    await asyncio.wait_for(asyncio.Event().wait(), 3600)
+
+
+async def timed() -> None:
+    async with asyncio.timeout(3600):
+        await sleep()
+
+
+async def task_group() -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(sleep())
+        group.create_task(swallows_one())
+
+
+async def anyio_group() -> None:
+    async with anyio.create_task_group() as group:
+        group.start_soon(anyio.sleep_forever)
+
+
+async def anyio_scope() -> None:
+    with anyio.CancelScope():
+        await anyio.sleep_forever()
+
+
+async def anyio_shield() -> None:
+    with anyio.CancelScope(shield=True):
+        await anyio.sleep_forever()
+
+
+async def async_generator() -> None:
+    async def items() -> AsyncGenerator[int, None]:
+        try:
+            yield 1
+            await sleep()
+        finally:
+            await asyncio.sleep(0)
+
+    async for _ in items():
+        pass
+
+
+async def swallows_one() -> None:
+    with suppress(asyncio.CancelledError):
+        await sleep()
+    await sleep()
+
+
+async def cleans_without_end() -> None:
+    try:
+        await sleep()
+    finally:
+        await anyio.sleep_forever()
+
+
+async def cleans_up() -> None:
+    try:
+        await sleep()
+    finally:
+        for _ in range(5):
+            await asyncio.sleep(0)
+        CLEAN.append("asyncio")
+
+
+async def cleans_up_in_a_shield() -> None:
+    try:
+        await anyio.sleep_forever()
+    finally:
+        with anyio.CancelScope(shield=True):
+            for _ in range(5):
+                await anyio.lowlevel.checkpoint()
+        CLEAN.append("anyio")
+
+
+BODIES: list[Callable[[], Awaitable[None]]] = [
+    sleep, event, queue, lock, condition, semaphore, memory_stream, silent_socket, asyncio_program, anyio_run_process,
+    anyio_open_process, thread, silent_tls_peer, gathered, waited_for, shielded, limited, timed, task_group,
+    anyio_group, anyio_scope, anyio_shield, async_generator, swallows_one, cleans_without_end, cleans_up,
+    cleans_up_in_a_shield,
+]  # fmt: skip
+
+STUBBORN = [anyio_run_process, swallows_one, task_group, cleans_without_end, cleans_up]
+
+
+async def awaits(name: str, port: int) -> None:
+    """Connect to `port`, await the coroutine `name`, and send which clean-ups were not cut. The end closes."""
+    with socket.create_connection(("127.0.0.1", port)) as test:
+        CLEAN.clear()
+        try:
+            await next(body for body in BODIES if body.__name__ == name)()
+        finally:
+            test.sendall("".join(CLEAN).encode())
+
+
+async def nothing() -> None:
+    """Show that there is a slot."""
