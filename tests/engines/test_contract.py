@@ -19,6 +19,7 @@ from typing import Any
 import anyio
 import pytest
 from engine_table import COLUMNS, read
+from limits import LIMIT_S
 
 from grainlike import (
     GVAR,
@@ -44,8 +45,6 @@ pytestmark = [
     pytest.mark.anyio,
     pytest.mark.filterwarnings("default"),  # engines have warnings of their own
 ]
-
-LIMIT_S = 60.0
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from contextlib import suppress
 
 import anyio
 import anyio.lowlevel
+from limits import LIMIT_S
 
 FOREVER = [sys.executable, "-c", "import time; time.sleep(3600)"]
 
@@ -112,7 +113,7 @@ async def limited() -> None:
 
 
 async def timed() -> None:
-    async with asyncio.timeout(3600):
+    async with asyncio.timeout(LIMIT_S):
         await sleep()
 
 

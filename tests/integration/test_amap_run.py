@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 import psutil
 import pytest
+from limits import LIMIT_S
 
 from grainlike import GVAR, Cores, Executor, GPUs, JobCancelledError, amap, delayed
 from grainlike.executor import _chunks
@@ -21,8 +22,6 @@ from grainlike.graph import DelayedFn
 from grainlike.net import on_asyncio
 
 pytestmark = pytest.mark.anyio
-
-LIMIT_S = 10.0
 
 
 @delayed

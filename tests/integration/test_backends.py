@@ -16,6 +16,7 @@ from typing import Any
 
 import anyio
 import pytest
+from limits import LIMIT_S
 
 from grainlike import (
     Cores,
@@ -37,7 +38,6 @@ from grainlike import (
 pytestmark = pytest.mark.anyio
 
 both_loops = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
-LIMIT_S = 30.0
 
 
 @pytest.fixture

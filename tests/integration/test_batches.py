@@ -6,6 +6,7 @@ from typing import Any
 
 import anyio
 import pytest
+from limits import LIMIT_S
 
 from grainlike import GVAR, Cores, Executor, cancel, delayed, gather, info, start
 from grainlike.errors import JobCancelledError, SerializationError
@@ -188,7 +189,7 @@ async def test_a_function_that_raises_anything_when_it_is_packed_costs_others_of
     async with Executor(local=Cores(1), on_failure="continue"):
         made = [bad(1), bad(2), good(2), bad(3), good(4)]
         start(gather(made))  # so they are sent together
-        with anyio.fail_after(20):
+        with anyio.fail_after(LIMIT_S):
             for value_ in (made[0], made[1], made[3]):
                 with pytest.raises(SerializationError, match="closure variable 'held'"):
                     await value_

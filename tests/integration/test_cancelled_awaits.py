@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from endless_awaits import BODIES, STUBBORN, awaits, nothing, swallows_one
+from limits import LIMIT_S
 
 from grainlike import Cores, Executor, cancel, delayed, start
 from grainlike.executor import _life, _local
@@ -53,7 +54,7 @@ async def hearing() -> AsyncIterator[Hearing]:
 @pytest.mark.parametrize("kind", ["embedded", "call"])
 async def test_a_cancelled_await_ends_and_frees_its_slot(name: str, kind: str) -> None:
     wait, free = delayed(awaits), delayed(nothing) @ Cores(1)
-    async with asyncio.timeout(60), hearing() as job, Executor(local=Cores(1)):
+    async with asyncio.timeout(LIMIT_S), hearing() as job, Executor(local=Cores(1)):
         r_ = (wait @ Cores(1) if kind == "embedded" else wait)(name, job.port)
         start(r_)
         await job.begun.wait()
@@ -65,7 +66,7 @@ async def test_a_cancelled_await_ends_and_frees_its_slot(name: str, kind: str) -
 @pytest.mark.parametrize("name", [body.__name__ for body in STUBBORN])
 async def test_so_does_one_in_a_process_of_its_own(name: str) -> None:
     wait, free = delayed(awaits, isolate=True) @ Cores(1), delayed(nothing, isolate=True) @ Cores(1)
-    async with asyncio.timeout(120), hearing() as job, Executor(local=Cores(1)):
+    async with asyncio.timeout(LIMIT_S), hearing() as job, Executor(local=Cores(1)):
         r_ = wait(name, job.port)
         start(r_)
         await job.begun.wait()
@@ -83,7 +84,7 @@ async def test_leaving_the_block_ends_what_swallows_and_says_where_it_is(
     monkeypatch.setattr(_local, "QUIET_S", 0.05)
     wait = delayed(awaits)
     with caplog.at_level(logging.WARNING, "grainlike"):
-        async with asyncio.timeout(60), hearing() as job:
+        async with asyncio.timeout(LIMIT_S), hearing() as job:
             async with Executor(local=Cores(1)):
                 start((wait @ Cores(1) if kind == "embedded" else wait)(swallows_one.__name__, job.port))
                 await job.begun.wait()

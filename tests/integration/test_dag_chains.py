@@ -6,6 +6,7 @@ from collections import Counter
 
 import anyio
 import pytest
+from limits import LIMIT_S
 
 from grainlike import Callbacks, Cores, Dag, Executor
 from grainlike.executor._head import Head
@@ -14,7 +15,6 @@ from grainlike.scheduler import HeadMind, JobsSubmitted
 pytestmark = pytest.mark.asyncio
 
 LENGTH = 40
-LIMIT_S = 20.0
 
 
 def divide(x: int, by: int) -> int:

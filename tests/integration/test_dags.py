@@ -19,6 +19,7 @@ from typing import Any
 
 import anyio
 import pytest
+from limits import LIMIT_S
 
 from grainlike import (
     GVAR,
@@ -47,7 +48,6 @@ pytestmark = pytest.mark.anyio
 both_loops = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 
 ROOT = Path(__file__).parents[2]
-LIMIT_S = 20.0
 SMALL = Cores([0, 1])
 
 

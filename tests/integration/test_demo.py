@@ -12,6 +12,7 @@ from xml.etree import ElementTree as Xml
 import anyio
 import psutil
 import pytest
+from limits import LIMIT_S
 
 from grainlike.cli._demo_jobs import candidates
 from grainlike.cli._own_workers import WorkerFailedError, own_workers
@@ -20,7 +21,6 @@ from grainlike.resources import Cores
 pytest.importorskip("sklearn")
 
 ROOT = Path(__file__).parents[2]
-LIMIT_S = 90
 
 
 @pytest.fixture(autouse=True)

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from limits import LIMIT_S
 
 from grainlike.scheduler import JobState, transition_table
 
@@ -32,7 +33,6 @@ PAGES = sorted(
 )
 TUTORIALS = sorted(ROOT.glob("tutorials/[0-9]*.py"))
 
-LIMIT_S = 90.0
 """How long an example may take on a busy machine; then its test fails, and shows what it had printed."""
 
 _BLOCK = re.compile(r"^```(?P<kind>\w*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -12,6 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
+from limits import LIMIT_S
 
 from grainlike import GVAR, Cores, Executor, GPUs, Memory, cancel, delayed, gather, info, start
 from grainlike.scheduler import _node_runners
@@ -176,7 +177,7 @@ async def test_no_two_jobs_share_a_core_though_some_ignore_their_end(
 ) -> None:
     monkeypatch.setattr(_node_runners, "GRACE_S", 0.2)
     job = delayed(record) @ Cores(1)
-    async with asyncio.timeout(60), Executor(local=Cores(2)):
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(2)):
         jobs = [start(job(str(tmp_path / str(number)), 3600.0 if number % 5 == 0 else 0.02)) for number in range(20)]
         for number in range(0, 20, 5):
             while not (tmp_path / str(number)).exists():  # noqa: ASYNC110
@@ -203,7 +204,7 @@ async def test_random_cancellations_leak_no_slot_process_descriptor_or_thread() 
     async def coroutine(seconds: float) -> None:
         await asyncio.sleep(seconds)
 
-    async with asyncio.timeout(120), Executor(local=Cores(2)) as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(2)) as executor:
         await gather((plain @ Cores(1))(0.0) for _ in range(2))
         for turn in range(1000):
             # A process that must be ended takes a while to follow; most of the thousand are coroutines or still queued.

@@ -7,13 +7,12 @@ import signal
 
 import anyio
 import pytest
+from limits import LIMIT_S
 
 from grainlike import Cores, Executor, JobTimeoutError, cancel, delayed, gather, info, start
 from grainlike.executor import _events
 
 pytestmark = pytest.mark.asyncio
-
-LIMIT_S = 20.0
 
 
 def one() -> int:

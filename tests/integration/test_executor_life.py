@@ -14,6 +14,7 @@ import anyio
 import anyio.to_thread
 import psutil
 import pytest
+from limits import LIMIT_S
 
 from grainlike import (
     GVAR,
@@ -35,7 +36,6 @@ from grainlike import (
 pytestmark = pytest.mark.anyio
 
 ROOT = Path(__file__).parents[2]
-LIMIT_S = 15.0
 
 
 @pytest.fixture

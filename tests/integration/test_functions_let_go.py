@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from limits import LIMIT_S
 
 from grainlike import Cores, Executor, connect, delayed, gather
 from grainlike.executor import _functions
@@ -71,7 +72,7 @@ def of_head():
 
 
 async def test_a_program_that_makes_closures_for_ever_does_not_grow():
-    async with asyncio.timeout(40), Executor(local=Cores(1)):
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1)):
         count = delayed(of_runner) @ Cores(1)
         for number in range(120):
             f = closure(number)
@@ -86,7 +87,7 @@ async def test_a_program_that_makes_closures_for_ever_does_not_grow():
 
 
 async def test_coroutines_in_the_loop_are_let_go_too():
-    async with asyncio.timeout(40), Executor(local=Cores(1)):
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1)):
         for number in range(60):
 
             async def f(number=number):
@@ -169,7 +170,7 @@ def table(functions):
 
 async def test_what_a_client_sent_goes_with_it_at_head_journal_worker_and_runners(tmp_path):
     journal = tmp_path / "journal"
-    async with asyncio.timeout(40), HeadDaemon("tcp://127.0.0.1:0", journal=journal) as daemon:
+    async with asyncio.timeout(LIMIT_S), HeadDaemon("tcp://127.0.0.1:0", journal=journal) as daemon:
         daemon.leaves = True
         with a_worker(daemon.address, tmp_path / "fifo") as held_by_worker:
             stays_for = closure(100_000)
@@ -198,7 +199,7 @@ async def test_what_a_client_sent_goes_with_it_at_head_journal_worker_and_runner
 
 
 async def test_a_client_that_stays_lets_go_of_closures_that_it_has_dropped():
-    async with asyncio.timeout(40), Executor(listen="tcp://127.0.0.1:0", local=Cores(1)), connect():
+    async with asyncio.timeout(LIMIT_S), Executor(listen="tcp://127.0.0.1:0", local=Cores(1)), connect():
         for number in range(60):
             f = closure(number)
             assert (await (f @ Cores(1))(number))[1] == number
@@ -224,7 +225,7 @@ async def test_jobs_send_what_they_call_anew_and_it_goes_with_them():
         children = [one(number) for number in range(first, first + 10)]
         return sum(await gather([child(1) for child in children] + [child(1) for child in children]))
 
-    async with asyncio.timeout(40), Executor(local=Cores(1)):
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1)):
         for first in range(0, 60, 10):
             assert await (delayed(parent) @ Cores(1))(first) == 2 * sum(range(first + 1, first + 11))
         for _ in range(4):

@@ -28,6 +28,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from limits import LIMIT_S
 
 from grainlike import (
     GVAR,
@@ -42,8 +43,6 @@ from grainlike import (
     delayed,
 )
 from grainlike.adapters import GrainlikePool
-
-LIMIT_S = 30.0
 
 Make = Callable[[], Executor]
 

@@ -12,11 +12,10 @@ from pathlib import Path
 
 import psutil
 import pytest
+from limits import LIMIT_S
 
 from grainlike import Cores, ProcessBackend, SerializationError, ThreadBackend
 from grainlike.adapters import GrainlikePool
-
-LIMIT_S = 60.0
 
 
 @pytest.fixture(autouse=True)

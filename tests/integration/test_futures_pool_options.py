@@ -14,11 +14,10 @@ from pathlib import Path
 from pickle import PicklingError
 
 import pytest
+from limits import LIMIT_S
 
 from grainlike import Cores, ProcessBackend, Retry, ThreadBackend, WorkerLostError
 from grainlike.adapters import GrainlikePool
-
-LIMIT_S = 60.0
 
 STATUS: list[object] = []
 variable: ContextVar[str] = ContextVar("variable", default="none")

@@ -11,6 +11,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 import pytest
+from limits import LIMIT_S
 
 from grainlike import Cores, Executor, SerializationError, amap, connect, delayed, gather, info, start
 from grainlike.cli import main as command_line
@@ -163,7 +164,7 @@ def unkeepable():
 
 
 async def test_objects_that_would_end_their_process_are_told_of_and_leave_nobody_waiting(log, caplog):
-    with anyio.fail_after(20):
+    with anyio.fail_after(LIMIT_S):
         async with Executor(local=Cores(1)):
             with pytest.raises(SystemExit, match="asked what it is"):
                 await double(log, Leaves())

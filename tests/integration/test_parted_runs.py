@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 import numpy as np
 import pytest
+from limits import LIMIT_S
 
 from grainlike import (
     GVAR,
@@ -37,7 +38,6 @@ pytestmark = pytest.mark.anyio
 
 both_loops = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 
-LIMIT_S = 30.0
 STRATEGIES: list[Any] = ["level_based", "balanced", "communication_min"]
 SMALL = Cores([0, 1])
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import psutil
 import pytest
+from limits import LIMIT_S
 
 ROOT = Path(__file__).parents[2]
-LIMIT_S = 30.0
 
 
 @pytest.fixture

@@ -125,7 +125,7 @@ async def test_cancelled_it_takes_the_whole_tree_along_and_waits_for_it(tmp_path
 
     async with Executor(local=Cores(1)):
         r_ = start((job @ Cores(1))(str(listed)))
-        with anyio.fail_after(20):
+        with anyio.fail_after(LIMIT_S):
             while not (listed.exists() and len(listed.read_text().split()) == 4):  # noqa: ASYNC110
                 await anyio.sleep(0.01)
             cancel(r_)

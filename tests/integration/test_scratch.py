@@ -9,6 +9,7 @@ from pathlib import Path
 import anyio
 import anyio.lowlevel
 import pytest
+from limits import LIMIT_S
 
 from grainlike import GVAR, Cores, Executor, WorkerLostError, cancel, delayed, gather, start
 
@@ -68,7 +69,7 @@ async def test_it_goes_when_the_process_was_killed(end: str, place: Path) -> Non
     mark = place / "mark"
     async with Executor(local=Cores(1)):
         r_ = start((job @ Cores(1))(str(mark)))
-        with anyio.fail_after(20):
+        with anyio.fail_after(LIMIT_S):
             if end == "cancel":
                 while not mark.exists() or not mark.read_text():  # noqa: ASYNC110
                     await anyio.sleep(0.01)

@@ -12,6 +12,7 @@ from typing import Any
 
 import anyio
 import pytest
+from limits import LIMIT_S
 
 from grainlike import (
     GVAR,
@@ -30,8 +31,6 @@ from grainlike import (
 from grainlike.wire import WINDOW_ITEMS
 
 pytestmark = pytest.mark.anyio
-
-LIMIT_S = 20.0
 
 
 def note(log: Path, what: object) -> None:

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from limits import LIMIT_S
 
 from grainlike import Executor, parse
 from grainlike.cli import main
@@ -144,7 +145,7 @@ def test_ctrl_c_ends_the_program_too(tmp_path):
     with process:
         pid = int((tmp_path / "pid").read_text())
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 130
     assert "interrupted" in said
     with pytest.raises(ProcessLookupError):
@@ -168,7 +169,7 @@ def test_ctrl_c_tells_what_ended_and_what_did_not(tmp_path, as_json):
     with process:
         assert (tmp_path / "here").read_text() == "here\n"
         process.send_signal(signal.SIGINT)
-        out, said = process.communicate(timeout=60)
+        out, said = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 130
     assert "[3] interrupted while it ran" in said
     assert "[4] interrupted before it started" in said
@@ -203,7 +204,7 @@ async def test_k9_on_a_heads_workers(tmp_path, monkeypatch):
             stderr=subprocess.DEVNULL,
         )
         with worker:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(LIMIT_S):
                 await executor.wait_for_workers(1)
                 done = await asyncio.to_thread(submit, *arguments)
             worker.terminate()

@@ -13,12 +13,11 @@ from pathlib import Path
 
 import anyio
 import pytest
+from limits import LIMIT_S
 
 from grainlike import Cores, Dag, Executor, GPUs, Memory, Node, ThreadBackend, delayed, gather, start
 from grainlike.executor import _recorder
 from grainlike.observe import Depth, Stretch, depths, trace
-
-LIMIT_S = 30.0
 
 Row = tuple[int, int]
 

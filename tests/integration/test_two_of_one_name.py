@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from limits import LIMIT_S
 
 from grainlike import GVAR, Cores, Executor, delayed, gather
 
@@ -37,7 +38,7 @@ async def test_jobs_see_the_name_that_the_head_gave_their_worker(
 
     door = tmp_path / "door"
     door.mkdir()
-    async with asyncio.timeout(30), Executor(listen="tcp://127.0.0.1:0") as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(listen="tcp://127.0.0.1:0") as executor:
         assert executor.address is not None
         workers = [start_worker(executor.address) for _ in range(2)]
         try:

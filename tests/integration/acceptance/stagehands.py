@@ -15,11 +15,10 @@ from typing import Any
 
 import anyio
 import anyio.abc
+from limits import LIMIT_S
 
 from grainlike import GVAR, Allocation
 from grainlike.resources import NO_ALLOCATION
-
-LIMIT_S = 15.0
 
 
 async def appear(path: str, name: str, *, holds: bool = True) -> None:

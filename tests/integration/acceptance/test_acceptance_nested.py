@@ -4,6 +4,7 @@ import os
 
 import anyio
 import pytest
+from limits import LIMIT_S
 from nested_jobs import (
     act,
     catches,
@@ -32,7 +33,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.mark.parametrize(("level", "n"), [(Cores(4), 12), (Cores(8), 9)])
 async def test_a_recursion_needs_no_more_slots_than_one_level_does(executor: Executor, level, n):
-    with anyio.fail_after(60):
+    with anyio.fail_after(LIMIT_S):
         assert await (fib @ level)(n, level) == {12: 144, 9: 34}[n]
 
 
@@ -114,7 +115,7 @@ async def test_many_tasks_of_a_job_await_at_once(executor: Executor):
 
 
 async def test_a_job_maps_over_a_source_on_the_cores_that_it_lends(executor: Executor):
-    with anyio.fail_after(30):
+    with anyio.fail_after(LIMIT_S):
         assert await (maps @ Cores(8))(40) == [1, 0] * 20
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import anyio
 import psutil
 import pytest
+from limits import LIMIT_S
 
 ROOT = Path(__file__).parents[3]
-LIMIT_S = 20.0
 """How long anything here may take at most; a test that waits longer has found something that hangs."""
 
 

@@ -7,6 +7,7 @@ import time
 
 import anyio
 import pytest
+from limits import LIMIT_S
 
 from grainlike import GVAR, Cores, Executor, WorkerLostError, delayed, gather, start
 from grainlike_worker import _shared
@@ -35,7 +36,7 @@ def blocks_with_the_lock_held(path):
 
 
 async def logged(caplog, text):
-    with anyio.fail_after(20):
+    with anyio.fail_after(LIMIT_S):
         while not (found := [r.getMessage() for r in caplog.records if text in r.getMessage()]):  # noqa: ASYNC110
             await anyio.sleep(0.01)
     return found

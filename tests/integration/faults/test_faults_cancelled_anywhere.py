@@ -17,6 +17,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
+from limits import LIMIT_S
 
 from grainlike import (
     Cores,
@@ -44,8 +45,6 @@ MOST = 60
 """More moments are not tried: a scenario that long waits for a process or a socket by then. Where a process is started,
 and killed, each time, only every twentieth is.
 """
-
-LIMIT_S = 60.0
 
 
 @delayed

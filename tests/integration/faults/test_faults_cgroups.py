@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from limits import LIMIT_S
 
 from grainlike import GVAR, Cores, Executor, WorkerLostError, delayed, info
 from grainlike_worker import _job_cgroups
@@ -47,7 +48,7 @@ def where():
 
 
 async def test_each_runner_has_a_cgroup_and_so_have_its_children_and_all_go_with_the_worker():
-    async with asyncio.timeout(30), Executor(local=Cores(2)) as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(2)) as executor:
         told_ = (where @ Cores(1))()
         path, child, processes, runner = await told_
         assert Path(path).name == f"runner-{runner}"
@@ -79,7 +80,7 @@ async def test_a_killed_keeper_leaves_no_daemon_while_the_worker_lives(tmp_path,
         os.kill(os.getppid(), signal.SIGKILL)
         time.sleep(3600)
 
-    async with asyncio.timeout(30), Executor(local=Cores(1)):
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1)):
         with pytest.raises(WorkerLostError):
             await (delayed(job, retries=0) @ Cores(1))()
         daemons = [int(daemon.read_text()) for daemon in tmp_path.glob("daemon-*")]
@@ -90,7 +91,7 @@ async def test_a_killed_keeper_leaves_no_daemon_while_the_worker_lives(tmp_path,
 async def test_what_a_worker_and_keeper_that_were_killed_left_is_removed_when_nobody_lives_there(
     start_worker, still_running
 ):
-    async with asyncio.timeout(30), Executor(listen="tcp://127.0.0.1:0") as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(listen="tcp://127.0.0.1:0") as executor:
         worker = start_worker(executor.address)
         told_ = (where @ Cores(1))()
         _, _, _, runner = await told_

@@ -5,6 +5,7 @@ import contextlib
 import os
 
 import pytest
+from limits import LIMIT_S
 from weather import Weather, port, way_through
 
 from grainlike import Cores, Executor, HeadLostError, connect, delayed, gather, info, start
@@ -35,7 +36,7 @@ def stand(visit, name):
 
 
 async def until(condition):
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(LIMIT_S):
         while not condition():  # noqa: ASYNC110 - nobody tells of it
             await asyncio.sleep(0.005)
 
@@ -226,7 +227,7 @@ async def test_when_too_much_was_on_the_way_that_is_said(gates, linked, monkeypa
 async def test_who_leaves_over_a_broken_link_is_heard(gates, through, monkeypatch):
     monkeypatch.setattr(_caller, "LEAVE_S", 600.0)  # which nobody waits for
     async with (
-        asyncio.timeout(20),
+        asyncio.timeout(LIMIT_S),
         gates() as gate,
         Executor(listen=TLS, local=Cores(1)) as head,
         Weather(port(head)) as weather,
@@ -242,7 +243,7 @@ async def test_who_leaves_over_a_broken_link_is_heard(gates, through, monkeypatc
 
 
 async def test_a_head_that_closes_is_not_waited_for(gates, through):
-    async with asyncio.timeout(20), gates() as gate:
+    async with asyncio.timeout(LIMIT_S), gates() as gate:
         head = await Executor(listen=TLS, local=Cores(1)).__aenter__()
         async with Weather(port(head)) as weather, through(weather, head) as client:
             runs_ = client.submit(Cores(1), stand, gate.visit, "one")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from limits import LIMIT_S
 
 from grainlike import (
     AuthenticationError,
@@ -63,7 +64,7 @@ async def typed(*arguments):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(LIMIT_S):
         said, complained = await process.communicate()
     return process.returncode, said.decode(), complained.decode()
 
@@ -91,13 +92,13 @@ def rude(visit):
 
 
 async def until(condition):
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(LIMIT_S):
         while not condition():  # noqa: ASYNC110 - nobody tells of it
             await asyncio.sleep(0.01)
 
 
 async def test_the_command_line_asks_a_head_over_tls_and_cancels(gates, start_worker, told):
-    async with asyncio.timeout(60), gates() as gate, Executor(listen=TLS) as executor:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=TLS) as executor:
         start_worker(executor.address, name="n1", resources="cores=2")
         await executor.wait_for_workers(1)
         runs_ = start((rude @ Cores(2))(gate.visit))
@@ -155,7 +156,11 @@ async def tries(fn):
 async def test_a_head_tells_how_jobs_of_all_programs_ended_and_what_ran_where(told, gates, tmp_path, monkeypatch):
     monkeypatch.setattr(_history, "_ROWS", 2)
     path = tmp_path / "trace.json"
-    async with asyncio.timeout(60), gates() as gate, Executor(listen=TLS, local=Cores([0, 1]), record=True) as head:
+    async with (
+        asyncio.timeout(LIMIT_S),
+        gates() as gate,
+        Executor(listen=TLS, local=Cores([0, 1]), record=True) as head,
+    ):
         assert (await told("trace", "-o", tmp_path / "none" / "trace.json"))[0] == 2
         assert await (delayed(abs) @ Cores(1))((delayed(divmod) @ Cores(1))(-7, 2)[0]) == 4
         async with connect(head.address) as ex:
@@ -223,7 +228,7 @@ async def fails_with_others(visit):
 
 @pytest.mark.parametrize("where", ["program", "job"])
 async def test_what_a_failure_skips_is_skipped_in_every_tally(where, gates):
-    async with asyncio.timeout(20), gates() as gate, Executor(listen=TLS, local=Cores(2)) as head:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=TLS, local=Cores(2)) as head:
         async with connect(head.address) as ex:
             await ex.wait_for_workers(1)
             everywhere = fails_with_others if where == "program" else delayed(fails_with_others) @ Cores(1)
@@ -242,7 +247,7 @@ async def test_every_kind_of_door_lets_clients_ask(scheme, tmp_path, gates):
     listen = f"unix://{tmp_path}/door/head.sock" if scheme == "unix" else TLS
     insecure = scheme == "insecure"
     async with (
-        asyncio.timeout(20),
+        asyncio.timeout(LIMIT_S),
         gates() as gate,
         Executor(listen=listen, local=Cores(1), insecure=insecure) as executor,
     ):
@@ -262,7 +267,7 @@ async def test_every_kind_of_door_lets_clients_ask(scheme, tmp_path, gates):
 
 async def test_an_answer_has_a_most(gates, monkeypatch):
     monkeypatch.setattr(_guests, "MOST_ROWS", 20)
-    async with asyncio.timeout(20), gates() as gate, Executor(listen=TLS, local=Cores(1)):
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=TLS, local=Cores(1)):
         start((wait_at @ Cores(1))(gate.visit, "one"))
         queued = [start((wait_at @ Cores(1))(gate.visit, n)) for n in range(20)]
         await gate.arrival()
@@ -282,7 +287,7 @@ async def test_a_job_of_a_job_can_be_cancelled_by_number(gates):
         except JobCancelledError as error:
             return str(error)
 
-    async with asyncio.timeout(20), gates() as gate, Executor(listen=TLS, local=Cores(2)):
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=TLS, local=Cores(2)):
         visit = gate.visit
 
         def inner():
@@ -299,7 +304,7 @@ async def test_a_job_of_a_job_can_be_cancelled_by_number(gates):
 
 
 async def test_a_workers_certificate_can_not_ask(private_state, caplog):
-    async with asyncio.timeout(20), Executor(listen=TLS) as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(listen=TLS) as executor:
         with pytest.raises(AuthenticationError, match=r"client\.json"):
             async with call(private_state / "current" / "worker.json"):
                 pass
@@ -326,7 +331,7 @@ async def test_a_workers_certificate_can_not_ask(private_state, caplog):
 
 
 async def test_workers_are_told_to_end_by_name_with_their_jobs_or_after_them(gates, start_worker, told):
-    async with asyncio.timeout(60), gates() as gate, Executor(listen=TLS) as executor:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=TLS) as executor:
         workers = {name: start_worker(executor.address, name=name, resources="cores=1") for name in ("a1", "a2")}
         await executor.wait_for_workers(2)
         r_ = start((delayed(wait_at, retries=0) @ Cores(1))(gate.visit, "job"))
@@ -356,7 +361,7 @@ async def test_workers_are_told_to_end_by_name_with_their_jobs_or_after_them(gat
 
 
 async def test_it_is_asked_how_many_more_workers_would_help(gates, told):
-    async with asyncio.timeout(20), gates() as gate, Executor(listen=TLS) as executor:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=TLS) as executor:
         waiting = [start((delayed(wait_at) @ Cores(2))(gate.visit, "job")) for _ in range(5)]
         await executor.explain(waiting[-1])
         assert await told("head", "wanted", "cores=4") == (0, "3\n")
@@ -366,7 +371,7 @@ async def test_it_is_asked_how_many_more_workers_would_help(gates, told):
 
 
 async def test_no_worker_is_told_to_end_that_is_not_called_so_or_belongs_to_a_program(told):
-    async with asyncio.timeout(20), Executor(listen=TLS, local=Cores(1)) as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(listen=TLS, local=Cores(1)) as executor:
         assert len(executor.workers()) == 1
         for command in ("drain", "kill"):
             assert await told("worker", command, "*", "--json") == (1, "[]\n")
@@ -375,7 +380,7 @@ async def test_no_worker_is_told_to_end_that_is_not_called_so_or_belongs_to_a_pr
 
 @pytest.mark.parametrize("role", ["client", "worker"])
 async def test_who_was_let_in_may_not_fill_the_heads_memory_with_one_message(role):
-    async with asyncio.timeout(20), Executor(listen=TLS) as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(listen=TLS) as executor:
         link = await dial(find_access(executor.address, role))
         link.post(_caller._hello() if role == "client" else _daemon._hello("large", Cores([0])))
 
@@ -391,7 +396,7 @@ async def test_who_was_let_in_may_not_fill_the_heads_memory_with_one_message(rol
 
 
 async def test_who_waits_for_an_answer_hears_that_the_head_is_gone():
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(LIMIT_S):
         executor = Executor(listen=TLS)
         async with executor:
             caller = _caller.Caller(await dial(find_access(executor.address, "client")))
@@ -406,7 +411,7 @@ async def test_a_silent_client_is_dropped(monkeypatch):
     monkeypatch.setattr(_door, "HANDSHAKE_S", 0.2)
     monkeypatch.setattr(_door, "LOST_S", 0.3)
     monkeypatch.setattr(_door, "SECOND_LOOK_S", 0.05)
-    async with asyncio.timeout(20), Executor(listen=TLS) as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(listen=TLS) as executor:
         link = await dial(find_access(executor.address, "client"))
         link.post(_caller._hello())
         await link.run(lambda frames: None)
@@ -425,7 +430,7 @@ def says(visit):
 
 
 async def test_logs_are_followed_to_the_end_and_kept_for_a_while(gates, start_worker, told):
-    async with asyncio.timeout(60), gates() as gate, Executor(listen=TLS) as executor:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=TLS) as executor:
         start_worker(executor.address, name="n1", resources="cores=1")
         r_ = start((says @ Cores(1))(gate.visit))
         queued_ = start((wait_at @ Cores(1))(gate.visit, "later"))
@@ -450,7 +455,7 @@ async def test_logs_are_followed_to_the_end_and_kept_for_a_while(gates, start_wo
 
 
 async def test_who_follows_logs_hears_that_the_head_is_gone(gates):
-    async with asyncio.timeout(20), gates() as gate, Executor(listen=TLS, local=Cores(1)) as executor:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=TLS, local=Cores(1)) as executor:
         r_ = start((says @ Cores(1))(gate.visit))
         await gate.arrival()
         caller = _caller.Caller(await dial(find_access(executor.address, "client")))

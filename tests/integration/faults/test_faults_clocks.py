@@ -4,6 +4,7 @@ import asyncio
 import time
 
 import pytest
+from limits import LIMIT_S
 
 from grainlike import Cores, JobTimeoutError, Rate, Retry, WallTime, connect, delayed, gather, info, start
 from grainlike.executor._head_daemon import HeadDaemon
@@ -48,7 +49,7 @@ async def test_a_clock_that_is_set_ends_nothing_and_begins_nothing(by, start_wor
     path.touch()
     monkeypatch.setattr(time, "time", lambda: told() + shift)
     head_here = HeadDaemon("tcp://127.0.0.1:0", journal=tmp_path / "journal")
-    async with asyncio.timeout(30), gates() as gate, head_here as head:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, head_here as head:
         first = CHANGE_CLOCK.format(path=str(path))
         worker = start_worker(head.address, resources="cores=3", first=first, more=("--log-level", "error"))
         async with connect() as client:

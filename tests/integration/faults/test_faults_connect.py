@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from limits import LIMIT_S
 
 from grainlike import (
     AuthenticationError,
@@ -76,7 +77,7 @@ def _confess(path):
 
 
 async def until(condition):
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(LIMIT_S):
         while not condition():  # noqa: ASYNC110 - nobody tells of it
             await asyncio.sleep(0.01)
 
@@ -111,7 +112,7 @@ async def test_g17_jobs_run_on_a_daemons_workers_and_the_head_opens_nothing(head
     async def outer(x):
         return await (delayed(only_the_client_has_this.triple) @ Cores(1))(x) + 1
 
-    async with asyncio.timeout(60), connect() as executor:
+    async with asyncio.timeout(LIMIT_S), connect() as executor:
         start_worker(executor.address, name="n1", resources="cores=2")
         await executor.wait_for_workers(1)
         assert [(worker.name, worker.pid == head.pid) for worker in executor.workers()] == [("n1", False)]
@@ -135,7 +136,7 @@ async def test_g17_jobs_run_on_a_daemons_workers_and_the_head_opens_nothing(head
 
 
 async def test_events_are_of_ones_own_jobs_and_of_all_workers(head, start_worker, gates):
-    async with asyncio.timeout(60), gates() as gate, connect() as executor:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, connect() as executor:
         events = executor.events()
         worker = start_worker(executor.address, name="n1", resources="cores=2")
         await executor.wait_for_workers(1)
@@ -177,7 +178,7 @@ async def test_events_are_of_ones_own_jobs_and_of_all_workers(head, start_worker
 
 
 async def test_what_runs_when_the_head_is_lost_is_told_to_be_lost(head, start_worker, gates):
-    async with asyncio.timeout(60), gates() as gate, connect() as executor:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, connect() as executor:
         start_worker(executor.address, name="n1", resources="cores=1")
         await executor.wait_for_workers(1)
         events = executor.events()
@@ -196,7 +197,7 @@ async def test_what_runs_when_the_head_is_lost_is_told_to_be_lost(head, start_wo
 
 
 async def test_a_head_that_is_killed_fails_what_waits_and_what_comes(head, start_worker, gates):
-    async with asyncio.timeout(60), gates() as gate, connect() as executor:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, connect() as executor:
         start_worker(executor.address, name="n1", resources="cores=1")
         runs_ = start((stand @ Cores(1))(gate.visit, "runs"))
         waits_ = start((stand @ Cores(1))(gate.visit, "waits"))
@@ -214,7 +215,7 @@ async def test_a_head_that_is_killed_fails_what_waits_and_what_comes(head, start
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_ends_a_head_in_good_order(head, start_worker, gates, private_state, number):
-    async with asyncio.timeout(60), gates() as gate, connect() as executor:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, connect() as executor:
         worker = start_worker(executor.address, name="n1", resources="cores=1")
         r_ = start((stand @ Cores(1))(gate.visit, "runs"))
         visitor = await gate.arrival()
@@ -237,7 +238,7 @@ async def test_who_hears_that_a_head_has_closed_does_not_find_it_any_more(privat
         found.extend(private_state.glob("current/*.json"))
         leave(guests, guest)
 
-    async with asyncio.timeout(20), contextlib.AsyncExitStack() as stack:
+    async with asyncio.timeout(LIMIT_S), contextlib.AsyncExitStack() as stack:
         head = await Executor(listen=TLS).__aenter__()
         caller = await stack.enter_async_context(_caller.call(None))
         assert len(list(private_state.glob("current/*.json"))) == 3
@@ -248,7 +249,7 @@ async def test_who_hears_that_a_head_has_closed_does_not_find_it_any_more(privat
 
 
 async def test_detached_it_is_there_when_the_command_returns(private_state):
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LIMIT_S):
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "grainlike", "head", "start", "--detach", "--listen", TLS),
             env={**os.environ, **ENVIRONMENT},
@@ -268,7 +269,7 @@ async def test_detached_it_is_there_when_the_command_returns(private_state):
 async def test_a_head_that_takes_the_place_of_another_says_how_to_reach_that(private_state):
     start_head = (sys.executable, "-m", "grainlike", "head", "start", "--detach", "--listen", TLS)
     said = []
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LIMIT_S):
         for _ in range(2):
             process = await asyncio.create_subprocess_exec(
                 *start_head, env={**os.environ, **ENVIRONMENT}, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -283,7 +284,7 @@ async def test_a_head_that_takes_the_place_of_another_says_how_to_reach_that(pri
 
 
 async def test_k7_run_once_head_and_workers_end_when_the_work_of_the_last_program_is_done(private_state, start_worker):
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LIMIT_S):
         head = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "grainlike", "head", "start", "--run-once", "--listen", TLS),
             env={**os.environ, **ENVIRONMENT},
@@ -326,7 +327,7 @@ async def main():
 asyncio.run(main())
 """
     async with (
-        asyncio.timeout(60),
+        asyncio.timeout(LIMIT_S),
         gates() as gate,
         gates() as staying,
         Executor(listen=TLS, local=Cores(2)) as head,
@@ -355,7 +356,7 @@ def _runs(pid):
 
 
 async def test_g17_clients_share_the_workers_fairly(gates):
-    async with asyncio.timeout(60), gates() as gate, Executor(listen=TLS, local=Cores(2)), connect() as first:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=TLS, local=Cores(2)), connect() as first:
         many = [first.submit(Cores(1), stand, gate.visit, f"first{n}") for n in range(8)]
         taken = [await gate.arrival() for _ in range(2)]
         async with connect() as second:
@@ -374,7 +375,7 @@ async def test_a_job_that_waits_for_its_next_attempt_does_not_run(gates):
         visit("try")
         raise OSError("not yet")
 
-    async with asyncio.timeout(60), gates() as gate, Executor(listen=TLS, local=Cores(1)), connect() as executor:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=TLS, local=Cores(1)), connect() as executor:
         r_ = start((fails @ Cores(1))(gate.visit))
         visitor = await gate.arrival()
         assert info(r_).state == "running"
@@ -386,7 +387,7 @@ async def test_a_job_that_waits_for_its_next_attempt_does_not_run(gates):
 
 
 async def test_it_is_asked_where_a_job_stands_and_what_it_printed(gates, capsys):
-    async with asyncio.timeout(60), gates() as gate, Executor(listen=TLS, local=Cores(1)), connect() as executor:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=TLS, local=Cores(1)), connect() as executor:
         runs_ = start((stand @ Cores(1))(gate.visit, "one"))
         await gate.arrival()
         waits_ = start((stand @ Cores(1))(gate.visit, "two"))
@@ -418,7 +419,7 @@ async def test_it_is_asked_where_a_job_stands_and_what_it_printed(gates, capsys)
 
 
 async def test_what_an_operator_ended_had_run_for_a_while(gates):
-    async with asyncio.timeout(60), gates() as gate, Executor(listen=TLS, local=Cores(1)), connect() as executor:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=TLS, local=Cores(1)), connect() as executor:
         r_ = start((stand @ Cores(1))(gate.visit, "one"))
         await gate.arrival()
         explained = await executor.explain(r_)
@@ -433,7 +434,7 @@ async def test_where_a_job_ran_is_said_once():
     def notes(error):
         return [note for note in error.__notes__ if note.startswith("grainlike: on worker")]
 
-    async with asyncio.timeout(60), Executor(listen=TLS, local=Cores(1)), connect():
+    async with asyncio.timeout(LIMIT_S), Executor(listen=TLS, local=Cores(1)), connect():
         with pytest.raises(WorkerLostError) as lost:
             await (delayed(os._exit, retries=Retry(0, losses=0)) @ Cores(1))(3)
         with pytest.raises(TimeoutError) as late:
@@ -459,7 +460,7 @@ async def test_a_stream_with_resources_is_refused_with_words():
         for i in range(n):
             yield i
 
-    async with asyncio.timeout(20), Executor(listen=TLS, local=Cores(1)), connect() as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(listen=TLS, local=Cores(1)), connect() as executor:
         assert executor.workers()[0].name == "local"
         with pytest.raises(UnsatisfiableError, match="over a connection to a head"):
             async for _ in (count @ Cores(1))(3):
@@ -471,7 +472,7 @@ async def test_who_may_not_connect_hears_why(private_state, monkeypatch):
     with pytest.raises(HeadLostError, match="head start"):
         async with connect():
             pass
-    async with asyncio.timeout(20), Executor(listen=TLS):
+    async with asyncio.timeout(LIMIT_S), Executor(listen=TLS):
         with pytest.raises(AuthenticationError, match=r"client\.json"):
             async with connect(private_state / "current" / "worker.json"):
                 pass
@@ -484,7 +485,7 @@ async def test_who_may_not_connect_hears_why(private_state, monkeypatch):
 
 async def test_a_worker_submits_nothing_of_its_own(caplog):
     function = NestedFunction(b"digest", "f", False, None, RetrySpec(), False, False, True)
-    async with asyncio.timeout(20), Executor(listen=TLS) as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(listen=TLS) as executor:
         link = await dial(find_access(executor.address, "worker"))
         link.post(Dialer(_daemon._hello("greedy", Cores([0]))).hello)
         running = asyncio.create_task(link.run(lambda frames: None))

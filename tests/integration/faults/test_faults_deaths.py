@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from limits import LIMIT_S
 
 from grainlike import GVAR, Cores, Executor, WorkerLostError, delayed, gather, info, start
 
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.asyncio
 
 
 async def test_killed_runners_and_a_killed_worker_lose_no_job_of_200(gates, start_worker):
-    async with asyncio.timeout(40), gates() as gate, Executor(listen=LISTEN) as executor:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=LISTEN) as executor:
         visit = gate.visit
 
         @delayed
@@ -48,7 +49,7 @@ async def test_killed_runners_and_a_killed_worker_lose_no_job_of_200(gates, star
 
 
 async def test_without_a_worker_jobs_wait_and_run_when_one_joins(gates, start_worker):
-    async with asyncio.timeout(30), gates() as gate, Executor(listen=LISTEN) as executor:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=LISTEN) as executor:
         visit = gate.visit
 
         @delayed
@@ -106,7 +107,7 @@ async def test_a_poison_job_ends_alone_in_worker_lost_error(kind, how, start_wor
             return number
 
     executor = Executor(local=Cores(2)) if kind == "embedded plain" else Executor(listen=LISTEN)
-    async with asyncio.timeout(30), executor:
+    async with asyncio.timeout(LIMIT_S), executor:
         if kind != "embedded plain":
             start_worker(executor.address)
         before = start(gather((neighbour @ Cores(1))(number) for number in range(20)))
@@ -129,7 +130,7 @@ async def test_a_runner_that_cannot_start_is_not_started_for_ever(start_worker, 
     def job(number):
         return number
 
-    async with asyncio.timeout(20), Executor(local=Cores(1)):
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1)):
         with pytest.raises(WorkerLostError, match="exit code 9"):
             await (job @ Cores(1))(1)
     assert len((tmp_path / "starts").read_text().split()) == 3
@@ -142,7 +143,7 @@ async def test_a_runner_that_cannot_even_be_executed_is_a_worker_lost_error(monk
     def job():
         return 1
 
-    async with asyncio.timeout(20), Executor(local=Cores(1)):
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1)):
         with pytest.raises(WorkerLostError, match="no process could be started"):
             await (job @ Cores(1))()
 
@@ -152,7 +153,7 @@ async def test_a_runner_killed_while_idle_is_replaced(still_running):
     def pid():
         return os.getpid()
 
-    async with asyncio.timeout(20), Executor(local=Cores(1)):
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1)):
         first = await (pid @ Cores(1))()
         os.kill(first, signal.SIGKILL)
         second = await (pid @ Cores(1))()
@@ -163,7 +164,7 @@ async def test_a_runner_killed_while_idle_is_replaced(still_running):
 
 
 async def test_a_runner_that_somebody_else_terminates_costs_an_attempt_and_no_job(gates):
-    async with asyncio.timeout(20), gates() as gate, Executor(local=Cores(1)):
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(local=Cores(1)):
         visit = gate.visit
 
         @delayed
@@ -180,7 +181,7 @@ async def test_a_runner_that_somebody_else_terminates_costs_an_attempt_and_no_jo
 
 @pytest.mark.parametrize("kind", ["plain", "coroutine"])
 async def test_a_worker_that_is_killed_takes_runners_and_their_children_along(kind, gates, start_worker, still_running):
-    async with asyncio.timeout(20), gates() as gate, Executor(listen=LISTEN) as executor:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=LISTEN) as executor:
         visit = gate.visit
 
         def parent():
@@ -208,7 +209,7 @@ async def test_an_idle_worker_told_to_stop_waits_for_no_grace(start_worker, stil
     def pid():
         return os.getpid()
 
-    async with asyncio.timeout(20), Executor(listen=LISTEN) as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(listen=LISTEN) as executor:
         worker = start_worker(executor.address, first=NO_GRACE_ENDS)
         runner = await (pid @ Cores(1))()
         os.kill(worker.pid, signal.SIGTERM)
@@ -219,7 +220,7 @@ async def test_an_idle_worker_told_to_stop_waits_for_no_grace(start_worker, stil
 
 async def test_stopping_workers_costs_a_job_nothing_but_time(gates, start_worker):
     """Four times the worker below it is stopped, one more than a job may be lost; and its `finally` runs each time."""
-    async with asyncio.timeout(40), gates() as gate, gates() as farewell, Executor(listen=LISTEN) as executor:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, gates() as farewell, Executor(listen=LISTEN) as executor:
         visit, leave = gate.visit, farewell.visit
         farewell.open = True
 
@@ -247,7 +248,7 @@ async def test_stopping_workers_costs_a_job_nothing_but_time(gates, start_worker
 
 
 async def test_a_worker_whose_job_will_not_stop_still_stops(gates, start_worker, still_running):
-    async with asyncio.timeout(30), gates() as gate, Executor(listen=LISTEN) as executor:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=LISTEN) as executor:
         visit = gate.visit
 
         @delayed
@@ -268,7 +269,7 @@ async def test_a_worker_whose_job_will_not_stop_still_stops(gates, start_worker,
 
 
 async def test_a_head_that_closes_ends_its_workers_with_exit_code_0(start_worker):
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(LIMIT_S):
         async with Executor(listen=LISTEN) as executor:
             worker = start_worker(executor.address, first=NO_GRACE_ENDS)
             await executor.wait_for_workers(1)
@@ -308,7 +309,7 @@ asyncio.run(main())
 
 @pytest.mark.parametrize("kind", ["embedded", "remote"])
 async def test_a_killed_head_leaves_no_orphans(kind, gates, script, start_worker, still_running):
-    async with asyncio.timeout(20), gates() as gate:
+    async with asyncio.timeout(LIMIT_S), gates() as gate:
         head = script(HEAD, gate.path, kind)
         address = await asyncio.to_thread(head.stdout.readline)
         pids = []

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from limits import LIMIT_S
 
 from grainlike import Cores, connect, delayed, start
 from grainlike.errors import JournalError
@@ -74,7 +75,7 @@ async def test_an_end_that_the_disk_refuses_is_told_unless_it_takes_an_image(in_
     monkeypatch.setattr(_keeping, "LOOK_S", 3600)  # nobody tries again but at the end
     journal = tmp_path / "journal"
     daemon = HeadDaemon(TLS, journal=journal)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(LIMIT_S):
         await daemon.__aenter__()
         async with connect(session="night") as client:
             start((delayed(abs) @ Cores(1))(-1))

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from limits import LIMIT_S
 
 from grainlike import Cores, Executor, delayed
 from grainlike.executor._head_daemon import HeadDaemon
@@ -88,7 +89,7 @@ async def test_garbage_is_dropped_and_logged_once_and_a_real_worker_still_works(
     def double(x):
         return 2 * x
 
-    async with asyncio.timeout(20), Executor(listen=LISTEN, insecure=insecure) as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(listen=LISTEN, insecure=insecure) as executor:
         caplog.clear()
         with caplog.at_level(logging.INFO):
             await knock(executor, data)
@@ -108,7 +109,7 @@ async def test_garbage_is_dropped_and_logged_once_and_a_real_worker_still_works(
 async def test_a_stranger_who_says_nothing_is_shown_out_in_time(insecure, caplog, monkeypatch):
     monkeypatch.setattr("grainlike.executor._door.HANDSHAKE_S", 0.1)
     monkeypatch.setattr("grainlike.net._listener._HANDSHAKE_S", 0.1)
-    async with asyncio.timeout(20), Executor(listen=LISTEN, insecure=insecure) as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(listen=LISTEN, insecure=insecure) as executor:
         caplog.clear()
         # The start of a TLS handshake, or of a frame.
         whole = frame(hello()) if insecure else b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(200)
@@ -119,7 +120,7 @@ async def test_a_stranger_who_says_nothing_is_shown_out_in_time(insecure, caplog
 
 async def test_many_strangers_do_not_keep_a_worker_out(monkeypatch, start_worker):
     monkeypatch.setattr("grainlike.net._listener._HANDSHAKE_S", 0.5)
-    async with asyncio.timeout(20), Executor(listen=LISTEN) as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(listen=LISTEN) as executor:
         address = parse_address(executor.address)
         crowd = [await asyncio.open_connection(address.host, address.port) for _ in range(300)]
         start_worker(executor.address)
@@ -145,7 +146,7 @@ async def refusal(worker):
 
 
 async def test_a_worker_that_finds_nobody_says_so(start_worker, tmp_path):
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(LIMIT_S):
         path = tmp_path / "nowhere" / "worker.json"
         none = start_worker(path)
         unknown = start_worker("tcp://127.0.0.1:1")
@@ -174,7 +175,7 @@ async def test_a_worker_that_finds_nobody_says_so(start_worker, tmp_path):
 
 
 async def test_a_worker_with_the_access_file_of_another_head_is_told(start_worker, tmp_path):
-    async with asyncio.timeout(20), Executor(listen=LISTEN) as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(listen=LISTEN) as executor:
         access = find_access(executor.address)
         path = tmp_path / "old" / "worker.json"
         write_access(replace(access, credentials=make_credentials(access.cluster)["worker"]), path)
@@ -185,7 +186,7 @@ async def test_a_worker_with_the_access_file_of_another_head_is_told(start_worke
 
 @pytest.mark.parametrize("role", ["head", "client"])
 async def test_a_worker_with_the_file_of_another_role_is_told(role, start_worker, private_state):
-    async with asyncio.timeout(20), Executor(listen=LISTEN) as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(listen=LISTEN) as executor:
         path = next(private_state.glob(f"*/{role}.json"))
         assert f"this access file is for a {role}; a worker needs the worker.json" in await refusal(start_worker(path))
         assert executor.workers() == []
@@ -195,7 +196,7 @@ async def test_a_worker_with_the_file_of_another_role_is_told(role, start_worker
 
 
 async def test_without_tls_both_sides_have_to_say_so_and_do_so_loudly(start_worker, caplog):
-    async with asyncio.timeout(20), Executor(listen=LISTEN, insecure=True) as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(listen=LISTEN, insecure=True) as executor:
         assert sum("INSECURE" in record.getMessage() for record in caplog.records) == 1
         assert "--insecure" in await refusal(start_worker(executor.address))
         assert executor.workers() == []
@@ -206,7 +207,7 @@ async def test_without_tls_both_sides_have_to_say_so_and_do_so_loudly(start_work
 
 
 async def test_saying_insecure_leaves_no_tls_out_where_there_are_certificates(start_worker):
-    async with asyncio.timeout(20), Executor(listen=LISTEN) as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(listen=LISTEN) as executor:
         worker = start_worker(executor.address, insecure=True)
         await executor.wait_for_workers(1)
     assert "INSECURE" not in (await worker.exit())[1]
@@ -221,7 +222,7 @@ async def test_without_tls_is_for_loopback_alone(address, private_state):
 
 
 async def test_a_worker_does_not_read_an_access_file_that_others_could_read(start_worker, tmp_path, private_state):
-    async with asyncio.timeout(20), Executor(listen=LISTEN) as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(listen=LISTEN) as executor:
         path = next(private_state.glob("*/worker.json"))
         path.chmod(0o644)
         assert "chmod 600" in await refusal(start_worker(path))
@@ -229,7 +230,7 @@ async def test_a_worker_does_not_read_an_access_file_that_others_could_read(star
 
 
 async def test_a_worker_of_another_version_is_refused_with_both_versions(start_worker):
-    async with asyncio.timeout(20), Executor(listen=LISTEN) as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(listen=LISTEN) as executor:
         python = start_worker(executor.address, first="import platform; platform.python_version = lambda: '3.9.1'")
         protocol = start_worker(executor.address, first="from grainlike_worker import _daemon; _daemon.PROTOCOL = 99")
         said = await refusal(python)
@@ -243,20 +244,20 @@ async def test_a_worker_whose_offer_is_no_offer_is_refused(start_worker):
     first = "from grainlike_worker import _daemon as d; old = d._hello\n"
     first += "def bad(*what, **more):\n import msgspec\n"
     first += " return msgspec.structs.replace(old(*what, **more), offer='cores=')\n"
-    async with asyncio.timeout(20), Executor(listen=LISTEN) as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(listen=LISTEN) as executor:
         said = await refusal(start_worker(executor.address, first=first + "d._hello = bad"))
         assert "cores" in said.splitlines()[-1], said
         assert executor.workers() == []
 
 
 async def test_a_worker_with_wrong_options_exits_with_2(start_worker):
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(LIMIT_S):
         code, said = await start_worker("x", resources="cores=-1").exit()
         assert (code, "Traceback" in said) == (2, False), said
 
 
 async def test_two_workers_of_one_name_are_two_workers(start_worker):
-    async with asyncio.timeout(20), Executor(listen=LISTEN) as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(listen=LISTEN) as executor:
         for _ in range(2):
             start_worker(executor.address, name="twin")
         await executor.wait_for_workers(2)
@@ -277,7 +278,7 @@ async def test_a_port_in_use_is_an_error_that_names_it_and_leaves_nothing(privat
 
 @pytest.mark.parametrize("address", ["tcp://0.0.0.0:0", "tcp://[::]:0"])
 async def test_all_interfaces_are_announced_by_addresses_that_can_be_dialled(address, start_worker):
-    async with asyncio.timeout(20), Executor(listen=address) as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(listen=address) as executor:
         known = [parse_address(str(one)) for one in find_access().addresses]
         assert str(known[0]) == executor.address
         assert known[-1].host == "127.0.0.1"

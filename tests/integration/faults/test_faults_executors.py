@@ -97,7 +97,7 @@ async def test_awaiters_in_a_task_group_get_the_error_as_it_is():
         raise OwnError("a")
 
     async with Executor(local=Cores(1)):
-        with anyio.fail_after(20):
+        with anyio.fail_after(LIMIT_S):
             with pytest.raises(OwnError):
                 await (fail @ Cores(1))()
 
@@ -107,7 +107,7 @@ async def test_an_error_inside_is_told_to_whoever_leaves_and_awaiters_do_not_wai
     def broken(self, event, now):
         raise ZeroDivisionError("inside")
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(LIMIT_S):
         with pytest.raises(ZeroDivisionError, match="inside"):  # noqa: PT012
             async with Executor(local=Cores(1)):
                 monkeypatch.setattr("grainlike.scheduler.NodeMind.handle", broken)
@@ -116,7 +116,7 @@ async def test_an_error_inside_is_told_to_whoever_leaves_and_awaiters_do_not_wai
 
 @pytest.mark.anyio
 async def test_several_tasks_wait_for_workers_and_all_are_told(start_worker):
-    with anyio.fail_after(20):
+    with anyio.fail_after(LIMIT_S):
         async with Executor(listen=LISTEN) as executor, anyio.create_task_group() as tasks:
             for count in (1, 2, 1, 2):
                 tasks.start_soon(executor.wait_for_workers, count)
@@ -127,7 +127,7 @@ async def test_several_tasks_wait_for_workers_and_all_are_told(start_worker):
 
 @pytest.mark.anyio
 async def test_waiting_for_workers_of_an_executor_that_closes_is_an_error():
-    with anyio.fail_after(20):
+    with anyio.fail_after(LIMIT_S):
         async with anyio.create_task_group() as tasks:
             executor = Executor(listen=LISTEN)
 
@@ -147,7 +147,7 @@ async def test_a_blocked_loop_loses_no_worker(monkeypatch, start_worker):
         monkeypatch.setattr(module, "LOST_S", 1.2)
     monkeypatch.setattr(_door, "HEARTBEAT_S", 0.05)
     monkeypatch.setattr(_door, "HANDSHAKE_S", 0.1)
-    with anyio.fail_after(20):
+    with anyio.fail_after(LIMIT_S):
         async with Executor(local=Cores(1), listen=LISTEN) as executor:
             start_worker(executor.address, resources="cores=1")
             await executor.wait_for_workers(2)
@@ -172,7 +172,7 @@ async def test_a_job_that_blocks_its_loop_or_holds_the_interpreter_does_not_stop
         with open(path) as opened:  # noqa: ASYNC230, PTH123
             return opened.read()
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(LIMIT_S):
         async with Executor(listen=LISTEN) as executor:
             start_worker(executor.address)
             await executor.wait_for_workers(1)
@@ -224,7 +224,7 @@ def test_ctrl_c_ends_everything_with_one_clean_message(backend, script, tmp_path
     begun.read_text()
     runners = psutil.Process(process.pid).children(recursive=True)
     os.kill(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=15)
+    out, err = process.communicate(timeout=LIMIT_S)
     assert process.returncode in (130, -signal.SIGINT)
     # Two processes write to one pipe: a line of the one may stand between the words and the line end of the other.
     assert sorted(re.findall("coroutine ended|plain ended", out)) == [
@@ -315,7 +315,7 @@ async def test_nothing_hangs_when_the_last_of_the_descriptors_is_gone(monkeypatc
     def none(*_):
         raise OSError(24, "Too many open files")
 
-    async with asyncio.timeout(20), Executor(local=Cores(1)):
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1)):
         before = descriptors()
         monkeypatch.setattr(socket, "socketpair", none)
         with pytest.raises(Exception, match="Too many open files"):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from limits import LIMIT_S
 
 from grainlike import (
     GVAR,
@@ -35,7 +36,7 @@ def cores():
 
 
 async def test_a_job_sees_all_its_nodes_and_so_do_the_programs_that_it_starts(start_worker):
-    async with asyncio.timeout(30), Executor(listen=LISTEN, local=Cores([0, 1])) as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(listen=LISTEN, local=Cores([0, 1])) as executor:
 
         @delayed
         def ranks():
@@ -75,7 +76,7 @@ async def test_a_job_sees_all_its_nodes_and_so_do_the_programs_that_it_starts(st
 
 
 async def test_a_gang_waits_for_the_last_of_its_workers(gates, start_worker):
-    async with asyncio.timeout(30), gates() as gate, Executor(listen=LISTEN) as executor:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=LISTEN) as executor:
         visit = gate.visit
 
         @delayed
@@ -98,7 +99,7 @@ async def test_a_gang_waits_for_the_last_of_its_workers(gates, start_worker):
 
 
 async def test_when_one_of_its_workers_is_killed_it_runs_again_on_others(gates, start_worker):
-    async with asyncio.timeout(40), gates() as gate, Executor(listen=LISTEN) as executor:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=LISTEN) as executor:
         visit = gate.visit
 
         @delayed
@@ -123,7 +124,7 @@ async def test_when_one_of_its_workers_is_killed_it_runs_again_on_others(gates, 
 
 
 async def test_a_leader_that_kills_its_process_every_time_is_given_up_and_all_slots_are_free(start_worker):
-    async with asyncio.timeout(40), Executor(listen=LISTEN) as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(listen=LISTEN) as executor:
 
         @delayed
         def poison():
@@ -138,7 +139,7 @@ async def test_a_leader_that_kills_its_process_every_time_is_given_up_and_all_sl
 
 
 async def test_cancelling_frees_the_slots_on_all_workers(gates, start_worker):
-    async with asyncio.timeout(30), gates() as gate, Executor(listen=LISTEN) as executor:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=LISTEN) as executor:
         visit = gate.visit
 
         @delayed
@@ -158,7 +159,7 @@ async def test_cancelling_frees_the_slots_on_all_workers(gates, start_worker):
 
 
 async def test_a_worker_that_stops_in_good_order_costs_no_loss(gates, start_worker):
-    async with asyncio.timeout(40), gates() as gate, Executor(listen=LISTEN) as executor:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=LISTEN) as executor:
         visit = gate.visit
 
         @delayed

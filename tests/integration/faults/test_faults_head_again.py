@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from limits import LIMIT_S
 from weather import Weather, port, way_through
 
 from grainlike import Cores, JobCancelledError, Retry, cancel, connect, delayed, gather, info, start
@@ -188,7 +189,7 @@ async def test_a_head_is_made_again_down_to_what_it_had_said(images, start_worke
 
     original = DurableGuests.__init__
     monkeypatch.setattr(DurableGuests, "__init__", remember)
-    async with asyncio.timeout(40), a_head(journal) as daemon:
+    async with asyncio.timeout(LIMIT_S), a_head(journal) as daemon:
         (guests,) = found
         start_worker(daemon.address, resources="cores=2")
         async with connect() as client:
@@ -214,7 +215,7 @@ async def test_that_a_worker_was_asked_to_end_is_known_to_the_next_head(start_wo
 
     original = DurableGuests.__init__
     monkeypatch.setattr(DurableGuests, "__init__", remember)
-    async with asyncio.timeout(40), gates() as gate, a_head(journal) as daemon, connect() as client:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, a_head(journal) as daemon, connect() as client:
         worker = start_worker(daemon.address, name="n1")
         await client.wait_for_workers(1)
         r_ = start((delayed(gate.visit) @ Cores(1))("job"))
@@ -265,7 +266,7 @@ async def test_restarts_lose_nothing_and_do_nothing_twice(start_worker, tmp_path
         monkeypatch.setattr(_keeping, name, value)
     journal, path = tmp_path / "journal", tmp_path / "marks"
     heads, jobs = Heads(journal), []
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LIMIT_S):
         worker = start_worker(await heads.next(), resources="cores=2")
         async with connect() as client:
             await client.wait_for_workers(1)
@@ -289,7 +290,7 @@ async def test_a_head_that_records_knows_the_workers_of_an_image(start_worker, t
         monkeypatch.setattr(_keeping, name, value)
     journal, images = tmp_path / "journal", set()
     heads = Heads(journal, record=True)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LIMIT_S):
         start_worker(await heads.next(), resources="cores=2")
         async with connect() as client:
             await client.wait_for_workers(1)
@@ -332,7 +333,7 @@ async def test_a_killed_head_is_followed_by_one_that_goes_on(start_worker, tmp_p
     journal, path = tmp_path / "journal", tmp_path / "marks"
     heads = [head_process(journal)]
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(LIMIT_S):
             address = await listens(heads[-1])
             worker = start_worker(address, resources="cores=2")
             async with connect() as client:
@@ -362,7 +363,7 @@ async def test_a_killed_head_is_followed_by_one_that_goes_on(start_worker, tmp_p
 async def test_a_worker_that_has_waited_in_vain_for_its_head_says_so(start_worker, tmp_path):
     head = head_process(tmp_path / "journal")
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(LIMIT_S):
             address = await listens(head)
             worker = start_worker(address, more=("--patience", "0.2"))
             async with connect() as client:
@@ -381,7 +382,7 @@ async def test_nobody_is_told_that_his_words_have_come_before_they_are_on_disk(t
     disk_is_free, sync = threading.Event(), Disk.sync
     disk_is_free.set()
     monkeypatch.setattr(Disk, "sync", lambda disk, file: (disk_is_free.wait(), sync(disk, file)))
-    async with asyncio.timeout(30), a_head(tmp_path / "journal") as daemon:
+    async with asyncio.timeout(LIMIT_S), a_head(tmp_path / "journal") as daemon:
         async with connect() as client:
             kept = client._link.link._session._transcript
             disk_is_free.clear()
@@ -401,7 +402,7 @@ async def test_a_full_disk_refuses_new_jobs_and_stops_none(start_worker, gates, 
     monkeypatch.setattr(_keeping, "LOOK_S", 0.05)
     unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
     journal = tmp_path / "journal"
-    async with asyncio.timeout(30), gates() as gate, a_head(journal) as daemon:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, a_head(journal) as daemon:
         start_worker(daemon.address, resources="cores=2")
         async with connect() as client:
             await client.wait_for_workers(1)
@@ -419,7 +420,7 @@ async def test_a_full_disk_refuses_new_jobs_and_stops_none(start_worker, gates, 
                     await (delayed(len) @ Cores(1))(b"y")
             finally:
                 resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(LIMIT_S):
                 while daemon._keeping.failure is not None:  # noqa: ASYNC110 - nobody tells of it
                     await asyncio.sleep(0.01)
             assert await (delayed(len) @ Cores(1))(b"zz") == 2
@@ -433,7 +434,7 @@ async def test_nothing_is_started_that_cannot_be_written_down(start_worker, gate
     unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
     journal, marks = tmp_path / "journal", tmp_path / "marks"
     once = delayed(retries=Retry(0, losses=0))
-    async with asyncio.timeout(60), gates() as gate, a_head(journal) as daemon:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, a_head(journal) as daemon:
         start_worker(daemon.address, resources="cores=2")
         async with connect() as client:
             await client.wait_for_workers(1)
@@ -469,7 +470,7 @@ async def test_who_has_heard_more_than_the_journal_has_is_told_so(start_worker, 
     journal = tmp_path / "journal"
     heads = Heads(journal)
     once = delayed(retries=Retry(0, losses=0))
-    async with asyncio.timeout(60), gates() as gate:
+    async with asyncio.timeout(LIMIT_S), gates() as gate:
         start_worker(await heads.next(), resources="cores=2")
         async with connect() as client:
             await client.wait_for_workers(1)
@@ -496,7 +497,7 @@ async def test_who_has_heard_more_than_the_journal_has_is_told_so(start_worker, 
 async def test_a_journal_that_was_moved_away_is_not_kept_until_it_is_back(tmp_path, monkeypatch):
     monkeypatch.setattr(_keeping, "LOOK_S", 0.02)
     journal, away = tmp_path / "journal", tmp_path / "away"
-    async with asyncio.timeout(20), a_head(journal) as daemon:
+    async with asyncio.timeout(LIMIT_S), a_head(journal) as daemon:
         journal.rename(away)
         while daemon._keeping.failure is None:  # noqa: ASYNC110 - nobody tells of it
             await asyncio.sleep(0.01)
@@ -510,7 +511,7 @@ async def test_a_journal_that_was_moved_away_is_not_kept_until_it_is_back(tmp_pa
 
 async def test_what_a_killed_head_had_on_its_hands_can_be_told(start_worker, gates, tmp_path, capsys):
     journal = tmp_path / "journal"
-    async with asyncio.timeout(30), gates() as gate, a_head(journal) as daemon:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, a_head(journal) as daemon:
         start_worker(daemon.address, resources="cores=1")
         async with connect() as client:
             await client.wait_for_workers(1)
@@ -539,7 +540,7 @@ async def test_an_image_is_drawn_while_somebody_reads_a_log(start_worker, gates,
     for name, value in zip(("IMAGE_BYTES", "IMAGE_TIMES", "LOOK_S"), EAGER, strict=True):
         monkeypatch.setattr(_keeping, name, value)
     journal = tmp_path / "journal"
-    async with asyncio.timeout(30), gates() as gate, a_head(journal) as daemon:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, a_head(journal) as daemon:
         start_worker(daemon.address, resources="cores=2")
         async with connect() as client:
             await client.wait_for_workers(1)
@@ -566,7 +567,7 @@ async def test_an_image_is_drawn_while_somebody_reads_a_log(start_worker, gates,
 async def test_who_reads_a_log_over_a_death_has_each_line_once(start_worker, gates, tmp_path):
     """The worker has been asked by the head that died, hears of it late, and answers the next one as well."""
     journal = tmp_path / "journal"
-    async with asyncio.timeout(40), gates() as gate, contextlib.AsyncExitStack() as stack:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, contextlib.AsyncExitStack() as stack:
         visit = gate.visit
 
         @delayed
@@ -651,7 +652,7 @@ async def test_named_sessions_are_in_the_next_head(images, gates, start_worker, 
             monkeypatch.setattr(_keeping, name, value)
     journal, path = tmp_path / "journal", tmp_path / "marks"
     heads = Heads(journal)
-    async with asyncio.timeout(40), gates() as gate:
+    async with asyncio.timeout(LIMIT_S), gates() as gate:
         visit = gate.visit
         worker = start_worker(await heads.next(), resources="cores=2")
         async with connect(session="sweep") as client:
@@ -693,7 +694,7 @@ async def heads_sessions(journal):
 async def test_what_a_rude_client_has_said_does_not_keep_the_next_head_from_starting(tmp_path):
     journal = tmp_path / "journal"
     function = NestedFunction(b"digest", "f", False, None, RetrySpec(), False, False, True)
-    async with asyncio.timeout(20), a_head(journal):
+    async with asyncio.timeout(LIMIT_S), a_head(journal):
         async with connect(session="sweep") as client:
             rude = Nested(0, 0, "cores=1", 0, False, [function], [1], [0], [b"data"], [2], ["r"])
             client._link.link.post(rude, [b"code"])

@@ -19,6 +19,7 @@ import anyio.to_thread
 import intruders
 import pytest
 from intruders import MEMBERS, STRANGERS, Burglary, Canary, Intruder, Registry
+from limits import LIMIT_S
 
 from grainlike import Cores, Executor
 from grainlike.net import _tls, dial, parse_address, read_access, write_access
@@ -27,7 +28,6 @@ from grainlike_worker import _daemon
 
 pytestmark = pytest.mark.anyio
 
-LIMIT_S = 20.0
 COUNT = int(os.environ.get("GRAINLIKE_TEST_HOSTILE", "300"))
 SEED = int(os.environ.get("GRAINLIKE_TEST_SEED", "1"))
 

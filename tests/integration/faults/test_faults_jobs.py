@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import anyio
 import anyio.lowlevel
 import pytest
+from limits import LIMIT_S
 
 from grainlike import (
     GVAR,
@@ -69,7 +70,7 @@ async def test_a_job_past_its_timeout_is_a_timeout_error_and_its_slots_are_free(
 
     function = {"plain": plain, "deaf": deaf, "stubborn coroutine": stubborn}.get(kind, coroutine)
     job = delayed(timeout=0.3, isolate=kind == "isolated")(function)
-    async with asyncio.timeout(15), Executor(local=Cores(2)) as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(2)) as executor:
         error = ValueError if kind == "stubborn coroutine" else JobTimeoutError
         with pytest.raises(error) as caught:
             await (job @ Cores(1))()
@@ -90,7 +91,7 @@ class Unpickled:
 
 @pytest.mark.parametrize("isolate", [False, True])
 async def test_the_start_of_a_process_is_no_time_of_its_job(gates, isolate):
-    async with asyncio.timeout(60), gates() as gate, Executor(local=Cores(2)):
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(local=Cores(2)):
         slow = Unpickled(gate.visit)
 
         def plain():
@@ -117,7 +118,7 @@ async def test_nor_is_the_start_of_one_that_takes_the_place_of_another(gates, tm
 
     library = str(tmp_path / "libcuda.so.1")
     shutil.copy(_ctypes.__file__, library)
-    async with asyncio.timeout(60), gates() as gate, Executor(local=Cores(1) & GPUs(2)):
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(local=Cores(1) & GPUs(2)):
         slow = Unpickled(gate.visit)
 
         def load():
@@ -143,7 +144,7 @@ async def test_nor_is_the_start_of_one_that_takes_the_place_of_another(gates, tm
 async def test_a_limit_holds_for_what_hangs_in_unpickling_where_others_run(gates, start_worker):
     """A process in which a coroutine waits is up, though nobody in it has ended yet."""
     first = "from grainlike.scheduler import _node_runners as r; r.BIRTH_S = 1000.0; r.GRACE_S = 0.1"
-    async with asyncio.timeout(20), gates() as gate, Executor(listen="tcp://127.0.0.1:0") as executor:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen="tcp://127.0.0.1:0") as executor:
         visit = gate.visit
         hangs = Unpickled(time.sleep, 1000.0)
 
@@ -173,7 +174,7 @@ async def test_a_coroutine_on_a_worker_that_ignores_its_timeout_is_ended_with_it
         return number
 
     first = "from grainlike.scheduler import _node_runners; _node_runners.GRACE_S = 0.2"
-    async with asyncio.timeout(15), Executor(listen="tcp://127.0.0.1:0") as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(listen="tcp://127.0.0.1:0") as executor:
         start_worker(executor.address, first=first)
         with pytest.raises(JobTimeoutError):
             await (delayed(timeout=0.3)(stuck) @ Cores(1))()
@@ -182,7 +183,7 @@ async def test_a_coroutine_on_a_worker_that_ignores_its_timeout_is_ended_with_it
 
 
 async def test_a_coroutine_that_swallows_cancellation_is_ended_with_its_runner(gates, start_worker):
-    async with asyncio.timeout(15), gates() as gate, Executor(listen="tcp://127.0.0.1:0") as executor:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen="tcp://127.0.0.1:0") as executor:
         visit = gate.visit
         gate.open = True
 
@@ -211,7 +212,7 @@ async def test_retries_are_for_timeouts_too_and_every_attempt_has_its_time(tmp_p
             time.sleep(1000)
         return GVAR.job.attempt
 
-    async with asyncio.timeout(15), Executor(local=Cores(1)):
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1)):
         # One that could end may run out of its time, too, where others have the machine.
         assert await (delayed(timeout=0.5, retries=12)(job) @ Cores(1))() in range(3, 13)
 
@@ -221,7 +222,7 @@ async def test_retries_run_out_with_the_last_error():
     def fail():
         raise ValueError(f"attempt {GVAR.job.attempt}")
 
-    async with asyncio.timeout(15), Executor(local=Cores(1)):
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1)):
         r_ = (fail @ Cores(1))()
         with pytest.raises(ValueError, match="attempt 3"):
             await r_
@@ -255,7 +256,7 @@ async def test_an_embedded_coroutine_that_ignores_its_end_is_named_and_keeps_its
     async def quick():
         return GVAR.res.cores
 
-    async with asyncio.timeout(15), Executor(local=Cores(3)):
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(3)):
         asyncio.get_running_loop().call_later(8, release.set)
         beside = start((neighbour @ Cores(1))())
         r_ = start((delayed(timeout=0.2 if stopped_by == "timeout" else None)(swallow) @ Cores(1))())
@@ -273,7 +274,7 @@ async def test_an_embedded_coroutine_that_ignores_its_end_is_named_and_keeps_its
 
 
 async def test_neighbours_of_a_coroutine_that_blocks_its_runner_for_ever_run_again(gates, start_worker):
-    async with asyncio.timeout(20), gates() as gate, Executor(listen="tcp://127.0.0.1:0") as executor:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen="tcp://127.0.0.1:0") as executor:
         visit = gate.visit
 
         async def stuck():
@@ -313,7 +314,7 @@ async def test_cancelling_at_the_moment_of_completion_is_one_or_the_other():
     def plain(number):
         return number
 
-    async with asyncio.timeout(20), Executor(local=Cores(2)) as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(2)) as executor:
         for turns in range(40):
             for fn in (quick, plain):
                 r_ = start((fn @ Cores(1))(turns))
@@ -328,7 +329,7 @@ async def test_cancelling_at_the_moment_of_completion_is_one_or_the_other():
 
 
 async def test_cancelling_queued_leased_and_spawning_jobs(gates):
-    async with asyncio.timeout(20), gates() as gate, Executor(local=Cores(2)) as executor:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(local=Cores(2)) as executor:
         visit = gate.visit
 
         @delayed
@@ -361,7 +362,7 @@ async def test_cancelling_a_member_of_a_run_list_leaves_the_others(gates):
     def tiny(number):
         return number
 
-    async with asyncio.timeout(20), Executor(local=Cores(2)) as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(2)) as executor:
         await gather((tiny @ Cores(1))(number) for number in range(200))
         for round_ in range(10):
             jobs = [(tiny @ Cores(1))(number) for number in range(300)]
@@ -377,7 +378,7 @@ async def test_cancelling_a_member_of_a_run_list_leaves_the_others(gates):
 @pytest.mark.parametrize("way", ["asyncio", "anyio", "task"])
 @pytest.mark.parametrize("kind", ["plain", "coroutine", "local"])
 async def test_an_awaiter_that_is_cancelled_takes_the_work_along(way, kind, gates, tmp_path):
-    async with asyncio.timeout(20), gates() as gate, gates() as farewell, Executor(local=Cores(2)) as executor:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, gates() as farewell, Executor(local=Cores(2)) as executor:
         visit, leave = gate.visit, farewell.visit
         gate.open = farewell.open = True
 
@@ -452,7 +453,7 @@ async def test_a_local_call_that_is_cancelled_before_it_began_never_runs():
     def plain(mark="default"):
         ran.append(mark)
 
-    async with asyncio.timeout(10), Executor(local=Cores(1)):
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1)):
         for fn in (coroutine, plain):
             r_ = start(fn("given"))
             cancel(r_)
@@ -474,7 +475,7 @@ async def test_a_plain_local_call_that_waits_for_a_thread_can_be_cancelled():
     def after(mark="default"):
         ran.append(mark)
 
-    async with asyncio.timeout(10), Executor(local=Cores(1)):
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1)):
         holders = start(gather(hold() for _ in range(40)))
         r_ = start(after("given"))
         await asyncio.sleep(0)
@@ -524,7 +525,7 @@ async def test_an_exception_that_nobody_may_touch_fails_its_own_job_only(kind):
         return body(what)
 
     fn = delayed(async_body if kind == "coroutine" else body)
-    async with asyncio.timeout(15), Executor(local=Cores(2)) as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(2)) as executor:
         for what in ("look", "note", "traceback"):
             with pytest.raises(Exception) as caught:  # noqa: PT011 - which one is for its class to say
                 await (fn if kind == "local" else fn @ Cores(1))(what)
@@ -556,7 +557,7 @@ async def test_results_and_exceptions_that_do_not_travel_are_named(kind):
         return body(what)
 
     fn = delayed(body if kind == "plain" else async_body)
-    async with asyncio.timeout(20), Executor(local=Cores(2)) as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(2)) as executor:
         with pytest.raises(SerializationError, match="lock"):
             await (fn @ Cores(1))("lock")
         with pytest.raises(RemoteError, match="lost words") as caught:
@@ -579,14 +580,14 @@ async def test_a_result_that_breaks_on_arrival_is_that_jobs_error():
 
         return Breaks()
 
-    async with asyncio.timeout(20), Executor(local=Cores(2)) as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(2)) as executor:
         with pytest.raises(SerializationError, match="ZeroDivisionError"):
             await (broken @ Cores(1))()
         await slots_are_free(executor)
 
 
 async def test_an_argument_that_does_not_pickle_is_named_and_nothing_is_sent(monkeypatch):
-    async with asyncio.timeout(20), Executor(local=Cores(1)) as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1)) as executor:
         submitted = []
         mind = executor._head.books.mind
         handle = mind.handle
@@ -600,7 +601,7 @@ async def test_an_open_text_file_is_no_argument(tmp_path):
     """A copy of what it holds would come, as a file in memory: whoever writes to that writes to nothing."""
     path = tmp_path / "text"
     path.write_text("words")
-    async with asyncio.timeout(20), Executor(local=Cores(1)):
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1)):
         with path.open("r+") as file, pytest.raises(SerializationError, match=r"argument 0 of .*send its path"):
             await (delayed(lambda file: file.read()) @ Cores(1))(file)
 
@@ -618,7 +619,7 @@ async def test_a_container_that_cannot_be_rebuilt_fails_its_own_call():
     def plain_use(box):
         return box
 
-    async with asyncio.timeout(10), Executor(local=Cores(1)) as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1)) as executor:
         for fn in (use, plain_use, use @ Cores(1)):
             with pytest.raises(TypeError, match="unhashable"):
                 await fn({unhashable()})
@@ -639,7 +640,7 @@ async def test_large_results_come_whole(listen, start_worker):
         return bytes(size)
 
     local = None if listen else Cores(2)
-    async with asyncio.timeout(30), Executor(local=local, listen=listen) as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(local=local, listen=listen) as executor:
         if listen:
             start_worker(executor.address)
         first, second = await gather((large @ Cores(1))(size), (large_coroutine @ Cores(1))(size))
@@ -654,7 +655,7 @@ async def test_many_jobs_of_many_buffers_come_whole():
     async def many(arrays):
         return arrays
 
-    async with asyncio.timeout(30), Executor(local=Cores(2)):
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(2)):
         arrays = [np.zeros(1024) for _ in range(500)]
         for back in await gather((many @ Cores(1))(arrays) for _ in range(20)):
             assert len(back) == 500
@@ -668,7 +669,7 @@ async def test_a_local_call_may_depend_on_a_job_far_away(start_worker):
     async def local(x):
         return x + 1
 
-    async with asyncio.timeout(20), Executor(listen="tcp://127.0.0.1:0") as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(listen="tcp://127.0.0.1:0") as executor:
         start_worker(executor.address)
         assert await local((one @ Cores(1))()) == 2
 
@@ -678,7 +679,7 @@ async def test_a_graph_of_many_local_calls_takes_many_turns_of_the_loop():
     async def local(x):
         return x
 
-    async with asyncio.timeout(20), Executor(local=Cores(1)):
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1)):
         assert len(await gather(local(number) for number in range(3000))) == 3000
 
 
@@ -686,7 +687,7 @@ async def test_a_graph_of_many_local_calls_takes_many_turns_of_the_loop():
 
 
 async def test_5000_tiny_jobs_do_not_wait_behind_one_that_is_held(gates):
-    async with asyncio.timeout(30), gates() as gate, Executor(local=Cores(2)) as executor:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(local=Cores(2)) as executor:
         visit = gate.visit
 
         @delayed
@@ -719,7 +720,7 @@ async def test_a_job_that_writes_rubbish_to_its_own_socket_hurts_only_itself():
                 pass
         return "written"
 
-    async with asyncio.timeout(20), Executor(local=Cores(2)) as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(2)) as executor:
         others = start(gather((one @ Cores(1))() for _ in range(20)))
         with pytest.raises(Exception, match="3 times"):
             await (rubbish @ Cores(1))()
@@ -756,7 +757,7 @@ async def test_what_a_job_closes_is_open_again_for_the_next(how, tmp_path):
             file.write("data")
         return os.getpid()
 
-    async with asyncio.timeout(15), Executor(local=Cores(1)):
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1)):
         first = await (delayed(close) @ Cores(1))(how)
         assert await (delayed(write) @ Cores(1))(data) == first
     assert data.read_text() == "data"

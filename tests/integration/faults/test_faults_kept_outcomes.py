@@ -13,6 +13,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from limits import LIMIT_S
 from test_faults_head_again import made_again
 from weather import Weather, port, way_through
 
@@ -56,7 +57,7 @@ def kept(folder):
 
 
 async def until(condition):
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LIMIT_S):
         while not condition():  # noqa: ASYNC110 - nobody tells of it
             await asyncio.sleep(0.005)
 
@@ -83,7 +84,7 @@ async def fill(letters, folder):
 
 
 async def test_outcomes_beyond_memory_are_all_found_by_the_next_program(private_state):
-    async with asyncio.timeout(60), Executor(listen=TLS, local=Cores(2)):
+    async with asyncio.timeout(LIMIT_S), Executor(listen=TLS, local=Cores(2)):
         async with connect(session="sweep") as ex:
             assert await ex.name("small", (delayed(bytes) @ Cores(1))(100)) == bytes(100)
             bad_ = ex.name("bad", (fails @ Cores(1))("no"))
@@ -115,7 +116,7 @@ async def test_an_awaiter_that_gives_up_takes_nothing_from_the_session(private_s
         asked.set()
         await asyncio.Event().wait()
 
-    async with asyncio.timeout(60), Executor(listen=TLS, local=Cores(2)):
+    async with asyncio.timeout(LIMIT_S), Executor(listen=TLS, local=Cores(2)):
         await fill("a", private_state)
         with monkeypatch.context() as patch:
             patch.setattr(OutcomeStore, "tell", never)
@@ -139,7 +140,7 @@ async def test_an_answer_goes_on_where_its_link_broke(private_state, tmp_path, m
             asyncio.get_running_loop().call_soon(weather.reset)
         await told(self, link, question, call)
 
-    async with asyncio.timeout(60), Executor(listen=TLS, local=Cores(2)) as head, Weather(port(head)) as weather:
+    async with asyncio.timeout(LIMIT_S), Executor(listen=TLS, local=Cores(2)) as head, Weather(port(head)) as weather:
         await fill("ab", private_state)
         monkeypatch.setattr(OutcomeStore, "tell", tell)
         async with connect(way_through(weather, head, tmp_path, "client"), session="sweep") as ex:
@@ -149,7 +150,7 @@ async def test_an_answer_goes_on_where_its_link_broke(private_state, tmp_path, m
 
 async def test_at_the_budget_calls_with_names_are_refused_and_others_run(private_state, start_worker, caplog, capsys):
     caplog.set_level(logging.WARNING, "grainlike")
-    async with asyncio.timeout(60), a_head(keep=2 * SIZE) as daemon:
+    async with asyncio.timeout(LIMIT_S), a_head(keep=2 * SIZE) as daemon:
         start_worker(daemon.address, resources="cores=2")
         await fill("ab", private_state)
         await until(lambda: "no new ones are taken" in caplog.text)
@@ -178,7 +179,7 @@ async def test_where_the_disk_refuses_outcomes_stay_in_memory(private_state, sta
         return write(self, name, pieces)
 
     monkeypatch.setattr(OutcomeStore, "_write", refuse)
-    async with asyncio.timeout(60), a_head() as daemon:
+    async with asyncio.timeout(LIMIT_S), a_head() as daemon:
         start_worker(daemon.address, resources="cores=2")
         async with connect(session="sweep") as ex:
             await ex.wait_for_workers(1)
@@ -202,7 +203,7 @@ async def test_the_next_head_with_a_journal_finds_the_files(images, start_worker
         for name, value in zip(("IMAGE_BYTES", "IMAGE_TIMES", "LOOK_S"), images, strict=True):
             monkeypatch.setattr(_keeping, name, value)
     journal = tmp_path / "journal"
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LIMIT_S):
         async with a_head(journal, 4 * SIZE, leaves=True) as daemon:
             start_worker(daemon.address, resources="cores=2")
             await fill("abcd", journal / "outcomes")
@@ -247,7 +248,7 @@ async def the_sessions_of(journal):
 
 async def test_a_closed_head_leaves_nothing_of_its_jobs_on_disk(start_worker, tmp_path):
     journal = tmp_path / "journal"
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LIMIT_S):
         async with a_head(journal) as daemon:
             start_worker(daemon.address, resources="cores=2")
             async with connect(session="sweep") as ex:
@@ -280,7 +281,7 @@ async def test_what_a_killed_head_left_is_removed_by_the_next(private_state, mon
             assert await asyncio.to_thread(process.stdout.readline) == b"held\n"
         processes[1].send_signal(signal.SIGKILL)
         processes[1].wait()
-        async with asyncio.timeout(60), Executor(listen=TLS, local=Cores(1)):
+        async with asyncio.timeout(LIMIT_S), Executor(listen=TLS, local=Cores(1)):
             await until(lambda: not dead.exists())
         assert (lives / "7-1").exists()
     shutil.rmtree(lives)
@@ -295,7 +296,7 @@ async def test_what_is_forgotten_while_it_is_written_leaves_no_file(private_stat
         return write(self, name, pieces)
 
     monkeypatch.setattr(OutcomeStore, "_write", slow)
-    async with asyncio.timeout(60), Executor(listen=TLS, local=Cores(2)):
+    async with asyncio.timeout(LIMIT_S), Executor(listen=TLS, local=Cores(2)):
         async with connect(session="sweep") as ex:
             ex.name("a", (block @ Cores(1))("a"))
             assert await asyncio.to_thread(begun.wait, 60)
@@ -320,7 +321,7 @@ async def test_a_refused_name_is_refused_again_for_the_same_reason_when_the_head
         refuse(self, home, message, buffers, paths, owner, error)
 
     monkeypatch.setattr(DurableHead, "refuse_for", note)
-    async with asyncio.timeout(60), a_head(journal, SIZE) as daemon:
+    async with asyncio.timeout(LIMIT_S), a_head(journal, SIZE) as daemon:
         start_worker(daemon.address, resources="cores=2")
         await fill("a", journal / "outcomes")
         async with connect(session="sweep") as ex:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from limits import LIMIT_S
 
 from grainlike import Executor
 from grainlike.net import left_behind
@@ -20,7 +21,7 @@ async def test_the_next_head_removes_the_files_of_a_killed_one(private_state, mo
     command = [sys.executable, "-m", "grainlike", "head", "start", "--listen", "tcp://127.0.0.1:0"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE)  # noqa: ASYNC220
     with process:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(LIMIT_S):
             while not list(private_state.glob("*/head.lock")):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         assert left_behind() == []

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from limits import LIMIT_S
 
 from grainlike import (
     Cores,
@@ -90,7 +91,7 @@ async def answers_until_end(executor, r_):
 async def test_two_hundred_daemons_are_gone_before_the_slots_are_free_and_hearts_beat_on(tmp_path, start_worker):
     daemons = str(tmp_path / "daemons")
     start_daemons = delayed(daemonise)
-    async with asyncio.timeout(30), Executor(listen="tcp://127.0.0.1:0") as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(listen="tcp://127.0.0.1:0") as executor:
         start_worker(executor.address)
         assert await (pulse @ Cores(1))()
         assert await answers_until_end(executor, start((start_daemons @ Cores(1))(200, daemons)))
@@ -111,7 +112,7 @@ async def test_a_job_that_ends_takes_deaf_children_along_and_its_process_is_not_
     def where():
         return os.getpid()
 
-    async with asyncio.timeout(20), Executor(local=Cores(1)):
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1)):
         runner, children = await (leave @ Cores(1))()
         assert alive([runner, *children]) == []
         assert await (where @ Cores(1))() == await (where @ Cores(1))() != runner
@@ -134,7 +135,7 @@ async def test_a_job_whose_process_dies_leaves_no_daemon(end, tmp_path):
     def one():
         return 1
 
-    async with asyncio.timeout(30), Executor(local=Cores(1)):
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1)):
         r_ = start((delayed(job, timeout=3.0 if end == "timeout" else None) @ Cores(1))())
         if end == "cancel":
             await asyncio.to_thread(until_there, daemons, 5)
@@ -149,7 +150,7 @@ async def test_a_job_whose_process_dies_leaves_no_daemon(end, tmp_path):
 @pytest.mark.parametrize("victim", ["worker", "worker and keeper", "keeper before the worker"])
 async def test_a_killed_worker_takes_its_jobs_daemons_along(victim, tmp_path, start_worker, gates, still_running):
     daemons = str(tmp_path / "daemons")
-    async with asyncio.timeout(30), gates() as gate, Executor(listen="tcp://127.0.0.1:0") as executor:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen="tcp://127.0.0.1:0") as executor:
         visit = gate.visit
 
         def job():
@@ -183,7 +184,7 @@ async def test_a_worker_outlives_its_keeper_and_no_runner_does(number, still_run
     def where():
         return os.getpid(), os.getppid()
 
-    async with asyncio.timeout(20), Executor(local=Cores(1)):
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1)):
         runner, keeper = await (where @ Cores(1))()
         os.kill(keeper, number)
         assert await still_running([runner]) == []
@@ -204,7 +205,7 @@ async def test_a_directory_and_an_environment_that_a_job_changed_are_put_back(tm
     def look():
         return os.getpid(), os.getcwd(), dict(os.environ)  # noqa: PTH109
 
-    async with asyncio.timeout(20), Executor(local=Cores(1)):
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1)):
         runner, directory, environment = await (look @ Cores(1))()
         assert await (change @ Cores(1))(str(tmp_path)) == runner
         assert await (look @ Cores(1))() == (runner, directory, environment)
@@ -226,7 +227,7 @@ async def test_a_process_whose_insides_were_torn_out_is_not_used_again(how):
     def where():
         return os.getpid()
 
-    async with asyncio.timeout(20), Executor(local=Cores(1)):
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1)):
         torn = await (tear @ Cores(1))()
         assert await gather((where @ Cores(1))() for _ in range(5)) != [torn] * 5
         assert alive([torn]) == []
@@ -244,7 +245,7 @@ async def test_a_process_that_came_to_hold_much_more_memory_is_not_used_again():
     def where():
         return os.getpid()
 
-    async with asyncio.timeout(30), Executor(local=Cores(1)):
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1)):
         small = await (hoard @ Cores(1))(10_000_000)
         assert await (where @ Cores(1))() == small
         assert await (hoard @ Cores(1))(600_000_000) == small
@@ -268,7 +269,7 @@ async def test_native_code_that_holds_pythons_lock_delays_nobody_else(start_work
     def one():
         return 1
 
-    async with asyncio.timeout(30), Executor(listen="tcp://127.0.0.1:0") as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(listen="tcp://127.0.0.1:0") as executor:
         start_worker(executor.address)
         assert await (pulse @ Cores(1))()
         held = start((hold @ Cores(1))())
@@ -294,7 +295,7 @@ async def test_a_crash_without_a_word_is_told_of_and_the_worker_lives():
     def one():
         return 1
 
-    async with asyncio.timeout(30), Executor(local=Cores(1)):
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1)):
         with pytest.raises(WorkerLostError, match="SIGABRT"):
             await (crash @ Cores(1))()
         assert await (one @ Cores(1))() == 1
@@ -307,7 +308,7 @@ async def test_a_fork_of_the_program_does_not_hold_the_executor_up():
     def one():
         return 1
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(LIMIT_S):
         async with Executor(local=Cores(1)):
             await (one @ Cores(1))()
             with warnings.catch_warnings():

@@ -6,6 +6,7 @@ import signal
 
 import numpy as np
 import pytest
+from limits import LIMIT_S
 from weather import Weather, port, way_through
 
 from grainlike import Cores, Executor, delayed, gather, info, start
@@ -28,7 +29,7 @@ def marked(path, number):
 
 @pytest.mark.parametrize("how", ["reset", "cut"])
 async def test_broken_links_lose_nothing_and_do_nothing_twice(how, start_worker, tmp_path):
-    async with asyncio.timeout(40), Executor(listen=TLS) as executor, Weather(port(executor)) as weather:
+    async with asyncio.timeout(LIMIT_S), Executor(listen=TLS) as executor, Weather(port(executor)) as weather:
         start_worker(way_through(weather, executor, tmp_path))
         await executor.wait_for_workers(1)
         all_ = start(gather((marked @ Cores(1))(tmp_path / "marks", number) for number in range(600)))
@@ -51,7 +52,7 @@ async def test_arrays_that_lie_in_shared_memory_come_through_too(start_worker, t
     def doubled(array):
         return array * 2
 
-    async with asyncio.timeout(40), Executor(listen=TLS) as executor, Weather(port(executor)) as weather:
+    async with asyncio.timeout(LIMIT_S), Executor(listen=TLS) as executor, Weather(port(executor)) as weather:
         start_worker(way_through(weather, executor, tmp_path))
         await executor.wait_for_workers(1)
         arrays = [np.full(100_000, number) for number in range(40)]
@@ -68,7 +69,7 @@ async def test_arrays_that_lie_in_shared_memory_come_through_too(start_worker, t
 
 
 async def test_while_a_link_is_broken_its_worker_gets_nothing_new_and_keeps_what_it_has(gates, start_worker, tmp_path):
-    async with asyncio.timeout(40), gates() as gate, Executor(listen=TLS) as executor:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=TLS) as executor:
         visit = gate.visit
 
         @delayed
@@ -113,7 +114,7 @@ async def test_a_worker_that_is_killed_is_known_to_be_dead_however_its_link_ends
         monkeypatch.setattr(_door, "is_gone", lambda _: False)
         monkeypatch.setattr(_door, "process_id", lambda: "")
         monkeypatch.setattr(_door, "ENDED_S", 0.05)
-    async with asyncio.timeout(40), gates() as gate, Executor(listen=TLS) as executor:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=TLS) as executor:
         visit = gate.visit
 
         @delayed
@@ -144,7 +145,7 @@ async def test_a_worker_that_was_given_up_comes_back_as_somebody_new(
     """Frozen, and thawed. What its job gave meanwhile comes too late, and counts for nothing."""
     monkeypatch.setattr(_door, "HEARTBEAT_S", 0.1)
     monkeypatch.setattr(_door, "SECOND_LOOK_S", 0.1)
-    async with asyncio.timeout(40), gates() as gate, Executor(listen=TLS) as executor:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=TLS) as executor:
         visit = gate.visit
 
         @delayed
@@ -177,7 +178,7 @@ async def test_a_worker_that_was_given_up_comes_back_as_somebody_new(
 async def test_a_silent_worker_is_suspected_before_it_is_lost_and_trusted_when_it_speaks(start_worker, monkeypatch):
     monkeypatch.setattr(_door, "SUSPECT_S", 0.3)
     monkeypatch.setattr(_door, "HEARTBEAT_S", 0.1)
-    async with asyncio.timeout(40), Executor(listen=TLS) as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(listen=TLS) as executor:
         worker = start_worker(executor.address)
         await executor.wait_for_workers(1)
         events = executor.events()
@@ -197,7 +198,7 @@ async def test_delays_cost_time_and_nothing_else(start_worker, tmp_path):
     That is so while the silence between two beats is shorter than what makes a suspect: with a delay of up to 10 s.
     """
     assert _door.HEARTBEAT_S + 10.0 <= _door.SUSPECT_S < _door.LOST_S == _daemon.LOST_S
-    async with asyncio.timeout(40), Executor(listen=TLS) as executor, Weather(port(executor)) as weather:
+    async with asyncio.timeout(LIMIT_S), Executor(listen=TLS) as executor, Weather(port(executor)) as weather:
         start_worker(way_through(weather, executor, tmp_path))
         await executor.wait_for_workers(1)
         events = executor.events()
@@ -224,7 +225,7 @@ async def test_in_a_black_hole_a_worker_is_suspected_and_then_lost_and_comes_bac
     gates, start_worker, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(_door, "HEARTBEAT_S", 0.1)
-    async with asyncio.timeout(40), gates() as gate, Executor(listen=TLS) as executor:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=TLS) as executor:
         visit = gate.visit
 
         @delayed
@@ -264,7 +265,7 @@ async def test_in_a_black_hole_a_worker_is_suspected_and_then_lost_and_comes_bac
 
 
 async def test_a_worker_waits_for_a_head_that_is_not_there_yet(start_worker, private_state):
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(LIMIT_S):
         worker = start_worker(None, more=["--wait"])
         assert "waiting for a head" in await asyncio.to_thread(worker.process.stderr.readline)
         async with Executor(listen=TLS) as executor:
@@ -274,7 +275,7 @@ async def test_a_worker_waits_for_a_head_that_is_not_there_yet(start_worker, pri
 
 
 async def test_a_worker_that_waits_can_be_stopped(start_worker):
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(LIMIT_S):
         worker = start_worker(None, more=["--wait"])
         await asyncio.to_thread(worker.process.stderr.readline)
         os.kill(worker.pid, signal.SIGTERM)

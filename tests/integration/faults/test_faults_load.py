@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
+from limits import LIMIT_S
 
 from benchmarks.bench_load import Head, Other
 from grainlike.executor._caller import Caller, call
@@ -24,7 +25,7 @@ async def until_queued(caller: Caller) -> None:
 @pytest.mark.asyncio
 async def test_a_long_queue_fits_in_memory_and_a_hundred_workers_answer_all_of_it(tmp_path: Path) -> None:
     head = Head(tmp_path, journal=False)
-    async with asyncio.timeout(180), AsyncExitStack() as stack:
+    async with asyncio.timeout(LIMIT_S), AsyncExitStack() as stack:
         await head.start()
         stack.callback(head.kill)
 

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 import pytest
+from limits import LIMIT_S
 
 from grainlike import (
     GVAR,
@@ -50,7 +51,7 @@ def opened(request, start_worker):
 
 
 async def lines(executor, placeholder):
-    with anyio.fail_after(20):
+    with anyio.fail_after(LIMIT_S):
         return [(line.stream, str(line)) async for line in executor.logs(placeholder)]
 
 
@@ -241,7 +242,7 @@ async def test_endless_output_is_capped_and_does_not_hold_up_the_job(opened):
             print("the end")
 
         r_ = start((writes @ Cores(1))(60))
-        with anyio.fail_after(20):
+        with anyio.fail_after(LIMIT_S):
             assert await r_ is None
         found = await lines(executor, r_)
         assert found[-1] == ("stdout", "the end")
@@ -402,7 +403,7 @@ anyio.run(main, backend=sys.argv[1])
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_a_program_of_ones_own_shows_what_its_jobs_print(script, backend):
     program = script(PROGRAM, backend)
-    out, err = program.communicate(timeout=20)
+    out, err = program.communicate(timeout=LIMIT_S)
     assert out.splitlines() == [
         "plain says",
         "said: ['plain complains', 'plain says']",  # each comes by a pipe of its own, and either may be first

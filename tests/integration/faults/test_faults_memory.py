@@ -6,6 +6,7 @@ import sys
 import time
 
 import pytest
+from limits import LIMIT_S
 
 from grainlike import Cores, Executor, JobMemoryError, Memory, delayed, gather, info, start
 
@@ -29,7 +30,7 @@ def one():
 
 
 async def test_a_job_over_its_memory_is_ended_and_its_neighbour_lives(gates, start_worker):
-    async with asyncio.timeout(30), gates() as gate, Executor(listen="tcp://127.0.0.1:0") as executor:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen="tcp://127.0.0.1:0") as executor:
         visit = gate.visit
 
         @delayed
@@ -76,14 +77,14 @@ async def test_memory_is_that_of_the_whole_tree_and_what_forks_share_counts_once
         time.sleep(1.0)
         return len(held)
 
-    async with asyncio.timeout(30), Executor(local=Cores(1) & Memory("4G")):
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1) & Memory("4G")):
         with pytest.raises(JobMemoryError):
             await (spread @ (Cores(1) & Memory("200M")))(4, 80 * MB)
         assert await (shared @ (Cores(1) & Memory("200M")))(4, 100 * MB) == 100 * MB
 
 
 async def test_a_job_over_its_memory_runs_again_with_more():
-    async with asyncio.timeout(30), Executor(local=Cores(1) & Memory("4G")):
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1) & Memory("4G")):
         r_ = (take @ (Cores(1) & Memory("100M", grow=2, max="1G")))(300 * MB, 0.6)
         assert await r_ == 300 * MB
         assert info(r_).attempt == 3
@@ -103,7 +104,7 @@ async def test_only_who_asks_is_limited_and_what_the_process_held_before_does_no
         time.sleep(0.6)
         return os.getpid()
 
-    async with asyncio.timeout(30), Executor(local=Cores(1) & Memory("4G")):
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1) & Memory("4G")):
         unlimited = (take @ Cores(1))(300 * MB, 0.6)
         assert await unlimited == 300 * MB
         assert info(unlimited).receipt.memory_tier == "none"
@@ -119,7 +120,7 @@ async def test_a_coroutine_that_shares_its_process_has_no_tier():
     async def coroutine():
         return 1
 
-    async with asyncio.timeout(30), Executor(local=Cores(1) & Memory("4G")):
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1) & Memory("4G")):
         r_ = (coroutine @ (Cores(1) & Memory("50M")))()
         assert await r_ == 1
         assert info(r_).receipt.memory_tier == "none"
@@ -132,7 +133,7 @@ async def test_jobs_that_stood_behind_the_culprit_in_its_run_list_run_all_the_sa
         time.sleep(hold_s)
         return len(held) and number
 
-    async with asyncio.timeout(30), Executor(local=Cores(2) & Memory("4G")) as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(2) & Memory("4G")) as executor:
         job = tiny @ (Cores(1) & Memory("100M"))
         assert await gather(job(number) for number in range(300)) == list(range(300))
         jobs = [start(job(number)) for number in range(100)]
@@ -146,7 +147,7 @@ async def test_jobs_that_stood_behind_the_culprit_in_its_run_list_run_all_the_sa
 
 
 async def test_less_memory_than_an_interpreter_comes_and_goes_by_is_counted_and_not_enforced():
-    async with asyncio.timeout(30), Executor(local=Cores(1) & Memory(16_000)):
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1) & Memory(16_000)):
         r_ = (take @ (Cores(1) & Memory(4_000)))(50 * MB)
         assert await r_ == 50 * MB
         assert info(r_).receipt.memory_tier == "none"

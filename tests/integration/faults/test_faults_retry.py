@@ -5,6 +5,7 @@ import os
 import anyio
 import anyio.lowlevel
 import pytest
+from limits import LIMIT_S
 
 from grainlike import (
     Cores,
@@ -17,8 +18,6 @@ from grainlike import (
     info,
     start,
 )
-
-LIMIT_S = 30
 
 
 class Mine(Exception):

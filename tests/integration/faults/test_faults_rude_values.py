@@ -13,10 +13,9 @@ from pathlib import Path
 import anyio
 import anyio.lowlevel
 import pytest
+from limits import LIMIT_S
 
 from grainlike import Cores, Executor, SerializationError, delayed, info, start
-
-LIMIT_S = 20.0
 
 
 def _raise(kind: type[BaseException]) -> None:

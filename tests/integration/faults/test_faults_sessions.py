@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import pytest
+from limits import LIMIT_S
 from weather import Weather, port, way_through
 
 from grainlike import (
@@ -54,7 +55,7 @@ async def count():
 
 
 async def until(condition):
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(LIMIT_S):
         while not condition():  # noqa: ASYNC110 - nobody tells of it
             await asyncio.sleep(0.005)
 
@@ -78,13 +79,13 @@ async def sessions():
 
 
 async def until_gone():
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(LIMIT_S):
         while await sessions():  # noqa: ASYNC110 - nobody tells of it
             await asyncio.sleep(0.005)
 
 
 async def test_what_a_program_leaves_is_found_by_the_next(gates):
-    async with asyncio.timeout(20), gates() as gate, Executor(listen=TLS, local=Cores(2)) as head:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=TLS, local=Cores(2)) as head:
         async with connect(session="sweep") as ex:
             assert ex.placeholders() == {}
             assert await ex.name("done", (square @ Cores(1))(3)) == 9
@@ -144,7 +145,7 @@ async def main():
 
 run(main, local=None)
 """
-    async with asyncio.timeout(30), gates() as gate, Executor(listen=TLS, local=Cores(1)):
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=TLS, local=Cores(1)):
         program = script(text, gate.path)
         first = await gate.arrival()
         with pytest.raises(SessionError, match=f"in use by the program .*:{program.pid}"):
@@ -163,7 +164,7 @@ run(main, local=None)
 
 
 async def test_two_programs_do_not_share_a_session_and_may_take_turns():
-    async with asyncio.timeout(20), Executor(listen=TLS, local=Cores(1)):
+    async with asyncio.timeout(LIMIT_S), Executor(listen=TLS, local=Cores(1)):
         async with connect(session="one") as first:
             with pytest.raises(SessionError, match="'one' is in use by the program"):
                 async with connect(session="one"):
@@ -193,7 +194,7 @@ async def test_who_has_left_has_left(monkeypatch):
 
     monkeypatch.setattr(Guests, "join", joined)
     monkeypatch.setattr(_door._Visit, "wait_for_return", later)  # the end of its link is told in good time, or not
-    async with asyncio.timeout(20), Executor(listen=TLS, local=Cores(1)):
+    async with asyncio.timeout(LIMIT_S), Executor(listen=TLS, local=Cores(1)):
         for number in range(3):
             async with connect(session="sweep") as ex:
                 ex.name(f"r{number}", (square @ Cores(1))(number))
@@ -202,7 +203,7 @@ async def test_who_has_left_has_left(monkeypatch):
 
 
 async def test_what_can_have_no_name_is_refused_with_words(monkeypatch):
-    async with asyncio.timeout(20), Executor(listen=TLS, local=Cores(1)):
+    async with asyncio.timeout(LIMIT_S), Executor(listen=TLS, local=Cores(1)):
         for name in ("", "x" * 256, "two\nlines", 7):
             with pytest.raises(ValueError, match="1 to 255 printable characters"):
                 connect(session=name)
@@ -227,7 +228,7 @@ async def test_what_can_have_no_name_is_refused_with_words(monkeypatch):
 
 
 async def test_names_come_over_broken_links_once(tmp_path):
-    async with asyncio.timeout(20), Executor(listen=TLS, local=Cores(2)) as head, Weather(port(head)) as weather:
+    async with asyncio.timeout(LIMIT_S), Executor(listen=TLS, local=Cores(2)) as head, Weather(port(head)) as weather:
         async with connect(way_through(weather, head, tmp_path, "client"), session="sweep") as ex:
             for count in range(1, 4):
                 await weather.until_made(count)
@@ -245,7 +246,7 @@ async def test_names_come_over_broken_links_once(tmp_path):
 
 
 async def test_cancelling_frees_the_name_and_an_operator_leaves_word(gates, told):
-    async with asyncio.timeout(20), gates() as gate, Executor(listen=TLS, local=Cores(1)):
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=TLS, local=Cores(1)):
         async with connect(session="sweep") as ex:
             cancel(ex.name("r", (stand @ Cores(1))(gate.visit, "first")))
             ex.name("r", (square @ Cores(1))(2))
@@ -260,7 +261,7 @@ async def test_cancelling_frees_the_name_and_an_operator_leaves_word(gates, told
 
 
 async def test_the_command_line_lists_sessions_and_ends_them(gates, told):
-    async with asyncio.timeout(30), gates() as gate, Executor(listen=TLS, local=Cores(1)) as head:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=TLS, local=Cores(1)) as head:
         assert await told("sessions") == (0, "no sessions\n")
         async with connect(session="left") as ex:
             assert await ex.name("done", (square @ Cores(1))(2)) == 4
@@ -293,7 +294,7 @@ async def test_the_command_line_lists_sessions_and_ends_them(gates, told):
 
 async def test_a_head_that_closes_ends_its_sessions(gates, monkeypatch):
     monkeypatch.setattr(_life, "QUIET_S", 600.0)
-    async with asyncio.timeout(20), gates() as gate, Executor(listen=TLS, local=Cores(1)):
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=TLS, local=Cores(1)):
         async with connect(session="sweep") as ex:
             ex.name("runs", (stand @ Cores(1))(gate.visit, "runs"))
             await gate.arrival()
@@ -303,7 +304,7 @@ async def test_a_head_that_closes_ends_its_sessions(gates, monkeypatch):
 
 async def test_a_submission_that_can_not_be_read_leaves_nothing_in_the_session():
     function = NestedFunction(b"digest", "f", False, None, RetrySpec(), False, False, True)
-    async with asyncio.timeout(20), Executor(listen=TLS, local=Cores(1)):
+    async with asyncio.timeout(LIMIT_S), Executor(listen=TLS, local=Cores(1)):
         async with connect(session="sweep") as ex:
             rude = Nested(0, 0, "cores=1", 0, False, [function], [1], [0], [b"data"], [2], ["r"])
             ex._link.link.post(rude, [b"code"])
@@ -314,7 +315,7 @@ async def test_a_submission_that_can_not_be_read_leaves_nothing_in_the_session()
 async def test_a_head_that_runs_once_stays_for_its_sessions(gates):
     head = HeadDaemon(TLS, run_once=True)
     head.offer = Cores([0])
-    async with asyncio.timeout(20), gates() as gate, head:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, head:
         async with connect(session="sweep") as ex:
             ex.name("named", (stand @ Cores(1))(gate.visit, "named"))
             start((stand @ Cores(1))(gate.visit, "unnamed"))
@@ -331,7 +332,7 @@ async def test_a_head_that_runs_once_stays_for_its_sessions(gates):
 
 async def test_questions_of_the_command_line_are_no_news_and_programs_are(told, caplog):
     caplog.set_level("INFO", "grainlike")
-    async with asyncio.timeout(60), Executor(listen=TLS, local=Cores(1)):
+    async with asyncio.timeout(LIMIT_S), Executor(listen=TLS, local=Cores(1)):
         assert (await told("sessions"))[0] == 0
         assert (await told("ls"))[0] == 0
         async with connect():

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from limits import LIMIT_S
 
 from grainlike import Cores, Executor, JobCancelledError, WorkerLostError, cancel, delayed, gather, start
 from grainlike.payload import memory_id
@@ -52,7 +53,7 @@ def kept(executor):
 @pytest.mark.parametrize("function", [double, double_later])
 @pytest.mark.parametrize("listen", [None, "tcp://127.0.0.1:0"])
 async def test_arrays_come_and_go_whole_and_leave_nothing(function, listen, start_worker):
-    async with asyncio.timeout(60), Executor(local=None if listen else Cores(1), listen=listen) as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(local=None if listen else Cores(1), listen=listen) as executor:
         if listen:
             start_worker(executor.address)
         job = function @ Cores(1)
@@ -67,7 +68,7 @@ async def test_arrays_come_and_go_whole_and_leave_nothing(function, listen, star
 
 
 async def test_the_job_maps_what_its_caller_wrote():
-    async with asyncio.timeout(60), Executor(local=Cores(1)):
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1)):
         assert await (mapped_by @ Cores(1))(LARGE)
         assert await (where @ Cores(1))() == []
 
@@ -83,7 +84,7 @@ async def test_arguments_stay_for_another_attempt(tmp_path):
             raise OSError("the first time")
         return float(a.sum())
 
-    async with asyncio.timeout(60), Executor(local=Cores(1)) as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1)) as executor:
         assert await (second_time @ Cores(1))(LARGE) == LARGE.sum()
         assert kept(executor) == []
 
@@ -93,14 +94,14 @@ async def test_a_job_that_kills_its_process_leaves_nothing():
     def die(a):
         os.kill(os.getpid(), signal.SIGKILL)
 
-    async with asyncio.timeout(60), Executor(local=Cores(1)) as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1)) as executor:
         with pytest.raises(WorkerLostError):
             await (die @ Cores(1))(LARGE)
         assert kept(executor) == []
 
 
 async def test_a_cancelled_job_leaves_nothing(gates):
-    async with asyncio.timeout(60), gates() as gate, Executor(local=Cores(1)) as executor:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(local=Cores(1)) as executor:
         visit = gate.visit
 
         @delayed
@@ -125,14 +126,14 @@ async def test_what_a_job_awaits_comes_to_it_whole():
     async def outer(a):
         return await (double @ Cores(1))(a) + await (double_later @ Cores(1))(a)
 
-    async with asyncio.timeout(60), Executor(local=Cores(2)) as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(2)) as executor:
         assert (await (outer @ Cores(1))(LARGE) == LARGE * 4).all()
         assert kept(executor) == []
 
 
 async def test_a_worker_that_cannot_map_it_gets_it_by_its_link(start_worker):
     first = "import grainlike.payload as p\np.memory_id = lambda: 'elsewhere'"
-    async with asyncio.timeout(60), Executor(local=Cores(1), listen="tcp://127.0.0.1:0") as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1), listen="tcp://127.0.0.1:0") as executor:
         assert await (double @ Cores(1))(LARGE) is not None  # there is a store
         start_worker(executor.address, resources="cores=1 far=1", first=first)
         from grainlike import Resource

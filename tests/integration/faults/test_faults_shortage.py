@@ -5,6 +5,7 @@ import socket
 import time
 
 import pytest
+from limits import LIMIT_S
 
 from grainlike import GVAR, Cores, Executor, Retry, delayed, gather, start
 
@@ -41,7 +42,7 @@ asyncio.run(main())
 
 async def test_out_of_descriptors_a_head_runs_on_and_lets_in_again_when_there_are_some(script, start_worker):
     """Strangers take all descriptors: the worker that is there goes on, and one more comes in when they have gone."""
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(LIMIT_S):
         head = script(HEAD)
         read, complain = head.stdout.readline, head.stderr.readline
         address = (await asyncio.to_thread(read)).strip()
@@ -83,7 +84,7 @@ async def test_clocks_on_the_wall_decide_nothing(start_worker, monkeypatch, tmp_
                 raise OSError("once")
         return "done"
 
-    async with asyncio.timeout(40), Executor(listen="tcp://127.0.0.1:0") as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(listen="tcp://127.0.0.1:0") as executor:
         start_worker(executor.address, first=WILD)
         await executor.wait_for_workers(1)
         assert await gather((plain @ Cores(1))(number) for number in range(20)) == list(range(20))
@@ -106,7 +107,7 @@ async def test_a_worker_that_can_start_no_process_says_so_and_costs_no_job_its_a
     def job(number):
         return GVAR.instance
 
-    async with asyncio.timeout(40), Executor(listen="tcp://127.0.0.1:0") as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(listen="tcp://127.0.0.1:0") as executor:
         events = executor.events()
         start_worker(executor.address, name="barren", resources="cores=4", first=NO_PROCESSES)
         await executor.wait_for_workers(1)

@@ -7,6 +7,7 @@ from collections import Counter
 
 import psutil
 import pytest
+from limits import LIMIT_S
 
 from grainlike import (
     Cores,
@@ -223,7 +224,7 @@ async def test_a_storm_over_an_embedded_worker(seed, monkeypatch):
     async def kill():
         kill_a_runner(dice, itself.pid)
 
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LIMIT_S):
         async with Executor(local=parse(OFFER)) as executor:
             judge(await storm(dice, kill))
             await assert_all_is_free(executor)
@@ -241,7 +242,7 @@ async def test_a_storm_over_two_daemons_one_of_which_dies(seed, start_worker):
     def join(executor):
         workers.append(start_worker(executor.address, name=f"n{next(names)}", resources=OFFER, first=first))
 
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LIMIT_S):
         async with Executor(listen="tcp://127.0.0.1:0") as executor:
 
             async def kill():

@@ -9,6 +9,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from limits import LIMIT_S
 
 from grainlike import Cores, Executor, JobCancelledError, WorkerLostError, amap, delayed, info
 from grainlike.wire import WINDOW_ITEMS
@@ -23,7 +24,7 @@ def lines(path: Path) -> list[str]:
 
 
 async def until(condition) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(LIMIT_S):
         while not condition():  # noqa: ASYNC110 - it asks about another process
             await asyncio.sleep(0.005)
 
@@ -52,7 +53,7 @@ async def noted(path, n, hold_at=None):
 async def test_a_stream_of_a_worker_keeps_its_window_and_its_finally_runs(start_worker, tmp_path, isolate):
     log = tmp_path / "log"
     fn = delayed(noted.__wrapped__, isolate=isolate) @ Cores(1)
-    async with asyncio.timeout(40), Executor(listen=LISTEN) as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(listen=LISTEN) as executor:
         start_worker(executor.address)
         assert [item async for item in fn(str(tmp_path / "all"), 300)] == list(range(300))
         stream = fn(str(log), 10**9)
@@ -70,7 +71,7 @@ async def test_a_stream_of_a_worker_keeps_its_window_and_its_finally_runs(start_
 
 
 async def test_many_streams_at_once_each_in_its_own_order(start_worker, tmp_path):
-    async with asyncio.timeout(40), Executor(listen=LISTEN) as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(listen=LISTEN) as executor:
         start_worker(executor.address, resources="cores=100")
 
         async def read(number):
@@ -81,7 +82,7 @@ async def test_many_streams_at_once_each_in_its_own_order(start_worker, tmp_path
 
 async def test_a_worker_that_dies_after_items_loses_the_stream_and_before_them_only_the_attempt(start_worker, tmp_path):
     log, early = tmp_path / "log", tmp_path / "early"
-    async with asyncio.timeout(40), Executor(listen=LISTEN) as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(listen=LISTEN) as executor:
         first = start_worker(executor.address, name="first")
         await executor.wait_for_workers(1)
         begun, fresh = aiter((noted @ Cores(1))(str(log), 10, 3)), (noted @ Cores(1))(str(early), 10, 0)
@@ -108,7 +109,7 @@ async def _all(stream):
 
 async def test_a_worker_that_is_told_to_stop_ends_its_streams(start_worker, tmp_path):
     log = tmp_path / "log"
-    async with asyncio.timeout(40), Executor(listen=LISTEN) as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(listen=LISTEN) as executor:
         worker = start_worker(executor.address)
         reader = aiter((noted @ Cores(1))(str(log), 10, 3))
         assert await anext(reader) == 0
@@ -124,7 +125,7 @@ async def test_a_worker_that_is_told_to_stop_ends_its_streams(start_worker, tmp_
 
 async def test_a_head_that_goes_away_ends_the_generators(start_worker, tmp_path):
     log = tmp_path / "log"
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(LIMIT_S):
         async with Executor(listen=LISTEN) as executor:
             worker = start_worker(executor.address)
             reader = aiter((noted @ Cores(1))(str(log), 10**9))
@@ -136,7 +137,7 @@ async def test_a_head_that_goes_away_ends_the_generators(start_worker, tmp_path)
 
 
 async def test_amap_over_a_worker_that_dies_gives_every_value_once(start_worker, gates):
-    async with asyncio.timeout(60), gates() as gate, Executor(listen=LISTEN) as executor:
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=LISTEN) as executor:
         visit = gate.visit
 
         @delayed

@@ -8,6 +8,7 @@ import os
 
 import numpy as np
 import pytest
+from limits import LIMIT_S
 
 from grainlike import Cores, Executor, SerializationError, connect, delayed, gather
 from grainlike.executor import _room
@@ -61,7 +62,7 @@ def warnings(caplog):
 
 @pytest.mark.parametrize("made", [make, pytest.param(make_bytes, id="in the stream")])
 async def test_a_result_that_is_too_large_is_an_error_of_its_job(made, start_worker, warnings):
-    async with asyncio.timeout(60), Executor(listen=LISTEN) as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(listen=LISTEN) as executor:
         start_worker(executor.address, resources="cores=1", first=ELSEWHERE)
         job = made @ Cores(1)
         with pytest.raises(SerializationError, match=REFUSED):
@@ -71,7 +72,7 @@ async def test_a_result_that_is_too_large_is_an_error_of_its_job(made, start_wor
 
 
 async def test_many_that_are_too_large_only_together_come_through(start_worker, warnings):
-    async with asyncio.timeout(60), Executor(listen=LISTEN) as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(listen=LISTEN) as executor:
         start_worker(executor.address, resources="cores=2", first=ELSEWHERE)
         arrays = await gather((make @ Cores(1))(MOST // 2 + number) for number in range(8))
         assert [array.nbytes for array in arrays] == [MOST // 2 + number for number in range(8)]
@@ -79,7 +80,7 @@ async def test_many_that_are_too_large_only_together_come_through(start_worker, 
 
 
 async def test_arguments_of_a_client_that_are_too_large_are_an_error_of_its_job(start_worker, warnings):
-    async with asyncio.timeout(60), Executor(listen=LISTEN) as head, connect(head.address):
+    async with asyncio.timeout(LIMIT_S), Executor(listen=LISTEN) as head, connect(head.address):
         start_worker(head.address, resources="cores=1", first=ELSEWHERE)
         job = measure @ Cores(1)
         good = [job(np.ones(MOST // 2 + number, np.uint8)) for number in range(6)]
@@ -94,7 +95,7 @@ async def test_arguments_of_a_client_that_are_too_large_are_an_error_of_its_job(
 
 
 async def test_what_a_job_gives_to_a_job_is_refused_there(start_worker, warnings):
-    async with asyncio.timeout(60), Executor(listen=LISTEN) as executor:
+    async with asyncio.timeout(LIMIT_S), Executor(listen=LISTEN) as executor:
         start_worker(executor.address, resources="cores=2", first=ELSEWHERE)
         assert (await (ask @ Cores(1))(MOST // 2))[0] == MOST // 2
         assert f"a part of it has {TOO_LARGE} bytes" in await (ask @ Cores(1))(TOO_LARGE)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import anyio
 import pytest
+from limits import LIMIT_S
 
 from grainlike import Cores, Executor, delayed
 from grainlike.net import read_access, state_directory
 
 ROOT = Path(__file__).parents[3]
-LIMIT_S = 30.0
 
 pytestmark = pytest.mark.anyio
 

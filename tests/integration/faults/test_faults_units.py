@@ -11,6 +11,7 @@ from configparser import RawConfigParser
 from pathlib import Path
 
 import pytest
+from limits import LIMIT_S
 
 from grainlike import Cores, connect, delayed
 
@@ -87,7 +88,7 @@ async def test_what_units_and_recipe_start_finds_each_other_works_and_ends(priva
     running = {name: run(arguments) for name, arguments in commands.items()}
     try:
         assert "head at tcp://" in await asyncio.to_thread(running["head"].stdout.readline)
-        async with asyncio.timeout(60), connect() as executor:
+        async with asyncio.timeout(LIMIT_S), connect() as executor:
             await executor.wait_for_workers(2)
             assert {worker.pid for worker in executor.workers()} == {
                 running["worker"].pid,

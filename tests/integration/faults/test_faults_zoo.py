@@ -4,13 +4,13 @@ import asyncio
 import warnings
 
 import pytest
+from limits import LIMIT_S
 from zoo import ERRORS, VALUES
 
 from grainlike import Cores, Executor, delayed
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.filterwarnings("ignore")]
 
-LIMIT_S = 20
 """Far more than any of them takes; a hang is what is looked for."""
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
+from limits import LIMIT_S
 
 from grainlike.payload import Payload, dump_arguments, dump_function, load_error, load_value
 from grainlike.wire import (
@@ -51,7 +52,6 @@ __all__ = [
 LINUX = sys.platform == "linux"
 CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 ROOT = Path(__file__).parents[3]
-LIMIT_S = 20.0
 TERMINATED = 128 + signal.SIGTERM
 
 needs_two_cores = pytest.mark.skipif(len(CORES) < 2, reason="pinning to one of one core proves nothing")

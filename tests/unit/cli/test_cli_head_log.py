@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from limits import LIMIT_S
 
 from grainlike.cli import _head_log
 from grainlike.cli._head_log import open_log
@@ -82,7 +83,7 @@ def test_a_long_log_is_put_aside_and_standard_error_follows(longest):
         while "from standard error" not in (path.read_text() if path.exists() else ""):
             assert process.poll() is None
         assert not free(path)  # it is in use
-        process.communicate(timeout=60)
+        process.communicate(timeout=LIMIT_S)
     assert free(path)
     files = sorted(path.parent.iterdir())
     assert [one.name.removeprefix(path.name) for one in files] == ["", ".1", ".2", ".3"][: 4 if longest == 2000 else 1]

@@ -4,6 +4,7 @@ from collections import Counter
 
 import anyio
 import pytest
+from limits import LIMIT_S
 
 from grainlike.executor import _guests
 from grainlike.executor._guests import Guests
@@ -67,7 +68,7 @@ async def test_who_asks_for_a_log_and_has_enough_of_it_in_one_breath_is_answered
     guests = Guests(head, "c1", bool, bool, lambda: None)
     peer = head.join(hello("worker", "n1"), offer_of(Cores([0]), own_cores=(0,)), "n1", LostLink("n1", "here"))
     head.books.last_job = 1
-    with anyio.fail_after(20):
+    with anyio.fail_after(LIMIT_S):
         async with anyio.create_task_group() as tasks:
             guest = guests.join(hello("client", "program"), LostLink("c", "here"), tasks)
             guests.hear(guest, [Frame(AskLogs(1, 1, True)), Frame(EnoughLogs(1))])

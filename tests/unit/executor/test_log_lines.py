@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import anyio
 import pytest
+from limits import LIMIT_S
 
 from grainlike.executor import _logs
 from grainlike.executor._job import Job
@@ -76,7 +77,7 @@ def output(text, attempt=1, job=3, **more):
 
 async def rest(listener):
     found = []
-    with anyio.fail_after(10):
+    with anyio.fail_after(LIMIT_S):
         while (lines := await listener.wait([])) is not None:
             found += told(lines)
     return found

@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import pytest
 from anyio import wait_all_tasks_blocked
+from limits import LIMIT_S
 
 from grainlike import (
     Allocation,
@@ -238,9 +239,9 @@ async def test_a_request_above_capacity_is_refused_at_once_and_names_what_lacks(
     message = r"too little foo \(asked 1, the pool has none\), gpu \(asked 5, the pool has 4\), zero \(asked 1, .* 0\)$"
     with pytest.raises(UnsatisfiableError, match=message):
         pool.try_acquire(request)
-    with pytest.raises(UnsatisfiableError, match=message), anyio.fail_after(5):
+    with pytest.raises(UnsatisfiableError, match=message), anyio.fail_after(LIMIT_S):
         await pool.acquire(request)
-    with pytest.raises(UnsatisfiableError, match=message), anyio.fail_after(5):
+    with pytest.raises(UnsatisfiableError, match=message), anyio.fail_after(LIMIT_S):
         async with pool.hold(request):
             pytest.fail("the block must not begin")
     assert pool.timeline.snapshots == []

@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
+from limits import LIMIT_S
 
 import grainlike
 from grainlike import ResourcePool
@@ -66,7 +67,7 @@ async def test_long_examples_run(method: Callable[..., Any]) -> None:
     code = snippet(method)
     assert code.strip()
     exec("async def example():\n" + textwrap.indent(code, "    "), around)
-    with anyio.fail_after(5):
+    with anyio.fail_after(LIMIT_S):
         await around["example"]()
         if method is ResourcePool.register:
             await pool.flush()

@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 import numpy as np
 import pytest
+from limits import LIMIT_S
 
 from grainlike.graph import delayed, delayed_value, gather
 
@@ -79,7 +80,7 @@ def test_a_delayed_function_is_called_before_it_is_awaited() -> None:
 
 def test_it_is_no_future_that_calls_back() -> None:
     async def wait() -> None:
-        with anyio.fail_after(10), pytest.raises(AttributeError, match=r"`asyncio.ensure_future\(r_\)`"):
+        with anyio.fail_after(LIMIT_S), pytest.raises(AttributeError, match=r"`asyncio.ensure_future\(r_\)`"):
             await asyncio.wait([R])  # type: ignore[type-var] # pyright: ignore[reportArgumentType, reportCallIssue]
         done, _ = await asyncio.wait([asyncio.ensure_future(delayed_value(3))])
         assert [task.result() for task in done] == [3]

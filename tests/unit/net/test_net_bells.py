@@ -2,6 +2,7 @@
 
 import anyio
 import pytest
+from limits import LIMIT_S
 
 from grainlike.net import bells
 
@@ -28,7 +29,7 @@ async def test_who_waits_goes_on_when_it_is_set_and_not_before() -> None:
 async def test_nobody_waits_for_what_is_set() -> None:
     bell = bells()()
     bell.set()
-    with anyio.fail_after(5):
+    with anyio.fail_after(LIMIT_S):
         await bell.wait()
 
 

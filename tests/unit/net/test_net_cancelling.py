@@ -4,6 +4,7 @@ import asyncio
 import logging
 
 import pytest
+from limits import LIMIT_S
 
 from grainlike.net import RepeatedCancellation, _cancelling, held_up
 
@@ -33,7 +34,7 @@ async def test_a_task_that_swallows_cancellations_is_cancelled_until_it_ends(cap
     with caplog.at_level(logging.WARNING, "grainlike"):
         cancellation = RepeatedCancellation(task, "f (job 7)")
         assert __file__ in held_up()["f (job 7)"]
-        await asyncio.wait([task], timeout=60)
+        await asyncio.wait([task], timeout=LIMIT_S)
         cancellation.settled()
     assert task.cancelled()
     assert "f (job 7)" not in held_up()
@@ -54,7 +55,7 @@ async def test_a_task_group_passes_on_what_its_tasks_swallowed_before() -> None:
     task = asyncio.create_task(parent())
     await begun.wait()
     cancellation = RepeatedCancellation(task, "parent")
-    await asyncio.wait([task], timeout=60)
+    await asyncio.wait([task], timeout=LIMIT_S)
     cancellation.settled()
     assert task.cancelled()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import anyio
 import anyio.abc
 import pytest
+from limits import LIMIT_S
 
 from grainlike.errors import GrainlikeError, HeadLostError
 from grainlike.net import (
@@ -93,7 +94,7 @@ class Head:
         return 0 if self.session is None else self.session.received
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        with anyio.fail_after(10):
+        with anyio.fail_after(LIMIT_S):
             while not condition():
                 await self.changed.wait()
 
@@ -126,7 +127,7 @@ class Client:
         self.heard += [frame.message for frame in frames]
 
     async def end(self) -> str | None:
-        with anyio.fail_after(10):
+        with anyio.fail_after(LIMIT_S):
             await self.ended.wait()
         return self.link.reason
 

@@ -13,6 +13,7 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 import pytest
+from limits import LIMIT_S
 
 from grainlike.errors import ProtocolError
 from grainlike.net import (
@@ -563,7 +564,7 @@ async def shaken(kind: str, also: bytes = b"") -> tuple[Link, socket.socket, Tls
 async def test_what_comes_in_one_breath_with_the_handshake_is_heard(tls_kind: str) -> None:
     link, theirs, _ = await shaken(tls_kind, b"".join(map(bytes, encode_frame(Beat(9)))))
     inbox = Inbox()
-    with theirs, anyio.fail_after(10):
+    with theirs, anyio.fail_after(LIMIT_S):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(link.run, inbox)
             await inbox.full.wait()
@@ -578,7 +579,7 @@ async def test_a_peer_that_says_goodbye_in_tls_has_closed(tls_kind: str) -> None
         with pytest.raises(ssl.SSLWantReadError):  # it would wait for the same from us
             far._ssl.unwrap()
         theirs.sendall(far.take_outgoing())
-        with anyio.fail_after(10):
+        with anyio.fail_after(LIMIT_S):
             await link.run(Inbox())
     assert link.reason == "closed by the peer"
 
@@ -630,7 +631,7 @@ async def test_a_trusted_peer_may_send_what_is_allowed_to_such_as_it_is(socket_k
     theirs.setblocking(False)
     with theirs:
         theirs.send(encode_frame(Goodbye("z" * FROM_WORKER.header))[0][:1000])
-        with anyio.fail_after(5), pytest.raises(ProtocolError, match=f"over the limit of {FROM_WORKER.header}"):
+        with anyio.fail_after(LIMIT_S), pytest.raises(ProtocolError, match=f"over the limit of {FROM_WORKER.header}"):
             await link.run(Inbox())
 
 

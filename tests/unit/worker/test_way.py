@@ -2,6 +2,7 @@
 
 import anyio
 import pytest
+from limits import LIMIT_S
 
 from grainlike import Cores
 from grainlike.errors import HeadLostError
@@ -39,7 +40,7 @@ class Cluster:
             with listen(parse_address("tcp://127.0.0.1:0")) as listener:
                 self.address = listener.address
                 tasks.start_soon(listener.serve, self.take)
-                with anyio.fail_after(10):
+                with anyio.fail_after(LIMIT_S):
                     way = Way(self.find, insecure=True)
                     stop = anyio.Event()
                     await _serve_heads(way, self.work, Cores([0]), "n1", stop, wait=wait, patience=5.0)

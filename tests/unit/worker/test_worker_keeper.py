@@ -62,7 +62,7 @@ def test_when_a_worker_is_killed_over_unread_messages_its_keeper_ends_the_link_i
         )
         assert worker.stdout is not None
         with worker, server.accept()[0] as head:
-            head.settimeout(20)
+            head.settimeout(180)
             keeper = int(worker.stdout.readline())
             head.sendall(b"something that it has not read")
             watch = os.pidfd_open(keeper)

@@ -5,6 +5,7 @@ from contextlib import closing
 
 import anyio
 import pytest
+from limits import LIMIT_S
 
 from grainlike.wire import Code, Completed, Output, OutputStream
 from grainlike_worker import _output_pipes, _record
@@ -224,7 +225,7 @@ async def test_the_output_of_a_run_list_is_left_to_its_runner_until_one_job_is_l
             assert os.read(pipes.held[0], 100) == b"whose"
             tap.only(1)
             os.write(pipes.given["--stderr"], b"its own")
-            with anyio.fail_after(10):
+            with anyio.fail_after(LIMIT_S):
                 while not any(message.data for message in head.heard):  # noqa: ASYNC110
                     await anyio.sleep(0.001)
             tasks.cancel_scope.cancel()

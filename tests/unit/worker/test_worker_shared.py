@@ -9,6 +9,7 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 import pytest
+from limits import LIMIT_S
 
 from grainlike.context import GVAR
 from grainlike.errors import JobCancelledError, RemoteError, SerializationError
@@ -74,7 +75,7 @@ class Worker:
         self._arrived = anyio.Event()
 
     async def until(self, *jobs: int) -> None:
-        with anyio.fail_after(20):
+        with anyio.fail_after(LIMIT_S):
             while not set(jobs) <= set(self.codes):
                 await self._arrived.wait()
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import anyio
 import pytest
+from limits import LIMIT_S
 
 from grainlike.net import memory_pair
 from grainlike.payload import dump_arguments, dump_function
@@ -77,7 +78,7 @@ async def test_a_step_is_told_while_it_lasts_and_a_slow_one_after_it(monkeypatch
         if any(isinstance(message, Completed) for message, _ in frames):
             near.close()
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(LIMIT_S):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(
                 lambda: serve_shared(far, None, None, shared.words, lambda *told: shared.slow.append(told))
