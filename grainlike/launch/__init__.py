@@ -3,7 +3,9 @@
 Answers: what a process has started, how all of that is ended (`end_children`, and `end_with_pipe` for a group that ends
 with a process which is not its parent), how a process ends with its parent (`die_with_parent`), how a coroutine runs a
 program in its job's slots (`run_process`), and how a program is a job itself (`run_command`). The last two are loaded
-when they are first used: every runner starts with this room.
+when they are first used: every runner starts with this room. Also what a process inherits and must not depend on
+(`reset_signals`, `reserve_standard_descriptors`), whether MPI launchers number cores as the system does
+(`cores_count_in_order`), and which cores other programs of the user use (`open_core_locks`).
 
 Never knows which processes are a worker's, or what they are for. Siblings: `net` waits on sockets, `observe` counts.
 """
