@@ -15,7 +15,7 @@ from grainlike.executor import _events
 pytestmark = pytest.mark.asyncio
 
 
-def one() -> int:
+def one(_: object = None) -> int:
     return 1
 
 

@@ -109,8 +109,8 @@ async def main():
     await (early @ Cores(1))()  # its process is there before the manager is
     with multiprocessing.Manager() as manager:
         queue, shared = manager.Queue(), manager.dict()
-        print(await (use @ Cores(1))(queue, shared), queue.get(timeout=LIMIT_S))
-        print(await (delayed(use.__wrapped__, isolate=True) @ Cores(1))(queue, shared), queue.get(timeout=LIMIT_S))
+        print(await (use @ Cores(1))(queue, shared), queue.get(timeout=180))
+        print(await (delayed(use.__wrapped__, isolate=True) @ Cores(1))(queue, shared), queue.get(timeout=180))
 
 if __name__ == "__main__":
     run(main, local=Cores(1))
