@@ -21,6 +21,8 @@ from grainlike.executor._head_daemon import HeadDaemon
 from grainlike.executor._head_image import began_here, draw_head, read_head, read_title
 from grainlike.executor._keeping import Keeping
 from grainlike.executor._lasting_clock import LastingClock
+from grainlike_worker._daemon import _Daemon
+from grainlike_worker._functions import Functions as _RunnerFunctions
 
 pytestmark = pytest.mark.asyncio
 
@@ -33,6 +35,19 @@ FEW = 8
 def _few(monkeypatch, tmp_path):
     monkeypatch.setattr(_functions, "UNOWNED_MOST", FEW)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    _others[:] = [found for found in gc.get_objects() if type(found) in (_Daemon, Functions, _RunnerFunctions)]
+    yield
+    _others.clear()
+
+
+_others: list[object] = []
+"""Heads and workers of earlier tests in this process: a pool that joblib keeps, and what the collector has not seen."""
+
+
+def _own(kind):
+    """Those of a class that belong to the test."""
+    others = set(map(id, _others))
+    return [found for found in gc.get_objects() if type(found) is kind and id(found) not in others]
 
 
 def closure(number, size=1000):
@@ -46,11 +61,7 @@ def closure(number, size=1000):
 
 def of_runner():
     """How many functions the process that runs this holds."""
-    import gc
-
-    from grainlike_worker._functions import Functions
-
-    return sum(found.count for found in gc.get_objects() if type(found) is Functions)
+    return sum(found.count for found in _own(_RunnerFunctions))
 
 
 async def of_coroutines():
@@ -59,16 +70,14 @@ async def of_coroutines():
 
 def of_daemon():
     """How many functions the worker in this process holds, and its mind."""
-    from grainlike_worker._daemon import _Daemon
-
-    [daemon] = [found for found in gc.get_objects() if type(found) is _Daemon]
+    [daemon] = _own(_Daemon)
     return len(daemon._functions), len(daemon._mind._functions)
 
 
 def of_head():
     """The functions of the one head that has been told of any: a client has a head without workers."""
     gc.collect()
-    return max((found for found in gc.get_objects() if type(found) is Functions), key=lambda found: found._last)
+    return max(_own(Functions), key=lambda found: found._last)
 
 
 async def test_a_program_that_makes_closures_for_ever_does_not_grow():

@@ -66,6 +66,14 @@ def test_the_state_directory_of_another_user_gets_no_log(state):
     assert list(state.iterdir()) == []
 
 
+def read(path):
+    """The text of a log, which is away for a moment while it is put aside."""
+    try:
+        return path.read_text()
+    except FileNotFoundError:
+        return ""
+
+
 @pytest.mark.parametrize("longest", [2000, 1_000_000])
 def test_a_long_log_is_put_aside_and_standard_error_follows(longest):
     handle, path = open_log()
@@ -80,7 +88,7 @@ def test_a_long_log_is_put_aside_and_standard_error_follows(longest):
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=handle, stderr=handle, env=environment) as process:
         os.close(handle)
-        while "from standard error" not in (path.read_text() if path.exists() else ""):
+        while "from standard error" not in read(path):
             assert process.poll() is None
         assert not free(path)  # it is in use
         process.communicate(timeout=LIMIT_S)
