@@ -214,8 +214,10 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
         self._full = True
 
     def resume_writing(self) -> None:
+        # Not at once: asyncio's transport asks for more in the midst of a write, and ends twice if another breaks it.
         self._full = False
-        self._write()
+        if not self._flushing:
+            self._write_soon()
 
     # --- writing -----------------------------------------------------------------------------------------------------
 

@@ -666,3 +666,37 @@ async def test_a_link_tells_whether_more_of_a_large_frame_comes(socket_kind: str
                 await anyio.lowlevel.checkpoint()
             assert not link.still_comes()
             link.close()
+
+
+class BreaksBehindOneWrite(socket.socket):
+    """Takes nothing at first, then one write, behind which it is broken."""
+
+    full = True
+
+    def send(self, data: Any, flags: int = 0, /) -> int:
+        if self.full:
+            self.full = False
+            raise BlockingIOError
+        sent = super().send(data, flags)
+        self.shutdown(socket.SHUT_WR)
+        return sent
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_link_that_breaks_as_its_socket_has_room_again_ends_once(anyio_backend: str) -> None:
+    complaints: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    ours, theirs = socket.socketpair()
+    with theirs:
+        sock = BreaksBehindOneWrite(fileno=ours.detach())
+        sock.setblocking(False)
+        near = await adopt(sock)
+        near.trust()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(near.run, Inbox())
+            near.post(Beat(1))
+            await anyio.lowlevel.checkpoint()
+            near.post(Beat(2), [b"x" * (CHUNK + 1)])  # waits in the link, behind what waits in the transport
+    assert near.closed
+    assert "Broken pipe" in str(near.reason)
+    assert not complaints
