@@ -206,8 +206,13 @@ class Planner:
     # --- placing -----------------------------------------------------------------------------------------------------
 
     def _place_all(self, now: float, out: list[HeadAction]) -> bool:
-        """Place jobs until no class's oldest fits; False if so many were placed that the next pass is to go on."""
+        """Place jobs until no class's oldest fits; False if the next pass is to go on: so many were placed, or a
+        reservation was dropped on the way, which may have blocked a class that had its turn before.
+        """
         waiting = self.waiting
+        reopened = self._reopened
+        if reopened:
+            self._reopened = {}
         if not waiting.are_few or len(waiting.few) > FEW:
             waiting.refresh(now)
         batch: dict[tuple[int, int], list[Job]] = {}
@@ -215,12 +220,13 @@ class Planner:
             self._all_anew = True
             whole = self._place_few(now, batch, out)
         else:
-            whole = self._place_many(now, batch, out)
+            whole = self._place_many(now, batch, out, reopened)
         for (to, shape), jobs in batch.items():
             out.append(_assignment(to, shape, jobs, ahead=False))
-        if whole and self._reopened:
-            self._reopened.clear()
-        return whole
+        if whole:
+            return not self._reopened
+        self._reopened = {**reopened, **self._reopened}
+        return False
 
     def _place_few(self, now: float, batch: _Batch, out: list[HeadAction]) -> bool:
         """Look at all classes, while they are few."""
@@ -261,12 +267,12 @@ class Planner:
             heapify(ranked)
         return queues
 
-    def _place_many(self, now: float, batch: _Batch, out: list[HeadAction]) -> bool:
+    def _place_many(self, now: float, batch: _Batch, out: list[HeadAction], reopened: dict[int, WorkerBook]) -> bool:
         """Look at those classes only that could start where something has changed, or be reserved for."""
         if self.waiting.lose_patience(now):
             self._wake_at(now)
         search = self._search = Search(
-            self.waiting, self._classes, self._workers, self.reservations, self._reserved, self._to_look_at(),
+            self.waiting, self._classes, self._workers, self.reservations, self._reserved, self._to_look_at(reopened),
             self._may_be_wide, now,
         )  # fmt: skip
         turns = search.turns
@@ -289,7 +295,7 @@ class Planner:
                 visits -= search.blocked(client, job)
         return True
 
-    def _to_look_at(self) -> Collection[WorkerBook]:
+    def _to_look_at(self, reopened: dict[int, WorkerBook]) -> Collection[WorkerBook]:
         """What has changed since the last pass that placed all that fits, and where more than amounts decides."""
         epoch, read = self._read
         if self._all_anew or self._lend_to_all or epoch != self.log.epoch:
@@ -302,7 +308,7 @@ class Planner:
             self._note_lent(worker)
         found.update(dict.fromkeys(self._lending.values()))
         found.update(dict.fromkeys(self._workers[number] for number in self.reservations))
-        found.update(dict.fromkeys(self._reopened.values()))
+        found.update(dict.fromkeys(reopened.values()))
         return found
 
     def _note_lent(self, worker: WorkerBook) -> None:

@@ -309,6 +309,26 @@ def test_a_job_that_waited_long_gets_a_reservation_beside_that_of_its_elders():
     assert PATIENCE_S <= cluster.begun[wide] <= PATIENCE_S + 0.5
 
 
+@pytest.mark.parametrize("few", [64, 1], ids=["few classes", "many classes"])
+def test_room_kept_for_a_job_that_starts_elsewhere_is_given_to_those_whose_turn_was_before(few, monkeypatch):
+    """The other client goes first and finds the room kept; a moment later in the same pass, it is not any more."""
+    for module in ("_waiting", "_planning"):
+        monkeypatch.setattr(f"grainlike.scheduler.{module}.FEW", few)
+    cluster = Cluster(Cores(2) & Resource("device", 1))
+    cluster.function(1)
+    cluster.submit(Cores(1), 10)
+    wide = cluster.submit(Cores(2), 1)
+    other = cluster.submit(Cores(1) & Resource("device", 1), 1, client=1)
+    assert other not in cluster.begun
+    assert cluster.head._planner.waiting.are_few == (few > 1)
+    cluster.join(Cores(2))
+    assert cluster.started_on[wide] == 2
+    if other not in cluster.begun:
+        assert cluster.told(WakeAt)[-1] == WakeAt(cluster.now)
+        cluster.tell(Ticked())
+    assert cluster.started_on[other] == 1
+
+
 def test_a_job_handed_back_by_the_last_worker_waits_for_another():
     """A worker that was asked to stop first says so, then hands back its jobs, and goes a moment later."""
     cluster = Cluster(Cores(2))
