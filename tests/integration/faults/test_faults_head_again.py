@@ -37,6 +37,8 @@ ROOT = Path(__file__).parents[3]
 TLS = "tcp://127.0.0.1:0"
 EAGER = (64 * 1024, 1, 0.05)
 """An image at every turn."""
+NEVER = (64 * 1024 * 1024, 4, 3600.0)
+"""None, however long a test takes."""
 
 
 def record(path, number, what):
@@ -175,11 +177,10 @@ def same(now, again):
         assert frames.items() <= said_again[number][2].items()
 
 
-@pytest.mark.parametrize("images", [None, EAGER])
+@pytest.mark.parametrize("images", [NEVER, EAGER], ids=["never", "eager"])
 async def test_a_head_is_made_again_down_to_what_it_had_said(images, start_worker, tmp_path, monkeypatch):
-    if images:
-        for name, value in zip(("IMAGE_BYTES", "IMAGE_TIMES", "LOOK_S"), images, strict=True):
-            monkeypatch.setattr(_keeping, name, value)
+    for name, value in zip(("IMAGE_BYTES", "IMAGE_TIMES", "LOOK_S"), images, strict=True):
+        monkeypatch.setattr(_keeping, name, value)
     journal, path = tmp_path / "journal", tmp_path / "marks"
     found = []
 
@@ -202,7 +203,7 @@ async def test_a_head_is_made_again_down_to_what_it_had_said(images, start_worke
                     same(told(daemon._head, guests), told(*made_again(journal, tmp_path, number)))
             await asyncio.gather(*jobs)
         check(path, range(90))
-        assert bool(list(journal.glob("*.image"))) == bool(images)
+        assert bool(list(journal.glob("*.image"))) == (images is EAGER)
         daemon.leaves = False
 
 
@@ -645,11 +646,10 @@ async def test_a_journal_of_another_release_is_refused(tmp_path, monkeypatch):
             pass
 
 
-@pytest.mark.parametrize("images", [None, EAGER])
+@pytest.mark.parametrize("images", [NEVER, EAGER], ids=["never", "eager"])
 async def test_named_sessions_are_in_the_next_head(images, gates, start_worker, tmp_path, monkeypatch):
-    if images:
-        for name, value in zip(("IMAGE_BYTES", "IMAGE_TIMES", "LOOK_S"), images, strict=True):
-            monkeypatch.setattr(_keeping, name, value)
+    for name, value in zip(("IMAGE_BYTES", "IMAGE_TIMES", "LOOK_S"), images, strict=True):
+        monkeypatch.setattr(_keeping, name, value)
     journal, path = tmp_path / "journal", tmp_path / "marks"
     heads = Heads(journal)
     async with asyncio.timeout(LIMIT_S), gates() as gate:
@@ -679,7 +679,7 @@ async def test_named_sessions_are_in_the_next_head(images, gates, start_worker, 
             assert client.placeholders() == {}
             client.name("left", (plain @ Cores(1))(path, 4))
             assert await client.placeholders()["left"] == 4  # and its worker is there again
-        assert bool(list(journal.glob("*.image"))) == bool(images)
+        assert bool(list(journal.glob("*.image"))) == (images is EAGER)
         await heads.end()  # in order: nothing is left
         await worker.exit()
         assert await heads_sessions(journal) == []
