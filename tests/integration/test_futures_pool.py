@@ -280,7 +280,7 @@ def test_shutdown_can_cancel_what_has_not_begun_and_leaves_nothing(make: Make, t
     shutting.join(LIMIT_S)
     assert running.result(0) == "go"
     assert all(future.done() for future in behind)
-    assert set(threading.enumerate()) == threads
+    assert set(threading.enumerate()) <= threads  # those that others left idle may have ended meanwhile
     assert _children() == children
 
 
@@ -361,7 +361,7 @@ def test_what_keeps_it_from_opening_is_raised_at_once() -> None:
     threads = set(threading.enumerate())
     with pytest.raises(TypeError, match="listen="):
         GrainlikePool(listen=7)
-    assert set(threading.enumerate()) == threads
+    assert set(threading.enumerate()) <= threads  # those that others left idle may have ended meanwhile
 
 
 def test_a_pool_that_is_dropped_ends() -> None:
