@@ -28,10 +28,10 @@ from grainlike.payload import dump_value
 from grainlike.resources import Cores
 from grainlike.scheduler import NodeMind, RunnerKind
 from grainlike.wire import LOST_S, Assign, Buffer, Code, Completed, Frame, Message, Parcel, Run, Welcome, pack_parcels
-from grainlike_worker._daemon import _Daemon, _hello
-from grainlike_worker._outputs import Tap
-from grainlike_worker._probe import offer_of_daemon, topology
-from grainlike_worker._way import wait_for_head
+from grainlike_worker.daemon._connect import wait_for_head
+from grainlike_worker.daemon._daemon import _Daemon, _hello
+from grainlike_worker.daemon._output import Tap
+from grainlike_worker.daemon._probe import offer_of_daemon, topology
 
 CORES = 2
 """What each offers: logical cores, to which nothing is pinned."""

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from benchmarks._processes import processes
 from grainlike import Cores, connect, delayed, gather
-from grainlike.executor._functions import Functions
-from grainlike.executor._head_daemon import HeadDaemon
+from grainlike.executor import HeadDaemon
+from grainlike.head import Functions
 
 CLIENTS = 30
 CLOSURES = 200

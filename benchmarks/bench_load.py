@@ -36,7 +36,7 @@ import anyio
 
 from benchmarks._light_workers import CORES
 from benchmarks._processes import cpu_seconds
-from grainlike.executor._caller import Caller, call
+from grainlike.client import Caller, call
 from grainlike.wire import AskReport, AskSessions, ReportIs, SessionsAre
 
 WORKERS = 50

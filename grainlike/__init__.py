@@ -60,7 +60,10 @@ from grainlike.resources import (
 
 if TYPE_CHECKING:
     from grainlike.backends import CeleryBackend, DaskBackend, ProcessBackend, RayBackend, ThreadBackend
-    from grainlike.executor import Callbacks, Dag, Executor, ResourcePool, amap, as_completed, connect, dry_run, run
+    from grainlike.client import connect
+    from grainlike.dag import Callbacks, Dag
+    from grainlike.dryrun import dry_run
+    from grainlike.executor import Executor, run
     from grainlike.graph import (
         Delayed,
         DelayedFn,
@@ -76,6 +79,8 @@ if TYPE_CHECKING:
         start,
     )
     from grainlike.launch import run_process
+    from grainlike.maps import amap, as_completed
+    from grainlike.pool import ResourcePool
 
 __all__ = [
     "GVAR",
@@ -143,29 +148,34 @@ __all__ = [
 _BACKENDS = "grainlike.backends"
 _GRAPH = "grainlike.graph"
 _EXECUTOR = "grainlike.executor"
+_DAG = "grainlike.dag"
+_MAPS = "grainlike.maps"
+_CLIENT = "grainlike.client"
+_DRYRUN = "grainlike.dryrun"
+_POOL = "grainlike.pool"
 _LAUNCH = "grainlike.launch"
 
 _LAZY = {
-    "Callbacks": _EXECUTOR,
+    "Callbacks": _DAG,
     "CeleryBackend": _BACKENDS,
-    "Dag": _EXECUTOR,
+    "Dag": _DAG,
     "DaskBackend": _BACKENDS,
     "Delayed": _GRAPH,
     "DelayedFn": _GRAPH,
     "Executor": _EXECUTOR,
     "Partition": _GRAPH,
-    "ResourcePool": _EXECUTOR,
+    "ResourcePool": _POOL,
     "ProcessBackend": _BACKENDS,
     "RayBackend": _BACKENDS,
     "Retry": _GRAPH,
     "ThreadBackend": _BACKENDS,
-    "amap": _EXECUTOR,
-    "as_completed": _EXECUTOR,
+    "amap": _MAPS,
+    "as_completed": _MAPS,
     "cancel": _GRAPH,
-    "connect": _EXECUTOR,
+    "connect": _CLIENT,
     "delayed": _GRAPH,
     "delayed_value": _GRAPH,
-    "dry_run": _EXECUTOR,
+    "dry_run": _DRYRUN,
     "gather": _GRAPH,
     "graph": _GRAPH,
     "info": _GRAPH,

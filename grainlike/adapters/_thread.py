@@ -20,15 +20,14 @@ import anyio
 
 from grainlike.adapters._calls import InitializerFailedError
 from grainlike.adapters._future import BrokenPoolError, PoolCall, PoolFuture, as_library_error, here
+from grainlike.client import connect
 from grainlike.errors import GrainlikeError, JobCancelledError
-from grainlike.executor import Executor, connect
+from grainlike.eventloop import loop_options
+from grainlike.executor import Executor
 from grainlike.graph import Delayed, Node, node_behind
-from grainlike.net import loop_options
 
 if TYPE_CHECKING:
-    from grainlike.executor._job import Job
-    from grainlike.executor._observer import Worker
-    from grainlike.executor._workers import WorkerInfo
+    from grainlike.jobs import Job, Worker, WorkerInfo
     from grainlike.wire import Report
 
 __all__ = ["ExecutorThread"]

@@ -1,13 +1,45 @@
 """Engines of other kinds that run jobs: each maps requests and calls to its own, and nothing more.
 
-It answers what an engine can honour, and how a call is handed to it and its result fetched. When which call goes there
-is the executor's, what the call does there is `calls`'s. An engine's own package is imported when its backend is made.
+Answers: what an engine can honour, how a call is handed to it and its result fetched (a file for each engine, by the
+`_protocol`), and how the jobs of an executor go to one (`_runner`, `_job`), as many as it admits (`_admission`). What a
+call does there is in `calls`. The package of an engine is imported when its backend is made.
 """
 
-from grainlike.backends._celery import CeleryBackend
-from grainlike.backends._dask import DaskBackend
-from grainlike.backends._processes import ProcessBackend
-from grainlike.backends._ray import RayBackend
-from grainlike.backends._threads import ThreadBackend
+from typing import TYPE_CHECKING
 
-__all__ = ["CeleryBackend", "DaskBackend", "ProcessBackend", "RayBackend", "ThreadBackend"]
+from grainlike._later import later
+
+if TYPE_CHECKING:
+    from grainlike.backends._celery import CeleryBackend
+    from grainlike.backends._dask import DaskBackend
+    from grainlike.backends._processes import ProcessBackend
+    from grainlike.backends._protocol import Backend, Manner
+    from grainlike.backends._ray import RayBackend
+    from grainlike.backends._runner import BackendJobs
+    from grainlike.backends._threads import ThreadBackend
+
+__all__ = [
+    "Backend",
+    "BackendJobs",
+    "CeleryBackend",
+    "DaskBackend",
+    "Manner",
+    "ProcessBackend",
+    "RayBackend",
+    "ThreadBackend",
+]
+
+if not TYPE_CHECKING:  # else any name would be there
+    __getattr__ = later(
+        __name__,
+        {
+            "Backend": "_protocol",
+            "BackendJobs": "_runner",
+            "CeleryBackend": "_celery",
+            "DaskBackend": "_dask",
+            "Manner": "_protocol",
+            "ProcessBackend": "_processes",
+            "RayBackend": "_ray",
+            "ThreadBackend": "_threads",
+        },
+    )

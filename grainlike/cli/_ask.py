@@ -16,9 +16,9 @@ from msgspec.structs import replace
 
 from grainlike.cli._exits import FAILED, OK, REFUSED
 from grainlike.cli._words import amounts, as_plain, escaped, escaped_line, print_jobs, print_json, print_table, seconds
+from grainlike.client import Caller, UnableError, call
 from grainlike.errors import GrainlikeError
-from grainlike.executor._caller import Caller, UnableError, call
-from grainlike.executor._logs import LogLine
+from grainlike.head import LogLine
 from grainlike.wire import (
     AskCancel,
     AskDepart,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from grainlike.bench import SYSTEMS, WORKLOADS, facts, installed, measure, picture, table
 from grainlike.cli._exits import FAILED, OK
-from grainlike.executor._late_file import LateFile
+from grainlike.system import LateFile
 
 __all__ = ["ChoiceError", "bench", "show_systems"]
 

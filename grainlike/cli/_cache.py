@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from grainlike.cache import Kept, Results, results_directory
 from grainlike.cli._exits import FAILED, OK, REFUSED
 from grainlike.cli._words import escaped, print_json, print_table
-from grainlike.executor._results import Kept, Results, results_directory
 
 __all__ = ["list_results", "remove_results"]
 

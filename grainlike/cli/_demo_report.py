@@ -10,8 +10,8 @@ from rich.table import Table
 from grainlike.cli._demo_baseline import Baseline
 from grainlike.cli._demo_jobs import FOLDS
 from grainlike.cli._demo_sweep import Outcome
-from grainlike.executor import WorkerInfo
 from grainlike.graph import Info
+from grainlike.jobs import WorkerInfo
 from grainlike.observe import Lane, timeline
 
 __all__ = ["Site", "drawn", "final", "intro", "other_load", "speed_up", "table"]

@@ -9,8 +9,8 @@ from functools import reduce
 from operator import add
 
 from grainlike.cli._demo_jobs import FOLDS, Candidate, cross_validate, refit
-from grainlike.executor import as_completed
 from grainlike.graph import Delayed, Info, delayed, delayed_value, gather, info, start
+from grainlike.maps import as_completed
 from grainlike.observe import Span, span_of
 from grainlike.resources import Cores
 

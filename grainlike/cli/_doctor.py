@@ -106,7 +106,7 @@ def _core_offers() -> Iterator[Finding]:
 
 
 def _memory_tier() -> Finding:
-    room: Any = import_module("grainlike_worker._job_cgroups")  # by name: a worker is somebody else's program
+    room: Any = import_module("grainlike_worker.linux._worker_cgroups")  # by name: a worker is somebody else's program
     tier, words = room.memory_tier()
     if tier == "none":
         return Finding("note", "memory", words, "jobs are not held to their memory")

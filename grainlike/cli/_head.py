@@ -15,11 +15,12 @@ from anyio.abc import TaskStatus
 from grainlike.cli._collecting import collecting_less
 from grainlike.cli._exits import OK, REFUSED
 from grainlike.cli._head_log import OwnLog, open_log
+from grainlike.client import Caller
 from grainlike.errors import GrainlikeError
-from grainlike.executor._caller import Caller
-from grainlike.executor._head_daemon import HeadDaemon
+from grainlike.eventloop import loop_options
+from grainlike.executor import HeadDaemon
 from grainlike.launch import reset_signals
-from grainlike.net import current_folder, loop_options, state_directory
+from grainlike.net import current_folder, state_directory
 from grainlike.wire import AskStop, Done
 
 __all__ = ["start_detached", "start_head", "stop_head"]

@@ -34,7 +34,7 @@ def check_journal(directory: Path, *, as_json: bool) -> int:
 
 def export_journal(directory: Path, *, as_json: bool) -> int:
     """Print the jobs that a head had on its hands when it ended. Of one that runs, `grainlike jobs` tells."""
-    from grainlike.executor._exported import exported
+    from grainlike.head.durable import exported
 
     try:
         if not survey(directory).reports:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from grainlike.cli._exits import OK
 from grainlike.cli._words import as_plain, print_json, seconds
-from grainlike.executor._caller import Caller
-from grainlike.executor._history import drawn
-from grainlike.executor._late_file import LateFile
-from grainlike.executor._totals import Totals
+from grainlike.client import Caller
+from grainlike.head.server import drawn
+from grainlike.jobs import Totals
 from grainlike.observe import Depth, trace
+from grainlike.system import LateFile
 from grainlike.wire import AskReport, ReportIs, SpanRow
 
 __all__ = ["show_report", "write_trace"]

@@ -11,7 +11,7 @@ import anyio
 
 from grainlike import DelayedFn, Request, ResourceSpecError, delayed, dry_run, parse
 from grainlike.cli._exits import OK, REFUSED
-from grainlike.executor import Plan
+from grainlike.dryrun import Plan
 
 __all__ = ["simulate"]
 

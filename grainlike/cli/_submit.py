@@ -16,11 +16,11 @@ from grainlike.cli._commands import Command, read_commands, read_request
 from grainlike.cli._exits import FAILED, OK, REFUSED
 from grainlike.cli._words import escaped, escaped_line, print_json
 from grainlike.cli._words import seconds as in_words
+from grainlike.client import connect
 from grainlike.errors import GrainlikeError
-from grainlike.executor import Executor, connect
-from grainlike.executor._logs import LogLine
-from grainlike.executor._settings import NOT_GIVEN
+from grainlike.executor import NOT_GIVEN, Executor
 from grainlike.graph import Delayed, delayed, info, start
+from grainlike.head import LogLine
 from grainlike.launch import run_command
 from grainlike.resources import parse
 

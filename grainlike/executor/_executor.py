@@ -10,22 +10,21 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from msgspec.structs import replace
 
+from grainlike.backends import Backend
 from grainlike.errors import GrainlikeError, GraphError
-from grainlike.executor._backend import Backend
-from grainlike.executor._events import Event, Events, WorkersFeed
-from grainlike.executor._finding import current, entered, left
-from grainlike.executor._home import Home, here
-from grainlike.executor._job_uplink import Ring
-from grainlike.executor._life import Life
-from grainlike.executor._logs import LogLine
+from grainlike.eventloop import Home, here
+from grainlike.executor._current import current, entered, left
+from grainlike.executor._lifecycle import Life
 from grainlike.executor._settings import NOT_GIVEN, NotGiven, settings_for
-from grainlike.executor._totals import Totals
 from grainlike.graph import Delayed, Node, State, Stream, delayed, node_behind, start
+from grainlike.head import LogLine
+from grainlike.jobs import Event, Events, Totals, WorkersFeed
+from grainlike.nested import Ring
 from grainlike.resources import Request
 from grainlike.scheduler import Explanation
 
 if TYPE_CHECKING:
-    from grainlike.executor._workers import WorkerInfo
+    from grainlike.jobs import WorkerInfo
 
 __all__ = ["Executor"]
 
@@ -350,8 +349,8 @@ class Executor(Life):
         """
         if self._recorder is None:
             raise RuntimeError(f"{self!r} has recorded nothing: open it with Executor(..., record=True)")
-        from grainlike.executor._late_file import LateFile
         from grainlike.observe import trace
+        from grainlike.system import LateFile
 
         with LateFile(path) as file:
             file.write(trace(self._recorder.stretches(), self._recorder.depths()))

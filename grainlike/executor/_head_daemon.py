@@ -13,16 +13,10 @@ import anyio
 from anyio.abc import TaskGroup
 
 from grainlike.errors import JournalError
-from grainlike.executor._door import Door
-from grainlike.executor._durable_guests import DurableGuests
-from grainlike.executor._durable_head import DurableHead
-from grainlike.executor._entrance import Entrance, open_entrance, open_lasting_entrance
 from grainlike.executor._executor import Executor
-from grainlike.executor._guests import Guests
-from grainlike.executor._head import Head
-from grainlike.executor._head_image import began_here
-from grainlike.executor._keeping import Keeping
-from grainlike.executor._outcome_store import OutcomeStore
+from grainlike.head import Head
+from grainlike.head.durable import DurableGuests, DurableHead, Keeping, began_here
+from grainlike.head.server import Door, Entrance, Guests, OutcomeStore, open_entrance, open_lasting_entrance
 
 __all__ = ["HeadDaemon"]
 

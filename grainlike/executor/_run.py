@@ -8,12 +8,11 @@ from typing import Any, Literal, TypeVar
 
 import anyio
 
+from grainlike.eventloop import here, loop_options
 from grainlike.executor._executor import Executor
-from grainlike.executor._home import here
 from grainlike.executor._settings import NOT_GIVEN, NotGiven
 from grainlike.graph import Delayed
 from grainlike.launch import reserve_standard_descriptors
-from grainlike.net import loop_options
 from grainlike.resources import Request
 
 __all__ = ["run"]

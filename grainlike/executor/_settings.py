@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
-from grainlike.executor._backend import Backend, Manner
+from grainlike.backends import Backend, Manner
 from grainlike.executor._embedded import offer_for
 from grainlike.resources import Allocation, Request
 

@@ -30,10 +30,7 @@ if TYPE_CHECKING:
         write_access,
     )
     from grainlike.net._address import Address, TcpAddress, UnixAddress, parse_address
-    from grainlike.net._alarm import Alarm
-    from grainlike.net._bell import Bell, bells
     from grainlike.net._byte_link import ByteLink
-    from grainlike.net._cancelling import Cancellation, RepeatedCancellation, held_up, place_of
     from grainlike.net._certificates import ROLES, VALID_DAYS, Credentials, Role, holds_from_to, make_credentials
     from grainlike.net._dial import adopt, connect
     from grainlike.net._guard import make_private_directory
@@ -41,7 +38,6 @@ if TYPE_CHECKING:
     from grainlike.net._lasting import RETURN_S, LastingLink, Redial, waits
     from grainlike.net._link import Link, OnFrames
     from grainlike.net._listener import Handler, Listener, listen
-    from grainlike.net._loop import loop_options, on_asyncio
     from grainlike.net._lost import LostLink
     from grainlike.net._memory import memory_pair
     from grainlike.net._process import is_gone, process_id
@@ -50,7 +46,6 @@ if TYPE_CHECKING:
     from grainlike.net._session import Session
     from grainlike.net._stream import StreamLink
     from grainlike.net._tls import Tls, TlsSession, client_tls, server_tls, shake_hands
-    from grainlike.net._turns import make_way
     from grainlike.net._uplink import Nesting, Uplink
     from grainlike.net._way import Way
 
@@ -60,10 +55,7 @@ __all__ = [
     "VALID_DAYS",
     "Access",
     "Address",
-    "Alarm",
-    "Bell",
     "ByteLink",
-    "Cancellation",
     "Credentials",
     "Handler",
     "LastingLink",
@@ -74,7 +66,6 @@ __all__ = [
     "OnFrames",
     "ProtocolLink",
     "Redial",
-    "RepeatedCancellation",
     "Role",
     "Session",
     "StreamLink",
@@ -87,28 +78,22 @@ __all__ = [
     "accesses_for",
     "addresses_of",
     "adopt",
-    "bells",
     "client_tls",
     "connect",
     "current_folder",
     "dial",
     "find_access",
-    "held_up",
     "hold_lock",
     "holds_from_to",
     "is_gone",
     "is_left_behind",
     "left_behind",
     "listen",
-    "loop_options",
     "make_credentials",
     "make_private_directory",
-    "make_way",
     "memory_pair",
     "move_access",
-    "on_asyncio",
     "parse_address",
-    "place_of",
     "process_id",
     "publish_access",
     "read_access",
@@ -128,13 +113,7 @@ if not TYPE_CHECKING:  # else any name would be there
         {
             "Access": "_access",
             "Address": "_address",
-            "Alarm": "_alarm",
-            "Bell": "_bell",
             "ByteLink": "_byte_link",
-            "Cancellation": "_cancelling",
-            "RepeatedCancellation": "_cancelling",
-            "held_up": "_cancelling",
-            "place_of": "_cancelling",
             "Credentials": "_certificates",
             "Handler": "_listener",
             "LastingLink": "_lasting",
@@ -160,7 +139,6 @@ if not TYPE_CHECKING:  # else any name would be there
             "accesses_for": "_access",
             "addresses_of": "_reach",
             "adopt": "_dial",
-            "bells": "_bell",
             "client_tls": "_tls",
             "connect": "_dial",
             "current_folder": "_access",
@@ -172,13 +150,10 @@ if not TYPE_CHECKING:  # else any name would be there
             "is_left_behind": "_head_lock",
             "left_behind": "_access",
             "listen": "_listener",
-            "loop_options": "_loop",
             "make_credentials": "_certificates",
             "make_private_directory": "_guard",
-            "make_way": "_turns",
             "memory_pair": "_memory",
             "move_access": "_access",
-            "on_asyncio": "_loop",
             "parse_address": "_address",
             "process_id": "_process",
             "publish_access": "_access",

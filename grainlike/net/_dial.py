@@ -11,10 +11,10 @@ import anyio
 from anyio.abc import SocketStream, UNIXSocketStream
 
 from grainlike.errors import AuthenticationError
+from grainlike.eventloop import on_asyncio
 from grainlike.net._address import Address, TcpAddress, UnixAddress, parse_address
 from grainlike.net._guard import check_loopback, check_same_user, keep_watch, name_peer
 from grainlike.net._link import Link
-from grainlike.net._loop import on_asyncio
 from grainlike.net._protocol import ProtocolLink
 from grainlike.net._stream import StreamLink
 from grainlike.net._tls import Tls, TlsSession, shake_hands

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import anyio.lowlevel
 
-from grainlike.net._bell import Bell, bells
+from grainlike.eventloop import Bell, bells
 from grainlike.net._link import Link, OnFrames
 from grainlike.wire import Buffer, Frame, Message
 

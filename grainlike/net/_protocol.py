@@ -8,11 +8,11 @@ from typing import cast
 
 import anyio
 
+from grainlike.eventloop import turns_of
 from grainlike.net._byte_link import ByteLink
 from grainlike.net._link import OnFrames
 from grainlike.net._scratch import READ_SIZE, Scratch
 from grainlike.net._tls import TlsSession
-from grainlike.net._turns import turns_of
 from grainlike.wire import Buffer, Frame
 
 __all__ = ["ProtocolLink"]

@@ -18,8 +18,8 @@ from typing import Any, cast
 import anyio
 
 from grainlike.errors import AuthenticationError, ProtocolError
+from grainlike.eventloop import make_way
 from grainlike.net._certificates import ROLES, Credentials, Role, name_of
-from grainlike.net._turns import make_way
 from grainlike.wire import Buffer
 
 __all__ = ["Tls", "TlsSession", "client_tls", "server_tls", "shake_hands"]

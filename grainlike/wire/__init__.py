@@ -144,6 +144,7 @@ from grainlike.wire._runners import (
     Setup,
     Stop,
 )
+from grainlike.wire._slices import portions, slices
 from grainlike.wire._transcript import Transcript
 from grainlike.wire._window import WINDOW_BYTES, WINDOW_ITEMS, Debt, Window
 
@@ -264,6 +265,8 @@ __all__ = [
     "gap_with",
     "pack_parcels",
     "plain_column",
+    "portions",
+    "slices",
     "unpack_parcels",
     "weight_of",
 ]

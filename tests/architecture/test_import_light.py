@@ -25,10 +25,10 @@ HEAVY = {
 
 SELDOM = {
     "grainlike.calls",
-    "grainlike.executor._connect",
-    "grainlike.executor._dag",
-    "grainlike.executor._entrance",
-    "grainlike.executor._recorder",
+    "grainlike.client._connected_executor",
+    "grainlike.dag._dag",
+    "grainlike.head.server._endpoint",
+    "grainlike.head._recorder",
     "grainlike.graph._picture",
     "grainlike.net._listener",
     "grainlike.observe",
@@ -77,7 +77,7 @@ def test_only_who_makes_certificates_loads_cryptography() -> None:
 
 
 def test_the_keeper_whom_the_first_runner_waits_for_loads_no_event_loop() -> None:
-    loaded = loaded_by(f"sys.path.append({str(ROOT / 'worker')!r})\nimport grainlike_worker.keeper")
-    assert "grainlike_worker._own" in loaded
+    loaded = loaded_by(f"sys.path.append({str(ROOT / 'worker')!r})\nimport grainlike_worker.keeper.__main__")
+    assert "grainlike_worker.runner.process._runner" in loaded
     assert loaded.isdisjoint({"anyio", "asyncio", "ssl", "subprocess", "dill", "cloudpickle", "shutil", "tempfile"})
     assert {module for module in loaded if module.startswith("grainlike.net.")} == {"grainlike.net._uplink"}

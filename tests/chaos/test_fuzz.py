@@ -17,8 +17,8 @@ import pytest
 
 from grainlike import Cores, Memory, parse
 from grainlike.errors import AuthenticationError, JournalError, ProtocolError, ResourceSpecError
-from grainlike.executor._head_image import classes_of_books, read_title
-from grainlike.executor._inputs import TimeCame, WorkerDoubted, WorkerSaid, pack_input, unpack_input
+from grainlike.head.durable._records import TimeCame, WorkerDoubted, WorkerSaid, pack_input, unpack_input
+from grainlike.head.durable._snapshot import classes_of_books, read_title
 from grainlike.journal import draw_image, read_image
 from grainlike.net import find_access, make_credentials, parse_address, read_access, write_access
 from grainlike.net._access import Access

@@ -35,8 +35,8 @@ ORPHAN_S = 60.0
 
 _HEAD = """
 import sys
-from grainlike.executor import _keeping
-_keeping.IMAGE_BYTES, _keeping.IMAGE_TIMES, _keeping.LOOK_S = 200_000, 1, 0.1
+from grainlike.head.durable import _store
+_store.IMAGE_BYTES, _store.IMAGE_TIMES, _store.LOOK_S = 200_000, 1, 0.1
 from grainlike.cli import main
 sys.exit(main())
 """

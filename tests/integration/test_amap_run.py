@@ -16,10 +16,10 @@ import pytest
 from limits import LIMIT_S
 
 from grainlike import GVAR, Cores, Executor, GPUs, JobCancelledError, amap, delayed
-from grainlike.executor import _chunks
-from grainlike.executor._chunks import Chunks
+from grainlike.eventloop import on_asyncio
 from grainlike.graph import DelayedFn
-from grainlike.net import on_asyncio
+from grainlike.maps import _batching
+from grainlike.maps._batching import Chunks
 
 pytestmark = pytest.mark.anyio
 
@@ -368,9 +368,9 @@ async def test_other_ways_to_leave(anyio_backend: Any, how: str) -> None:
 @pytest.fixture
 def together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls travel eight in a job as soon as one job has been seen, however long they take."""
-    monkeypatch.setattr(_chunks, "SAMPLES", 1)
-    monkeypatch.setattr(_chunks, "LONG_S", 1e9)
-    monkeypatch.setattr(_chunks, "TINY_S", 1e9)
+    monkeypatch.setattr(_batching, "SAMPLES", 1)
+    monkeypatch.setattr(_batching, "LONG_S", 1e9)
+    monkeypatch.setattr(_batching, "TINY_S", 1e9)
     monkeypatch.setattr(Chunks, "_best", lambda self, executor: 8)
 
 
@@ -469,7 +469,7 @@ async def test_tiny_calls_of_a_method_have_their_instance(executor: Executor) ->
 )
 @on_one_loop
 async def test_who_may_share(fn: Any, shares: bool, anyio_backend: Any) -> None:
-    assert _chunks._may_share(fn.function, fn.request) is shares
+    assert _batching._may_share(fn.function, fn.request) is shares
 
 
 @on_one_loop
@@ -477,7 +477,7 @@ async def test_the_size_follows_what_calls_take(executor: Executor) -> None:
     def learned(*walls: float, calls: int = 1, most: int = 1024) -> int:
         chunks = Chunks(square @ Cores(1), most)
         chunks.begin(executor)
-        job = _chunks.Job(1, 1, None, (b"", ()))
+        job = _batching.Job(1, 1, None, (b"", ()))
         node: Any = type("Node", (), {"record": job})
         placement = job.assigned("n1", 1)
         for wall in walls:

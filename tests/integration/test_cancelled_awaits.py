@@ -12,8 +12,9 @@ from endless_awaits import BODIES, STUBBORN, awaits, nothing, swallows_one
 from limits import LIMIT_S
 
 from grainlike import Cores, Executor, cancel, delayed, start
-from grainlike.executor import _life, _local
-from grainlike.net import _cancelling
+from grainlike.engine import _local_calls
+from grainlike.eventloop import _cancellation
+from grainlike.executor import _lifecycle
 
 pytestmark = pytest.mark.asyncio
 
@@ -22,8 +23,8 @@ CLEANS = {"cleans_up": b"asyncio", "cleans_up_in_a_shield": b"anyio"}
 
 @pytest.fixture
 def short_graces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_cancelling, "GRACE_S", 0.2)
-    monkeypatch.setattr(_cancelling, "EVERY_S", 0.05)
+    monkeypatch.setattr(_cancellation, "GRACE_S", 0.2)
+    monkeypatch.setattr(_cancellation, "EVERY_S", 0.05)
 
 
 class Hearing:
@@ -80,8 +81,8 @@ async def test_so_does_one_in_a_process_of_its_own(name: str) -> None:
 async def test_leaving_the_block_ends_what_swallows_and_says_where_it_is(
     kind: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_life, "QUIET_S", 0.05)
-    monkeypatch.setattr(_local, "QUIET_S", 0.05)
+    monkeypatch.setattr(_lifecycle, "QUIET_S", 0.05)
+    monkeypatch.setattr(_local_calls, "QUIET_S", 0.05)
     wait = delayed(awaits)
     with caplog.at_level(logging.WARNING, "grainlike"):
         async with asyncio.timeout(LIMIT_S), hearing() as job:

@@ -21,8 +21,8 @@ from grainlike import (
     info,
     start,
 )
-from grainlike.executor import _engine
-from grainlike.executor._head import Head
+from grainlike.engine import _engine
+from grainlike.head._head import Head
 from grainlike.scheduler import HeadMind, JobsSubmitted
 
 pytestmark = pytest.mark.asyncio

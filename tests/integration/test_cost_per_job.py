@@ -10,9 +10,10 @@ import pytest
 from counting import counted
 
 from grainlike import Cores, Executor, amap, delayed, gather
-from grainlike.executor import _engine
+from grainlike.engine import _engine
 from grainlike.net._byte_link import ByteLink
-from grainlike_worker import _columns, _shared, _usage
+from grainlike_worker.runner.common import _outcomes, _usage
+from grainlike_worker.runner.loop import _runner
 
 JOBS = 2_000
 
@@ -47,11 +48,11 @@ async def test_a_job_that_does_nothing_costs_the_caller_this_many_calls(
     function, python, c, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # By the clock, a slower machine would make smaller batches, and those cost calls.
-    for module, name in ((_columns, "FLUSH_S"), (_shared, "_TURN_S"), (_engine, "_SLICE_S")):
+    for module, name in ((_outcomes, "FLUSH_S"), (_runner, "_TURN_S"), (_engine, "_SLICE_S")):
         monkeypatch.setattr(module, name, 0.05)
     # Nor does one stop of a busy machine make a function, whose jobs run in this process, one that takes long.
     steady = Steady()
-    for module in (_usage, _shared):
+    for module in (_usage, _runner):
         monkeypatch.setattr(module, "time", steady)
     async with Executor(local=Cores(2)):
         job = delayed(function) @ Cores(1)

@@ -9,7 +9,7 @@ import pytest
 from limits import LIMIT_S
 
 from grainlike import Callbacks, Cores, Dag, Executor
-from grainlike.executor._head import Head
+from grainlike.head._head import Head
 from grainlike.scheduler import HeadMind, JobsSubmitted
 
 pytestmark = pytest.mark.asyncio

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from grainlike import Cores, Dag, Executor, UnsatisfiableError
-from grainlike.executor._late_file import LateFile
+from grainlike.system._late_file import LateFile
 
 pytestmark = pytest.mark.anyio
 

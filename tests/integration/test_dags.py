@@ -41,7 +41,7 @@ from grainlike import (
     run,
     start,
 )
-from grainlike.executor import _dag_run
+from grainlike.dag import _run
 
 pytestmark = pytest.mark.anyio
 
@@ -521,7 +521,7 @@ async def test_r5_a_run_does_not_wait_for_slots_of_a_lost_worker(tmp_path, monke
             await anyio.sleep(0.005)
         raise ValueError("the worker is gone")
 
-    monkeypatch.setattr(_dag_run, "QUIET_S", 3600.0)  # with what it waits for slots of its own workers
+    monkeypatch.setattr(_run, "QUIET_S", 3600.0)  # with what it waits for slots of its own workers
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     heard: list[tuple[Any, ...]] = []
     dag = Dag()

@@ -10,7 +10,7 @@ import pytest
 from limits import LIMIT_S
 
 from grainlike import Cores, Executor, JobTimeoutError, cancel, delayed, gather, info, start
-from grainlike.executor import _events
+from grainlike.jobs import _events
 
 pytestmark = pytest.mark.asyncio
 

@@ -541,7 +541,7 @@ async def test_a_worker_learns_where_a_program_imports_from_however_long_that_is
 
 
 async def test_a_frozen_runner_does_not_stop_the_daemons_heart(state, monkeypatch):
-    monkeypatch.setattr("grainlike.executor._door.HEARTBEAT_S", 0.05)
+    monkeypatch.setattr("grainlike.head.server._accept.HEARTBEAT_S", 0.05)
 
     async def pid():
         return os.getpid()

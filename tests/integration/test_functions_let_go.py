@@ -13,16 +13,16 @@ import pytest
 from limits import LIMIT_S
 
 from grainlike import Cores, Executor, connect, delayed, gather
-from grainlike.executor import _functions
-from grainlike.executor._durable_guests import DurableGuests
-from grainlike.executor._durable_head import DurableHead
-from grainlike.executor._functions import Functions
 from grainlike.executor._head_daemon import HeadDaemon
-from grainlike.executor._head_image import began_here, draw_head, read_head, read_title
-from grainlike.executor._keeping import Keeping
-from grainlike.executor._lasting_clock import LastingClock
-from grainlike_worker._daemon import _Daemon
-from grainlike_worker._functions import Functions as _RunnerFunctions
+from grainlike.head import _functions
+from grainlike.head._functions import Functions
+from grainlike.head.durable._clients import DurableGuests
+from grainlike.head.durable._clock import LastingClock
+from grainlike.head.durable._head import DurableHead
+from grainlike.head.durable._snapshot import began_here, draw_head, read_head, read_title
+from grainlike.head.durable._store import Keeping
+from grainlike_worker.daemon._daemon import _Daemon
+from grainlike_worker.runner.common._functions import Functions as _RunnerFunctions
 
 pytestmark = pytest.mark.asyncio
 
@@ -113,7 +113,7 @@ async def test_coroutines_in_the_loop_are_let_go_too():
 TELLS = """
 import gc, os, signal
 def tell(*_):
-    from grainlike_worker._daemon import _Daemon
+    from grainlike_worker.daemon._daemon import _Daemon
     [daemon] = [found for found in gc.get_objects() if type(found) is _Daemon]
     with open(os.environ["TELL"], "w") as fifo:
         fifo.write(str(len(daemon._functions)))

@@ -14,9 +14,9 @@ import pytest
 from limits import LIMIT_S
 
 from grainlike import Cores, Executor, SerializationError, amap, connect, delayed, gather, info, start
+from grainlike.cache._memo import _key_of as key_of
+from grainlike.cache._store import Results, results_directory
 from grainlike.cli import main as command_line
-from grainlike.executor._memo import _key_of as key_of
-from grainlike.executor._results import Results, results_directory
 
 ROOT = Path(__file__).parents[2]
 

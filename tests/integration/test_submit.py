@@ -16,8 +16,8 @@ from grainlike import Executor, parse
 from grainlike.cli import main
 from grainlike.cli._commands import Command
 from grainlike.cli._submit import _Submission
-from grainlike.executor._job import NO_PARCEL, Job
 from grainlike.graph import node_behind
+from grainlike.jobs._job import NO_PARCEL, Job
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {"PYTHONPATH": f"{ROOT}:{ROOT / 'worker'}"}

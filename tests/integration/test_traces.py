@@ -16,7 +16,7 @@ import pytest
 from limits import LIMIT_S
 
 from grainlike import Cores, Dag, Executor, GPUs, Memory, Node, ThreadBackend, delayed, gather, start
-from grainlike.executor import _recorder
+from grainlike.head import _recorder
 from grainlike.observe import Depth, Stretch, depths, trace
 
 Row = tuple[int, int]

@@ -16,7 +16,7 @@ import pytest
 
 from grainlike import Cores, Executor, JobMemoryError, Memory, delayed, gather, info, start
 from grainlike.executor import Executor as AnyExecutor
-from grainlike_worker._cgroup import Cgroup, own_cgroups
+from grainlike.system._cgroup import Cgroup, own_cgroups
 
 MB = 1_000_000
 START = """

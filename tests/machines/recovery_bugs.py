@@ -12,7 +12,7 @@ RECOVERY_SUITES = {
     "replayed": "tests/unit/executor/test_head_made_again.py",
 }
 
-_DURABLE, _DAEMON, _IMAGE = "executor/_durable_head.py", "executor/_head_daemon.py", "executor/_head_image.py"
+_DURABLE, _DAEMON, _IMAGE = "head/durable/_head.py", "executor/_head_daemon.py", "head/durable/_snapshot.py"
 
 
 def _bug(name: str, breaks: str, suite: str, *changes: tuple[str, str, str]) -> Bug:

@@ -5,7 +5,7 @@ import pkgutil
 
 import pytest
 
-from grainlike.executor._head_image import classes_of_books
+from grainlike.head.durable._snapshot import classes_of_books
 from grainlike.journal import draw_image, read_image
 from grainlike.simulation import _head, simulate
 

@@ -3,7 +3,8 @@
 from typing import Any, Literal, assert_type
 
 from grainlike import Callbacks, Cores, Dag, Delayed, Executor, delayed, run
-from grainlike.executor import DagReport, Event, JobReport, Totals
+from grainlike.dag import DagReport, JobReport
+from grainlike.jobs import Event, Totals
 
 
 async def load(path: str) -> bytes:

@@ -5,8 +5,8 @@ from contextlib import aclosing
 from functools import partial
 from typing import assert_type
 
-from grainlike.executor import amap
 from grainlike.graph import Delayed, Stream, StreamFn, cancel, delayed, graph, info, start
+from grainlike.maps import amap
 from grainlike.resources import Cores
 
 

@@ -23,14 +23,14 @@ from virtual_net import Net
 
 from grainlike import Cores, Executor, JobCancelledError, WorkerLostError, cancel, start
 from grainlike.errors import GrainlikeError
-from grainlike.executor._entrance import Entrance
-from grainlike.executor._head import Head
+from grainlike.head._head import Head
+from grainlike.head.server._endpoint import Entrance
 from grainlike.net import LastingLink
 from grainlike.resources import Allocation
 from grainlike.scheduler import NodeMind
-from grainlike_worker._daemon import _Daemon, _hello
-from grainlike_worker._probe import offer_for
-from grainlike_worker._runner_link import runner_at_home
+from grainlike_worker.daemon._daemon import _Daemon, _hello
+from grainlike_worker.daemon._probe import offer_for
+from grainlike_worker.daemon._runners import runner_at_home
 
 __all__ = ["Story", "play"]
 

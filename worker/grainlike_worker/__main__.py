@@ -19,14 +19,15 @@ import anyio
 from anyio.abc import TaskStatus
 
 from grainlike.errors import GrainlikeError, HeadLostError, ResourceSpecError
+from grainlike.eventloop import loop_options
 from grainlike.launch import reserve_standard_descriptors, reset_signals
-from grainlike.net import RETURN_S, LastingLink, Link, Way, loop_options, waits
+from grainlike.net import RETURN_S, LastingLink, Link, Way, waits
 from grainlike.resources import Allocation, near_name, parse
 from grainlike.wire import LOST_S
-from grainlike_worker._context_check import why_not
-from grainlike_worker._daemon import check_introduction, serve_daemon
-from grainlike_worker._probe import offer_of_daemon, warn_of_logical
-from grainlike_worker._way import to_head, wait_for_head
+from grainlike_worker.daemon._check_context import why_not
+from grainlike_worker.daemon._connect import to_head, wait_for_head
+from grainlike_worker.daemon._daemon import check_introduction, serve_daemon
+from grainlike_worker.daemon._probe import offer_of_daemon, warn_of_logical
 
 __all__ = ["main", "serve"]
 

@@ -3,7 +3,7 @@
 Loaded by name by the executor, and by nothing else. Plain functions and isolated jobs still get processes of their own.
 """
 
-from grainlike_worker._daemon import serve_embedded as serve
-from grainlike_worker._probe import offer_for, warn_of_logical
+from grainlike_worker.daemon._daemon import serve_embedded as serve
+from grainlike_worker.daemon._probe import offer_for, warn_of_logical
 
 __all__ = ["offer_for", "serve", "warn_of_logical"]

@@ -18,9 +18,9 @@ from typing import Any
 import anyio
 
 from grainlike.bench._system import SLOTS, Drive, Session, System
+from grainlike.eventloop import loop_options
 from grainlike.executor import Executor
 from grainlike.graph import DelayedFn, delayed, gather
-from grainlike.net import loop_options
 from grainlike.resources import Cores
 
 __all__ = ["DaemonAsync", "DaemonPlain", "EmbeddedAsync", "EmbeddedPlain", "FarInsecure", "FarPlain"]

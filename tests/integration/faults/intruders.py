@@ -26,7 +26,7 @@ from grainlike import Cores
 from grainlike.net import Access, Credentials, TcpAddress, client_tls, make_credentials
 from grainlike.net import _certificates as registrar
 from grainlike.wire import Beat, Report, encode_frame
-from grainlike_worker import _daemon
+from grainlike_worker.daemon import _daemon
 
 CLUSTER = "quiet-town"
 

@@ -10,10 +10,10 @@ import pytest
 from limits import LIMIT_S
 
 from grainlike import GVAR, Cores, Executor, WorkerLostError, delayed, gather, start
-from grainlike_worker import _shared
+from grainlike_worker.runner.loop import _runner
 
 LISTEN = "tcp://127.0.0.1:0"
-QUICK = "import grainlike_worker._loop_watch as watch; watch.BLOCKED_S = 0.3; watch.LOOK_S = 0.05"
+QUICK = "import grainlike_worker.daemon._loop_watch as watch; watch.BLOCKED_S = 0.3; watch.LOOK_S = 0.05"
 
 
 def blocks_in_python(path):
@@ -95,7 +95,7 @@ async def test_a_job_that_no_longer_blocks_is_told_of_too(start_worker, gates, c
 
 @pytest.mark.anyio
 async def test_in_the_users_own_loop_it_is_told_afterwards(monkeypatch, caplog):
-    monkeypatch.setattr(_shared, "BLOCKED_S", 0.01)
+    monkeypatch.setattr(_runner, "BLOCKED_S", 0.01)
 
     @delayed
     async def blocker():

@@ -11,9 +11,9 @@ import pytest
 from limits import LIMIT_S
 
 from grainlike import GVAR, Cores, Executor, WorkerLostError, delayed, info
-from grainlike_worker import _job_cgroups
-from grainlike_worker._cgroup import Cgroup, own_cgroups
-from grainlike_worker._job_cgroups import claimed_cgroups
+from grainlike.system._cgroup import Cgroup, own_cgroups
+from grainlike_worker.linux import _worker_cgroups
+from grainlike_worker.linux._worker_cgroups import claimed_cgroups
 
 
 def usable() -> Cgroup | None:
@@ -112,7 +112,7 @@ async def test_what_a_worker_and_keeper_that_were_killed_left_is_removed_when_no
 async def test_a_cgroup_in_which_somebody_lives_is_left_alone(monkeypatch):
     assert OWN is not None
     here = OWN / f"test-{os.getpid()}"  # where no other worker looks
-    monkeypatch.setattr(_job_cgroups, "own_cgroups", lambda: [here])
+    monkeypatch.setattr(_worker_cgroups, "own_cgroups", lambda: [here])
     group = here / "grainlike.4999999.1.abcdef"
     here.make()
     try:

@@ -9,8 +9,9 @@ from limits import LIMIT_S
 from weather import Weather, port, way_through
 
 from grainlike import Cores, Executor, HeadLostError, connect, delayed, gather, info, start
-from grainlike.executor import _caller, _door, _guests
-from grainlike.executor._caller import call
+from grainlike.client import _connection
+from grainlike.client._connection import call
+from grainlike.head.server import _accept, _clients
 from grainlike.wire import AskHead, HeadIs, _transcript
 
 pytestmark = pytest.mark.asyncio
@@ -86,10 +87,10 @@ async def test_one_who_reads_nothing_of_much_is_cut_off_and_goes_on_when_it_read
     gates, linked, monkeypatch, caplog
 ):
     guests = []
-    join = _guests.Guests.join
-    monkeypatch.setattr(_guests.Guests, "join", lambda *args: guests.append(join(*args)) or guests[-1])
-    monkeypatch.setattr(_door, "HEARTBEAT_S", 0.02)
-    monkeypatch.setattr(_door, "MOST_WAITING", 1 << 20)
+    join = _clients.Guests.join
+    monkeypatch.setattr(_clients.Guests, "join", lambda *args: guests.append(join(*args)) or guests[-1])
+    monkeypatch.setattr(_accept, "HEARTBEAT_S", 0.02)
+    monkeypatch.setattr(_accept, "MOST_WAITING", 1 << 20)
     async with gates() as gate, linked(limit_s=40) as (head, weather, client):
 
         @delayed
@@ -106,7 +107,7 @@ async def test_one_who_reads_nothing_of_much_is_cut_off_and_goes_on_when_it_read
         link = guests[0].link
         await until(lambda: link.waiting() > 1 << 20 and link.stands_still())
         assert not link.closed
-        monkeypatch.setattr(_door, "DEAF_S", 0.0)
+        monkeypatch.setattr(_accept, "DEAF_S", 0.0)
         await until(lambda: link.closed)
         assert "has read nothing" in link.reason
         assert any("is cut: it has read nothing" in record.getMessage() for record in caplog.records)
@@ -151,7 +152,7 @@ async def test_questions_are_answered_while_a_large_value_is_on_its_way(gates, l
 
 
 async def test_a_question_that_went_with_the_link_is_asked_again(gates, linked, monkeypatch):
-    monkeypatch.setattr(_guests, "_MOST_LOGS", 1)  # the one before the break does not count
+    monkeypatch.setattr(_clients, "_MOST_LOGS", 1)  # the one before the break does not count
     async with gates() as gate, linked() as (_, weather, client):
         runs_ = start((stand @ Cores(1))(gate.visit, "one"))
         await gate.arrival()
@@ -196,7 +197,7 @@ async def test_a_client_that_stays_away_is_given_up_and_hears_so(gates, linked, 
     async with gates() as gate, linked() as (head, weather, client):
         runs_ = start((stand @ Cores(1))(gate.visit, "one"))
         await gate.arrival()
-        monkeypatch.setattr(_door, "LOST_S", 0.1)
+        monkeypatch.setattr(_accept, "LOST_S", 0.1)
         weather.closed = True
         weather.reset()
         await until(lambda: head._head.view.unended == 0)
@@ -225,7 +226,7 @@ async def test_when_too_much_was_on_the_way_that_is_said(gates, linked, monkeypa
 
 
 async def test_who_leaves_over_a_broken_link_is_heard(gates, through, monkeypatch):
-    monkeypatch.setattr(_caller, "LEAVE_S", 600.0)  # which nobody waits for
+    monkeypatch.setattr(_connection, "LEAVE_S", 600.0)  # which nobody waits for
     async with (
         asyncio.timeout(LIMIT_S),
         gates() as gate,

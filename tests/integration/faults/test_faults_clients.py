@@ -29,8 +29,9 @@ from grainlike import (
     start,
 )
 from grainlike.cli import main
-from grainlike.executor import _caller, _door, _guests, _history
-from grainlike.executor._caller import UnableError, call
+from grainlike.client import _connection
+from grainlike.client._connection import UnableError, call
+from grainlike.head.server import _accept, _clients, _trace_rows
 from grainlike.net import dial, find_access
 from grainlike.wire import (
     FROM_CLIENT,
@@ -48,7 +49,7 @@ from grainlike.wire import (
     Welcome,
     WorkersAre,
 )
-from grainlike_worker import _daemon
+from grainlike_worker.daemon import _daemon
 
 ROOT = Path(__file__).parents[3]
 TLS = "tcp://127.0.0.1:0"
@@ -154,7 +155,7 @@ async def tries(fn):
 
 
 async def test_a_head_tells_how_jobs_of_all_programs_ended_and_what_ran_where(told, gates, tmp_path, monkeypatch):
-    monkeypatch.setattr(_history, "_ROWS", 2)
+    monkeypatch.setattr(_trace_rows, "_ROWS", 2)
     path = tmp_path / "trace.json"
     async with (
         asyncio.timeout(LIMIT_S),
@@ -266,7 +267,7 @@ async def test_every_kind_of_door_lets_clients_ask(scheme, tmp_path, gates):
 
 
 async def test_an_answer_has_a_most(gates, monkeypatch):
-    monkeypatch.setattr(_guests, "MOST_ROWS", 20)
+    monkeypatch.setattr(_clients, "MOST_ROWS", 20)
     async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=TLS, local=Cores(1)):
         start((wait_at @ Cores(1))(gate.visit, "one"))
         queued = [start((wait_at @ Cores(1))(gate.visit, n)) for n in range(20)]
@@ -309,7 +310,7 @@ async def test_a_workers_certificate_can_not_ask(private_state, caplog):
             async with call(private_state / "current" / "worker.json"):
                 pass
         # One that lies about its role is refused,
-        liar = _caller.Caller(await dial(find_access(executor.address, "worker")))
+        liar = _connection.Caller(await dial(find_access(executor.address, "worker")))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(liar.run)
             with pytest.raises(AuthenticationError, match="its certificate says 'worker'"):
@@ -382,7 +383,7 @@ async def test_no_worker_is_told_to_end_that_is_not_called_so_or_belongs_to_a_pr
 async def test_who_was_let_in_may_not_fill_the_heads_memory_with_one_message(role):
     async with asyncio.timeout(LIMIT_S), Executor(listen=TLS) as executor:
         link = await dial(find_access(executor.address, role))
-        link.post(_caller._hello() if role == "client" else _daemon._hello("large", Cores([0])))
+        link.post(_connection._hello() if role == "client" else _daemon._hello("large", Cores([0])))
 
         def welcomed(frames):
             if isinstance(frames[0].message, Welcome):
@@ -399,7 +400,7 @@ async def test_who_waits_for_an_answer_hears_that_the_head_is_gone():
     async with asyncio.timeout(LIMIT_S):
         executor = Executor(listen=TLS)
         async with executor:
-            caller = _caller.Caller(await dial(find_access(executor.address, "client")))
+            caller = _connection.Caller(await dial(find_access(executor.address, "client")))
             running = asyncio.create_task(caller.run())
             await caller.welcomed()
         await running
@@ -408,12 +409,12 @@ async def test_who_waits_for_an_answer_hears_that_the_head_is_gone():
 
 
 async def test_a_silent_client_is_dropped(monkeypatch):
-    monkeypatch.setattr(_door, "HANDSHAKE_S", 0.2)
-    monkeypatch.setattr(_door, "LOST_S", 0.3)
-    monkeypatch.setattr(_door, "SECOND_LOOK_S", 0.05)
+    monkeypatch.setattr(_accept, "HANDSHAKE_S", 0.2)
+    monkeypatch.setattr(_accept, "LOST_S", 0.3)
+    monkeypatch.setattr(_accept, "SECOND_LOOK_S", 0.05)
     async with asyncio.timeout(LIMIT_S), Executor(listen=TLS) as executor:
         link = await dial(find_access(executor.address, "client"))
-        link.post(_caller._hello())
+        link.post(_connection._hello())
         await link.run(lambda frames: None)
         async with call() as caller:
             assert (await caller.ask(AskHead(0), HeadIs)).clients == 1
@@ -458,7 +459,7 @@ async def test_who_follows_logs_hears_that_the_head_is_gone(gates):
     async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=TLS, local=Cores(1)) as executor:
         r_ = start((says @ Cores(1))(gate.visit))
         await gate.arrival()
-        caller = _caller.Caller(await dial(find_access(executor.address, "client")))
+        caller = _connection.Caller(await dial(find_access(executor.address, "client")))
         running = asyncio.create_task(caller.run())
         await caller.welcomed()
         lines = caller.logs(1, follow=True)

@@ -34,10 +34,11 @@ from grainlike import (
     start,
 )
 from grainlike.cli import main
-from grainlike.executor import _caller, _guests
+from grainlike.client import _connection
+from grainlike.head.server import _clients
 from grainlike.net import dial, find_access
 from grainlike.wire import Dialer, Nested, NestedFunction, RetrySpec
-from grainlike_worker import _daemon
+from grainlike_worker.daemon import _daemon
 
 ROOT = Path(__file__).parents[3]
 ENVIRONMENT = {"PYTHONPATH": f"{ROOT}:{ROOT / 'worker'}"}
@@ -232,7 +233,7 @@ async def test_a_signal_ends_a_head_in_good_order(head, start_worker, gates, pri
 
 async def test_who_hears_that_a_head_has_closed_does_not_find_it_any_more(private_state, monkeypatch):
     found = []
-    leave = _guests.Guests.leave
+    leave = _clients.Guests.leave
 
     def left(guests, guest):
         found.extend(private_state.glob("current/*.json"))
@@ -240,9 +241,9 @@ async def test_who_hears_that_a_head_has_closed_does_not_find_it_any_more(privat
 
     async with asyncio.timeout(LIMIT_S), contextlib.AsyncExitStack() as stack:
         head = await Executor(listen=TLS).__aenter__()
-        caller = await stack.enter_async_context(_caller.call(None))
+        caller = await stack.enter_async_context(_connection.call(None))
         assert len(list(private_state.glob("current/*.json"))) == 3
-        monkeypatch.setattr(_guests.Guests, "leave", left)
+        monkeypatch.setattr(_clients.Guests, "leave", left)
         await head.__aexit__(None, None, None)
         await caller.gone()
     assert found == []
@@ -451,7 +452,7 @@ async def test_a_program_hears_that_nobody_could_run_its_jobs(caplog):
         await until(lambda: [record.getMessage().startswith(words) for record in caplog.records].count(True) == 2)
         assert info(job).worker is None
     by_whom = [record.module for record in caplog.records if record.getMessage().startswith(words)]
-    assert sorted(by_whom) == ["_acting", "_remote_jobs"]
+    assert sorted(by_whom) == ["_actions", "_remote_jobs"]
 
 
 async def test_a_stream_with_resources_is_refused_with_words():
@@ -476,8 +477,8 @@ async def test_who_may_not_connect_hears_why(private_state, monkeypatch):
         with pytest.raises(AuthenticationError, match=r"client\.json"):
             async with connect(private_state / "current" / "worker.json"):
                 pass
-        own = _caller.software()
-        monkeypatch.setattr(_caller, "software", lambda: type(own)("2.7.18", own.serializers))
+        own = _connection.software()
+        monkeypatch.setattr(_connection, "software", lambda: type(own)("2.7.18", own.serializers))
         with pytest.raises(VersionMismatchError, match=r"2\.7\.18"):
             async with connect():
                 pass

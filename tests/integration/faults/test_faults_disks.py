@@ -13,8 +13,8 @@ from limits import LIMIT_S
 
 from grainlike import Cores, connect, delayed, start
 from grainlike.errors import JournalError
-from grainlike.executor import _keeping
 from grainlike.executor._head_daemon import HeadDaemon
+from grainlike.head.durable import _store
 
 pytestmark = pytest.mark.asyncio
 
@@ -72,7 +72,7 @@ def no_room():
 
 @pytest.mark.parametrize("in_time", [True, False], ids=["room in time", "no room"])
 async def test_an_end_that_the_disk_refuses_is_told_unless_it_takes_an_image(in_time, no_room, tmp_path, monkeypatch):
-    monkeypatch.setattr(_keeping, "LOOK_S", 3600)  # nobody tries again but at the end
+    monkeypatch.setattr(_store, "LOOK_S", 3600)  # nobody tries again but at the end
     journal = tmp_path / "journal"
     daemon = HeadDaemon(TLS, journal=journal)
     async with asyncio.timeout(LIMIT_S):

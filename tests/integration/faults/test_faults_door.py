@@ -16,7 +16,7 @@ from grainlike import Cores, Executor, delayed
 from grainlike.executor._head_daemon import HeadDaemon
 from grainlike.net import Access, find_access, make_credentials, parse_address, write_access
 from grainlike.wire import Report, encode_frame
-from grainlike_worker import _daemon
+from grainlike_worker.daemon import _daemon
 
 LISTEN = "tcp://127.0.0.1:0"
 
@@ -107,7 +107,7 @@ async def test_garbage_is_dropped_and_logged_once_and_a_real_worker_still_works(
 
 @pytest.mark.parametrize("insecure", [False, True])
 async def test_a_stranger_who_says_nothing_is_shown_out_in_time(insecure, caplog, monkeypatch):
-    monkeypatch.setattr("grainlike.executor._door.HANDSHAKE_S", 0.1)
+    monkeypatch.setattr("grainlike.head.server._accept.HANDSHAKE_S", 0.1)
     monkeypatch.setattr("grainlike.net._listener._HANDSHAKE_S", 0.1)
     async with asyncio.timeout(LIMIT_S), Executor(listen=LISTEN, insecure=insecure) as executor:
         caplog.clear()
@@ -232,7 +232,8 @@ async def test_a_worker_does_not_read_an_access_file_that_others_could_read(star
 async def test_a_worker_of_another_version_is_refused_with_both_versions(start_worker):
     async with asyncio.timeout(LIMIT_S), Executor(listen=LISTEN) as executor:
         python = start_worker(executor.address, first="import platform; platform.python_version = lambda: '3.9.1'")
-        protocol = start_worker(executor.address, first="from grainlike_worker import _daemon; _daemon.PROTOCOL = 99")
+        first = "from grainlike_worker.daemon import _daemon; _daemon.PROTOCOL = 99"
+        protocol = start_worker(executor.address, first=first)
         said = await refusal(python)
         assert "3.9.1" in said
         assert "the head has Python" in said
@@ -241,7 +242,7 @@ async def test_a_worker_of_another_version_is_refused_with_both_versions(start_w
 
 
 async def test_a_worker_whose_offer_is_no_offer_is_refused(start_worker):
-    first = "from grainlike_worker import _daemon as d; old = d._hello\n"
+    first = "from grainlike_worker.daemon import _daemon as d; old = d._hello\n"
     first += "def bad(*what, **more):\n import msgspec\n"
     first += " return msgspec.structs.replace(old(*what, **more), offer='cores=')\n"
     async with asyncio.timeout(LIMIT_S), Executor(listen=LISTEN) as executor:

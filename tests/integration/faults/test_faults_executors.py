@@ -13,8 +13,8 @@ import pytest
 from limits import LIMIT_S
 
 from grainlike import Cores, Executor, delayed, gather, run, start
-from grainlike.executor import _door
-from grainlike_worker import _daemon
+from grainlike.head.server import _accept
+from grainlike_worker.daemon import _daemon
 
 LISTEN = "tcp://127.0.0.1:0"
 
@@ -143,10 +143,10 @@ async def test_waiting_for_workers_of_an_executor_that_closes_is_an_error():
 @pytest.mark.anyio
 async def test_a_blocked_loop_loses_no_worker(monkeypatch, start_worker):
     """A user's code may block the loop for longer than a worker may be silent: what waits to be read is no silence."""
-    for module in (_door, _daemon):
+    for module in (_accept, _daemon):
         monkeypatch.setattr(module, "LOST_S", 1.2)
-    monkeypatch.setattr(_door, "HEARTBEAT_S", 0.05)
-    monkeypatch.setattr(_door, "HANDSHAKE_S", 0.1)
+    monkeypatch.setattr(_accept, "HEARTBEAT_S", 0.05)
+    monkeypatch.setattr(_accept, "HANDSHAKE_S", 0.1)
     with anyio.fail_after(LIMIT_S):
         async with Executor(local=Cores(1), listen=LISTEN) as executor:
             start_worker(executor.address, resources="cores=1")
@@ -163,7 +163,7 @@ async def test_a_job_that_blocks_its_loop_or_holds_the_interpreter_does_not_stop
     monkeypatch, start_worker, tmp_path
 ):
     """The job blocks its loop until five more heartbeats have come: were it to stop them, neither would ever end."""
-    monkeypatch.setattr(_door, "HEARTBEAT_S", 0.05)
+    monkeypatch.setattr(_accept, "HEARTBEAT_S", 0.05)
     gate = tmp_path / "gate"
     os.mkfifo(gate)
 

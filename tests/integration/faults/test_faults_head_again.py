@@ -20,14 +20,14 @@ from weather import Weather, port, way_through
 
 from grainlike import Cores, JobCancelledError, Retry, cancel, connect, delayed, gather, info, start
 from grainlike.cli import main
+from grainlike.client._connection import call
 from grainlike.errors import HeadLostError, JournalError
-from grainlike.executor import _keeping
-from grainlike.executor._caller import call
-from grainlike.executor._durable_guests import DurableGuests
-from grainlike.executor._durable_head import DurableHead
 from grainlike.executor._head_daemon import HeadDaemon
-from grainlike.executor._head_image import began_here
-from grainlike.executor._keeping import Keeping
+from grainlike.head.durable import _store
+from grainlike.head.durable._clients import DurableGuests
+from grainlike.head.durable._head import DurableHead
+from grainlike.head.durable._snapshot import began_here
+from grainlike.head.durable._store import Keeping
 from grainlike.journal import Disk
 from grainlike.wire import AskHead, AskSessions, HeadIs, Nested, NestedFunction, RetrySpec, SessionsAre
 
@@ -180,7 +180,7 @@ def same(now, again):
 @pytest.mark.parametrize("images", [NEVER, EAGER], ids=["never", "eager"])
 async def test_a_head_is_made_again_down_to_what_it_had_said(images, start_worker, tmp_path, monkeypatch):
     for name, value in zip(("IMAGE_BYTES", "IMAGE_TIMES", "LOOK_S"), images, strict=True):
-        monkeypatch.setattr(_keeping, name, value)
+        monkeypatch.setattr(_store, name, value)
     journal, path = tmp_path / "journal", tmp_path / "marks"
     found = []
 
@@ -264,7 +264,7 @@ class Heads:
 
 async def test_restarts_lose_nothing_and_do_nothing_twice(start_worker, tmp_path, monkeypatch):
     for name, value in zip(("IMAGE_BYTES", "IMAGE_TIMES", "LOOK_S"), EAGER, strict=True):
-        monkeypatch.setattr(_keeping, name, value)
+        monkeypatch.setattr(_store, name, value)
     journal, path = tmp_path / "journal", tmp_path / "marks"
     heads, jobs = Heads(journal), []
     async with asyncio.timeout(LIMIT_S):
@@ -288,7 +288,7 @@ async def test_restarts_lose_nothing_and_do_nothing_twice(start_worker, tmp_path
 
 async def test_a_head_that_records_knows_the_workers_of_an_image(start_worker, tmp_path, monkeypatch, capsys):
     for name, value in zip(("IMAGE_BYTES", "IMAGE_TIMES", "LOOK_S"), EAGER, strict=True):
-        monkeypatch.setattr(_keeping, name, value)
+        monkeypatch.setattr(_store, name, value)
     journal, images = tmp_path / "journal", set()
     heads = Heads(journal, record=True)
     async with asyncio.timeout(LIMIT_S):
@@ -400,7 +400,7 @@ async def test_nobody_is_told_that_his_words_have_come_before_they_are_on_disk(t
 
 
 async def test_a_full_disk_refuses_new_jobs_and_stops_none(start_worker, gates, tmp_path, monkeypatch):
-    monkeypatch.setattr(_keeping, "LOOK_S", 0.05)
+    monkeypatch.setattr(_store, "LOOK_S", 0.05)
     unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
     journal = tmp_path / "journal"
     async with asyncio.timeout(LIMIT_S), gates() as gate, a_head(journal) as daemon:
@@ -431,7 +431,7 @@ async def test_a_full_disk_refuses_new_jobs_and_stops_none(start_worker, gates, 
 
 
 async def test_nothing_is_started_that_cannot_be_written_down(start_worker, gates, tmp_path, monkeypatch):
-    monkeypatch.setattr(_keeping, "LOOK_S", 0.05)
+    monkeypatch.setattr(_store, "LOOK_S", 0.05)
     unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
     journal, marks = tmp_path / "journal", tmp_path / "marks"
     once = delayed(retries=Retry(0, losses=0))
@@ -466,7 +466,7 @@ async def test_nothing_is_started_that_cannot_be_written_down(start_worker, gate
 
 
 async def test_who_has_heard_more_than_the_journal_has_is_told_so(start_worker, gates, tmp_path, monkeypatch):
-    monkeypatch.setattr(_keeping, "LOOK_S", 1000.0)  # nothing mends it before the head ends
+    monkeypatch.setattr(_store, "LOOK_S", 1000.0)  # nothing mends it before the head ends
     unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
     journal = tmp_path / "journal"
     heads = Heads(journal)
@@ -496,7 +496,7 @@ async def test_who_has_heard_more_than_the_journal_has_is_told_so(start_worker, 
 
 
 async def test_a_journal_that_was_moved_away_is_not_kept_until_it_is_back(tmp_path, monkeypatch):
-    monkeypatch.setattr(_keeping, "LOOK_S", 0.02)
+    monkeypatch.setattr(_store, "LOOK_S", 0.02)
     journal, away = tmp_path / "journal", tmp_path / "away"
     async with asyncio.timeout(LIMIT_S), a_head(journal) as daemon:
         journal.rename(away)
@@ -539,7 +539,7 @@ async def test_what_a_killed_head_had_on_its_hands_can_be_told(start_worker, gat
 
 async def test_an_image_is_drawn_while_somebody_reads_a_log(start_worker, gates, monkeypatch, tmp_path, caplog):
     for name, value in zip(("IMAGE_BYTES", "IMAGE_TIMES", "LOOK_S"), EAGER, strict=True):
-        monkeypatch.setattr(_keeping, name, value)
+        monkeypatch.setattr(_store, name, value)
     journal = tmp_path / "journal"
     async with asyncio.timeout(LIMIT_S), gates() as gate, a_head(journal) as daemon:
         start_worker(daemon.address, resources="cores=2")
@@ -640,7 +640,7 @@ async def test_a_journal_of_another_release_is_refused(tmp_path, monkeypatch):
     journal = tmp_path / "journal"
     async with HeadDaemon(TLS, journal=journal):
         pass
-    monkeypatch.setattr("grainlike.executor._head_image.__version__", "99.0")
+    monkeypatch.setattr("grainlike.head.durable._snapshot.__version__", "99.0")
     with pytest.raises(JournalError, match=r"is of grainlike .*, which may decide otherwise than 99\.0"):
         async with HeadDaemon(TLS, journal=journal):
             pass
@@ -649,7 +649,7 @@ async def test_a_journal_of_another_release_is_refused(tmp_path, monkeypatch):
 @pytest.mark.parametrize("images", [NEVER, EAGER], ids=["never", "eager"])
 async def test_named_sessions_are_in_the_next_head(images, gates, start_worker, tmp_path, monkeypatch):
     for name, value in zip(("IMAGE_BYTES", "IMAGE_TIMES", "LOOK_S"), images, strict=True):
-        monkeypatch.setattr(_keeping, name, value)
+        monkeypatch.setattr(_store, name, value)
     journal, path = tmp_path / "journal", tmp_path / "marks"
     heads = Heads(journal)
     async with asyncio.timeout(LIMIT_S), gates() as gate:

@@ -24,7 +24,7 @@ from limits import LIMIT_S
 from grainlike import Cores, Executor
 from grainlike.net import _tls, dial, parse_address, read_access, write_access
 from grainlike.wire import FrameDecoder, Welcome
-from grainlike_worker import _daemon
+from grainlike_worker.daemon import _daemon
 
 pytestmark = pytest.mark.anyio
 
@@ -79,7 +79,7 @@ class Scene:
 @contextlib.asynccontextmanager
 async def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
     monkeypatch.setattr("grainlike.net._listener._HANDSHAKE_S", 0.3)
-    monkeypatch.setattr("grainlike.executor._door.HANDSHAKE_S", 0.3)
+    monkeypatch.setattr("grainlike.head.server._accept.HANDSHAKE_S", 0.3)
     decoded: list[int] = []
     feed = FrameDecoder.feed
     monkeypatch.setattr(FrameDecoder, "feed", lambda self, data: (decoded.append(len(data)), feed(self, data))[1])
@@ -218,15 +218,15 @@ def any_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def any_role(monkeypatch: pytest.MonkeyPatch) -> None:
     """The introduction is believed, whatever the certificate says."""
-    from grainlike.executor import _door
+    from grainlike.head.server import _accept
 
-    listener = _door.Listener
-    monkeypatch.setattr(_door, "Listener", lambda software, roles, proved: listener(software, roles, None))
+    listener = _accept.Listener
+    monkeypatch.setattr(_accept, "Listener", lambda software, roles, proved: listener(software, roles, None))
 
 
 def no_tls(monkeypatch: pytest.MonkeyPatch) -> None:
     """A listener that falls back to plaintext."""
-    monkeypatch.setattr("grainlike.executor._entrance._tls", lambda cluster, credentials: None)
+    monkeypatch.setattr("grainlike.head.server._endpoint._tls", lambda cluster, credentials: None)
 
 
 def loosen(monkeypatch: pytest.MonkeyPatch, **settings: object) -> None:

@@ -19,11 +19,12 @@ from weather import Weather, port, way_through
 
 from grainlike import Cores, Executor, SessionError, connect, delayed, gather, info
 from grainlike.cli import main
-from grainlike.executor import _keeping, _outcome_store, _sessions
-from grainlike.executor._caller import call
-from grainlike.executor._durable_head import DurableHead
+from grainlike.client._connection import call
 from grainlike.executor._head_daemon import HeadDaemon
-from grainlike.executor._outcome_store import OutcomeStore
+from grainlike.head.durable import _store
+from grainlike.head.durable._head import DurableHead
+from grainlike.head.server import _outcome_store, _sessions
+from grainlike.head.server._outcome_store import OutcomeStore
 from grainlike.wire import AskSessions, SessionsAre
 
 pytestmark = pytest.mark.asyncio
@@ -201,7 +202,7 @@ async def test_where_the_disk_refuses_outcomes_stay_in_memory(private_state, sta
 async def test_the_next_head_with_a_journal_finds_the_files(images, start_worker, tmp_path, monkeypatch):
     if images:
         for name, value in zip(("IMAGE_BYTES", "IMAGE_TIMES", "LOOK_S"), images, strict=True):
-            monkeypatch.setattr(_keeping, name, value)
+            monkeypatch.setattr(_store, name, value)
     journal = tmp_path / "journal"
     async with asyncio.timeout(LIMIT_S):
         async with a_head(journal, 4 * SIZE, leaves=True) as daemon:

@@ -10,8 +10,8 @@ from limits import LIMIT_S
 from weather import Weather, port, way_through
 
 from grainlike import Cores, Executor, delayed, gather, info, start
-from grainlike.executor import _door
-from grainlike_worker import _daemon
+from grainlike.head.server import _accept
+from grainlike_worker.daemon import _daemon
 
 pytestmark = pytest.mark.asyncio
 
@@ -109,11 +109,11 @@ async def test_while_a_link_is_broken_its_worker_gets_nothing_new_and_keeps_what
 async def test_a_worker_that_is_killed_is_known_to_be_dead_however_its_link_ends(
     unread, elsewhere, gates, start_worker, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(_door, "LOST_S", 3600.0)
+    monkeypatch.setattr(_accept, "LOST_S", 3600.0)
     if elsewhere:  # its process cannot be looked for: all that is known is how its link ended
-        monkeypatch.setattr(_door, "is_gone", lambda _: False)
-        monkeypatch.setattr(_door, "process_id", lambda: "")
-        monkeypatch.setattr(_door, "ENDED_S", 0.05)
+        monkeypatch.setattr(_accept, "is_gone", lambda _: False)
+        monkeypatch.setattr(_accept, "process_id", lambda: "")
+        monkeypatch.setattr(_accept, "ENDED_S", 0.05)
     async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=TLS) as executor:
         visit = gate.visit
 
@@ -143,8 +143,8 @@ async def test_a_worker_that_was_given_up_comes_back_as_somebody_new(
     finishes, gates, start_worker, tmp_path, monkeypatch
 ):
     """Frozen, and thawed. What its job gave meanwhile comes too late, and counts for nothing."""
-    monkeypatch.setattr(_door, "HEARTBEAT_S", 0.1)
-    monkeypatch.setattr(_door, "SECOND_LOOK_S", 0.1)
+    monkeypatch.setattr(_accept, "HEARTBEAT_S", 0.1)
+    monkeypatch.setattr(_accept, "SECOND_LOOK_S", 0.1)
     async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=TLS) as executor:
         visit = gate.visit
 
@@ -158,10 +158,10 @@ async def test_a_worker_that_was_given_up_comes_back_as_somebody_new(
         r_ = start((job @ Cores(1))())
         first = await gate.arrival()
         os.kill(worker.pid, signal.SIGSTOP)
-        monkeypatch.setattr(_door, "LOST_S", 0.3)
+        monkeypatch.setattr(_accept, "LOST_S", 0.3)
         while executor.workers():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-        monkeypatch.setattr(_door, "LOST_S", 30.0)
+        monkeypatch.setattr(_accept, "LOST_S", 30.0)
         if finishes:
             first.release()
             while not (tmp_path / f"ended {first.pid}").exists():  # noqa: ASYNC110
@@ -176,8 +176,8 @@ async def test_a_worker_that_was_given_up_comes_back_as_somebody_new(
 
 
 async def test_a_silent_worker_is_suspected_before_it_is_lost_and_trusted_when_it_speaks(start_worker, monkeypatch):
-    monkeypatch.setattr(_door, "SUSPECT_S", 0.3)
-    monkeypatch.setattr(_door, "HEARTBEAT_S", 0.1)
+    monkeypatch.setattr(_accept, "SUSPECT_S", 0.3)
+    monkeypatch.setattr(_accept, "HEARTBEAT_S", 0.1)
     async with asyncio.timeout(LIMIT_S), Executor(listen=TLS) as executor:
         worker = start_worker(executor.address)
         await executor.wait_for_workers(1)
@@ -197,7 +197,7 @@ async def test_delays_cost_time_and_nothing_else(start_worker, tmp_path):
 
     That is so while the silence between two beats is shorter than what makes a suspect: with a delay of up to 10 s.
     """
-    assert _door.HEARTBEAT_S + 10.0 <= _door.SUSPECT_S < _door.LOST_S == _daemon.LOST_S
+    assert _accept.HEARTBEAT_S + 10.0 <= _accept.SUSPECT_S < _accept.LOST_S == _daemon.LOST_S
     async with asyncio.timeout(LIMIT_S), Executor(listen=TLS) as executor, Weather(port(executor)) as weather:
         start_worker(way_through(weather, executor, tmp_path))
         await executor.wait_for_workers(1)
@@ -224,7 +224,7 @@ async def test_delays_cost_time_and_nothing_else(start_worker, tmp_path):
 async def test_in_a_black_hole_a_worker_is_suspected_and_then_lost_and_comes_back_as_somebody_new(
     gates, start_worker, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(_door, "HEARTBEAT_S", 0.1)
+    monkeypatch.setattr(_accept, "HEARTBEAT_S", 0.1)
     async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=TLS) as executor:
         visit = gate.visit
 
@@ -240,15 +240,15 @@ async def test_in_a_black_hole_a_worker_is_suspected_and_then_lost_and_comes_bac
             r_ = start((job @ Cores(1))())
             first = await gate.arrival()
             with monkeypatch.context() as quick:
-                quick.setattr(_door, "SECOND_LOOK_S", 0.05)
-                quick.setattr(_door, "SUSPECT_S", 0.2)
+                quick.setattr(_accept, "SECOND_LOOK_S", 0.05)
+                quick.setattr(_accept, "SUSPECT_S", 0.2)
                 weather.swallow()
                 first.release()  # what it gives is swallowed
                 while (event := await anext(events)).kind != "worker_suspected":
                     pass
                 assert event.outcome == "silent for 0.2 s"
                 assert [found.pid for found in executor.workers()] == [worker.pid]
-                quick.setattr(_door, "LOST_S", 0.3)
+                quick.setattr(_accept, "LOST_S", 0.3)
                 while (event := await anext(events)).kind != "worker_left":
                     assert event.kind != "worker_heard"
             assert executor.workers() == []

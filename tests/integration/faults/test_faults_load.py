@@ -8,7 +8,7 @@ import pytest
 from limits import LIMIT_S
 
 from benchmarks.bench_load import Head, Other
-from grainlike.executor._caller import Caller, call
+from grainlike.client._connection import Caller, call
 from grainlike.wire import AskReport, AskWorkers, ReportIs, WorkersAre
 
 WORKERS = 100

@@ -26,7 +26,7 @@ from grainlike import (
     gather,
     start,
 )
-from grainlike_worker import _record
+from grainlike_worker.daemon import _output_store
 
 LISTEN = "tcp://127.0.0.1:0"
 
@@ -247,7 +247,7 @@ async def test_endless_output_is_capped_and_does_not_hold_up_the_job(opened):
         found = await lines(executor, r_)
         assert found[-1] == ("stdout", "the end")
         assert len([text for stream, text in found if stream == "note"]) == 1
-        assert sum(len(text) for _, text in found) < _record.HEAD_BYTES + _record.TAIL_BYTES + 1000
+        assert sum(len(text) for _, text in found) < _output_store.HEAD_BYTES + _output_store.TAIL_BYTES + 1000
 
 
 @pytest.mark.asyncio

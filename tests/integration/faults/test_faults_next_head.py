@@ -6,7 +6,7 @@ import pytest
 from limits import LIMIT_S
 
 from grainlike import Cores, Executor, HeadLostError, SessionError, connect, delayed, info, start
-from grainlike.executor import _caller, _connect
+from grainlike.client import _connected_executor, _connection
 
 LISTEN = "tcp://127.0.0.1:0"
 
@@ -17,8 +17,8 @@ pytestmark = pytest.mark.asyncio
 def private_state(tmp_path, monkeypatch):
     """Access files of a test are its own, and heads are looked for often."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr(_connect, "LOOK_S", 0.05)
-    monkeypatch.setattr(_caller, "LEAVE_S", 0.1)
+    monkeypatch.setattr(_connected_executor, "LOOK_S", 0.05)
+    monkeypatch.setattr(_connection, "LEAVE_S", 0.1)
 
 
 class Head:

@@ -21,10 +21,12 @@ from grainlike import (
     start,
 )
 from grainlike.cli import main
-from grainlike.executor import _connect, _door, _life
-from grainlike.executor._caller import call
-from grainlike.executor._guests import Guests
+from grainlike.client import _connected_executor
+from grainlike.client._connection import call
+from grainlike.executor import _lifecycle
 from grainlike.executor._head_daemon import HeadDaemon
+from grainlike.head.server import _accept
+from grainlike.head.server._clients import Guests
 from grainlike.wire import AskSessions, Nested, NestedFunction, RetrySpec, SessionsAre
 
 pytestmark = pytest.mark.asyncio
@@ -193,7 +195,7 @@ async def test_who_has_left_has_left(monkeypatch):
         return join(guests, *arguments)
 
     monkeypatch.setattr(Guests, "join", joined)
-    monkeypatch.setattr(_door._Visit, "wait_for_return", later)  # the end of its link is told in good time, or not
+    monkeypatch.setattr(_accept._Visit, "wait_for_return", later)  # the end of its link is told in good time, or not
     async with asyncio.timeout(LIMIT_S), Executor(listen=TLS, local=Cores(1)):
         for number in range(3):
             async with connect(session="sweep") as ex:
@@ -221,7 +223,7 @@ async def test_what_can_have_no_name_is_refused_with_words(monkeypatch):
                     ex.name(name, placeholder)
             with pytest.raises(SessionError, match="nothing named 's'"):
                 await ex.forget("s")
-            monkeypatch.setattr(_connect, "MOST_NAMES", 1)
+            monkeypatch.setattr(_connected_executor, "MOST_NAMES", 1)
             with pytest.raises(SessionError, match="has 1 names"):
                 ex.name("s", (square @ Cores(1))(2))
             assert list(ex.placeholders()) == ["r"]
@@ -293,7 +295,7 @@ async def test_the_command_line_lists_sessions_and_ends_them(gates, told):
 
 
 async def test_a_head_that_closes_ends_its_sessions(gates, monkeypatch):
-    monkeypatch.setattr(_life, "QUIET_S", 600.0)
+    monkeypatch.setattr(_lifecycle, "QUIET_S", 600.0)
     async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=TLS, local=Cores(1)):
         async with connect(session="sweep") as ex:
             ex.name("runs", (stand @ Cores(1))(gate.visit, "runs"))

@@ -95,7 +95,7 @@ async def test_clocks_on_the_wall_decide_nothing(start_worker, monkeypatch, tmp_
 
 
 NO_PROCESSES = """
-from grainlike_worker import _spawn
+from grainlike_worker.daemon import _spawn
 async def spawn(*_, **__):
     raise OSError("no more processes for you")
 _spawn.RunnerProcess.spawn = staticmethod(spawn)

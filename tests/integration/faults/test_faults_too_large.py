@@ -11,7 +11,7 @@ import pytest
 from limits import LIMIT_S
 
 from grainlike import Cores, Executor, SerializationError, connect, delayed, gather
-from grainlike.executor import _room
+from grainlike.system import _limits
 
 pytestmark = pytest.mark.asyncio
 
@@ -25,8 +25,8 @@ REFUSED = r"did not come through: a part of it has 60000\d\d bytes, and at most 
 @pytest.fixture(autouse=True)
 def small_head(monkeypatch: pytest.MonkeyPatch) -> None:
     """A head that takes only some megabytes."""
-    monkeypatch.setattr(_room, "_SHARE", 2 * _room.room_for_one() // MOST)
-    assert MOST <= _room.room_for_one() < TOO_LARGE
+    monkeypatch.setattr(_limits, "_SHARE", 2 * _limits.room_for_one() // MOST)
+    assert MOST <= _limits.room_for_one() < TOO_LARGE
 
 
 @delayed

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from raw_runner import Gate
 
-from grainlike_worker._claims import Claims
+from grainlike_worker.ipc._claims import Claims
 
 
 @pytest.fixture

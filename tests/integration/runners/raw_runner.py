@@ -31,7 +31,7 @@ from grainlike.wire import (
     encode_frame,
     unpack_parcels,
 )
-from grainlike_worker._claims import Claims
+from grainlike_worker.ipc._claims import Claims
 
 __all__ = [
     "CORES",

@@ -12,8 +12,8 @@ import pytest
 from raw_runner import LIMIT_S, TERMINATED, Gate, Runner, alarm, environment, linux_only, quick, stop_at_gate
 
 from grainlike.wire import Beat, Code, Stop
-from grainlike_worker._claims import IDLE, Claims
-from grainlike_worker._spawn import describe_exit
+from grainlike_worker.daemon._spawn import describe_exit
+from grainlike_worker.ipc._claims import IDLE, Claims
 
 # --- stopping ---------------------------------------------------------------------------------------------------------
 
@@ -236,7 +236,7 @@ PARENT = """
 import asyncio, sys
 from grainlike.payload import dump_arguments, dump_function
 from grainlike.wire import Define, FunctionSpec, Run, Setup
-from grainlike_worker._spawn import RunnerProcess
+from grainlike_worker.daemon._spawn import RunnerProcess
 
 def sleep(trace):
     import os, time

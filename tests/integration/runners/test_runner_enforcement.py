@@ -9,7 +9,7 @@ import pytest
 from raw_runner import CORES, Runner, by_value, linux_only, needs_two_cores
 
 from grainlike.wire import ReceiptSpec
-from grainlike_worker._claims import Claims
+from grainlike_worker.ipc._claims import Claims
 
 # --- what is enforced -------------------------------------------------------------------------------------------------
 

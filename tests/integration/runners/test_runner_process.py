@@ -196,9 +196,9 @@ def begin_to_count() -> None:
         if event in told:
             told[event] += 1
 
-    from grainlike_worker import _columns
+    from grainlike_worker.runner.common import _outcomes
 
-    _columns.FLUSH_S = 60.0  # by the clock, a slower machine would send more, and smaller, messages
+    _outcomes.FLUSH_S = 60.0  # by the clock, a slower machine would send more, and smaller, messages
     gc.disable()
     sys.setprofile(count)
 

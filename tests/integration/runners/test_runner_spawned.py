@@ -16,10 +16,10 @@ from raw_runner import LIMIT_S, TERMINATED, Gate, alarm, definition_of, linux_on
 from grainlike.errors import JobMemoryError
 from grainlike.payload import Payload, dump_arguments, load_error, load_value
 from grainlike.wire import Code, Completed, Frame, Ready, Run, Setup
-from grainlike_worker._keeper import open_keeper
-from grainlike_worker._outputs import Outputs
-from grainlike_worker._process_runner import ProcessRunner
-from grainlike_worker._spawn import RunnerProcess
+from grainlike_worker.daemon._keeper import open_keeper
+from grainlike_worker.daemon._output import Outputs
+from grainlike_worker.daemon._process_runner import ProcessRunner
+from grainlike_worker.daemon._spawn import RunnerProcess
 
 
 class Daemon:

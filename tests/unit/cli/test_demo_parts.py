@@ -10,8 +10,8 @@ from grainlike.cli._demo_jobs import FOLDS, candidates
 from grainlike.cli._demo_report import Site, drawn, final, intro, other_load, speed_up
 from grainlike.cli._demo_sweep import Fit, Outcome, Sweep
 from grainlike.cli._own_workers import shares
-from grainlike.executor import WorkerInfo
 from grainlike.graph import Info, graph
+from grainlike.jobs import WorkerInfo
 from grainlike.resources import Receipt, Usage, parse_allocation
 
 SITE = Site([WorkerInfo("local", parse_allocation("cores=[2,3]"), (), 17, 0, 0, 0.0)])

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grainlike.executor._admission import PASSES, Admission
+from grainlike.backends._admission import PASSES, Admission
 from grainlike.resources import Cores, Ledger, Request
 
 

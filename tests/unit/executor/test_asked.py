@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from grainlike.executor import _asked
-from grainlike.executor._asked import Asked, Followed
+from grainlike.client import _queries
+from grainlike.client._queries import Asked, Followed
 from grainlike.wire import AskHead, AskLogs, Done, LogsAre
 
 pytestmark = pytest.mark.anyio
@@ -41,7 +41,7 @@ async def test_lines_that_were_told_are_left_out_when_they_come_again() -> None:
 
 
 async def test_of_long_output_it_is_said_that_it_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_asked, "KEPT", 2)
+    monkeypatch.setattr(_queries, "KEPT", 2)
     asked = Followed(AskLogs(7, 1, True))
     asked.take(lines("long"))
     assert asked.again() == AskLogs(7, 1, True)

@@ -26,7 +26,7 @@ from grainlike import (
     gather,
     info,
 )
-from grainlike.executor._rehearsed import rehearsed
+from grainlike.dryrun._workload import rehearsed
 from grainlike.graph import node_of
 
 pytestmark = pytest.mark.anyio

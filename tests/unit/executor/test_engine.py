@@ -15,8 +15,8 @@ from anyio import wait_all_tasks_blocked
 from counting import calls_of
 
 from grainlike import Cores
+from grainlike.engine._engine import Engine
 from grainlike.errors import GraphError, JobCancelledError
-from grainlike.executor._engine import Engine
 from grainlike.graph import Delayed, Node, Place, State, delayed, delayed_value, gather, node_of
 
 MANY = 100_000
@@ -34,7 +34,7 @@ job: Any = fn @ Cores(1)
 def clock_of_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each look at the clock takes a microsecond: what fits into a slice does not depend on the machine."""
     looks = count()
-    monkeypatch.setattr("grainlike.executor._engine.time", SimpleNamespace(monotonic=lambda: next(looks) * 1e-6))
+    monkeypatch.setattr("grainlike.engine._engine.time", SimpleNamespace(monotonic=lambda: next(looks) * 1e-6))
 
 
 class Hands:
@@ -549,7 +549,7 @@ class Slow:
 
 def test_slices_give_others_a_turn_however_slow_the_operators(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
-    monkeypatch.setattr("grainlike.executor._engine.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr("grainlike.engine._engine.time", SimpleNamespace(monotonic=lambda: clock[0]))
     bench = Bench()
     last_ = chain(delayed_value(Slow(clock)), 100)
     bench.start(last_)
@@ -579,7 +579,7 @@ def test_the_clock_is_looked_at_after_each_step_that_may_be_long_and_after_few_o
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looks = count()
-    monkeypatch.setattr("grainlike.executor._engine.time", SimpleNamespace(monotonic=lambda: next(looks) * 1e-9))
+    monkeypatch.setattr("grainlike.engine._engine.time", SimpleNamespace(monotonic=lambda: next(looks) * 1e-9))
     bench = Bench()
     calls = [job(i) for i in range(1600)]
     bench.start(*calls)

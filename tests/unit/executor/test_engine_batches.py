@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from grainlike.executor._engine import _BATCH, Engine
-from grainlike.executor._head import Head
+from grainlike.engine._engine import _BATCH, Engine
 from grainlike.graph import delayed, gather, node_of
+from grainlike.head._head import Head
 from grainlike.resources import Cores
 
 

@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from grainlike.executor._events import Events, WorkersFeed
-from grainlike.executor._job import Job
 from grainlike.graph import delayed, node_of
+from grainlike.jobs._events import Events, WorkersFeed
+from grainlike.jobs._job import Job
 from grainlike.resources import Cores, as_allocation
 from grainlike.wire import Completed, LeaseStart, Report
 

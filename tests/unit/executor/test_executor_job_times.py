@@ -1,7 +1,7 @@
 """When a job ran, as the head keeps it for `info`."""
 
-from grainlike.executor._job import Job
 from grainlike.graph import delayed, info, node_of
+from grainlike.jobs._job import Job
 from grainlike.resources import Cores
 
 

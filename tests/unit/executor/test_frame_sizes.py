@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from grainlike import Cores, Retry, delayed
-from grainlike.executor._slices import MOST_NUMBERS, portions, slices
-from grainlike.executor._submission import pack_calls, submissions
 from grainlike.graph import Node, node_of
+from grainlike.jobs._submission import pack_calls, submissions
 from grainlike.wire import BATCH_BYTES, FROM_CLIENT, FrameDecoder, Nested, Withdraw, encode_frame
+from grainlike.wire._slices import MOST_NUMBERS, portions, slices
 
 
 class Nobody:

@@ -5,14 +5,14 @@ import gc
 import pytest
 
 from grainlike.errors import ProtocolError
-from grainlike.executor import _functions
-from grainlike.executor._functions import Functions
-from grainlike.executor._job import NO_PARCEL, FirstOfChain
-from grainlike.executor._job import Job as HeadJob
-from grainlike.executor._nested import NestedJobs
-from grainlike.executor._shipped import Shipped
-from grainlike.executor._tally import Tally
 from grainlike.graph import Function
+from grainlike.head import _functions
+from grainlike.head._functions import Functions
+from grainlike.head._nested import NestedJobs
+from grainlike.jobs._job import NO_PARCEL, FirstOfChain
+from grainlike.jobs._job import Job as HeadJob
+from grainlike.jobs._shipped import Shipped
+from grainlike.jobs._tally import Tally
 from grainlike.scheduler import FunctionDefined
 from grainlike.wire import Nested, NestedFunction, RetrySpec
 

@@ -6,9 +6,9 @@ import anyio
 import pytest
 from limits import LIMIT_S
 
-from grainlike.executor import _guests
-from grainlike.executor._guests import Guests
-from grainlike.executor._head import Head
+from grainlike.head._head import Head
+from grainlike.head.server import _clients
+from grainlike.head.server._clients import Guests
 from grainlike.net import LostLink
 from grainlike.resources import Cores, offer_of
 from grainlike.scheduler import FunctionDefined, JobsCancelled, JobsSubmitted
@@ -38,7 +38,7 @@ class Deaf:
 
 
 async def test_a_program_is_told_of_the_first_worker_at_once_and_of_a_crowd_together(monkeypatch) -> None:
-    monkeypatch.setattr(_guests, "WORKERS_S", 0.0)
+    monkeypatch.setattr(_clients, "WORKERS_S", 0.0)
     head = Head(Deaf(), closed=False, alarm=lambda at: None)
     guests = Guests(head, "c1", bool, bool, lambda: None)
     link, offer = Heard(), offer_of(Cores([0]), own_cores=(0,))

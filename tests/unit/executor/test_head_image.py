@@ -6,13 +6,13 @@ import msgspec
 import pytest
 
 from grainlike.errors import JournalError
-from grainlike.executor._door import software
-from grainlike.executor._durable_guests import DurableGuests
-from grainlike.executor._durable_head import DurableHead
-from grainlike.executor._head_image import began_here, draw_head, read_head, read_title
-from grainlike.executor._keeping import Keeping
-from grainlike.executor._lasting_clock import LastingClock
-from grainlike.executor._recorder import Recorder
+from grainlike.head._recorder import Recorder
+from grainlike.head.durable._clients import DurableGuests
+from grainlike.head.durable._clock import LastingClock
+from grainlike.head.durable._head import DurableHead
+from grainlike.head.durable._snapshot import began_here, draw_head, read_head, read_title
+from grainlike.head.durable._store import Keeping
+from grainlike.head.server._accept import software
 from grainlike.net import LostLink
 from grainlike.resources import Cores, offer_of
 from grainlike.wire import Hello

@@ -5,10 +5,10 @@ from itertools import count
 import anyio
 import pytest
 
-from grainlike.executor._durable_guests import DurableGuests
-from grainlike.executor._durable_head import DurableHead
-from grainlike.executor._head_image import began_here, draw_head, read_head, read_title
-from grainlike.executor._lasting_clock import LastingClock
+from grainlike.head.durable._clients import DurableGuests
+from grainlike.head.durable._clock import LastingClock
+from grainlike.head.durable._head import DurableHead
+from grainlike.head.durable._snapshot import began_here, draw_head, read_head, read_title
 from grainlike.net import LostLink
 from grainlike.resources import Cores, offer_of
 from grainlike.scheduler import HeadMind, Ticked, WorkerHeard, WorkerLost, WorkerSuspected

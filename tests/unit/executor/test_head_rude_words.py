@@ -13,11 +13,11 @@ import msgspec
 import pytest
 
 from grainlike.errors import GrainlikeError, ProtocolError
-from grainlike.executor._durable_guests import DurableGuests
-from grainlike.executor._durable_head import DurableHead
-from grainlike.executor._head_image import began_here, classes_of_books, draw_head
-from grainlike.executor._inputs import WorkerCame, WorkerSaid, pack_input
-from grainlike.executor._lasting_clock import LastingClock
+from grainlike.head.durable._clients import DurableGuests
+from grainlike.head.durable._clock import LastingClock
+from grainlike.head.durable._head import DurableHead
+from grainlike.head.durable._records import WorkerCame, WorkerSaid, pack_input
+from grainlike.head.durable._snapshot import began_here, classes_of_books, draw_head
 from grainlike.journal._objects import _fields, _rows
 from grainlike.net import LostLink
 from grainlike.resources import Cores, offer_of, parse_allocation
@@ -122,8 +122,8 @@ class Life:
 PASSING = {
     "wire._transcript.Transcript": {"received", "_told", "_unsaid", "_allowed", "size"},
     "net._session.Session": {"over"},
-    "executor._workers.Peer": {"beats"},
-    "executor._job.Placement": {"last_words", "blocks_since"},
+    "head._peers.Peer": {"beats"},
+    "jobs._job.Placement": {"last_words", "blocks_since"},
     "resources._allocation.Allocation": {"_text"},
 }
 """What heartbeats, output and acknowledgements change, which are not written down; and what is remembered for speed."""

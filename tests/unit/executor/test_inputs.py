@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grainlike.errors import JournalError
-from grainlike.executor import _inputs
-from grainlike.executor._inputs import Input, TimeCame, WorkerSaid, pack_input, unpack_input
+from grainlike.head.durable import _records
+from grainlike.head.durable._records import Input, TimeCame, WorkerSaid, pack_input, unpack_input
 from grainlike.wire import Credit, Frame, Hello, Leaving, Nested
 
 NUMBERS = st.integers(-(2**63), 2**63)
@@ -46,7 +46,7 @@ def test_every_input_has_a_number_of_its_own():
     kinds = Input.__args__
     tags = {kind.__struct_config__.tag for kind in kinds}
     assert tags == set(range(len(kinds)))
-    assert {kind.__name__ for kind in kinds} <= set(_inputs.__all__)
+    assert {kind.__name__ for kind in kinds} <= set(_records.__all__)
 
 
 def test_large_buffers_are_passed_on_and_not_copied():

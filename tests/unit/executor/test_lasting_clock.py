@@ -1,6 +1,6 @@
 """A clock that goes on where it was, also when the machine was started again."""
 
-from grainlike.executor._lasting_clock import LastingClock
+from grainlike.head.durable._clock import LastingClock
 
 
 def test_it_goes_on_where_it_was_after_the_machine_was_started_again():

@@ -6,9 +6,9 @@ import anyio
 import pytest
 from limits import LIMIT_S
 
-from grainlike.executor import _logs
-from grainlike.executor._job import Job
-from grainlike.executor._logs import LONGEST_LINE, Listener, _Lines
+from grainlike.head import _logs
+from grainlike.head._logs import LONGEST_LINE, Listener, _Lines
+from grainlike.jobs._job import Job
 from grainlike.wire import Follow, Output, OutputStream
 
 OUT, ERR, NOTE = OutputStream.STDOUT, OutputStream.STDERR, OutputStream.NOTE

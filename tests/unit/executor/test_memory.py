@@ -10,9 +10,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from grainlike.executor._engine import Engine
-from grainlike.executor._head import Head
+from grainlike.engine._engine import Engine
 from grainlike.graph import Node, delayed, gather, node_of
+from grainlike.head._head import Head
 from grainlike.net import ProtocolLink, make_credentials, memory_pair, server_tls
 from grainlike.resources import Cores, parse_allocation
 from grainlike.wire import Hello

@@ -1,7 +1,7 @@
 """What the jobs of a run held at most, told from reports by hand."""
 
 from grainlike import Allocation, Cores, GPUs, Memory
-from grainlike.executor._occupancy import Occupancy
+from grainlike.dag._occupancy import Occupancy
 from grainlike.resources import as_allocation
 
 

@@ -510,7 +510,7 @@ def test_r6_peak_utilization_is_a_fraction_of_capacity() -> None:
 
 
 def test_r6_a_long_life_keeps_the_last_snapshots_and_all_peaks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("grainlike.executor._timeline.KEPT", 3)
+    monkeypatch.setattr("grainlike.pool._timeline.KEPT", 3)
     pool = ResourcePool({"gpu": 2})
     both = pool.try_acquire({"gpu": 2})
     assert both is not None

@@ -12,8 +12,8 @@ from limits import LIMIT_S
 
 import grainlike
 from grainlike import ResourcePool
-from grainlike.executor import _pool, _timeline
-from grainlike.executor._timeline import Timeline
+from grainlike.pool import _pool, _timeline
+from grainlike.pool._timeline import Timeline
 
 
 @pytest.mark.parametrize("module", [_pool, _timeline])

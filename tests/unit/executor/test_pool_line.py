@@ -8,7 +8,7 @@ import pytest
 from counting import calls_of
 
 from grainlike import Allocation, Request, ResourcePool
-from grainlike.executor._line import PASSES, Line, Ticket
+from grainlike.pool._queue import PASSES, Line, Ticket
 from grainlike.resources import Grant, offer_of
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from grainlike import Allocation, ResourceError, ResourcePool
-from grainlike.executor._line import PASSES
+from grainlike.pool._queue import PASSES
 
 NAMES = ("a", "b", "cores")
 AMOUNTS = st.integers(0, 4)

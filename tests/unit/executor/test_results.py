@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from grainlike import SerializationError
-from grainlike.executor._results import DamagedError, Key, Results, results_directory
+from grainlike.cache._store import DamagedError, Key, Results, results_directory
 
 KEY = Key("module:fit", "v1", b"\1" * 32)
 

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from grainlike.executor._results import Key, Results
+from grainlike.cache._store import Key, Results
 from grainlike.net import Access, write_access
 
 KEY = Key("module:fit", "v1", b"\1" * 32)

@@ -3,8 +3,8 @@
 import msgspec
 
 from grainlike import Cores, Memory
-from grainlike.executor._rows import explanation_of, job_is, worker_info, worker_row
-from grainlike.executor._workers import WorkerInfo
+from grainlike.jobs._records import WorkerInfo
+from grainlike.jobs._rows import explanation_of, job_is, worker_info, worker_row
 from grainlike.resources import EMPTY, parse_allocation
 from grainlike.scheduler import Explanation
 from grainlike.wire import FrameDecoder, WorkersAre, encode_frame

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from grainlike.errors import ProtocolError
-from grainlike.executor import _sessions
-from grainlike.executor._sessions import KeptFile, NamedSession, Sessions
+from grainlike.head.server import _sessions
+from grainlike.head.server._sessions import KeptFile, NamedSession, Sessions
 from grainlike.wire import (
     Began,
     Buffer,

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from grainlike.executor._inflow import take_items
-from grainlike.executor._inlet import inlet_of
-from grainlike.executor._job import Job
+from grainlike.engine._stream_buffer import inlet_of
 from grainlike.graph import StreamNode, delayed, node_behind
+from grainlike.head._stream_items import take_items
+from grainlike.jobs._job import Job
 from grainlike.payload import dump_value
 from grainlike.resources import Cores
 from grainlike.wire import WINDOW_BYTES, WINDOW_ITEMS, Credit, Items, pack_parcels
-from grainlike_worker._relay import Relay
+from grainlike_worker.daemon._relay import Relay
 
 
 @delayed

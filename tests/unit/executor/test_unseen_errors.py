@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from grainlike import Cores
+from grainlike.engine._engine import Engine
+from grainlike.engine._unretrieved import SEEN_ELSEWHERE
 from grainlike.errors import JobCancelledError
-from grainlike.executor._engine import Engine
-from grainlike.executor._unseen import SEEN_ELSEWHERE
 from grainlike.graph import Delayed, delayed, gather, info, node_of
 
 

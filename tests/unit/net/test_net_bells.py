@@ -4,7 +4,7 @@ import anyio
 import pytest
 from limits import LIMIT_S
 
-from grainlike.net import bells
+from grainlike.eventloop import bells
 
 pytestmark = pytest.mark.anyio
 

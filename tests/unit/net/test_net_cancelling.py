@@ -7,15 +7,15 @@ import re
 import pytest
 from limits import LIMIT_S
 
-from grainlike.net import RepeatedCancellation, _cancelling, held_up
+from grainlike.eventloop import RepeatedCancellation, _cancellation, held_up
 
 pytestmark = pytest.mark.asyncio
 
 
 @pytest.fixture(autouse=True)
 def short_graces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_cancelling, "GRACE_S", 0.01)
-    monkeypatch.setattr(_cancelling, "EVERY_S", 0.01)
+    monkeypatch.setattr(_cancellation, "GRACE_S", 0.01)
+    monkeypatch.setattr(_cancellation, "EVERY_S", 0.01)
 
 
 async def _swallow(times: int, begun: asyncio.Event) -> None:
@@ -85,6 +85,6 @@ async def test_the_place_is_found_through_awaited_tasks_and_async_generators() -
 
     task = asyncio.create_task(reader())
     await begun.wait()
-    assert "in _swallow" in _cancelling.place_of(task.get_coro())
+    assert "in _swallow" in _cancellation.place_of(task.get_coro())
     task.cancel()
     await asyncio.wait([task])

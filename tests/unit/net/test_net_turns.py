@@ -5,9 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from grainlike.net import ProtocolLink, _protocol, _turns
+from grainlike.eventloop import _fairness
+from grainlike.eventloop._fairness import TURN_S, Turns, turns_of
+from grainlike.net import ProtocolLink, _protocol
 from grainlike.net._scratch import READ_SIZE
-from grainlike.net._turns import TURN_S, Turns, turns_of
 from grainlike.wire import Beat, Frame, encode_frame
 
 pytestmark = pytest.mark.anyio
@@ -32,7 +33,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(_protocol, "time", clock)
-    monkeypatch.setattr(_turns, "CROWD", 1)
+    monkeypatch.setattr(_fairness, "CROWD", 1)
     return clock
 
 
@@ -248,7 +249,7 @@ async def test_so_many_are_let_in_as_a_turn_has_time_for(clock):
 async def test_nobody_waits_and_nothing_is_measured_where_there_are_few(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_turns, "CROWD", 3)
+    monkeypatch.setattr(_fairness, "CROWD", 3)
     log: list[tuple[str, int]] = []
     peers = [Peer(name, clock, 2 * TURN_S, log) for name in ("a", "b")]
     await asyncio.sleep(0)
@@ -272,7 +273,7 @@ async def test_nobody_waits_and_nothing_is_measured_where_there_are_few(
 async def test_a_read_that_may_be_thousands_of_calls_is_handed_on_in_parts_also_where_there_are_few(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_turns, "CROWD", 3)
+    monkeypatch.setattr(_fairness, "CROWD", 3)
     log: list[tuple[str, int]] = []
     peer = Peer("a", clock, 1e-3, log)
     await asyncio.sleep(0)

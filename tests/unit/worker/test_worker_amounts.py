@@ -2,7 +2,7 @@
 
 import pytest
 
-from grainlike_worker._amounts import beside
+from grainlike_worker.daemon._amounts import beside
 
 MI = 2**20
 

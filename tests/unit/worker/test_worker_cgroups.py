@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from grainlike.resources import parse
-from grainlike_worker import _job_cgroups
-from grainlike_worker._cgroup import Cgroup, own_cgroups
-from grainlike_worker._cgroup_limits import cpu_limit, memory_limit
-from grainlike_worker._job_cgroups import claimed_cgroups, memory_tier
-from grainlike_worker._kernel_memory import KernelLimit, was_out_of_memory
-from grainlike_worker._probe import offer_of_daemon, own_cores, own_memory
+from grainlike.system._cgroup import Cgroup, own_cgroups
+from grainlike.system._cgroup_limits import cpu_limit, memory_limit
+from grainlike_worker.daemon._probe import offer_of_daemon, own_cores, own_memory
+from grainlike_worker.linux import _worker_cgroups
+from grainlike_worker.linux._cgroup_memory import KernelLimit, was_out_of_memory
+from grainlike_worker.linux._worker_cgroups import claimed_cgroups, memory_tier
 
 UNIFIED = "35 25 0:30 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n"
 HYBRID = (
@@ -89,7 +89,7 @@ def odd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Odd]]:
     home = tmp_path / "own"
     home.mkdir()
     (home / "cgroup.procs").touch()
-    monkeypatch.setattr(_job_cgroups, "own_cgroups", lambda: [Here(str(home))])
+    monkeypatch.setattr(_worker_cgroups, "own_cgroups", lambda: [Here(str(home))])
     yield Here
     assert [path.name for path in home.iterdir()] == ["cgroup.procs"]
 
@@ -139,7 +139,7 @@ def test_a_runner_that_can_have_no_cgroup_goes_on_without(odd: type[Odd], capsys
 def test_only_empty_cgroups_of_workers_that_are_gone_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = _job_cgroups._started(os.getpid())
+    here = _worker_cgroups._started(os.getpid())
     names = {
         f"grainlike.{os.getpid()}.{here}.abcdef": True,
         f"grainlike.{os.getpid()}.{here + 1}.abcdef": False,
@@ -152,7 +152,7 @@ def test_only_empty_cgroups_of_workers_that_are_gone_are_removed(
     living = tmp_path / "grainlike.4999998.17.abcdef"
     living.mkdir()
     monkeypatch.setattr(Cgroup, "is_populated", lambda group: group.path == str(living))
-    _job_cgroups._remove_leftovers(Cgroup(str(tmp_path)))
+    _worker_cgroups._remove_leftovers(Cgroup(str(tmp_path)))
     assert {path.name for path in tmp_path.iterdir()} == {name for name, stays in names.items() if stays} | {
         living.name
     }

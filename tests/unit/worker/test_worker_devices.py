@@ -2,7 +2,7 @@
 
 import pytest
 
-from grainlike_worker._devices import Devices
+from grainlike_worker.runner.common._devices import Devices
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import pytest
 
 from grainlike.payload import dump_function
 from grainlike.wire import Define, Frame, FunctionSpec, Setup
-from grainlike_worker._functions import Functions
-from grainlike_worker._process_runner import _without
+from grainlike_worker.daemon._process_runner import _without
+from grainlike_worker.runner.common._functions import Functions
 
 
 def define(*fns):

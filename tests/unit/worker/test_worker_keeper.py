@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from grainlike_worker._keeper import Keeper
+from grainlike_worker.daemon._keeper import Keeper
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there are keepers on Linux only")
 
@@ -38,7 +38,7 @@ async def test_a_birth_over_which_the_keeper_dies_is_told_of_and_not_waited_for_
 
 WORKER = """
 import fcntl, os, socket, sys, termios
-from grainlike_worker._keeper import Keeper
+from grainlike_worker.daemon._keeper import Keeper
 
 keeper = Keeper()
 keeper.start()

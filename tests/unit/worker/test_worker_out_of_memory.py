@@ -7,9 +7,9 @@ import pytest
 from grainlike import JobMemoryError
 from grainlike.payload import Payload, load_error
 from grainlike.wire import Code, Completed, Define, FunctionSpec, Run, Setup, unpack_parcels
-from grainlike_worker._claims import Claims
-from grainlike_worker._outputs import Outputs
-from grainlike_worker._process_runner import ProcessRunner
+from grainlike_worker.daemon._output import Outputs
+from grainlike_worker.daemon._process_runner import ProcessRunner
+from grainlike_worker.ipc._claims import Claims
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of memory")
 

@@ -27,8 +27,8 @@ from grainlike.wire import (
     Stop,
     unpack_parcels,
 )
-from grainlike_worker._many import Many
-from grainlike_worker._shared import serve_shared
+from grainlike_worker.runner.common._many import Many
+from grainlike_worker.runner.loop._runner import serve_shared
 
 pytestmark = pytest.mark.anyio
 

@@ -8,9 +8,10 @@ import pytest
 from limits import LIMIT_S
 
 from grainlike.wire import Code, Completed, Output, OutputStream
-from grainlike_worker import _output_pipes, _record
-from grainlike_worker._outputs import Outputs
-from grainlike_worker._record import HEAD_BYTES, TAIL_BYTES, Record, Ring, Spool
+from grainlike_worker.daemon import _output_pipes, _output_store
+from grainlike_worker.daemon._output import Outputs
+from grainlike_worker.daemon._output_store import HEAD_BYTES, TAIL_BYTES, Record, Ring, Spool
+from grainlike_worker.ipc import _output_frames
 
 OUT, ERR, NOTE = OutputStream.STDOUT, OutputStream.STDERR, OutputStream.NOTE
 
@@ -96,7 +97,7 @@ def test_a_disk_that_takes_nothing_loses_the_output_and_not_the_worker(spool, mo
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(_record.tempfile, "mkstemp", full)
+    monkeypatch.setattr(_output_store.tempfile, "mkstemp", full)
     record = Record(1, 1, spool)
     record.add(OUT, b"x" * 10_000)
     record.add(OUT, b"y")
@@ -201,7 +202,7 @@ def test_descriptors_of_a_lease_are_its_only_jobs(head):
 
 
 def test_only_so_many_ended_attempts_are_remembered(head, monkeypatch):
-    monkeypatch.setattr("grainlike_worker._outputs.MOST_RECORDS", 2)
+    monkeypatch.setattr("grainlike_worker.daemon._output.MOST_RECORDS", 2)
     for job in (1, 2, 3):
         head.outputs.add(job, 1, OUT, b"%d" % job)
         head.outputs.completed(ended(job))
@@ -255,7 +256,7 @@ def test_frames_are_taken_apart_wherever_they_were_torn(head):
     with closing(_output_pipes.OutputPipes(framed=True)) as pipes:
         tap = head.outputs.tap(1)
         head.outputs.follow(5, 1)
-        frame = _output_pipes.HEADER.pack(ERR, 5, 1, 4) + b"text"
+        frame = _output_frames.HEADER.pack(ERR, 5, 1, 4) + b"text"
         for at in range(len(frame)):
             os.write(pipes.given["--told"], frame[at : at + 1])
             pipes.drain(tap)

@@ -8,12 +8,12 @@ import pytest
 
 from grainlike.payload import Payload
 from grainlike.wire import FROM_WORKER, Code, FrameDecoder, LeaseStart, ReceiptSpec, Run, encode_frame
-from grainlike_worker._claims import IDLE, NO_BARRIER, Claims
-from grainlike_worker._columns import FLUSH_S, Columns
-from grainlike_worker._driven import Suspended
-from grainlike_worker._lease import Lease
-from grainlike_worker._report import ReportDraft
-from grainlike_worker._spawn import describe_exit
+from grainlike_worker.daemon._report import ReportDraft
+from grainlike_worker.daemon._spawn import describe_exit
+from grainlike_worker.ipc._claims import IDLE, NO_BARRIER, Claims
+from grainlike_worker.runner.common._coroutines import Suspended
+from grainlike_worker.runner.common._lease import Lease
+from grainlike_worker.runner.common._outcomes import FLUSH_S, Columns
 
 
 def a_lease(count: int, lease: int = 7) -> Lease:

@@ -16,8 +16,9 @@ from grainlike.errors import JobCancelledError, RemoteError, SerializationError
 from grainlike.net import Link, memory_pair
 from grainlike.payload import Payload, dump_arguments, dump_function, load_error, load_value
 from grainlike.wire import Beat, Code, Completed, Define, Frame, FunctionSpec, Ready, Run, Setup, Stop, unpack_parcels
-from grainlike_worker import _shared, _usage
-from grainlike_worker._shared import serve_shared
+from grainlike_worker.runner.common import _usage
+from grainlike_worker.runner.loop import _runner
+from grainlike_worker.runner.loop._runner import serve_shared
 
 pytestmark = pytest.mark.anyio
 
@@ -122,15 +123,15 @@ async def test_brief_jobs_share_their_cpu_time_and_a_longer_one_has_its_own(monk
             return (self.now - self.idle) / 2
 
     clock = Clock()
-    monkeypatch.setattr(_shared, "time", clock)
+    monkeypatch.setattr(_runner, "time", clock)
     monkeypatch.setattr(_usage, "time", clock)
 
     async def sleep_if(number: int) -> None:
-        from grainlike_worker import _shared
+        from grainlike_worker.runner.loop import _runner
 
         if number == 2:  # a function brings copies of what it refers to, and its module's names are no copies
-            _shared.time.now += 0.0005
-            _shared.time.idle += 0.0005
+            _runner.time.now += 0.0005
+            _runner.time.idle += 0.0005
 
     async with a_worker(sleep_if) as worker:
         worker.run({job: (0, (job,)) for job in range(6)})

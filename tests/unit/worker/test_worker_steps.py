@@ -12,10 +12,11 @@ from limits import LIMIT_S
 from grainlike.net import memory_pair
 from grainlike.payload import dump_arguments, dump_function
 from grainlike.wire import Completed, Define, FunctionSpec, Run, Setup
-from grainlike_worker import _driven, _shared
-from grainlike_worker._loop_watch import users_part
-from grainlike_worker._shared import serve_shared
-from grainlike_worker._steps import JOB, SINCE, StackFile, StepPage
+from grainlike_worker.daemon._loop_watch import users_part
+from grainlike_worker.ipc._steps import JOB, SINCE, StackFile, StepPage
+from grainlike_worker.runner.common import _coroutines
+from grainlike_worker.runner.loop import _runner
+from grainlike_worker.runner.loop._runner import serve_shared
 
 
 def test_two_processes_maps_of_a_page_show_the_same():
@@ -45,15 +46,15 @@ def test_of_a_stack_only_the_users_part_is_told():
     user = (
         'Thread 0x2 (most recent call first):\n  File "/u/job.py", line 3 in inner\n  File "/u/job.py", line 9 in outer'
     )
-    ours = '  File "/x/grainlike_worker/_driven.py", line 5 in __await__\n  File "<frozen runpy>", line 1'
+    ours = '  File "/x/grainlike_worker/_coroutines.py", line 5 in __await__\n  File "<frozen runpy>", line 1'
     assert users_part(f"{helper}\n\n{user}\n{ours}\n") == user
     assert users_part("") == ""
 
 
 @pytest.mark.anyio
 async def test_a_step_is_told_while_it_lasts_and_a_slow_one_after_it(monkeypatch):
-    monkeypatch.setattr(_driven, "BLOCKED_S", 0.0)
-    monkeypatch.setattr(_shared, "BLOCKED_S", 0.0)
+    monkeypatch.setattr(_coroutines, "BLOCKED_S", 0.0)
+    monkeypatch.setattr(_runner, "BLOCKED_S", 0.0)
     shared = SimpleNamespace(words=memoryview(bytearray(16)).cast("d"), seen=[], slow=[])
     monkeypatch.setitem(sys.modules, "what_test_and_job_share", shared)
 

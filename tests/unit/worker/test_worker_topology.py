@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from grainlike.resources import NumaNode, Topology
-from grainlike_worker._probe import own_cores, topology
+from grainlike_worker.daemon._probe import own_cores, topology
 
 TREE = {
     "sys/devices/system/node/node0/cpulist": "0-1,4-5",

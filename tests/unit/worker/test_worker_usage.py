@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from grainlike_worker import _usage
-from grainlike_worker._usage import Laps
+from grainlike_worker.runner.common import _usage
+from grainlike_worker.runner.common._usage import Laps
 
 
 @pytest.fixture

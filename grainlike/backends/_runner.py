@@ -1,0 +1,335 @@
+"""Calls with resources that run on an engine of another kind: Dask, Ray, Celery, threads, or the user's own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextvars import Context
+from functools import partial
+from typing import Any, Protocol
+
+import anyio
+from anyio.abc import TaskGroup
+
+from grainlike.backends._admission import Admission
+from grainlike.backends._job import EngineJob, Site
+from grainlike.backends._protocol import Manner
+from grainlike.calls import Answer, Call, Deed, import_paths, perform, run_call
+from grainlike.context import JobInfo
+from grainlike.errors import JobTimeoutError, UnsatisfiableError, WorkerLostError
+from grainlike.eventloop import Home, forget_the_loop, soon_from_anywhere
+from grainlike.graph import Node, Retry, StreamNode
+from grainlike.jobs import NO_PARCEL, Job, Observer, Tally
+from grainlike.payload import Payload, dump_arguments, dump_error, dump_function, load_error, load_value
+from grainlike.resources import Ledger, Request, missing
+
+__all__ = ["BackendJobs"]
+
+WAITERS = 64
+"""How many calls are on their way to an engine that has to be waited for in a thread each."""
+
+IN_FLIGHT = 1024
+"""How many are on their way to any other."""
+
+_LOOK_S = 1.0
+"""How long a thread waits for an engine's result before it looks whether anybody still wants it."""
+
+
+class Outcomes(Protocol):
+    """Who hears how jobs ended; the engine."""
+
+    def succeeded(self, node: Node, value: object) -> None: ...
+    def failed(self, node: Node, error: BaseException) -> None: ...
+    def pump(self) -> None: ...
+    def context_of(self, node: Node) -> Context: ...
+
+
+class BackendJobs:
+    """Implements the engine's `Jobs` on a backend. `changed` is called whenever it may have become quiet.
+
+    Amounts are counted here where the backend says how much there is (`offer`), and by the engine itself where not.
+    """
+
+    def __init__(self, manner: Manner, outcomes: Outcomes, tally: Tally, observers: Sequence[Observer]) -> None:
+        self._manner = manner
+        self._outcomes = outcomes
+        self._tally = tally
+        self._observers = observers
+        self._waiting: Admission[EngineJob] = Admission()
+        self._jobs: dict[int, EngineJob] = {}
+        """All that were submitted and have not ended, those that nobody wants any more too."""
+        self._numbers = 0
+        self._running = 0
+        self._tasks: TaskGroup | None = None
+        self._ledger: Ledger | None = None
+        self._threads = anyio.CapacityLimiter(WAITERS)
+        self._most = IN_FLIGHT if manner.tells_when_done else WAITERS
+        self._site = Site(manner.name)
+        self.changed = _nothing
+        self.counted: Callable[[int], None] | None = None
+        """Hears how many calls have not ended, whenever that may have changed."""
+
+    @property
+    def quiet(self) -> bool:
+        """Whether no call is anywhere."""
+        return not self._jobs
+
+    async def open(self, tasks: TaskGroup, home: Home) -> None:
+        """Get the engine ready, and run calls in `tasks` from now on."""
+        if hasattr(self._manner.backend, "open"):
+            await self._manner.ask("open", limiter=self._threads)
+        self._home = home
+        offer = self._manner.offer
+        if offer is not None:
+            self._ledger = Ledger(self._site.of(offer))
+        for observer in self._observers:
+            observer.joined(self._site)
+        self._tasks = tasks
+
+    async def close(self) -> None:
+        """Shut the engine down."""
+        self._tasks = None
+        await self._manner.ask("shutdown", limiter=self._threads)
+
+    # --- what it can not do ------------------------------------------------------------------------------------------
+
+    def refusal(self, request: Request) -> str | None:
+        """Why no call that asks for this would ever run here, by name; None if one may."""
+        why = self._manner.refusal(request)
+        if why is None and self._ledger is not None and not self._ledger.fits_ever(request):
+            why = f"backend {self._manner.name!r}: {missing(request, [(self._manner.name, self._ledger.capacity)])}"
+        return why
+
+    def refusal_of(self, node: Node) -> str | None:
+        """The same for one call, whose function may ask for more than resources."""
+        assert node.request is not None
+        options = node.function.options
+        why = None
+        if isinstance(node, StreamNode):
+            why = "a stream: its items would not come before its end"
+        elif self._manner.in_process and options.timeout is not None:
+            why = f"timeout={options.timeout:g}: a thread cannot be ended"
+        elif self._manner.in_process and options.isolate:
+            why = "isolate=True: its calls share this process"
+        elif options.retry not in (Retry(options.retry.times), Retry(options.retry.times, losses=0)):
+            why = "more of a Retry than how many attempts there are"
+        if why is not None:
+            return f"backend {self._manner.name!r} can not honour {why}"
+        return self.refusal(node.request)
+
+    # --- from the engine ---------------------------------------------------------------------------------------------
+
+    def submit(self, nodes: Iterable[Node]) -> None:
+        """Queue calls; what can not be honoured, or can not travel, fails at once, alone."""
+        for node in nodes:
+            try:
+                why = self.refusal_of(node)
+                if why is not None:
+                    raise UnsatisfiableError(f"{node.function.name}: {why}")
+                job = self._make_job(node)
+            except Exception as error:  # noqa: BLE001 - whatever the user's objects raise belongs to this call's awaiters
+                self._tally.failed += 1
+                # It was never a job, and is told from one that was never to be made.
+                node.record = Job(0, 0, None, NO_PARCEL)
+                self._outcomes.failed(node, error)
+                continue
+            self._jobs[job.job] = job
+            self._waiting.add(job)
+        self._admit()
+        self._count()
+
+    def _make_job(self, node: Node) -> EngineJob:
+        args, kwargs = node.arguments()
+        function = node.function
+        packed: Payload | None = None
+        blob = b""
+        if not self._manner.in_process:
+            blob = dump_function(function.callable).data
+            packed = dump_arguments(args, kwargs, what=function.name).detached()
+        self._numbers += 1
+        job = EngineJob(self._numbers, node, partial(function.callable, *args, **kwargs), blob, packed)
+        if self._manner.in_process:
+            job.context = self._outcomes.context_of(node)
+        node.record = job
+        return job
+
+    def _admit(self) -> None:
+        if self._tasks is None:
+            return
+        for job in self._waiting.admit(self._take):
+            self._running += 1
+            job.assigned(self._manner.name, job.attempt + 1)
+            job.start(job.grant.allocation if job.grant is not None else job.request)
+            self._tell(started=job)
+            self._tasks.start_soon(self._run, job)
+
+    def _take(self, job: EngineJob) -> bool:
+        if self._running >= self._most:
+            return False
+        if self._ledger is None:
+            return True
+        job.grant = self._ledger.grant(job.request)
+        return job.grant is not None
+
+    def cancel(self, nodes: Iterable[Node], *, skipped: bool = False) -> None:
+        """Nobody wants these any more. Slots of one that runs are free when it has ended."""
+        for node in nodes:
+            job = node.record
+            if not isinstance(job, EngineJob) or job.job not in self._jobs:
+                if job is None:
+                    self._tally.unwanted(skipped=skipped)
+                continue
+            job.node = None
+            if self._waiting.remove(job):
+                del self._jobs[job.job]
+                self._tally.unwanted(skipped=skipped)
+            else:
+                self._tally.cancelled += 1
+                if self._manner.cancels and job.future is not None and self._tasks is not None:
+                    self._tasks.start_soon(self._cancel, job)
+        self._count()
+        self.changed()
+
+    async def _cancel(self, job: EngineJob) -> None:
+        try:
+            await self._manner.ask("cancel", job.future, limiter=anyio.CapacityLimiter(1))
+        except Exception as error:  # noqa: BLE001 - an engine's own; whether the call has ended, its result tells
+            job.trouble = error
+
+    # --- one call ----------------------------------------------------------------------------------------------------
+
+    async def _run(self, job: EngineJob) -> None:
+        began = time.monotonic()
+        outcome: Answer | Deed | Exception
+        try:
+            outcome = await self._result(job, await self._send(job))
+        except Exception as error:  # noqa: BLE001 - the engine's own: a call's own error comes as an answer
+            outcome = error
+        job.ran(began, time.monotonic())
+        self._running -= 1
+        if job.grant is not None:
+            assert self._ledger is not None
+            self._ledger.release(job.grant)
+            job.grant = None
+        good, value = self._judge(job, outcome)
+        self._tell(ended=job, good=good)
+        if job.node is not None and not good and job.may_try_again:
+            self._waiting.add(job)
+        else:
+            del self._jobs[job.job]
+            self._settle(job, value, good=good)
+        self._admit()
+        self._count()
+        self._outcomes.pump()
+        self.changed()
+
+    async def _send(self, job: EngineJob) -> Any:
+        arguments: tuple[Any, ...]
+        if self._manner.in_process:
+            info = JobInfo(job.job, job.name, job.attempt, None)
+            context = job.context.copy()  # each attempt begins with what its caller had set
+            context.run(forget_the_loop)
+            arguments = (perform, job.do, info, self._manner.name, job.slots, context)
+        else:
+            assert job.packed is not None
+            data, buffers = bytes(job.packed.data), tuple(bytes(buffer) for buffer in job.packed.buffers)
+            slots = job.slots or ""
+            call = Call(job.blob, data, buffers, job.job, job.name, job.attempt, "", slots, job.timeout, import_paths())
+            arguments = (run_call, call)
+        if self._manner.hears_requests:
+            job.future = await self._manner.ask("submit_for", job.request, *arguments, limiter=self._threads)
+        else:
+            job.future = await self._manner.ask("submit", *arguments, limiter=self._threads)
+        if job.node is None and self._manner.cancels:  # it was cancelled on its way
+            await self._cancel(job)
+        return job.future
+
+    async def _result(self, job: EngineJob, future: Any) -> Any:
+        if self._manner.tells_when_done:
+            done = anyio.Event()
+            self._manner.backend.on_done(future, lambda: soon_from_anywhere(self._home, done.set))
+            await done.wait()
+            return await self._manner.ask("result", future, limiter=self._threads)
+        while True:
+            try:
+                return await self._manner.ask("result", future, _LOOK_S, limiter=self._threads)
+            except TimeoutError:
+                if job.node is None and self._manner.cancels:
+                    return job.trouble or WorkerLostError("it was cancelled")
+
+    # --- outcomes ----------------------------------------------------------------------------------------------------
+
+    def _judge(self, job: EngineJob, outcome: Answer | Deed | Exception) -> tuple[bool, Any]:
+        """Whether there is a value, and it or the error."""
+        if isinstance(outcome, Deed):
+            job.took(self._manner.name, outcome.wall, outcome.cpu, 0)
+            return (True, outcome.value) if outcome.good else (False, _raised(outcome.value, job.note(job.name)))
+        if not isinstance(outcome, Answer):
+            return False, self._lost(job, outcome)
+        job.took(outcome.worker, outcome.wall, outcome.cpu, outcome.rss)
+        if outcome.timed_out:
+            error = JobTimeoutError(f"{job.name} ran past its timeout of {job.timeout:g} s")
+            error.add_note(job.note(job.name))
+            return False, error
+        payload = Payload(outcome.data, outcome.buffers)
+        try:
+            return (True, load_value(payload)) if outcome.good else (False, load_error(payload, job.note(job.name)))
+        except Exception as error:  # noqa: BLE001 - whatever unpickling raises is this call's error
+            error.add_note(job.note(job.name))
+            return False, error
+
+    def _lost(self, job: EngineJob, outcome: Any) -> Exception:
+        said = f"{type(outcome).__name__}: {outcome}" if isinstance(outcome, Exception) else f"{outcome!r}"
+        error = WorkerLostError(f"backend {self._manner.name!r} gave no answer for {job.name}: {said}")
+        error.__cause__ = outcome if isinstance(outcome, Exception) else None
+        return error
+
+    def _settle(self, job: EngineJob, value: Any, *, good: bool) -> None:
+        node, job.node = job.node, None
+        if job.usage is not None:
+            self._tally.run_seconds += job.usage.wall_s
+        if node is None:
+            return
+        if good:
+            self._tally.succeeded += 1
+            self._outcomes.succeeded(node, value)
+            return
+        if isinstance(value, JobTimeoutError):
+            self._tally.timed_out += 1
+        else:
+            self._tally.failed += 1
+        self._outcomes.failed(node, value)
+
+    # --- who listens -------------------------------------------------------------------------------------------------
+
+    def live_job(self, number: int, attempt: int) -> EngineJob | None:
+        """What is known of a job while it lives and this is its attempt."""
+        job = self._jobs.get(number)
+        return job if job is not None and job.attempt == attempt else None
+
+    def introduce(self, observer: Observer) -> None:
+        """Tell a new observer that the engine is here."""
+        if self._tasks is not None:
+            observer.joined(self._site)
+
+    def _count(self) -> None:
+        if self.counted is not None:
+            self.counted(len(self._jobs))
+
+    def _tell(self, *, started: EngineJob | None = None, ended: EngineJob | None = None, good: bool = True) -> None:
+        if self._observers:
+            report = self._site.report(started, ended, good=good)
+            for observer in self._observers:
+                observer.reported(self._site, report)
+
+
+def _raised(error: BaseException, note: str) -> Exception:
+    """What a call in this process raised; as from elsewhere, what would end the program is told of by `RemoteError`."""
+    if not isinstance(error, Exception):
+        return load_error(dump_error(error), note)
+    error.add_note(note)
+    return error
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""

@@ -1,0 +1,331 @@
+"""The client's end of a connection to a head: it introduces itself, asks, and gets answers."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+from zlib import crc32
+
+import anyio
+from msgspec.structs import replace
+
+from grainlike.client._queries import Asked, Fetched, Followed
+from grainlike.errors import AuthenticationError, GrainlikeError, HeadLostError, ProtocolError
+from grainlike.head import LogLine
+from grainlike.head.server import software
+from grainlike.net import Access, LastingLink, Link, dial, find_access, process_id
+from grainlike.wire import (
+    HEARTBEAT_S,
+    LOST_S,
+    PROTOCOL,
+    TRUSTED,
+    Answer,
+    AskLogs,
+    AskOutcome,
+    AskTrace,
+    Beat,
+    Dialer,
+    EnoughLogs,
+    Frame,
+    FrameDecoder,
+    Goodbye,
+    Hello,
+    LogsAre,
+    OutcomeIs,
+    Question,
+    TraceIs,
+    Unable,
+    Welcome,
+)
+
+__all__ = ["Caller", "UnableError", "call", "find_client_access"]
+
+A = TypeVar("A", bound=Answer)
+
+LEAVE_S = 5.0
+"""How long a client that leaves waits for the head to have heard of it."""
+
+_GOODBYE = Goodbye("it has left")
+
+
+class UnableError(GrainlikeError):
+    """The head cannot do what it was asked for, and says why."""
+
+
+def find_client_access(head: str | Path | None) -> Access:
+    """The access of a client to the head that `head` means: an address, a `client.json`, or (None) the current head.
+
+    Raises as `find_access` does; `AuthenticationError` for the file of another role.
+    """
+    access = find_access(head, "client")
+    if access.role != "client":
+        raise AuthenticationError(f"this access file is for a {access.role}; to ask takes the client.json beside it")
+    return access
+
+
+class Caller:
+    """A client on `link`. Frames that answer no question go to `others`, the questions' answers to who asked.
+
+    On a `LastingLink` it goes on after that has broken, and asks again what was not answered. `session` names the one
+    to which its jobs belong.
+    """
+
+    def __init__(self, link: Link, others: Callable[[Frame], object] | None = None, session: str = "") -> None:
+        self._link = link
+        self._others = others
+        self._handshake = Dialer(_hello(lasting=isinstance(link, LastingLink), session=session))
+        self._heard = time.monotonic()
+        self._last_ask = 0
+        self._asked: dict[int, Asked] = {}
+        self._greeted = anyio.Event()
+        self._ended = anyio.Event()
+        self._failure: GrainlikeError | None = None
+        self._lost: HeadLostError | None = None
+        self._leaving = False
+        if isinstance(link, LastingLink):
+            link.returned = self._ask_again
+
+    @property
+    def welcome(self) -> Welcome | None:
+        """What the head said when it let us in; None before."""
+        return self._handshake.welcome
+
+    @property
+    def link(self) -> Link:
+        """What carries it."""
+        return self._link
+
+    @property
+    def lost(self) -> HeadLostError:
+        """That there is no head any more, and why."""
+        if self._lost is not None:
+            return self._lost
+        if self._failure is not None:
+            return HeadLostError(f"the connection to the head at {self._link.peer} is lost: {self._failure}")
+        return HeadLostError(f"the head at {self._link.peer} is gone: {self._link.reason}")
+
+    async def run(self) -> None:
+        """Serve the link until it ends. Whoever still waits for an answer then hears why there is none."""
+        self._link.post(self._handshake.hello)
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._watch)
+                await self._receive()
+                tasks.cancel_scope.cancel()
+        finally:
+            self._lost = self.lost
+            if self._failure is None:
+                self._failure = self._lost
+            self._greeted.set()
+            self._ended.set()
+            for asked in self._asked.values():
+                asked.end()
+
+    async def _receive(self) -> None:
+        try:
+            await self._link.run(self._hear)
+        except GrainlikeError as error:
+            self._failure = error
+
+    async def welcomed(self) -> Welcome:
+        """Wait until the head has let us in.
+
+        Raises:
+            AuthenticationError, VersionMismatchError, SessionError: it will not.
+            HeadLostError: it hung up.
+        """
+        await self._greeted.wait()
+        if self.welcome is None:
+            assert self._failure is not None
+            raise self._failure
+        return self.welcome
+
+    async def leave(self) -> None:
+        """End in good order: wait until the head has heard all that was said, for at most `LEAVE_S`.
+
+        Where nothing outlives the link, closing it is all that there is to say.
+        """
+        if self.welcome is not None and self.welcome.received >= 0:
+            self._leaving = True
+            self._link.post(_GOODBYE)
+            with anyio.move_on_after(LEAVE_S):
+                await self.gone()
+        self._link.close()
+
+    async def gone(self) -> None:
+        """Wait until the connection has ended."""
+        await self._ended.wait()
+
+    async def ask(self, question: Question, answer: type[A]) -> A:
+        """Ask, whatever the number in `question`, and wait for the answer.
+
+        Raises:
+            UnableError: the head says why not.
+            HeadLostError: it is gone.
+        """
+        if self._failure is not None:
+            raise self._failure
+        number, asked = self._post(question)
+        try:
+            return self._checked(await asked.next(), answer)
+        finally:
+            del self._asked[number]
+
+    async def logs(self, job: int, *, follow: bool) -> AsyncGenerator[LogLine, None]:
+        """The lines that a job has written, and, to `follow` it, writes until it has ended.
+
+        Raises as `ask` does.
+        """
+        number, asked = self._post(AskLogs(0, job, follow), Followed)
+        try:
+            while True:
+                told = self._checked(await asked.next(), LogsAre)
+                for line, attempt, stream in zip(told.lines, told.attempts, told.streams, strict=True):
+                    yield LogLine(line, attempt, stream)
+                if told.end:
+                    return
+        finally:
+            del self._asked[number]
+            self._link.post(EnoughLogs(number))
+
+    async def outcome(self, child: int) -> Frame:
+        """The kept outcome of a call in our session, as a message about it.
+
+        Raises as `ask` does; `UnableError` also for one that is damaged.
+        """
+        number, asked = self._post(AskOutcome(0, child, 0), Fetched)
+        data = bytearray()
+        try:
+            while True:
+                told = self._checked(await asked.next(), OutcomeIs)
+                data += told.data
+                if told.end:
+                    break
+        finally:
+            del self._asked[number]
+        if crc32(data) != told.checksum:
+            raise UnableError("the outcome is lost: its file at the head is damaged")
+        [frame] = FrameDecoder(TRUSTED).feed(data)
+        return frame
+
+    async def trace(self) -> AsyncGenerator[TraceIs, None]:
+        """What ran where and when, piece by piece.
+
+        Raises as `ask` does.
+        """
+        number, asked = self._post(AskTrace(0))
+        try:
+            while True:
+                told = self._checked(await asked.next(), TraceIs)
+                yield told
+                if told.end:
+                    return
+        finally:
+            del self._asked[number]
+
+    def _post(self, question: Question, kind: type[Asked] = Asked) -> tuple[int, Asked]:
+        if self._failure is not None:
+            raise self._failure
+        self._last_ask += 1
+        question = replace(question, ask=self._last_ask)
+        asked = self._asked[self._last_ask] = kind(question)
+        self._link.post(question)
+        return self._last_ask, asked
+
+    def _ask_again(self) -> None:
+        """The link was made anew: what it took along is said again."""
+        self._heard = time.monotonic()
+        for asked in self._asked.values():
+            question = asked.again()
+            if question is not None:
+                self._link.post(question)
+        if self._leaving:
+            self._link.post(_GOODBYE)
+
+    def _checked(self, told: Answer | None, answer: type[A]) -> A:
+        if isinstance(told, Unable):
+            raise UnableError(told.why)
+        if isinstance(told, answer):
+            return told
+        if told is None and self._failure is not None:
+            raise self._failure
+        raise ProtocolError(f"the head answered with {type(told).__name__}, and {answer.__name__} was asked for")
+
+    def _hear(self, frames: list[Frame]) -> None:
+        self._heard = time.monotonic()
+        for frame in frames:
+            message = frame.message
+            if self.welcome is None:
+                self._handshake.receive(message)
+                self._greeted.set()
+            elif isinstance(message, Beat):
+                self._link.post(message)
+            elif isinstance(message, Answer) and message.ask in self._asked:
+                self._asked[message.ask].take(message)
+            elif self._others is not None:
+                self._others(frame)
+
+    async def _watch(self) -> None:
+        """A head that says nothing at all for so long is lost. Our own loop may have been blocked: look twice."""
+        doubt = False
+        while True:
+            if self._link.still_comes():
+                self._heard = time.monotonic()
+            silent = time.monotonic() - self._heard >= LOST_S
+            if silent and doubt:
+                self._link.give_up(f"silent for {LOST_S:g} s")
+            doubt = silent
+            await anyio.sleep(HEARTBEAT_S)
+
+
+@asynccontextmanager
+async def call(head: str | Path | None = None, *, insecure: bool = False) -> AsyncIterator[Caller]:
+    """Connect to a head as its client, for questions.
+
+    Raises:
+        HeadLostError, ConnectionError: no head is there.
+        AuthenticationError, VersionMismatchError: it refused us.
+        ValueError: `head` is no address, or not an access file.
+
+    Example::
+
+        async with call() as caller:
+            print(await caller.ask(AskHead(0), HeadIs))
+    """
+    caller = Caller(await dial(find_client_access(head), insecure=insecure))
+    failure: BaseException | None = None
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(caller.run)
+        try:
+            await caller.welcomed()
+            yield caller
+        except Exception as error:  # noqa: BLE001 - raised below, outside the group, which would wrap it
+            failure = error
+        tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+
+
+def _hello(*, lasting: bool = False, session: str = "") -> Hello:
+    own = software()
+    return Hello(
+        "client",
+        PROTOCOL,
+        PROTOCOL,
+        own.python,
+        own.serializers,
+        f"{socket.gethostname()}:{os.getpid()}",
+        secrets.token_hex(8),
+        os.getpid(),
+        "",
+        [],
+        process=process_id(),
+        received=0 if lasting else -1,
+        session=session,
+    )

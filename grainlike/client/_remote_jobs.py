@@ -1,0 +1,273 @@
+"""Calls with resources of a client's program: they go to a head elsewhere, and their outcomes come back."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+
+from grainlike.client._events import outcome_of
+from grainlike.client._leases import FarLeases
+from grainlike.errors import JobCancelledError, JobTimeoutError
+from grainlike.graph import Function, Node, Place
+from grainlike.jobs import NO_PARCEL, Job, Shipped, Tally, pack_calls, settle_calls, submissions
+from grainlike.jobs import Outcomes as Listener
+from grainlike.net import Link
+from grainlike.resources import parse
+from grainlike.wire import Began, Frame, Numbered, Outcomes, ReleaseFunctions, SessionIs, Warned, Withdraw, portions
+
+__all__ = ["RemoteJobs"]
+
+logger = logging.getLogger("grainlike")
+
+_MOST_DIGESTS = 4096
+"""The most functions that one message lets go of."""
+
+
+class RemoteJobs:
+    """Implements the engine's `Jobs` over a connection as a client. `listener` hears how jobs ended, `leases` of slots.
+    `fetch(node, child)` has an outcome brought that a session keeps on disk, then calls `fetched` or `not_fetched`.
+
+    Nodes carry a `Job` with the head's number for it, 0 until the head has told that.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        listener: Listener,
+        pump: Callable[[], None],
+        tally: Tally,
+        leases: FarLeases,
+        fetch: Callable[[Node, int], None],
+    ) -> None:
+        self._link = link
+        self._leases = leases
+        self._listener = _Counting(listener, tally, leases)
+        self._pump = pump
+        self._tally = tally
+        self._nodes: dict[int, Node] = {}
+        self._children: dict[Node, int] = {}
+        self._shipped = Shipped()
+        self._last_child = 0
+        self._fetch = fetch
+        self._far: dict[Node, int] = {}
+        """Calls whose outcomes lie at the head until somebody asks, and their numbers."""
+        self._lost: Exception | None = None
+        self._holds = False
+        self._held: list[Node] = []
+        """What was submitted while there was no head, and another was looked for."""
+        self._let_go = False
+        self.names: dict[Node, str] = {}
+        """Under which names outcomes are to be kept, of calls that have not been sent yet."""
+
+    def submit(self, nodes: Iterable[Node]) -> None:
+        """Send calls to the head. What cannot travel fails at once, alone; once the head is lost, all do."""
+        if self._lost is not None:
+            if self._holds:
+                self._held.extend(nodes)
+                return
+            for node in nodes:
+                self._listener.failed(node, self._lost)
+            return
+        fresh = self._ask_for_far(nodes) if self._far else list(nodes)
+        if not self.names:
+            self._send(fresh)
+            return
+        named = [node for node in fresh if node in self.names]  # apart from the others: they may be refused
+        self._send([node for node in fresh if node not in self.names])
+        self._send(named)
+
+    def _ask_for_far(self, nodes: Iterable[Node]) -> list[Node]:
+        """Have kept outcomes brought; return the nodes that have none."""
+        fresh: list[Node] = []
+        for node in nodes:
+            child = self._far.pop(node, None)
+            if child is None:
+                fresh.append(node)
+            else:
+                self._fetch(node, child)
+        return fresh
+
+    def _send(self, nodes: list[Node]) -> None:
+        self._release_functions()
+        batches = pack_calls(nodes, self._number, self._listener, "over a connection to a head")
+        for message, buffers in submissions(0, 0, batches, self._shipped, self.names):
+            self._link.post(message, buffers)
+        for calls in batches.values():
+            last = None
+            for call in calls:
+                if call.node.function is not last:  # as it mostly is, for the calls of one batch are alike
+                    last = call.node.function
+                    self._shipped.note(last, call.blob.digest)
+        if self.names:
+            for node in [call.node for calls in batches.values() for call in calls]:
+                self.names.pop(node, None)
+
+    def _release_functions(self) -> None:
+        """Tell the head which functions are no more in this program."""
+        released = self._shipped.take_released()
+        for first in range(0, len(released), _MOST_DIGESTS):
+            self._link.post(ReleaseFunctions(released[first : first + _MOST_DIGESTS]))
+
+    def adopt(self, told: SessionIs) -> dict[str, Node]:
+        """Take over what has a name in our session: calls that an earlier program submitted, lazy here."""
+        self._last_child = max(self._last_child, told.last_child)
+        apart = told.apart or [-1] * len(told.names)
+        rows = zip(told.names, told.children, told.jobs, told.functions, told.requests, apart, strict=True)
+        return {name: self._adopted(*row) for name, *row in rows}
+
+    def is_far(self, node: Node) -> bool:
+        """Whether the outcome of an adopted call is fetched when somebody starts it."""
+        return node in self._far
+
+    def _adopted(self, child: int, job: int, function: str, request: str, apart: int) -> Node:
+        node = Node(Function(_submitted_before, name=function), parse(request), Place.REMOTE, (), None, ())
+        node.record = Job(job, 0, node, NO_PARCEL)
+        if apart >= 0:
+            self._far[node] = child
+        else:
+            self._nodes[child] = node
+            self._children[node] = child
+        return node
+
+    def fetched(self, node: Node, frame: Frame) -> None:
+        """The outcome of a call has come that the session kept on disk."""
+        message, buffers = frame
+        if not node.finished and isinstance(message, Outcomes):
+            settle_calls(message, buffers, lambda _: node, self._listener)
+            self._pump()
+
+    def not_fetched(self, node: Node, error: Exception) -> None:
+        """It has not, and will not."""
+        if not node.finished:
+            self._listener.failed(node, error)
+            self._pump()
+
+    def let_go(self) -> None:
+        """From now on cancelling means nothing to the head: what was submitted goes on."""
+        self._let_go = True
+
+    def _number(self, node: Node) -> int:
+        self._last_child += 1
+        node.record = Job(0, 0, node, NO_PARCEL)
+        self._nodes[self._last_child] = node
+        self._children[node] = self._last_child
+        return self._last_child
+
+    def _take(self, child: int) -> Node | None:
+        node = self._nodes.pop(child, None)
+        if node is not None:
+            del self._children[node]
+        return node
+
+    def cancel(self, nodes: Iterable[Node], *, skipped: bool = False) -> None:
+        """Nobody in this program wants these any more."""
+        if self._let_go:
+            return
+        gone: list[int] = []
+        for node in nodes:
+            self.names.pop(node, None)
+            child = self._children.get(node)
+            if child is not None:
+                self._take(child)
+                gone.append(child)
+                job = node.record
+                began = isinstance(job, Job) and job.began is not None
+                if isinstance(job, Job):
+                    self._leases.ended(job, "cancelled")
+                self._tally.unwanted(skipped=skipped and not began)
+            elif node.record is None:
+                self._tally.unwanted(skipped=skipped)
+        for part in portions(gone):
+            self._link.post(Withdraw(0, 0, part, skipped))
+
+    def hear(self, frame: Frame) -> None:
+        """Take what the head says about jobs."""
+        message, buffers = frame
+        match message:
+            case Outcomes():
+                self._tally.run_seconds += sum(message.wall)
+                for ended in filter(None, map(self._job, message.children)):
+                    self._leases.ended(ended)
+                settle_calls(message, buffers, self._take, self._listener)
+                self._pump()
+                self._release_functions()
+            case Numbered():
+                for child, number in zip(message.children, message.jobs, strict=True):
+                    job = self._job(child)
+                    if job is not None:
+                        job.job = number
+            case Began():
+                self._began(message)
+            case Warned():
+                logger.warning("%s", message.words)
+
+    def _began(self, message: Began) -> None:
+        rows = zip(message.children, message.attempts, message.workers, message.slots, strict=True)
+        for child, attempt, worker, slots in rows:
+            job = self._job(child)
+            if job is not None and worker:
+                job.begin(worker, attempt, slots)
+                self._leases.began(job)
+            elif job is not None:
+                job.waits_again()
+                self._leases.ended(job, "retried")
+
+    def _job(self, child: int) -> Job | None:
+        node = self._nodes.get(child)
+        return node.record if node is not None and isinstance(node.record, Job) else None
+
+    def lose(self, error: Exception, *, holds: bool = False) -> None:
+        """Fail all that waits for the head, which is gone, and from now on all that is submitted.
+
+        Where another head is looked for (`holds`), what is submitted is held back for it instead.
+        """
+        self._lost = error
+        nodes = [*self._nodes.values(), *(node for node in self._held if not node.finished)]
+        self._holds = holds
+        self._held.clear()
+        self._nodes.clear()
+        self._children.clear()
+        self._far.clear()
+        for node in nodes:
+            if isinstance(node.record, Job):
+                self._leases.ended(node.record, "lost")
+            self._listener.failed(node, error)
+        self._pump()
+
+    def go_on(self, link: Link) -> None:
+        """Send calls to the next head, first those that were held back for it. It has none of our functions yet."""
+        self._link = link
+        self._shipped.clear()
+        self._lost, self._holds = None, False
+        held, self._held = self._held, []
+        self.submit([node for node in held if not node.finished])
+
+
+def _submitted_before() -> None:
+    """Stands for what an earlier program called: it is never called here."""
+
+
+class _Counting:
+    """Counts outcomes on their way to the engine, and tells who reads events."""
+
+    def __init__(self, listener: Listener, tally: Tally, leases: FarLeases) -> None:
+        self._listener = listener
+        self._tally = tally
+        self._leases = leases
+
+    def succeeded(self, node: Node, value: object) -> None:
+        self._tally.succeeded += 1
+        self._leases.told(node.record, "succeeded")
+        self._listener.succeeded(node, value)
+
+    def failed(self, node: Node, error: BaseException) -> None:
+        if isinstance(error, JobCancelledError):
+            self._tally.cancelled += 1
+        elif isinstance(error, JobTimeoutError):
+            self._tally.timed_out += 1
+        else:
+            self._tally.failed += 1
+        self._leases.told(node.record, outcome_of(error))
+        if node.record is None:  # it was never a job, and is told from one that was never to be made
+            node.record = Job(0, 0, None, NO_PARCEL)
+        self._listener.failed(node, error)

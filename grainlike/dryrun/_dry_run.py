@@ -1,0 +1,144 @@
+"""`dry_run`: what a graph would do on some workers, asked of the real minds in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from anyio.lowlevel import checkpoint
+
+from grainlike.dryrun._plan import Plan, PlannedJob, Unsatisfiable
+from grainlike.graph import Delayed, Node, node_of, unfinished_nodes
+from grainlike.resources import Allocation, Request, offer_of
+
+if TYPE_CHECKING:
+    from grainlike.dryrun._workload import Durations, Rehearsed
+    from grainlike.simulation import Rehearsal
+
+__all__ = ["dry_run"]
+
+_STEPS = 200
+"""How many things happen between two looks at the event loop: some milliseconds' worth."""
+
+_CORE_SECOND = 10**9
+_HOUR_S = 3600.0
+
+
+async def dry_run(
+    *placeholders: Delayed[Any] | Iterable[Delayed[Any]],
+    workers: Sequence[Request],
+    durations: Durations,
+    default: float | None = None,
+) -> Plan:
+    """Tell what it would take to run these placeholders on those workers; run nothing.
+
+    The very scheduler that runs jobs goes through the graph in virtual time, so a month takes seconds. No user code
+    runs, no executor is needed, and the placeholders stay as they are: lazy, and free to be awaited anywhere. What has
+    finished already takes no time; what has not is planned from its beginning.
+
+    The plan is of the jobs alone: calls without resources, operators, the network and the start of processes take no
+    time, and nothing breaks. A call that takes longer than its function's `timeout` is timed out, and tried again as
+    its `retries` say. What calls do inside themselves is not seen. The same arguments give the same plan.
+
+    Cancelling it stops it; other tasks run meanwhile.
+
+    Args:
+        placeholders: one or several, or one iterable of them.
+        workers: what each worker offers; they are called n1, n2, and so on.
+        durations: seconds by the name of the function; or a function that is called with the name and the request of
+            each call, in the order of the graph, and gives seconds.
+        default: seconds for functions that a mapping does not name.
+
+    Raises:
+        GraphError: `durations` does not name all functions, and there is no default. A `ValueError`.
+        ValueError: there are no workers, or some seconds are negative or not finite.
+        TypeError: no placeholder, or no number.
+        ResourceSpecError: a worker is no offer.
+
+    Example::
+
+        from grainlike import Cores, Node, delayed, dry_run
+
+        fits_ = [(fit @ Cores(4))(fold) for fold in range(100)]
+        merged_ = (merge @ Cores(1))(fits_)
+        plan = await dry_run(merged_, workers=[Node(16, "64Gi")] * 4, durations={"fit": 40, "merge": 5})
+        print(plan)
+    """
+    # A program that only runs its graphs never loads the simulation.
+    from grainlike.dryrun._workload import rehearsed
+    from grainlike.simulation import Rehearsal
+
+    nodes = unfinished_nodes(_roots(placeholders))
+    offers = _offers(workers)
+    graph = rehearsed(nodes, durations, default)
+    rehearsal = Rehearsal(graph.workload, offers)
+    while rehearsal.advance(_STEPS):
+        await checkpoint()
+    return _plan(graph, rehearsal, offers)
+
+
+def _roots(placeholders: Sequence[Delayed[Any] | Iterable[Delayed[Any]]]) -> list[Node]:
+    if len(placeholders) == 1 and not isinstance(placeholders[0], Delayed):
+        only = placeholders[0]
+        if isinstance(only, str | bytes) or not isinstance(only, Iterable):
+            raise TypeError(f"dry_run takes placeholders, or one iterable of them, not {type(only).__name__}")
+        return [node_of(placeholder) for placeholder in only]
+    return [node_of(placeholder) for placeholder in placeholders]
+
+
+def _offers(workers: Sequence[Request]) -> list[Allocation]:
+    if isinstance(workers, Request):
+        raise TypeError(f"workers is a list of offers: write [{workers!r}]")
+    offers = [offer_of(what, own_cores=()) for what in workers]
+    if not offers:
+        raise ValueError("dry_run needs workers: give a list of offers, such as [Node(16, '64Gi')] * 4")
+    return offers
+
+
+def _plan(graph: Rehearsed, rehearsal: Rehearsal, offers: Sequence[Allocation]) -> Plan:
+    makespan = rehearsal.makespan
+    busy = rehearsal.busy("cores") / _CORE_SECOND
+    cores = sum(len(offer.cores) for offer in offers)
+    return Plan(
+        makespan_s=makespan,
+        utilisation=busy / (cores * makespan) if cores and makespan else 0.0,
+        core_hours=busy / _HOUR_S,
+        jobs=_jobs(graph, rehearsal),
+        unsatisfiable=_unsatisfiable(graph, rehearsal),
+        skipped=_skipped(graph, rehearsal),
+        workers={f"n{number}": offer for number, offer in enumerate(offers, 1)},
+    )
+
+
+def _jobs(graph: Rehearsed, rehearsal: Rehearsal) -> tuple[PlannedJob, ...]:
+    plans, names = graph.workload.jobs, graph.names
+    return tuple(
+        PlannedJob(
+            name=names[at],
+            request=plans[at].request,
+            worker=f"n{run.worker}",
+            allocation=run.allocation,
+            nodes=tuple((f"n{worker}", allocation) for worker, allocation in run.nodes),
+            start_s=run.began,
+            end_s=run.ended,
+            queued_s=run.began - run.ready,
+            attempt=run.attempt,
+            status=run.status,
+        )
+        for at, run in rehearsal.runs()
+    )
+
+
+def _unsatisfiable(graph: Rehearsed, rehearsal: Rehearsal) -> tuple[Unsatisfiable, ...]:
+    found: dict[tuple[str, Request], tuple[int, str]] = {}
+    for at, why in rehearsal.stuck().items():
+        key = (graph.names[at], graph.workload.jobs[at].request)
+        count, first = found.get(key, (0, why))
+        found[key] = count + 1, first
+    return tuple(Unsatisfiable(*key, *told) for key, told in found.items())
+
+
+def _skipped(graph: Rehearsed, rehearsal: Rehearsal) -> dict[str, int]:
+    skipped = graph.skipped.copy()
+    skipped.update(graph.names[at] for at in rehearsal.never_submitted())
+    return dict(skipped)

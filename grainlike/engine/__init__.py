@@ -1,0 +1,43 @@
+"""Runs a graph: which nodes are ready, who waits for them, calls in this process, streams.
+
+Answers: how a placeholder is resolved (`_engine`, `_resolver`), how calls without resources run (`_local_calls`), how
+items of streams are kept and read (`_stream_buffer`, `_stream_reader`, `_local_streams`), and what is logged of errors
+that nobody retrieved (`_unretrieved`). Where jobs run is not known here.
+"""
+
+from typing import TYPE_CHECKING
+
+from grainlike._later import later
+
+if TYPE_CHECKING:
+    from grainlike.engine._engine import Engine
+    from grainlike.engine._local_calls import QUIET_S, LocalCall, LocalCalls
+    from grainlike.engine._resolver import Resolving
+    from grainlike.engine._stream_buffer import Bell, inlet_of
+    from grainlike.engine._unretrieved import SEEN_ELSEWHERE
+
+__all__ = [
+    "QUIET_S",
+    "SEEN_ELSEWHERE",
+    "Bell",
+    "Engine",
+    "LocalCall",
+    "LocalCalls",
+    "Resolving",
+    "inlet_of",
+]
+
+if not TYPE_CHECKING:  # else any name would be there
+    __getattr__ = later(
+        __name__,
+        {
+            "Bell": "_stream_buffer",
+            "Engine": "_engine",
+            "LocalCall": "_local_calls",
+            "LocalCalls": "_local_calls",
+            "QUIET_S": "_local_calls",
+            "Resolving": "_resolver",
+            "SEEN_ELSEWHERE": "_unretrieved",
+            "inlet_of": "_stream_buffer",
+        },
+    )

@@ -1,0 +1,441 @@
+"""Runs graphs: nodes become ready, are done, and let others become ready, without a task or a wait per node.
+
+Laws:
+
+1. A node is bound to the first engine that starts it, and is done at most once.
+2. `interest` of an unfinished node is the number of awaiters, starts and unfinished dependents that want it. When it
+   falls to zero the node is cancelled and lets go of what it needs: that is how cancelling the last awaiter of a
+   placeholder ends remote work, and how one of two awaiters leaves the other's result intact.
+3. A node fails as soon as one of its inputs fails, with the same exception.
+4. Everything is iterative: a chain of 100 000 operators is a loop here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextvars import Context, copy_context
+from typing import Any, Protocol
+
+from grainlike.engine._unretrieved import watch_over
+from grainlike.errors import GraphError
+from grainlike.eventloop import bells
+from grainlike.graph import Node, Place, State, pending_nodes, unfinished_nodes
+
+__all__ = ["Cache", "Calls", "Engine", "Jobs", "Waiter"]
+
+_SLICE_S = 0.005
+"""How long the event loop is kept before others get a turn."""
+
+_BATCH = 512
+"""How many calls are sent to workers in one step."""
+
+_SHORT_STEPS = 16
+"""After how many steps of a microsecond, in which nothing of the user's runs, the clock is looked at."""
+
+_NOBODY_LEFT = "was cancelled: the last who awaited it left; start() keeps a call going"
+
+_PENDING, _REMOTE = State.PENDING, Place.REMOTE
+
+
+class Jobs(Protocol):
+    """Where calls with resources go."""
+
+    def submit(self, nodes: Sequence[Node]) -> None:
+        """Run these on workers."""
+
+    def cancel(self, nodes: Iterable[Node], *, skipped: bool = False) -> None:
+        """Nobody wants these any more; those that had not begun were `skipped` if that is for what has failed."""
+
+
+class Calls(Protocol):
+    """Where calls without resources go."""
+
+    def begin(self, node: Node, context: Context) -> None:
+        """Run it in this process, in a copy of `context`."""
+
+    def cancel(self, node: Node) -> None:
+        """Nobody wants it any more."""
+
+
+class Cache(Protocol):
+    """Where results are kept, and looked for. A call passes here twice at most: before it runs, and when it is good."""
+
+    def wants_to_look(self, node: Node) -> bool:
+        """Whether it is to be looked for before it runs."""
+        ...
+
+    def look(self, node: Node, go_on: Callable[[], None]) -> None:
+        """Look for it: tell its outcome if that is there, else `go_on`."""
+
+    def wants_to_keep(self, node: Node) -> bool:
+        """Whether its value is to be kept before anybody sees it."""
+        ...
+
+    def keep(self, node: Node, value: Any) -> None:
+        """Keep it, then tell its outcome again."""
+
+    def forget(self, node: Node) -> None:
+        """It has finished."""
+
+
+class Waiter(Protocol):
+    """Anything that wants to know when a node has finished."""
+
+    def set(self) -> object:
+        """It has."""
+
+
+class Engine:
+    """Runs graphs for one executor. `soon(call)` calls back in a later turn of the event loop.
+
+    `fail_fast`: when a node fails, what only it needed is cancelled; otherwise that goes on to its end.
+    """
+
+    def __init__(self, owner: Any, soon: Callable[[Callable[[], None]], None], *, fail_fast: bool) -> None:
+        self.jobs: Jobs
+        self.calls: Calls
+        self.cache: Cache | None = None
+        self.applied: Callable[[Node], None] | None = None
+        """Hears of each operator before it is applied, while its inputs are there."""
+        self._owner = owner
+        self._soon = soon
+        self._fail_fast = fail_fast
+        self._ready: deque[tuple[Node, Context]] = deque()
+        self._ended: deque[tuple[Node, bool, Any]] = deque()
+        self._remote: deque[Node] = deque()
+        self._contexts: dict[Node, Context] = {}
+        """The contexts of calls without resources that wait for their inputs; with `keeps_contexts` of all calls."""
+        self.keeps_contexts = False
+        """Whether calls with resources run in the contexts of those who start them: where they run in this process."""
+        self._wanted: set[Node] = set()
+        """The roots: what has not finished is among these, or is needed by one of them."""
+        self._pumping = False
+        self._held = True
+
+    # --- from awaiters -----------------------------------------------------------------------------------------------
+
+    def start(self, nodes: Sequence[Node]) -> None:
+        """Begin nodes and what they need; each keeps running until it has finished, whoever waits."""
+        self._want(nodes)
+        self.pump()
+
+    def adopt(self, nodes: Sequence[Node]) -> None:
+        """Bind lazy nodes, dependencies first, that somebody else runs: their outcomes come as those of jobs do."""
+        for node in nodes:
+            node.owner = self._owner
+            node.state = State.PENDING
+            node.interest += 1
+            for dep in node.deps:
+                if not dep.finished:
+                    dep.interest += 1
+            self._wanted.add(node)
+
+    def apply(self, nodes: Iterable[Node]) -> None:
+        """Apply adopted operators after all, in this order, once what was told of before is settled."""
+        self._ready.extend((node, _EMPTY) for node in nodes)
+
+    async def wait(self, node: Node) -> Any:
+        """Begin, wait, and return the value or raise the error. Cancelled, the last awaiter takes the work with it."""
+        self._want([node])
+        self.pump()
+        if not node.finished:
+            arrived = bells()()
+            self.watch(node, arrived)
+            try:
+                await arrived.wait()
+            finally:
+                if not node.finished:
+                    self.unwatch(node, arrived)
+                    self.release([node])
+        return node.result()
+
+    def watch(self, node: Node, waiter: Waiter) -> None:
+        """Call `waiter.set()` when the node has finished."""
+        if node.waiters is None:
+            node.waiters = [waiter]
+        else:
+            node.waiters.append(waiter)
+
+    def unwatch(self, node: Node, waiter: Waiter) -> None:
+        """Never mind. A waiter that was called already is passed over."""
+        if node.waiters is not None and waiter in node.waiters:
+            node.waiters.remove(waiter)
+
+    def release(self, nodes: Iterable[Node], *, skipped: bool = False) -> None:
+        """Take back the interest of `start` or `wait`; what nobody wants any more is cancelled (see `Jobs`)."""
+        why = "was cancelled" if skipped else _NOBODY_LEFT
+        self._lose_interest([node for node in nodes if not node.finished], why, skipped=skipped)
+        self.pump()
+
+    def cancel(self, nodes: Iterable[Node], why: str = "was cancelled") -> None:
+        """Cancel nodes for everybody: awaiters get `JobCancelledError`, and so do all that depend on them."""
+        for node in nodes:
+            if not node.finished:
+                self._stop([node], skipped=False)
+                deps = node.deps
+                node.cancel(why)
+                self._close(node, deps, node.error)
+        self.pump()
+
+    def cancel_all(self) -> None:
+        """Cancel whatever has not finished: nobody is left to run it."""
+        self.cancel(unfinished_nodes(self._wanted), "was cancelled: its executor closed")
+
+    def context_of(self, node: Node) -> Context:
+        """Return the context in which a call with resources was started, where `keeps_contexts`; else an empty one."""
+        return self._contexts.get(node, _EMPTY)
+
+    def release_hold(self) -> None:
+        """The workers that must be here are: calls with resources may go out."""
+        self._held = False
+        self.pump()
+
+    # --- outcomes, from workers and local calls -----------------------------------------------------------------------
+
+    def succeeded(self, node: Node, value: object) -> None:
+        """Take note of a value; `pump` does the rest."""
+        self._ended.append((node, True, value))
+
+    def failed(self, node: Node, error: BaseException) -> None:
+        """Take note of an error; `pump` does the rest."""
+        self._ended.append((node, False, error))
+
+    # --- the loop ----------------------------------------------------------------------------------------------------
+
+    def pump(self) -> None:
+        """Do all that can be done now. Calls from inside are no calls: the loop that runs sees to their work."""
+        if self._pumping or not (self._ended or self._ready or self._remote):
+            return
+        self._pumping = True
+        try:
+            self._run(time.monotonic() + _SLICE_S)
+        finally:
+            self._pumping = False
+
+    def _run(self, until: float) -> None:
+        while self._ended or self._ready or (self._remote and not self._held):
+            if self._ended:
+                late = self._finish_all(until)
+            elif self._ready:
+                node, context = self._ready.popleft()
+                self._begin(node, context)
+                late = time.monotonic() > until  # an operator on arrays may take a whole slice
+            else:
+                self._submit_some()
+                late = bool(self._remote) or time.monotonic() > until  # what is sent leaves with this turn
+            if late:
+                self._soon(self.pump)
+                return
+
+    def _finish_all(self, until: float) -> bool:
+        """Settle what has ended; whether the slice was over before all of it was."""
+        ended, wanted = self._ended, self._wanted
+        steps = 0
+        while ended:
+            node, good, outcome = ended.popleft()
+            if not good or node.function.options.cache is not None:
+                self._finish(node, good=good, outcome=outcome)
+            elif node.succeed(outcome):  # as `_finish` does, in fewer steps: most nodes end here
+                wanted.discard(node)
+                dependents = node.dependents
+                if dependents is not None:
+                    node.dependents = None
+                    for dependent in dependents:
+                        dependent.missing -= 1
+                        if not dependent.missing and not dependent.finished:
+                            self._now_ready(dependent)
+                if node.waiters is not None:
+                    _wake(node)
+            steps += 1
+            # The clock costs as much as a step.
+            if not steps % _SHORT_STEPS and time.monotonic() > until:
+                return True
+        return False
+
+    def _submit_some(self) -> None:
+        """Send calls to workers: some, so that workers begin with the first while others are made ready."""
+        remote = self._remote
+        few = range(min(_BATCH, len(remote)))
+        self.jobs.submit([node for _ in few if not (node := remote.popleft()).finished])
+
+    def _begin(self, node: Node, context: Context) -> None:
+        if node.finished:
+            return
+        if node.function.options.cache is not None and self._look_up(node, context):
+            return
+        if node.place is Place.INLINE:
+            if self.applied is not None:
+                self.applied(node)
+            try:
+                value = node.apply()
+            except BaseException as error:  # noqa: BLE001 - an operator's own error is its awaiters', SystemExit too
+                self._ended.appendleft((node, False, error))
+            else:
+                self._ended.appendleft((node, True, value))
+        elif node.place is Place.LOCAL:
+            self.calls.begin(node, context)
+        else:
+            self._remote.append(node)
+
+    def _look_up(self, node: Node, context: Context) -> bool:
+        """Whether the call has to wait until its result was looked for."""
+        if self.cache is None or not self.cache.wants_to_look(node):
+            return False
+
+        def go_on() -> None:
+            self._ready.append((node, context))
+            self.pump()
+
+        self.cache.look(node, go_on)
+        return True
+
+    # --- interest ----------------------------------------------------------------------------------------------------
+
+    def _want(self, roots: Sequence[Node]) -> None:
+        """Bind what is new, and add one interest to each root."""
+        fresh, bound = pending_nodes(roots)
+        for node in bound:
+            if node.owner is not self._owner:
+                raise GraphError(
+                    f"{node.function.name} was started by another executor ({node.owner}) and has not finished: "
+                    "await it there, or make a new placeholder here"
+                )
+        if fresh:
+            self._bind(fresh, copy_context())
+        for node in roots:
+            node.interest += 1
+            if not node.finished:
+                self._wanted.add(node)
+
+    def _bind(self, nodes: Sequence[Node], context: Context) -> None:
+        owner, ready, remote = self._owner, self._ready, self._remote
+        if self.keeps_contexts:
+            self._contexts.update((node, context) for node in nodes if node.place is _REMOTE)
+        for node in nodes:
+            node.owner = owner
+            node.state = _PENDING
+            if node.deps and not self._has_inputs(node):
+                if node.place is Place.LOCAL:
+                    self._contexts[node] = context
+            elif node.place is _REMOTE and not ready and node.function.options.cache is None:
+                remote.append(node)  # as `_begin` does, in its turn
+            else:
+                ready.append((node, context))
+
+    def _now_ready(self, node: Node) -> None:
+        """The last of its inputs is there."""
+        if node.place is _REMOTE and not self._ready and node.function.options.cache is None:
+            self._remote.append(node)
+            return
+        context = self._contexts.get(node) if self._contexts else None
+        if node.place is not _REMOTE:
+            self._contexts.pop(node, None)
+        self._ready.append((node, context if context is not None else _EMPTY))
+
+    def _has_inputs(self, node: Node) -> bool:
+        """Whether all inputs of a node are there; where not, it is told of them. One that failed fails it, too."""
+        missing = 0
+        error: BaseException | None = None
+        alone = (node,)  # one tuple for all inputs that nobody else waits for, as those of a `gather`
+        for dep in node.deps:
+            if not dep.finished:
+                missing += 1
+                dep.interest += 1
+                others = dep.dependents
+                if others is None:
+                    dep.dependents = alone
+                elif isinstance(others, list):
+                    others.append(node)
+                else:
+                    dep.dependents = [*others, node]
+            elif dep.error is not None:
+                error = dep.error
+        node.missing = missing
+        if error is not None:
+            self._ended.append((node, False, error))
+        return missing == 0 and error is None
+
+    def _lose_interest(self, nodes: list[Node], why: str = "was cancelled", *, skipped: bool) -> None:
+        """Take one interest from each; cancel those that nobody wants, and so on down."""
+        dropped: list[Node] = []
+        while nodes:
+            node = nodes.pop()
+            node.interest -= 1
+            if node.interest > 0 or node.finished or node.owner is not self._owner:
+                continue
+            dropped.append(node)
+            nodes.extend(dep for dep in node.deps if not dep.finished)
+            node.cancel(why)
+            node.dependents = None
+            self._forget(node)
+        self._stop(dropped, skipped=skipped)
+
+    def _stop(self, nodes: list[Node], *, skipped: bool) -> None:
+        remote = [node for node in nodes if node.place is Place.REMOTE]
+        if remote:
+            self.jobs.cancel(remote, skipped=skipped)
+        for node in nodes:
+            if node.place is Place.LOCAL:
+                self.calls.cancel(node)
+
+    # --- ends --------------------------------------------------------------------------------------------------------
+
+    def _finish(self, node: Node, *, good: bool, outcome: Any) -> None:
+        if node.finished:
+            return
+        kept = node.function.options.cache is not None  # asked for here, as for most nodes it is not
+        if good and kept and self.cache is not None and self.cache.wants_to_keep(node):
+            self.cache.keep(node, outcome)
+            return
+        deps = node.deps
+        if good:
+            node.succeed(outcome)
+            self._close(node, deps, None)
+        else:
+            node.fail(outcome)
+            watch_over(node, outcome)
+            self._stop([node], skipped=True)
+            self._close(node, deps, outcome)
+
+    def _close(self, node: Node, deps: Sequence[Node], error: BaseException | None) -> None:
+        """Tell awaiters and dependents of an outcome that is there; `error` is the node's, if it has one."""
+        if self._contexts or node.function.options.cache is not None:
+            self._forget(node)
+        else:
+            self._wanted.discard(node)  # most nodes end here
+        if error is not None:
+            left = [dep for dep in deps if not dep.finished]
+            if self._fail_fast or node.state is State.CANCELLED:
+                self._lose_interest(left, skipped=node.state is State.FAILED)
+            else:
+                self._wanted.update(left)  # they go on, though nobody is left that needs them
+        dependents, node.dependents = node.dependents, None
+        for dependent in dependents or ():
+            if dependent.finished:
+                continue
+            if error is not None:
+                self._ended.append((dependent, False, error))
+                continue
+            dependent.missing -= 1
+            if dependent.missing == 0:
+                self._now_ready(dependent)
+        _wake(node)
+
+    def _forget(self, node: Node) -> None:
+        self._wanted.discard(node)
+        self._contexts.pop(node, None)
+        if self.cache is not None and node.function.options.cache is not None:
+            self.cache.forget(node)
+
+
+def _wake(node: Node) -> None:
+    """Tell those who wait for a node that it has finished."""
+    waiters, node.waiters = node.waiters, None
+    for waiter in waiters or ():
+        waiter.set()
+
+
+_EMPTY = Context()
+"""For nodes that never look at their context: operators, and calls that go to a worker."""

@@ -1,0 +1,366 @@
+"""Calls without resources: they run here, in the caller's process, in tasks and threads that end with the executor.
+
+An `async def` call is a task that ends before the executor's group does, in a copy of the context in which its graph
+was started. It is cancelled as a job is: see `RepeatedCancellation`. A plain function gets a thread, at most `THREADS`
+at a time; a thread cannot be interrupted, so a cancelled call's answer is thrown away, and closing the executor waits
+until the function has returned.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import sys
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Sequence
+from contextvars import Context, ContextVar, copy_context
+from typing import Any, Protocol, TypeAlias
+
+import anyio
+import anyio.from_thread
+import anyio.lowlevel
+from anyio.abc import TaskGroup
+
+from grainlike.context import leave_job
+from grainlike.engine._local_streams import stream_here
+from grainlike.engine._stream_buffer import inlet_of
+from grainlike.errors import JobCancelledError, JobTimeoutError
+from grainlike.eventloop import Cancellation, Home, RepeatedCancellation, cancelled_once, name_the_loop
+from grainlike.graph import Delayed, Node, State, StreamNode
+from grainlike.jobs import Observer
+from grainlike.scheduler import backoff_s
+
+__all__ = ["QUIET_S", "LocalCall", "LocalCalls"]
+
+logger = logging.getLogger("grainlike")
+
+QUIET_S = 12.0
+"""How long closing waits in silence for what was cancelled: a grace, a signal, and another."""
+
+THREADS = 40
+"""How many plain functions run at once; anyio's own default for worker threads."""
+
+
+class Outcomes(Protocol):
+    """Who hears how calls ended."""
+
+    def succeeded(self, node: Node, value: object) -> None: ...
+    def failed(self, node: Node, error: BaseException) -> None: ...
+    def pump(self) -> None: ...
+
+
+class LocalCalls:
+    """Runs calls for one engine, once it is `open`. In each, `current` is `owner`, so that nested awaits find it."""
+
+    def __init__(self, outcomes: Outcomes, current: ContextVar[Any], owner: object, home: Home) -> None:
+        self.observers: Sequence[Observer] = ()
+        self._outcomes = outcomes
+        self._current = current
+        self._owner = owner
+        self._home = home
+        self._running: dict[Node, _Task] = {}
+        self._ended = anyio.Event()
+        self._threads_left: dict[_Thread, str] = {}
+        self._threads = anyio.CapacityLimiter(THREADS)
+        self._tasks: TaskGroup | None = None
+        self._early: list[tuple[Node, Context]] = []
+        """Calls that came before the executor had opened: nobody waits for an implicit one to open."""
+
+    def open(self, tasks: TaskGroup) -> None:
+        """Run calls in `tasks` from now on, and those that came before."""
+        self._tasks = tasks
+        tasks.start_soon(self._see_off)
+        early, self._early = self._early, []
+        for node, context in early:
+            if not node.finished:
+                self.begin(node, context)
+
+    def begin(self, node: Node, context: Context) -> None:
+        """Run the call of `node`."""
+        if self._tasks is None:
+            self._early.append((node, context))
+            return
+        own = context.copy()
+        own.run(name_the_loop, self._home)  # this may be a callback of the loop, where no task runs
+        kind = _ScopedTask if self._home.backend == "trio" else _AsyncioTask
+        task = self._running[node] = kind(node)
+        own.run(task.start, self._tasks, self._home, self._run, self._end)
+
+    def cancel(self, node: Node) -> None:
+        """End the call: a coroutine gets its cancellation, a thread's answer is thrown away."""
+        task = self._running.get(node)
+        if task is not None and task.cancellation is None:
+            task.cancellation = task.cancel()
+
+    async def _see_off(self) -> None:
+        """When the executor closes, wait until every call has ended, and say once which of them take long."""
+        try:
+            await anyio.sleep_forever()
+        finally:
+            for node in list(self._running):
+                self.cancel(node)
+            with anyio.CancelScope(shield=True):
+                with anyio.move_on_after(QUIET_S):
+                    await self._all_ended()
+                if self._running or self._threads_left:
+                    logger.warning("closing waits for calls that were cancelled: %s", "; ".join(self._holding_up()))
+                await self._all_ended()
+
+    async def _all_ended(self) -> None:
+        while self._running or self._threads_left:
+            self._ended = anyio.Event()
+            await self._ended.wait()
+
+    def _holding_up(self) -> list[str]:
+        """The calls that have not ended, and where they stand."""
+        calls = [
+            f"{node.function.name}, at {task.cancellation.place}" if task.cancellation else node.function.name
+            for node, task in self._running.items()
+        ]
+        return calls + [f"{name}, at {thread.place}" for thread, name in self._threads_left.items()]
+
+    async def _run(self, task: _Task) -> None:
+        """Make the call and tell of its end; only cancellation leaves this."""
+        node = task.node
+        try:
+            if not node.finished and task.cancellation is None:  # else its arguments may be gone
+                await self._settle(task)
+        finally:
+            self._end(task)
+
+    def _end(self, task: _Task) -> None:
+        """The task has ended; the second time does nothing."""
+        if self._running.get(task.node) is not task:
+            return
+        del self._running[task.node]
+        if task.cancellation is not None:
+            task.cancellation.settled()
+        if isinstance(task.node.record, LocalCall):
+            task.node.record.ended = time.monotonic()
+        self._ended.set()
+        self._outcomes.pump()
+
+    async def _settle(self, task: _Task) -> None:
+        node = task.node
+        leave_job()
+        self._current.set(self._owner)
+        call = self._call if node.function.is_async else self._call_in_thread
+        if isinstance(node, StreamNode):
+            call = stream_here
+        try:
+            value = await self._attempts(node, call)
+        except anyio.get_cancelled_exc_class():
+            if task.cancellation is not None or self._closing():
+                raise
+            self._outcomes.failed(node, JobCancelledError(f"{node.function.name} cancelled itself"))
+        except GeneratorExit:
+            raise
+        except BaseException as error:  # noqa: BLE001 - the call's own, SystemExit included: its awaiters raise it
+            self._outcomes.failed(node, error)
+        else:
+            self._outcomes.succeeded(node, value)
+
+    async def _attempts(self, node: Node, call: Callable[[Node], Coroutine[Any, Any, Any]]) -> Any:
+        """Make the call, again while it fails and `retries` are left; each attempt has all of `timeout`."""
+        retry = node.function.options.retry
+        failures = 0
+        while True:
+            try:
+                return await _in_time(node, call)
+            except Exception as error:
+                failures += 1
+                over = node.finished or (isinstance(node, StreamNode) and inlet_of(node).begun)
+                if over or failures > retry.times or not retry.covers(type(error)):
+                    raise
+            if retry.waits is not None:
+                await self._back_off(node, backoff_s(retry.waits, failures, random.random()))  # noqa: S311
+
+    async def _back_off(self, node: Node, seconds: float) -> None:
+        """Wait for the time of the next attempt."""
+        node.state = State.PENDING
+        if isinstance(node.record, LocalCall):
+            node.record.again_at = time.monotonic() + seconds
+        await anyio.sleep(seconds)
+
+    async def _call(self, node: Node) -> Any:
+        self._begins(node)
+        args, kwargs = node.arguments()
+        return _no_placeholder(node, await node.function.callable(*args, **kwargs))
+
+    async def _call_in_thread(self, node: Node) -> Any:
+        async with self._threads:
+            self._begins(node)
+            args, kwargs = node.arguments()
+            return _no_placeholder(node, await self._in_thread(node, args, kwargs))
+
+    def _begins(self, node: Node) -> None:
+        """An attempt begins now."""
+        node.state = State.RUNNING
+        node.record = LocalCall(node.record.attempt + 1 if node.record is not None else 1)
+        for observer in self.observers:
+            observer.called(node)
+
+    async def _in_thread(self, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a plain function in a thread of its own, with this context; cancelled, leave the thread to its end."""
+        call = _Thread(node.function.callable, args, kwargs)
+        try:
+            await call.done.wait()
+        except anyio.get_cancelled_exc_class():
+            assert self._tasks is not None
+            self._threads_left[call] = node.function.name
+            self._tasks.start_soon(self._outlive, call)
+            raise
+        return call.result()
+
+    async def _outlive(self, call: _Thread) -> None:
+        """Wait for a thread though nobody wants its answer: closing the executor must leave none behind."""
+        with anyio.CancelScope(shield=True):
+            await call.done.wait()
+        call.join()
+        del self._threads_left[call]
+        self._ended.set()
+
+    def _closing(self) -> bool:
+        return self._tasks is None or self._tasks.cancel_scope.cancel_called
+
+
+_Run: TypeAlias = "Callable[[_Task], Coroutine[Any, Any, None]]"
+_Ended: TypeAlias = "Callable[[_Task], None]"
+
+
+class _Task(ABC):
+    """The task of one call."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.cancellation: Cancellation | None = None
+
+    @abstractmethod
+    def start(self, tasks: TaskGroup, home: Home, run: _Run, ended: _Ended) -> None:
+        """Make the task, in the current context."""
+
+    @abstractmethod
+    def cancel(self) -> Cancellation:
+        """Cancel the call."""
+
+
+class _AsyncioTask(_Task):
+    def start(self, tasks: TaskGroup, home: Home, run: _Run, ended: _Ended) -> None:  # noqa: ARG002 - asyncio's own: an anyio scope would cancel each await of a `finally`
+        loop: Any = home.loop
+        self._task: asyncio.Task[None] = loop.create_task(run(self), name=self.node.function.name)
+        # A task that is cancelled before its first step never takes one.
+        self._task.add_done_callback(lambda _: ended(self))
+
+    def cancel(self) -> Cancellation:
+        name, coroutine = self.node.function.name, self._task.get_coro()
+        if self.node.function.options.timeout is None:
+            return RepeatedCancellation(self._task, name)
+        self._task.cancel()  # repeated by what limits the time: see `cancelled_once`
+        return Cancellation(name, coroutine)
+
+
+class _ScopedTask(_Task):
+    def start(self, tasks: TaskGroup, home: Home, run: _Run, ended: _Ended) -> None:  # noqa: ARG002 - asyncio needs it
+        self._scope = anyio.CancelScope()
+        self._coroutine = run(self)
+        tasks.start_soon(self._within)
+
+    async def _within(self) -> None:
+        with self._scope:
+            await self._coroutine
+
+    def cancel(self) -> Cancellation:
+        self._scope.cancel()
+        return Cancellation(self.node.function.name, self._coroutine)
+
+
+class LocalCall:
+    """When a call without resources ran. Implements the graph's `Record`; it has no worker and no slots."""
+
+    __slots__ = ("again_at", "attempt", "began", "ended")
+
+    worker = allocation = receipt = usage = None
+
+    def __init__(self, attempt: int) -> None:
+        self.attempt = attempt
+        self.began: float | None = time.monotonic()
+        self.ended: float | None = None
+        self.again_at: float | None = None
+        """When the next attempt may begin, while the call waits for that."""
+
+    def elapsed_s(self) -> float | None:
+        """Seconds that the call has run, or ran."""
+        return None if self.began is None else (self.ended or time.monotonic()) - self.began
+
+    def why_pending(self) -> str | None:
+        """It is not pending, but between two attempts."""
+        if self.again_at is None:
+            return None
+        return f"tries again in {max(0.0, self.again_at - time.monotonic()):.1f} s"
+
+
+def _no_placeholder(node: Node, value: Any) -> Any:
+    """Return the value of a call; a placeholder is none, as nobody would await it."""
+    if type(value) is not Delayed:
+        return value
+    name = node.function.name
+    write = f"`return await r_` in {name}"
+    if not node.function.is_async:
+        write = f"`async def {name}(...)`, and `return await r_` in it"
+    raise TypeError(f"{name} returned a placeholder ({value!r}), which is no value: write {write}")
+
+
+async def _in_time(node: Node, call: Callable[[Node], Coroutine[Any, Any, Any]]) -> Any:
+    """One attempt, within the function's `timeout`."""
+    timeout = node.function.options.timeout
+    if timeout is None:
+        return await call(node)
+    with anyio.move_on_after(timeout):
+        return await cancelled_once(call(node), node.function.name)
+    raise JobTimeoutError(f"{node.function.name} ran past its timeout of {timeout:g} s")
+
+
+class _Thread:
+    """One plain function in a thread of its own."""
+
+    def __init__(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.done = anyio.Event()
+        self._call = (function, args, kwargs)
+        self._token = anyio.lowlevel.current_token()
+        self._value: Any = None
+        self._error: BaseException | None = None
+        name = f"grainlike {getattr(function, '__name__', 'call')}"
+        self._thread = threading.Thread(target=copy_context().run, args=(self._run,), name=name, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        function, args, kwargs = self._call
+        try:
+            self._value = function(*args, **kwargs)
+        except BaseException as error:  # noqa: BLE001 - a thread has nobody to raise it to
+            self._error = error
+        anyio.from_thread.run_sync(self.done.set, token=self._token)
+
+    def join(self) -> None:
+        """Wait for the end of the thread, which follows at once when it is `done`."""
+        self._thread.join()
+
+    @property
+    def place(self) -> str:
+        """The innermost frame of the thread."""
+        frame = sys._current_frames().get(self._thread.ident or 0)
+        if frame is None:
+            return "its end"
+        return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
+
+    def result(self) -> Any:
+        """What the function returned or raised, once it is `done`."""
+        self._thread.join()
+        if isinstance(self._error, StopIteration | GeneratorExit):  # in a coroutine they would mean something else
+            raise RuntimeError(f"the function raised {type(self._error).__name__}") from self._error
+        if self._error is not None:
+            raise self._error
+        return self._value

@@ -1,0 +1,107 @@
+"""What every resolver of a graph does alike, be it an executor that users open or that of one job."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from grainlike.engine._stream_reader import Reading
+from grainlike.eventloop import Home, soon, soon_from_anywhere
+from grainlike.graph import Delayed, Node, Stream, StreamNode
+
+if TYPE_CHECKING:
+    from grainlike.engine._engine import Engine, Waiter
+
+__all__ = ["Resolving"]
+
+_HELD_BY_USERS = (Delayed, Stream)
+"""What users hold, in place of nodes: the names below are for who runs graphs."""
+
+
+class Resolving(ABC):
+    """Hands nodes on to its engine, from the event loop in which it lives alone."""
+
+    _engine: Engine
+    _home: Home | None = None
+
+    @property
+    @abstractmethod
+    def is_open(self) -> bool:
+        """Whether an `await` may mean it."""
+
+    @abstractmethod
+    def _check_home(self, what: str) -> None:
+        """Raise unless it is open, and this is its event loop; `what` says what is being done to it."""
+
+    @abstractmethod
+    async def wait(self, node: Node) -> Any:
+        """Start what is not started, wait for the node, and return its value or raise its error."""
+
+    @property
+    def home(self) -> Home:
+        """The event loop in which it lives, once it was opened."""
+        assert self._home is not None
+        return self._home
+
+    def start(self, nodes: Sequence[Node]) -> None:
+        """Start the nodes and what they need, without waiting."""
+        if isinstance(nodes, _HELD_BY_USERS):
+            raise TypeError("a placeholder is started by a function: write start(r_)")
+        self._check_home("started")
+        self._engine.start(nodes)
+
+    def adopt(self, nodes: Sequence[Node]) -> None:
+        """Take lazy nodes for started, without running them: whoever adopts them tells their outcomes to `settle`."""
+        self._check_home("started")
+        self._engine.adopt(nodes)
+
+    def settle(self, good: Mapping[Node, object], bad: Mapping[Node, BaseException], left: Iterable[Node] = ()) -> None:
+        """The values of some adopted nodes, and the errors of others; operators that are `left` are applied here."""
+        for node, value in good.items():
+            self._engine.succeeded(node, value)
+        for node, error in bad.items():
+            self._engine.failed(node, error)
+        self._engine.apply(left)
+        self._engine.pump()
+
+    def cancel(self, node: Node) -> None:
+        """End the work of a node."""
+        if isinstance(node, _HELD_BY_USERS):
+            raise TypeError("a placeholder is cancelled by a function: write cancel(r_)")
+        self._check_home("cancelled")
+        self._engine.cancel([node])
+
+    def watch(self, node: Node, waiter: Waiter) -> None:
+        """Call `waiter.set()` when the node has finished."""
+        self._engine.watch(node, waiter)
+
+    def release(self, nodes: Sequence[Node], *, skipped: bool = False) -> None:
+        """Take back what `start` put in: nodes that nobody else wants are cancelled, or `skipped` (see `Jobs`)."""
+        if self.is_open:
+            self._engine.release(nodes, skipped=skipped)
+
+    def read(self, node: StreamNode) -> AsyncIterator[Any]:
+        """The reader of a stream."""
+        self._check_home("asked to read")
+        return Reading(self, node)
+
+    def end(self, nodes: Iterable[Node]) -> None:
+        """End the work of nodes that nobody can want any more; closing has done so already."""
+        if self.is_open:
+            self._engine.cancel([node for node in nodes if node.owner is self])
+
+    def drop(self, node: Node) -> None:
+        """The same for one node, in a destructor."""
+        self.later(lambda: self.end([node]))
+
+    def soon(self, call: Callable[[], None]) -> None:
+        """Call in a later turn of the event loop."""
+        soon(self.home, call)
+
+    def later(self, call: Callable[[], None]) -> None:
+        """The same from any thread, in a destructor too: that may run anywhere, in the middle of anything."""
+        if self.is_open:
+            with suppress(RuntimeError):  # the loop is closed: nothing runs there any more
+                soon_from_anywhere(self.home, call)

@@ -1,0 +1,139 @@
+"""Who goes first when more has come than one turn of an event loop should take: those whose kind has taken least of
+late, of them what is cheap, and who waits longest.
+
+A loop hands on a read of every socket before it looks again. So where hundreds report, or shake hands, and each of them
+takes a millisecond, a question of one line would wait for all of them, whatever it costs itself.
+
+What a read will cost is only known behind it: hundreds whose reads were cheap until now may all be dear in one turn.
+So links are of kinds, as workers and clients are, and no kind keeps another waiting, whatever it was taken for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from weakref import WeakKeyDictionary
+
+from grainlike.eventloop._loop import on_asyncio
+
+__all__ = ["Turns", "make_way", "turns_of"]
+
+TURN_S = 0.01
+"""What one turn may take before others have to wait for the next: half of it is for those who go first, half for those
+who have waited longest."""
+
+_FADES = 0.8
+"""How much of what a kind has taken still counts in the next turn."""
+
+CROWD = 16
+"""With fewer links than this, nobody waits: each read is handed on as it comes, and costs nothing more."""
+
+
+class Turns:
+    """The turns of one event loop.
+
+    Who finds that one is `over` waits; who does something tells what it took.
+
+    Attributes:
+        crowded: whether there are so many links that it matters who goes first.
+    """
+
+    __slots__ = ("_last", "_links", "_loop", "_scheduled", "_spent", "_taken", "_waiting", "crowded")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: dict[int, tuple[str, float, Callable[[], object]]] = {}
+        self._taken: dict[str, float] = {}
+        self._last = 0
+        self._spent = 0.0
+        self._scheduled = False
+        self._links = 0
+        self.crowded = False
+
+    def enter(self, links: int) -> None:
+        """There are so many more links; with a negative number, fewer."""
+        self._links += links
+        self.crowded = self._links >= CROWD
+
+    @property
+    def over(self) -> bool:
+        """Whether this turn has had its time."""
+        return self._spent >= TURN_S
+
+    @property
+    def left(self) -> float:
+        """Seconds that this turn has left."""
+        return TURN_S - self._spent
+
+    def spend(self, seconds: float, kind: str = "") -> None:
+        """Something of this turn took so long, for somebody of this kind."""
+        self._spent += seconds
+        self._taken[kind] = self._taken.get(kind, 0.0) + seconds
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._begin)
+
+    def wait(self, call: Callable[[], object], cost: float, kind: str = "") -> None:
+        """Call this in a later turn; it is expected to take `cost` seconds. Only when this turn is over."""
+        self._last += 1
+        self._waiting[self._last] = kind, cost, call
+
+    async def room(self, cost: float) -> None:
+        """Wait until there is time for what is expected to take `cost` seconds, which this counts as taken."""
+        if self.over:
+            mine = self._loop.create_future()
+            self.wait(lambda: self._admit(mine, cost), cost)
+            await mine
+        else:
+            self.spend(cost)
+
+    def _admit(self, waiter: asyncio.Future[None], cost: float) -> None:
+        if not waiter.done():
+            waiter.set_result(None)
+            self.spend(cost)
+
+    def _begin(self) -> None:
+        self._spent = 0.0
+        self._scheduled = False
+        for kind in self._taken:
+            self._taken[kind] *= _FADES
+        if len(self._waiting) > 1:
+            self._call(sorted(self._waiting, key=self._rank), TURN_S / 2)
+        self._call(list(self._waiting), TURN_S)
+        if self._waiting and not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._begin)
+
+    def _rank(self, number: int) -> tuple[float, float]:
+        kind, cost, _ = self._waiting[number]
+        return self._taken.get(kind, 0.0), cost
+
+    def _call(self, numbers: list[int], until: float) -> None:
+        for number in numbers:
+            if self._spent >= until:
+                return
+            _, _, call = self._waiting.pop(number)
+            call()
+
+
+_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, Turns] = WeakKeyDictionary()
+
+
+def turns_of(loop: asyncio.AbstractEventLoop) -> Turns:
+    """Those of a loop."""
+    turns = _turns.get(loop)
+    if turns is None:
+        turns = _turns[loop] = Turns(loop)
+    return turns
+
+
+async def make_way(cost: float) -> None:
+    """Let others go first where much is to be done: wait for a turn that has `cost` seconds left. Else go on at once.
+
+    Example::
+
+        await make_way(0.001)
+        session.shake(data)  # about a millisecond of arithmetic, and many shake hands
+    """
+    if on_asyncio():
+        await turns_of(asyncio.get_running_loop()).room(cost)

@@ -1,0 +1,52 @@
+"""An event for one who waits, at a third of the calls of anyio's: for what is waited for again with every message."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+import anyio
+
+from grainlike.eventloop._loop import on_asyncio
+
+__all__ = ["Bell", "bells"]
+
+
+class Bell(Protocol):
+    """Somebody waits, once, and goes on when it is set; to set it again, or when nobody waits any more, is no error."""
+
+    def set(self) -> object:
+        """Have whoever waits go on."""
+
+    def wait(self) -> Awaitable[object]:
+        """Wait; if it is set already, that may take no turn of the loop."""
+        ...
+
+
+def bells() -> Callable[[], Bell]:
+    """What makes bells in the running loop.
+
+    Example::
+
+        bell = bells()()
+        node.waiters = [bell]
+        await bell.wait()
+    """
+    return _Future if on_asyncio() else anyio.Event
+
+
+class _Future:
+    """On asyncio: a bare future."""
+
+    __slots__ = ("_future",)
+
+    def __init__(self) -> None:
+        self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def set(self) -> None:
+        if not self._future.done():  # one that was cancelled is done, too
+            self._future.set_result(None)
+
+    def wait(self) -> asyncio.Future[None]:
+        return self._future

@@ -1,0 +1,103 @@
+"""Which executor does an `await` mean?
+
+The innermost one open in this context; else the one open in this event loop; else, on asyncio, an implicit one of the
+loop's own, over this process's cores. So a REPL or a notebook needs no set-up, and two executors open side by side are
+an error rather than a guess. Inside a job it is one of the job's own (`nested`), unless the job opens another.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, TypeAlias
+
+from grainlike.context import JobView, this_job
+from grainlike.eventloop import Home, here
+from grainlike.nested import JobExecutor
+
+if TYPE_CHECKING:
+    from grainlike.executor._executor import Executor
+
+__all__ = ["AnyExecutor", "alone", "current", "entered", "find", "left"]
+
+logger = logging.getLogger("grainlike")
+
+AnyExecutor: TypeAlias = "Executor | JobExecutor"
+
+current: ContextVar[AnyExecutor | None] = ContextVar("grainlike_executor", default=None)
+"""The innermost executor of this context."""
+
+_open: dict[Home, list[Executor]] = {}
+_implicit: dict[Home, Executor] = {}
+
+
+def entered(executor: Executor, home: Home) -> None:
+    """An executor that users see was opened in a loop."""
+    _open.setdefault(home, []).append(executor)
+
+
+def left(executor: object, home: Home) -> None:
+    """An executor closed; implicit ones too."""
+    others = [one for one in _open.pop(home, ()) if one is not executor]
+    if others:
+        _open[home] = others
+    if _implicit.get(home) is executor:
+        del _implicit[home]
+
+
+def alone(home: Home) -> bool:
+    """Whether no executor is left in a loop, so that no job can run there."""
+    return home not in _open and home not in _implicit
+
+
+def find() -> AnyExecutor:
+    """The executor that an `await` here and now means.
+
+    Raises:
+        RuntimeError: outside an event loop; on trio with none open; with several open side by side and none in context.
+    """
+    job = this_job()
+    executor = current.get()
+    if executor is not None and executor.is_open and (job is None or executor.opened_in is job.job):
+        return executor
+    home = here()
+    if home is None:
+        raise RuntimeError(
+            "no event loop is running here, and placeholders run inside one: write `async def main():` around this, "
+            "and call grainlike.run(main), or asyncio.run(main())"
+        )
+    if job is not None:
+        return _of_job(job, home)
+    side_by_side = _open.get(home, [])
+    if len(side_by_side) == 1:
+        return side_by_side[0]
+    if side_by_side:
+        raise RuntimeError(
+            f"{len(side_by_side)} executors are open in this loop and none in this context: await inside the "
+            "`async with` block of the one you mean"
+        )
+    if home.backend == "trio":
+        raise RuntimeError(
+            "no executor is open, and on trio there is no implicit one: use grainlike.run(main, backend='trio') or "
+            "`async with grainlike.Executor():`"
+        )
+    return _implicitly(home)
+
+
+def _of_job(view: JobView, home: Home) -> JobExecutor:
+    """The job's own. One that runs a second event loop, after the first has ended, gets another."""
+    executor = view.resolver
+    if not isinstance(executor, JobExecutor) or executor.home != home or not executor.is_open:
+        assert view.job is not None
+        executor = view.resolver = JobExecutor(home, view, view.job, current)
+    return executor
+
+
+def _implicitly(home: Home) -> Executor:
+    from grainlike.executor._executor import Executor
+
+    executor = _implicit.get(home)
+    if executor is None:
+        executor = _implicit[home] = Executor.implicit(home)
+        logger.info("opened an implicit executor over %s for the %s", executor.offer, home)
+    return executor

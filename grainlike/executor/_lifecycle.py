@@ -1,0 +1,329 @@
+"""When an executor's head, engine and workers begin and end, and in which order."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import anyio
+import anyio.lowlevel
+from anyio.abc import TaskGroup
+
+from grainlike.cache import Memo
+from grainlike.context import GVAR, JobInfo
+from grainlike.engine import QUIET_S, Engine, LocalCalls, Resolving
+from grainlike.eventloop import Alarm, Home, held_up, here, soon, spawn_detached
+from grainlike.executor._current import alone, current, left
+from grainlike.executor._embedded import embed
+from grainlike.executor._settings import Settings
+from grainlike.head import Head
+from grainlike.head.server import Door, Guests
+from grainlike.jobs import Job, Observer
+from grainlike.launch import reserve_standard_descriptors
+from grainlike.nested import leave_none
+from grainlike.resources import Allocation
+
+if TYPE_CHECKING:
+    from grainlike.backends import BackendJobs
+    from grainlike.head import Recorder
+    from grainlike.head.server import Entrance, OutcomeStore
+
+__all__ = ["QUIET_S", "Life", "import_paths"]
+
+logger = logging.getLogger("grainlike")
+
+
+class Life(Resolving):
+    """A head, an engine, and all that waits for them, from `_open` to the end of `_close`.
+
+    What kind of head it is, and what clients may do to it, is for heirs to say: see the last two parts.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.offer: Allocation | None = settings.offer
+        """What the embedded worker offers, with ids; None without one."""
+        self._recorder: Recorder | None = None
+        self._state: Literal["new", "open", "closing", "closed"] = "new"
+        self.opened_in: JobInfo | None = None
+        """The job that opened it; jobs inherit the context of a task that may know of other executors."""
+        self._failure: BaseException | None = None
+        self._address: str | None = None
+
+    # --- opening -----------------------------------------------------------------------------------------------------
+
+    def _open(self, home: Home) -> None:
+        if self._state != "new":
+            raise RuntimeError(f"this executor is {self._state}: make a new one")
+        reserve_standard_descriptors()
+        self._state = "open"
+        self._home = home
+        self.opened_in = GVAR.job
+        self._opened = anyio.Event()
+        self._stop = anyio.Event()
+        self._closed = anyio.Event()
+        self._changed = anyio.Event()
+        self._engine = Engine(self, lambda call: soon(home, call), fail_fast=self._settings.fail_fast)
+        self._alarm = Alarm(self._ring)
+        self._head = self._make_head()
+        self._calls = LocalCalls(self._engine, current, self, home)
+        self._calls.observers = self._head.observers
+        self._engine.jobs = self._head
+        self._foreign: BackendJobs | None = None
+        if self._settings.manner is not None:
+            from grainlike.backends import BackendJobs
+
+            self._foreign = BackendJobs(self._settings.manner, self._engine, self._head.tally, self._head.observers)
+            self._foreign.changed = self._settled
+            self._engine.jobs = self._foreign
+            self._engine.keeps_contexts = self._settings.manner.in_process
+        self._engine.calls = self._calls
+        self._engine.cache = self._memo = Memo(self._engine, self.later)
+        if self._settings.record:
+            self._record()
+        self._task = spawn_detached(home, "grainlike executor", self._serve)
+
+    def _record(self) -> None:
+        from grainlike.head import MOST, Recorder
+
+        most = MOST if self._settings.record is True else self._settings.record
+        self._recorder = self._head.recorder = recorder = Recorder(self.live_job, self.assembles, most, self._head.now)
+        self._head.observers.append(recorder)
+        self._head.counted = recorder.counted
+        if self._foreign is not None:
+            self._foreign.counted = recorder.counted
+        self._engine.applied = recorder.applied
+
+    # --- from the first moment to the last ---------------------------------------------------------------------------
+
+    async def _close(self) -> None:
+        if self._state == "open":
+            self._state = "closing"
+        self._stop.set()
+        self._change()
+        with anyio.CancelScope(shield=True):
+            await self._closed.wait()
+
+    async def _serve(self) -> None:
+        """Everything that waits, in one task group of a task of its own. Raises nothing but its cancellation."""
+        try:
+            await self._live()
+        except Exception as error:
+            self._failure = _innermost(error)
+            if self._opened.is_set():
+                logger.error("%r has failed: %r", self, self._failure, exc_info=self._failure)
+        finally:
+            self._state = "closed"
+            self._change()
+            self._engine.cancel_all()
+            with anyio.CancelScope(shield=True):
+                await self._memo.aclose()
+            self._head.depot.close()
+            for observer in self._head.observers:
+                observer.closed()
+            left(self, self.home)
+            if alone(self.home):
+                await leave_none(self.home)
+            self._opened.set()
+            self._closed.set()
+
+    async def _live(self) -> None:
+        # A loop that ends at once ends here: tasks that were made but never ran would be reported as never awaited.
+        await anyio.lowlevel.checkpoint()
+        with ExitStack() as stack:
+            entrance = None
+            if self._settings.listen is not None:
+                entrance = stack.enter_context(self._open_entrance(self._settings.listen))
+                self._address = str(entrance.address)
+            cluster = "embedded" if entrance is None else entrance.cluster
+            guests = self._make_guests(cluster)
+            store = None if entrance is None else self._make_store(guests, cluster)
+            if store is not None:
+                stack.callback(store.close)
+            guests.store = store
+            joined = partial(self._joined, guests)
+            door = Door(self._head, guests, cluster, import_paths(), self._settled, joined, returns=self._returns)
+            async with anyio.create_task_group() as tasks:
+                self._calls.open(tasks)
+                tasks.start_soon(self._alarm.run)
+                self._restore(door, tasks)
+                if store is not None:
+                    tasks.start_soon(store.run)
+                if entrance is not None:
+                    tasks.start_soon(entrance.listener.serve, door.admit)
+                try:
+                    if self.offer is not None:
+                        await self._embed(tasks, door, self.offer)
+                    if self._foreign is not None:
+                        await self._foreign.open(tasks, self.home)
+                    self._engine.release_hold()
+                    self._opened.set()
+                    await self._stop.wait()
+                finally:
+                    with anyio.CancelScope(shield=True):
+                        await self._end(guests, entrance)
+                    tasks.cancel_scope.cancel()
+
+    async def _end(self, guests: Guests, entrance: Entrance | None) -> None:
+        """End all work, then all connections."""
+        guests.leave_all()
+        await self._quieten()
+        if self._foreign is not None:
+            await self._foreign.close()
+        if entrance is not None:
+            entrance.withdraw()
+        await self._head.farewell()
+        await guests.farewell()
+
+    async def _embed(self, tasks: TaskGroup, door: Door, offer: Allocation) -> None:
+        link, serve = embed(offer, echo=self._settings.echo)
+        tasks.start_soon(door.admit, link)
+        tasks.start_soon(serve)
+        await self._until(lambda: bool(self._head.peers))
+
+    async def _quieten(self) -> None:
+        """Cancel everything, and wait until no job is anywhere."""
+        self._state = "closing"  # also when it was the loop that ended us, so that each outcome is looked at below
+        running = self._head.view.running()
+        self._engine.cancel_all()
+        with anyio.move_on_after(QUIET_S):
+            await self._until(self._is_quiet)
+        if not self._is_quiet():
+            logger.warning(
+                "some jobs did not end within %g s of being cancelled: %s; workers of their own are left, and the "
+                "embedded one goes on cancelling",
+                QUIET_S,
+                "; ".join(self._holding_up(running)) or "calls on another engine",
+            )
+
+    def _holding_up(self, running: dict[int, str]) -> list[str]:
+        """The jobs that have not ended, by number, and where they stand: their place in this process, or the worker."""
+        here = held_up()
+        rows = [row for row in self._head.view.rows(None) if row.worker]
+        names = {row.job: f"{running.get(row.job) or row.name or 'a job'} (job {row.job})" for row in rows}
+        return [f"{names[row.job]} at {here.get(names[row.job], f'worker {row.worker}')}" for row in rows]
+
+    def _is_quiet(self) -> bool:
+        return self._head.quiet and (self._foreign is None or self._foreign.quiet)
+
+    # --- who waits for what ------------------------------------------------------------------------------------------
+
+    def _settled(self) -> None:
+        self._engine.pump()
+        if self._state != "open":
+            self._change()
+
+    def _joined(self, guests: Guests) -> None:
+        guests.workers_changed()
+        self._change()
+
+    def _change(self) -> None:
+        """Let all who wait in `_until` look again."""
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            await self._changed.wait()
+
+    def _ring(self) -> None:
+        self._head.tick()
+        self._engine.pump()
+
+    def _check_home(self, what: str, *, open_only: bool = True) -> None:
+        if open_only and self._state != "open":
+            raise RuntimeError(f"{self!r} is not open")
+        now = here()
+        if now != self._home:
+            raise RuntimeError(f"this executor lives in the {self._home}; it is {what} from {now or 'no event loop'}")
+
+    # --- who looks on ------------------------------------------------------------------------------------------------
+
+    def observe(self, observer: Observer) -> None:
+        """Let `observer` hear of all that happens to jobs from now on, and of the workers that are here."""
+        for peer in self._head.peers.values():
+            observer.joined(peer)
+        if self._foreign is not None:
+            self._foreign.introduce(observer)
+        self._head.observers.append(observer)
+
+    def unobserve(self, observer: Observer) -> None:
+        """It hears of nothing more."""
+        if observer in self._head.observers:
+            self._head.observers.remove(observer)
+
+    def live_job(self, number: int, attempt: int) -> Job | None:
+        """What is known of a job while it lives and this is its attempt."""
+        if self._foreign is not None:
+            return self._foreign.live_job(number, attempt)
+        return self._head.view.job(number, attempt)
+
+    def assembles(self, number: int) -> bool:
+        """Whether slots are held for this job on several workers, and it waits for more: it has not started."""
+        return self._head.view.assembles(number)
+
+    # --- of which kind it is -----------------------------------------------------------------------------------------
+
+    _returns = False
+    """Whether this head outlives its process."""
+
+    _keep: int | None = None
+    """How many bytes of outcomes named sessions may keep in all; None for what the disk suggests."""
+
+    def _make_head(self) -> Head:
+        return Head(self._engine, closed=self._settings.listen is None, alarm=self._alarm.set)
+
+    def _open_entrance(self, listen: str) -> AbstractContextManager[Entrance]:
+        from grainlike.head.server import open_entrance
+
+        return open_entrance(listen, self._settings.access, insecure=self._settings.insecure)
+
+    def _make_guests(self, cluster: str) -> Guests:
+        return Guests(self._head, cluster, self._cancel_job, self._stop_asked, self._deserted)
+
+    def _make_store(self, guests: Guests, cluster: str) -> OutcomeStore:
+        """Where outcomes of named calls go that do not fit into memory."""
+        from grainlike.head.server import OutcomeStore
+        from grainlike.net import state_directory
+
+        directory = state_directory() / "outcomes" / f"{cluster}-{secrets.token_hex(4)}"
+        return OutcomeStore(lambda: guests.sessions, directory, self._keep, lasting=False)
+
+    def _restore(self, door: Door, tasks: TaskGroup) -> None:
+        """Before anybody is let in."""
+
+    # --- what clients may do -----------------------------------------------------------------------------------------
+
+    def _cancel_job(self, number: int) -> bool:
+        """End a job for everybody; False where there is none."""
+        node = self._head.view.node_of(number)
+        if node is None:
+            return self._head.cancel_nested(number)
+        self._engine.cancel([node])
+        return True
+
+    def _stop_asked(self) -> bool:
+        """A client wants the head to end; False if that is not for clients to say."""
+        return False
+
+    def _deserted(self) -> None:
+        """The last client has left."""
+
+
+def import_paths() -> list[str]:
+    """Where this program imports from, so that a worker's jobs can import the same modules."""
+    return [path or str(Path.cwd()) for path in sys.path]  # "" is the directory of a REPL
+
+
+def _innermost(error: Exception) -> BaseException:
+    """One error out of a task group's group: users never see groups of ours."""
+    inner: BaseException = error
+    while isinstance(inner, BaseExceptionGroup):
+        inner = inner.exceptions[0]
+    return inner

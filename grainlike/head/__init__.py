@@ -1,0 +1,63 @@
+"""The head: drives the scheduler, and performs its actions on the workers that are connected.
+
+Answers: how a node becomes a job (`_submit`), how actions of the scheduler are performed (`_actions`), how results and
+items of streams come back (`_results`, `_stream_items`), what is known of jobs and workers (`_state`, `_peers`), what
+jobs print (`_logs`), what may be asked of it (`_queries`) and drawn of it (`_recorder`), and how jobs of jobs are run
+(`_nested`). Who may connect is in `server`, how a head outlives its process in `durable`.
+
+Never decides what runs where: `scheduler` does. Never waits: its owner tells it what came, and when.
+"""
+
+from typing import TYPE_CHECKING
+
+from grainlike._later import later
+
+if TYPE_CHECKING:
+    from grainlike.head._connection import Party
+    from grainlike.head._functions import Functions
+    from grainlike.head._head import FAREWELL_S, Head
+    from grainlike.head._logs import Listener, LogLine
+    from grainlike.head._nested import Home
+    from grainlike.head._peers import Peer
+    from grainlike.head._recorder import HERE, MOST, Recorder
+    from grainlike.head._shared_memory import Depot
+    from grainlike.head._state import HeadBooks
+    from grainlike.head._validation import check_hello
+
+__all__ = [
+    "FAREWELL_S",
+    "HERE",
+    "MOST",
+    "Depot",
+    "Functions",
+    "Head",
+    "HeadBooks",
+    "Home",
+    "Listener",
+    "LogLine",
+    "Party",
+    "Peer",
+    "Recorder",
+    "check_hello",
+]
+
+if not TYPE_CHECKING:  # else any name would be there
+    __getattr__ = later(
+        __name__,
+        {
+            "Depot": "_shared_memory",
+            "FAREWELL_S": "_head",
+            "Functions": "_functions",
+            "HERE": "_recorder",
+            "Head": "_head",
+            "HeadBooks": "_state",
+            "Home": "_nested",
+            "Listener": "_logs",
+            "LogLine": "_logs",
+            "MOST": "_recorder",
+            "Party": "_connection",
+            "Peer": "_peers",
+            "Recorder": "_recorder",
+            "check_hello": "_validation",
+        },
+    )

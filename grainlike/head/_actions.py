@@ -1,0 +1,258 @@
+"""Performs what the mind of a head says: jobs go to workers, and whoever waits for them hears how they fare."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeGuard
+
+from grainlike.errors import UnsatisfiableError, WorkerLostError
+from grainlike.graph import State
+from grainlike.head._errors import LAYOUT, name_of, refusal, why_stuck
+from grainlike.head._logs import Logs
+from grainlike.head._nested import Home, NestedJob
+from grainlike.head._peers import Peer
+from grainlike.head._results import Settling
+from grainlike.head._shared_memory import Depot
+from grainlike.head._state import HeadBooks
+from grainlike.jobs import Job, Observer, Placement
+from grainlike.scheduler import (
+    AssembleGang,
+    AssignJobs,
+    CancelJobs,
+    FunctionsDropped,
+    HeadAction,
+    JobsBackedOff,
+    JobsDeadlocked,
+    JobsLost,
+    JobsMoved,
+    JobsOrphaned,
+    JobsPending,
+    JobsRequeued,
+    JobsSettled,
+    JobsStarted,
+    JobsUnsatisfiable,
+    RetractJobs,
+    WakeAt,
+    WorkerQuarantined,
+    WorkerReleased,
+)
+from grainlike.wire import (
+    Assign,
+    Began,
+    Cancel,
+    ClassSpec,
+    Gang,
+    Hold,
+    NodeSpec,
+    Parcel,
+    Retract,
+    Warned,
+    fit_together,
+    pack_parcels,
+    plain_column,
+    slices,
+)
+
+__all__ = ["Acting"]
+
+logger = logging.getLogger("grainlike")
+
+_RUNNING = State.RUNNING
+
+
+class Acting:
+    """Performs the actions of the mind in `books`. It decides nothing.
+
+    `settling` ends the jobs that the mind gives up, `depot` has the large arguments, `logs` hears where jobs go, and
+    `alarm(at)` asks for a tick at that time on the head's clock.
+    """
+
+    def __init__(
+        self,
+        books: HeadBooks,
+        settling: Settling,
+        observers: Sequence[Observer],
+        depot: Depot,
+        logs: Logs,
+        alarm: Callable[[float], None],
+    ) -> None:
+        self._books = books
+        self._settling = settling
+        self._observers = observers
+        self._depot = depot
+        self._logs = logs
+        self._alarm = alarm
+
+    def act(self, action: HeadAction) -> None:
+        """Perform an action; those that need what a report brought are the head's."""
+        match action:
+            case AssembleGang():
+                self._assemble(action)
+            case AssignJobs():
+                self._assign(action)
+            case CancelJobs():
+                self._post(action.worker, Cancel(action.jobs, action.attempts))
+            case RetractJobs():
+                self._post(action.worker, Retract(action.jobs, action.attempts))
+            case JobsLost():
+                self._lost(action)
+            case WorkerQuarantined():
+                self._quarantined(self._books.peers[action.worker], action.why)
+            case WorkerReleased():
+                self._quarantined(self._books.peers[action.worker], "")
+            case JobsBackedOff():
+                self._wait_again(action.jobs, action.seconds)
+            case JobsRequeued():
+                self._wait_again(action.jobs)
+            case JobsUnsatisfiable():
+                why = refusal(action.missing, self._books.peers.values())
+                self._settling.end(action.jobs, lambda _: UnsatisfiableError(why))
+            case JobsPending():
+                self._warn(action)
+            case JobsDeadlocked():
+                self._deadlocked(action)
+            case JobsOrphaned():
+                self._books.nested.forget(action.jobs)
+            case JobsMoved():
+                placement = self._books.jobs[action.job].placement
+                assert placement is not None
+                placement.slots = action.allocation
+            case WakeAt():
+                self._alarm(action.at)
+            case JobsStarted() | JobsSettled():
+                raise AssertionError("only a report starts or settles jobs")
+
+    def drop_functions(self, now: float) -> None:
+        """Drop functions that nobody can call any more, here and at workers, if it is time to look for such."""
+        books = self._books
+        if books.functions.sweep_is_due(len(books.mind.jobs), books.last_job):
+            dropped = books.functions.sweep(books.jobs, books.mind.jobs, books.last_job)
+            if dropped:
+                books.mind.handle(FunctionsDropped(dropped), now)
+                for peer in books.peers.values():
+                    peer.undefine(dropped)
+
+    def _quarantined(self, peer: Peer, why: str) -> None:
+        """A worker that fails again and again gets nothing new for a while; without `why`, that is over."""
+        if why:
+            logger.warning("worker %s gets no jobs for now: %s", peer.name, why)
+        for observer in self._observers:
+            observer.quarantined(peer, why)
+
+    def _post(self, worker: int, message: Cancel | Retract) -> None:
+        self._books.peers[worker].post(message)
+
+    def _assemble(self, action: AssembleGang) -> None:
+        for worker in action.workers:
+            peer = self._books.peers[worker]
+            peer.define([], self._class_spec(action.cls))
+            peer.post(Hold(action.cls, [action.job], [action.attempt]))
+        self._books.jobs[action.job].assigned(self._books.peers[action.workers[0]].name, action.attempt)
+
+    def _class_spec(self, number: int) -> ClassSpec:
+        shape = self._books.mind.shapes[number]
+        return ClassSpec(shape.shape, str(shape.request), shape.isolate)
+
+    def _assign(self, action: AssignJobs) -> None:
+        peer = self._books.peers[action.worker]
+        spec = self._class_spec(action.cls)
+        peer.define([self._books.functions.shipment(fn) for fn in dict.fromkeys(action.fns)], spec)
+        if action.gang:
+            members = ((self._books.peers[worker], allocation) for worker, allocation in action.gang)
+            nodes = [NodeSpec(member.name, member.link.host, allocation) for member, allocation in members]
+            peer.post(Gang(action.jobs[0], action.attempts[0], nodes))
+        jobs = [self._books.jobs[number] for number in action.jobs]
+        for job, attempt in zip(jobs, action.attempts, strict=True):
+            if job.placement is None:  # as `assigned` does: most jobs are sent to one worker, once
+                job.placement = Placement(peer.name, attempt)
+            else:
+                job.assigned(peer.name, attempt)
+        data = self._plain_column(peer, jobs)
+        if data is None:
+            parcels = self._depot.parcels_for(peer.hello, [job.parcel for job in jobs])
+            self._assign_in_parts(peer, action, parcels)
+        else:
+            columns = action.jobs, action.attempts, action.fns, data
+            peer.post(Assign(action.cls, action.ahead, *columns, [], action.hard_s))
+        if self._logs:
+            self._logs.assigned(peer, jobs)
+
+    def _plain_column(self, peer: Peer, jobs: Sequence[Job]) -> list[bytes] | None:
+        """The arguments of jobs that are small and have no buffers, as they mostly are; None for others."""
+        packed = [job.travels for job in jobs]
+        if not _is_bytes_alone(packed):
+            return None
+        if not self._depot.passes_on(peer.hello):
+            return plain_column(self._depot.parcels_for(peer.hello, [job.parcel for job in jobs]))
+        return packed if fit_together(packed) else None
+
+    def _assign_in_parts(self, peer: Peer, action: AssignJobs, parcels: Sequence[Parcel]) -> None:
+        for first, last in slices(parcels):
+            part = slice(first, last)
+            data, counts, buffers = pack_parcels(parcels[part])
+            columns = action.jobs[part], action.attempts[part], action.fns[part], data
+            peer.post(Assign(action.cls, action.ahead, *columns, counts, action.hard_s), buffers)
+
+    def started(self, action: JobsStarted, skew: float) -> None:
+        """Jobs run, as a worker says whose clock is `skew` behind ours."""
+        start = action.start
+        began: list[Job] = []
+        slots, at = start.allocation, start.at + skew
+        for job in map(self._books.jobs.get, map(start.jobs.__getitem__, action.rows)):
+            if job is not None:
+                placement, node = job.placement, job.node
+                assert placement is not None
+                placement.slots, placement.began = slots, at
+                if node is not None:
+                    node.state = _RUNNING
+                else:
+                    began.append(job)
+        for home, jobs in _of_clients(began):
+            children, attempts = [job.child for job in jobs], [job.attempt for job in jobs]
+            home.post(Began(children, attempts, [job.worker or "" for job in jobs], [start.allocation] * len(jobs)))
+
+    def _wait_again(self, numbers: list[int], seconds: float | None = None) -> None:
+        """What ran runs no more, and is to run anew."""
+        waiting = [self._books.jobs[number] for number in numbers]
+        for job in waiting:
+            job.waits_again(seconds)
+        for home, jobs in _of_clients(waiting):
+            children, attempts = [job.child for job in jobs], [job.attempt for job in jobs]
+            home.post(Began(children, attempts, [""] * len(jobs), [""] * len(jobs)))
+
+    def _warn(self, action: JobsPending) -> None:
+        """Say that jobs wait for what nobody here offers; to the client whose they are, too."""
+        jobs = "1 job waits" if action.waiting == 1 else f"{action.waiting} jobs wait"
+        why = LAYOUT if action.missing is None else action.missing.why
+        words = f"{jobs} for a worker that can give {action.request}: {why}"
+        logger.warning("%s", words)
+        for home, _ in _of_clients([self._books.jobs[action.job]]):
+            home.post(Warned(words))
+
+    def _deadlocked(self, action: JobsDeadlocked) -> None:
+        why = why_stuck(action.deadlock, self._books.jobs)
+        if not action.failed:
+            logger.warning("%s", why)
+            return
+        self._settling.end([action.deadlock.job], lambda _: UnsatisfiableError(why))
+
+    def _lost(self, action: JobsLost) -> None:
+        def lost(job: Job) -> WorkerLostError:
+            how = "had given items" if job.streamed else f"was running {action.losses} times"
+            return WorkerLostError(f"{name_of(job)} {how} when it was lost: {action.reason}")
+
+        self._settling.end(action.jobs, lost)
+
+
+def _is_bytes_alone(packed: list[bytes | Parcel]) -> TypeGuard[list[bytes]]:
+    return set(map(type, packed)) == {bytes}
+
+
+def _of_clients(jobs: Iterable[Job]) -> Iterable[tuple[Home, list[NestedJob]]]:
+    """Those of them that clients have submitted, by client."""
+    found: dict[Home, list[NestedJob]] = {}
+    for job in jobs:
+        if isinstance(job, NestedJob) and not job.attempt_of[1]:
+            found.setdefault(job.home, []).append(job)
+    return found.items()

@@ -1,0 +1,121 @@
+"""Chains: calls of which each needs the value of the one before, and that are known to be quick, travel together.
+
+A round trip for each of them would cost a hundred times what they do. So a call that is ready to go takes along the
+call that waits for it alone, and so on, as far as all of them ask for the same and are known to be tiny: one job to the
+minds, which the worker's `_chain` takes apart. A chain is made longer only while that delays nobody: the value of each
+link is told when the chain has ended, after `CHAIN_S` of expected work at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+from grainlike.graph import Function, Node, Place, Retry
+from grainlike.payload import PREVIOUS, Payload, dump_arguments_before, load_value
+from grainlike.resources import Request
+
+__all__ = ["CHAIN_S", "Chained", "chain_behind", "follower_of", "outcomes_of"]
+
+CHAIN_S = 0.002
+"""The most expected work in one chain."""
+
+CHAIN_MOST = 256
+
+_ONCE = Retry(0)
+"""What says nothing of further attempts."""
+
+_REMOTE = Place.REMOTE
+
+Chained = tuple[Node, int, bytes]
+"""A call that goes along: its node, the number of its function, and the bytes of its arguments."""
+
+Outcome = tuple[bool, bytes, tuple[bytes, ...], float, float, float]
+"""See `grainlike_worker.runner.common._chain`."""
+
+
+def chain_behind(
+    node: Node,
+    follower: Node | None,
+    pace: Callable[[int], float | None],
+    number: Callable[[Function], int],
+    fn: int,
+) -> list[Chained]:
+    """The calls that may travel with `node`, which is ready to go: in order, each waiting for the one before alone.
+
+    `follower` is the first that may (`follower_of`), `fn` the number of the node's function.
+    """
+    behind: list[Chained] = []
+    seconds = pace(fn) if _may_chain(node) else None
+    work = 0.0
+    while seconds is not None and follower is not None and len(behind) < CHAIN_MOST:
+        work += seconds
+        if work > CHAIN_S or not _alike(node, follower):
+            break
+        link = _link(node, follower, number)
+        if link is None:
+            break
+        behind.append(link)
+        if link[1] != fn:
+            fn = link[1]
+            seconds = pace(fn)
+        node, follower = follower, follower_of(follower)
+    return behind
+
+
+def outcomes_of(parcel: Payload) -> list[Outcome]:
+    """What the links of a chain came to, in order; those that are missing were not run."""
+    outcomes: list[Outcome] = load_value(parcel)
+    return outcomes
+
+
+def _link(node: Node, follower: Node, number: Callable[[Function], int]) -> Chained | None:
+    """The follower as a link; None where it had better go alone, if only to fail there with the right words."""
+    arguments = follower.arguments_before(node, PREVIOUS)
+    if arguments is None:
+        return None
+    try:
+        fn = number(follower.function)
+        data = dump_arguments_before(*arguments, what=follower.function.name)
+    except Exception:  # noqa: BLE001 - whatever the user's objects raise, they raise it again when it goes alone
+        return None
+    return None if data is None else (follower, fn, data)
+
+
+def follower_of(node: Node) -> Node | None:
+    """The one call with resources that waits for this node, and for nothing else; None where there are several."""
+    found: Node | None = None
+    for dependent in node.dependents or ():
+        if dependent.place is _REMOTE and not dependent.finished:
+            if found is not None:
+                return None
+            found = dependent
+    return found if found is not None and found.missing == 1 else None
+
+
+def _alike(node: Node, follower: Node) -> bool:
+    ours, theirs = node.function, follower.function
+    if ours is theirs and node.request is follower.request:
+        return True  # what may chain is asked of the first
+    return (
+        follower.request == node.request
+        and ours.is_async == theirs.is_async
+        and ours.options.priority == theirs.options.priority
+        and _may_chain(follower)
+    )
+
+
+def _may_chain(node: Node) -> bool:
+    options = node.function.options
+    plain = options.timeout is None and options.retry == _ONCE and options.cache is None
+    plain = plain and not (options.isolate or options.keep)
+    return plain and not node.function.is_stream and node.request is not None and _is_simple(node.request)
+
+
+@lru_cache(maxsize=256)
+def _is_simple(request: Request) -> bool:
+    """Whether nothing that a request says concerns each call by itself, as a limit or a walltime does."""
+    if len(request.options) > 1 or request.nodes > 1 or "gpus" in request:
+        return False
+    timed = request.walltime is not None or request.walltime_group is not None
+    return not (timed or request.limits or request.rates or request.grown() is not None)

@@ -1,0 +1,73 @@
+"""Why a job has no value, or waits, in words: of those that left no word of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from grainlike.errors import JobTimeoutError, WorkerLostError
+from grainlike.graph import Node
+from grainlike.head._nested import NestedJob
+from grainlike.head._peers import Peer
+from grainlike.jobs import Job
+from grainlike.payload import Payload, load_error
+from grainlike.resources import Missing
+from grainlike.scheduler import Deadlock
+from grainlike.wire import Code
+
+__all__ = ["LAYOUT", "error_of", "name_of", "refusal", "stopped", "why_stuck"]
+
+LAYOUT = "the amounts are there, but on no worker in the layout that is asked for (see pack=)"
+
+
+def refusal(missing: Missing | None, peers: Iterable[Peer]) -> str:
+    """Why nobody will ever give it, where nobody else can come; of what is not offered at all, what is."""
+    if missing is None:
+        return LAYOUT
+    offers = " and ".join(str(peer.offer) for peer in peers)
+    return f"{missing}; all that is offered here is {offers}" if missing.absent and offers else str(missing)
+
+
+def name_of(job: Job) -> str:
+    """What a job is called: its function's name."""
+    if isinstance(job, NestedJob):
+        return job.name
+    return job.node.function.name if job.node is not None else "job"
+
+
+def why_stuck(deadlock: Deadlock, jobs: Mapping[int, Job]) -> str:
+    """Who holds what, and who waits for whom."""
+
+    def named(number: int) -> str:
+        return f"{name_of(jobs[number])} (job {number})" if number in jobs else f"job {number}"
+
+    holders = "; ".join(
+        f"{named(held.job)} holds {held.held} of {held.worker} and waits for {', '.join(map(named, held.waits_for))}"
+        for held in deadlock.holders
+    )
+    return (
+        f"{named(deadlock.job)} asks for {deadlock.request} and can never start, for jobs wait in a circle: {holders}"
+    )
+
+
+def error_of(job: Job, node: Node, code: Code, payload: Payload) -> BaseException:
+    """What is raised where a job of this program's is awaited."""
+    if code in (Code.FAILED, Code.OUT_OF_MEMORY):
+        return load_error(payload, job.note(node.function.name))
+    error = stopped(job, node.function.name, node.function.options.timeout, code)
+    error.add_note(job.note(node.function.name))
+    return error
+
+
+def stopped(job: Job, name: str, timeout: float | None, code: Code) -> Exception:
+    """Why a job has ended that left no word of its own."""
+    if code is Code.TIMED_OUT:
+        return JobTimeoutError(f"{name} ran past {_limit(job, timeout)}")
+    return WorkerLostError(f"{name} was stopped by its worker ({code.name.lower()})")
+
+
+def _limit(job: Job, timeout: float | None) -> str:
+    """Which of a job's time limits it was that ended it: the shorter one."""
+    walltime = job.allocation.walltime if job.allocation is not None else None
+    if timeout is not None and (walltime is None or timeout <= walltime):
+        return f"its timeout of {timeout:g} s"
+    return "the walltime that its group has learned" if walltime is None else f"its walltime of {walltime:g} s"

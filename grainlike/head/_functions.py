@@ -1,0 +1,250 @@
+"""Numbers for functions: each is serialized once, shipped once to each worker by number, and dropped when unowned.
+
+The bytes of a function are held once per digest, whoever sent them, and counted by *owners*: the program's own function
+objects (by weak reference), the clients that sent them (until they leave, or say that they let go), and the jobs that
+sent them for calls of their own (until the job has ended). Bytes without an owner stay for a while, the longest unowned
+being dropped first, because a program that runs again, or a loop that defines its function anew, asks for the same
+bytes; live jobs are never left without theirs.
+
+Only the head counts. A worker and its runners drop a function when the head says so, in the same order of messages
+that tells them of functions and jobs; a client or a job notes by itself what it has sent, and its word of letting go
+stands in order with its calls. So nobody ever lacks a function that another end believes it to have, however links
+break, and a replay of the journal repeats it all. A cache at each worker that drops by itself and asks again for what
+it lacks would bound memory just as well, but jobs would have to wait at the worker for a function while cancellations,
+deadlines and losses go on; and the head would still have to know what to keep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Mapping
+from weakref import ref
+
+from grainlike.errors import ProtocolError
+from grainlike.graph import Function
+from grainlike.jobs import FirstOfChain, Job, retry_spec
+from grainlike.payload import dump_function, name_function
+from grainlike.scheduler import FunctionDefined, JobBook
+from grainlike.wire import Buffer, FunctionSpec, NestedFunction, RetrySpec
+
+__all__ = ["Functions", "Owner"]
+
+_CHAIN = "chain"
+
+UNOWNED_MOST = 256
+UNOWNED_BYTES = 4 * 1024 * 1024
+"""How many functions, and bytes of them, are kept though nobody owns them."""
+
+_SWEEP_JOBS = 64
+"""The fewest jobs that are submitted between two sweeps, while others run."""
+
+Owner = tuple[int, int]
+"""A client's number and 0, or 0 and a job's number."""
+
+_Key = tuple[bytes, str, bool, float | None, RetrySpec, bool, bool, tuple[str, ...]]
+"""Digest, name, whether it is async, timeout, when it is tried again, whether one job is many calls, whether it keeps
+its cores, and where it imports from."""
+
+
+class _Blob:
+    """The bytes of one digest, the keys under which functions of these bytes have numbers, and the count of owners."""
+
+    __slots__ = ("data", "keys", "owners")
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.keys: list[_Key] = []
+        self.owners = 0
+
+
+class Functions:
+    """The functions of a head; the mind is told (`define`) of each, once.
+
+    A function whose globals or closure were rebound since has other bytes, and gets a number of its own: jobs already
+    submitted run what was meant then. No number is given twice.
+    """
+
+    def __init__(self, define: Callable[[FunctionDefined], object]) -> None:
+        self._define = define
+        self._numbers: dict[_Key, int] = {}
+        self._specs: dict[int, tuple[FunctionSpec, bytes]] = {}
+        self._blobs: dict[bytes, _Blob] = {}
+        self._last = 0
+        self._known: dict[ref[Function], tuple[bytes, int]] = {}
+        """Digest and number of the program's own functions."""
+        self._collected: list[ref[Function]] = []
+        """Those that were collected since the last sweep: any thread may append."""
+        self._by_client: dict[int, dict[bytes, None]] = {}
+        self._by_job: dict[int, dict[bytes, None]] = {}
+        self._unowned: dict[bytes, None] = {}
+        """In the order in which they lost their last owner."""
+        self._unowned_bytes = 0
+        self._swept_jobs = self._swept_at = 0
+        """How many jobs were live at the last sweep, and the highest number of a job then."""
+        self.dropped_bytes = 0
+        """How many bytes of functions were dropped in all."""
+
+    @property
+    def count(self) -> int:
+        """How many functions are held."""
+        return len(self._specs)
+
+    def number(self, function: Function) -> int:
+        """The function's number. Raises `SerializationError` for one that cannot travel."""
+        blob = dump_function(function.callable)
+        known = self._known.get(ref(function))
+        if known is not None and known[0] is blob.digest:
+            return known[1]
+        options = function.options
+        key = (
+            blob.digest,
+            function.name,
+            function.is_async,
+            options.timeout,
+            retry_spec(options.retry),
+            function.many,
+            options.keep,
+            (),
+        )
+        self._hold(blob.digest, blob.data)
+        if known is not None:
+            self._let_go(known[0])
+        fn = self._intern(key)
+        mine = ref(function, self._collected.append) if known is None else ref(function)
+        self._known[mine] = blob.digest, fn  # a key that is there stays, with its callback
+        return fn
+
+    def adopt(self, spec: NestedFunction, data: Buffer | None, owner: Owner, paths: tuple[str, ...] = ()) -> int:
+        """The number of a function that a job or a client calls.
+
+        `data` is None once the same owner had sent it; `paths` are the imports that it needs.
+
+        Raises:
+            ProtocolError: the owner never sent it.
+        """
+        owned = self._owned(owner)
+        if spec.digest not in owned:
+            if data is None:
+                raise ProtocolError(f"{spec.name} is called, and was never sent")
+            self._hold(spec.digest, data)
+            owned[spec.digest] = None
+        return self._intern(
+            (spec.digest, spec.name, spec.is_async, spec.timeout, spec.retry, spec.many, spec.keep, paths)
+        )
+
+    def owned_by(self, client: int) -> Container[bytes]:
+        """Return the digests of what a client has sent and not let go of."""
+        return self._by_client.get(client, ())
+
+    def lacks(self, functions: Iterable[NestedFunction], owner: Owner) -> bool:
+        """Whether `owner` calls one that it does not send with these and does not own."""
+        owned = (self._by_client if owner[0] else self._by_job).get(owner[0] or owner[1], {})
+        sent = {spec.digest for spec in functions if spec.here}
+        return any(spec.digest not in owned and spec.digest not in sent for spec in functions)
+
+    def release(self, owner: Owner, digests: Iterable[bytes] | None = None) -> None:
+        """A client or job lets go of functions; of all, if it does not say which. Those that it does not own it may
+        name.
+        """
+        table, number = (self._by_client if owner[0] else self._by_job), owner[0] or owner[1]
+        owned = table.get(number, {})
+        for digest in list(owned) if digests is None else digests:
+            if digest in owned:
+                del owned[digest]
+                self._let_go(digest)
+        if not owned:
+            table.pop(number, None)
+
+    def chain(self, *, is_async: bool) -> int:
+        """The number of the worker's own function that runs several calls one after another."""
+        blob = name_function("grainlike_worker.runner.common._chain", "run_chain_async" if is_async else "run_chain")
+        key = (blob.digest, _CHAIN, is_async, None, RetrySpec(), False, False, ())
+        if key not in self._numbers:
+            self._hold(blob.digest, blob.data)  # for good
+        return self._intern(key)
+
+    def shipment(self, fn: int) -> tuple[FunctionSpec, bytes]:
+        """What a worker has to be told of a function."""
+        return self._specs[fn]
+
+    # --- owners ------------------------------------------------------------------------------------------------------
+
+    def _owned(self, owner: Owner) -> dict[bytes, None]:
+        table = self._by_client if owner[0] else self._by_job
+        return table.setdefault(owner[0] or owner[1], {})
+
+    def _hold(self, digest: bytes, data: Buffer) -> None:
+        blob = self._blobs.get(digest)
+        if blob is None:
+            blob = self._blobs[digest] = _Blob(bytes(data))
+        elif not blob.owners:
+            del self._unowned[digest]
+            self._unowned_bytes -= len(blob.data)
+        blob.owners += 1
+
+    def _let_go(self, digest: bytes) -> None:
+        blob = self._blobs[digest]
+        blob.owners -= 1
+        if not blob.owners:
+            self._unowned[digest] = None
+            self._unowned_bytes += len(blob.data)
+
+    def _intern(self, key: _Key) -> int:
+        fn = self._numbers.get(key)
+        if fn is not None:
+            return fn
+        self._last += 1
+        fn = self._numbers[key] = self._last
+        digest, name, is_async, timeout, retry, many, keep, paths = key
+        blob = self._blobs[digest]
+        blob.keys.append(key)
+        spec = FunctionSpec(fn, digest, name, is_async, timeout, many, keep, paths, retry.on, retry.on_memory)
+        self._specs[fn] = spec, blob.data
+        self._define(FunctionDefined(fn, retry.times, retry.losses, retry.backoff, retry.on_timeout))
+        return fn
+
+    # --- the end of functions ----------------------------------------------------------------------------------------
+
+    def sweep_is_due(self, live: int, last_job: int) -> bool:
+        """Whether a sweep may find something, and is worth a walk over all `live` jobs: of those that there were at the
+        last one half have ended, or as many have come since.
+        """
+        if not (self._collected or self._by_job or self._is_over):
+            return False
+        return 2 * live <= self._swept_jobs or last_job - self._swept_at >= max(_SWEEP_JOBS, self._swept_jobs)
+
+    @property
+    def _is_over(self) -> bool:
+        return len(self._unowned) > UNOWNED_MOST or self._unowned_bytes > UNOWNED_BYTES
+
+    def sweep(self, jobs: Mapping[int, Job], live: Mapping[int, JobBook], last_job: int) -> list[int]:
+        """Drop functions that nobody owns, no job uses, and that are more than may stay; return their numbers.
+
+        `live` are the jobs of the mind, which has cancelled ones until they have ended; `jobs` the head's, with what
+        travels along with them.
+        """
+        self._swept_jobs, self._swept_at = len(live), last_job
+        while self._collected:
+            self._let_go(self._known.pop(self._collected.pop())[0])
+        for job in [job for job in self._by_job if job not in live]:
+            self.release((0, job))
+        if not self._is_over:
+            return []
+        used = {job.fn.fn for job in live.values()}
+        used.update(link.fn for job in jobs.values() if type(job) is FirstOfChain for link in job.links)
+        dropped: list[int] = []
+        for digest in list(self._unowned):
+            numbers = [self._numbers[key] for key in self._blobs[digest].keys]
+            if used.isdisjoint(numbers):
+                self._drop(digest)
+                dropped += numbers
+                if not self._is_over:
+                    break
+        return dropped
+
+    def _drop(self, digest: bytes) -> None:
+        blob = self._blobs.pop(digest)
+        del self._unowned[digest]
+        self._unowned_bytes -= len(blob.data)
+        self.dropped_bytes += len(blob.data)
+        for key in blob.keys:
+            del self._specs[self._numbers.pop(key)]

@@ -1,0 +1,455 @@
+"""The body of the head: carries events to the mind and its actions to the workers. It decides nothing.
+
+Everything here is synchronous and runs in the home's event loop: a batch of frames goes in, the mind answers, messages
+are posted, outcomes are handed to the engine. Waiting is for the links, the door and one alarm.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+import anyio
+
+from grainlike.errors import JobCancelledError, ProtocolError
+from grainlike.graph import Function, Node, Options
+from grainlike.head._actions import Acting
+from grainlike.head._logs import Logs, last_words
+from grainlike.head._nested import Home, NestedJob
+from grainlike.head._peers import Peer
+from grainlike.head._queries import HeadView
+from grainlike.head._results import Settling
+from grainlike.head._shared_memory import Depot, drop_stored
+from grainlike.head._state import HeadBooks
+from grainlike.head._stream_items import take_items
+from grainlike.head._submit import JobMaker
+from grainlike.head._validation import check_frames
+from grainlike.jobs import NO_PARCEL, FirstOfChain, Job, Observer, Outcomes, Tally, Totals
+from grainlike.net import Link
+from grainlike.resources import Allocation, Request
+from grainlike.scheduler import (
+    HeadEvent,
+    HeadMind,
+    JobsCancelled,
+    JobsCommitted,
+    JobsSettled,
+    JobsStarted,
+    JobsSubmitted,
+    Ticked,
+    WorkerDrained,
+    WorkerHeard,
+    WorkerJoined,
+    WorkerLeaving,
+    WorkerLost,
+    WorkerReported,
+    WorkerSuspected,
+)
+from grainlike.wire import (
+    Beat,
+    Blocked,
+    Buffer,
+    Depart,
+    Follow,
+    Frame,
+    Goodbye,
+    Hello,
+    Items,
+    Leaving,
+    Nested,
+    Numbered,
+    Output,
+    Parcel,
+    Report,
+    Withdraw,
+    unpack_parcels,
+)
+
+if TYPE_CHECKING:
+    from grainlike.head._recorder import Recorder
+
+__all__ = ["Head", "Outcomes"]
+
+logger = logging.getLogger("grainlike")
+
+FAREWELL_S = 1.0
+"""How long a head that closes tries to say goodbye."""
+
+
+class Head:
+    """One head: a mind, its workers, its live jobs. `alarm(at)` asks for a `tick` at that time on the clock `now`.
+
+    `seed` decides all chance, and large arguments go to `depot`. It counts from `opened` on that clock, else from now.
+    """
+
+    def __init__(
+        self,
+        outcomes: Outcomes,
+        *,
+        closed: bool,
+        alarm: Callable[[float], None],
+        seed: int | None = None,
+        now: Callable[[], float] = time.monotonic,
+        opened: float | None = None,
+        depot: Depot | None = None,
+    ) -> None:
+        mind = HeadMind(closed=closed, seed=secrets.randbits(64) if seed is None else seed)
+        self.books = HeadBooks(mind, self._tell, now() if opened is None else opened)
+        self.logs = Logs(self._ask, self.books.next_listener)
+        self.view = HeadView(self.books, self.logs, now)
+        self.depot = Depot() if depot is None else depot
+        self.observers: list[Observer] = []
+        self.counted: Callable[[int], None] | None = None
+        """Hears how many jobs have not ended, whenever that may have changed."""
+        self.recorder: Recorder | None = None
+        """Who keeps what ran, if anybody does; it is among the observers, too."""
+        self._outcomes = outcomes
+        self._alarm = alarm
+        self._now = now
+        self._maker = JobMaker(self.books, self.depot)
+        self._settling = Settling(self.books, outcomes, self.observers, self._tell, now)
+        self._acting = Acting(self.books, self._settling, self.observers, self.depot, self.logs, alarm)
+
+    @property
+    def quiet(self) -> bool:
+        """True when no job is anywhere, not even one that was cancelled and has not ended yet."""
+        return not self.books.mind.jobs
+
+    @property
+    def peers(self) -> dict[int, Peer]:
+        """The workers that are here, by number."""
+        return self.books.peers
+
+    @property
+    def tally(self) -> Tally:
+        """How many jobs ended, and how."""
+        return self.books.tally
+
+    def totals(self) -> Totals:
+        """How jobs have ended since this head was first started."""
+        return self.tally.totals(self._now())
+
+    # --- from the engine ---------------------------------------------------------------------------------------------
+
+    def submit(self, nodes: Sequence[Node]) -> None:
+        """Make jobs of nodes whose arguments are there. What cannot travel fails at once, alone."""
+        if not self._submit_alike(nodes):
+            self._submit_each(nodes)
+
+    def _submit_alike(self, nodes: Sequence[Node]) -> bool:
+        """The same for calls of one function with one request, as most are that come together; False for others."""
+        if len(nodes) < 2 or len({(node.function, id(node.request)) for node in nodes}) > 1:
+            return False
+        jobs = self._maker.make_alike(nodes)
+        if jobs is None:
+            return False
+        request, options = nodes[0].request, nodes[0].function.options
+        assert request is not None
+        numbers = [job.job for job in jobs]
+        self._tell(JobsSubmitted(request, numbers, [jobs[0].fn] * len(jobs), options.rank, options.isolate))
+        return True
+
+    def _submit_each(self, nodes: Sequence[Node]) -> None:
+        batches: dict[tuple[Request, int, bool], tuple[list[int], list[int]]] = {}
+        alike: tuple[Request | None, Options | None] = (None, None)
+        numbers: dict[Function, int] = {}
+        jobs: list[int] = []
+        fns: list[int] = []
+        for node in nodes:
+            try:
+                job = self._maker.make(node, numbers)
+            except Exception as error:  # noqa: BLE001 - whatever the user's objects raise belongs to this job's awaiters
+                self._outcomes.failed(node, error)
+                self.tally.failed += 1
+                # It was never a job, and is told from one that was never to be made.
+                node.record = Job(0, 0, None, NO_PARCEL)
+                continue
+            if job is None:
+                continue
+            options = node.function.options
+            if alike[0] is not node.request or alike[1] is not options:  # to hash a request for each job is dear
+                assert node.request is not None
+                alike = node.request, options
+                jobs, fns = batches.setdefault((node.request, options.rank, options.isolate), ([], []))
+            jobs.append(job.job)
+            fns.append(job.runs if type(job) is FirstOfChain else job.fn)
+        for (request, priority, isolate), columns in batches.items():
+            jobs, fns = self._not_cancelled(*columns)
+            if jobs:
+                self._tell(JobsSubmitted(request, jobs, fns, priority, isolate))
+
+    def _not_cancelled(self, jobs: list[int], fns: list[int]) -> tuple[list[int], list[int]]:
+        """Those that what others are packed by has not cancelled meanwhile."""
+        live = self.books.jobs
+        if all(map(live.__contains__, jobs)):
+            return jobs, fns
+        rows = [row for row, job in enumerate(jobs) if job in live]
+        return [jobs[row] for row in rows], [fns[row] for row in rows]
+
+    def cancel(self, nodes: Iterable[Node], *, skipped: bool = False) -> None:
+        """Stop the jobs of nodes that nobody wants; their awaiters have had their answer."""
+        numbers: list[int] = []
+        for node in nodes:
+            job = node.record
+            if isinstance(job, Job) and self.books.jobs.pop(job.job, None) is not None:
+                job.close()
+                numbers.append(job.job)
+                self.tally.unwanted(skipped=skipped and job.began is None)
+            elif job is None or (isinstance(job, Job) and job.node is not None):  # never sent, or along with another
+                self.tally.unwanted(skipped=skipped)
+        if numbers:
+            self._tell(JobsCancelled(numbers))
+
+    def cancel_nested(self, number: int) -> bool:
+        """Cancel a job that another job, or a client, submitted, and tell it so; False where this is none."""
+        job = self.books.jobs.get(number)
+        if not isinstance(job, NestedJob):
+            return False
+        del self.books.jobs[number]
+        self.tally.cancelled += 1
+        job.stopped(self._now())
+        self.books.nested.ended_by(job, JobCancelledError(f"{job.name} was cancelled by an operator"))
+        self._tell(JobsCancelled([number]))
+        return True
+
+    # --- from workers ------------------------------------------------------------------------------------------------
+
+    def join(self, hello: Hello, offer: Allocation, name: str, link: Link) -> Peer:
+        """Take in a worker that has proved itself, with what it offers, under a free name."""
+        peer = Peer(self.books.next_peer(), name, link, hello, offer, time.monotonic())
+        self.peers[peer.number] = peer
+        for observer in self.observers:
+            observer.joined(peer)
+        self._tell(WorkerJoined(peer.number, peer.name, peer.offer))
+        return peer
+
+    def now(self) -> float:
+        """The moment, on its own clock."""
+        return self._now()
+
+    def free_name(self, name: str) -> str:
+        """Two workers of one name are two workers: the second gets a number."""
+        taken = {peer.name for peer in self.peers.values()}
+        names: Iterator[str] = (name if n == 1 else f"{name}-{n}" for n in range(1, len(taken) + 2))
+        return next(free for free in names if free not in taken)
+
+    def incarnation(self, incarnation: str) -> Peer | None:
+        """The worker that introduced itself so, if it has not been given up."""
+        return next((peer for peer in self.peers.values() if peer.hello.incarnation == incarnation), None)
+
+    def suspect(self, peer: Peer, why: str, *, broke: bool) -> None:
+        """A worker's link has broken, or it is silent: it gets no more jobs until it is heard again."""
+        if peer.number in self.peers and not peer.suspect:
+            peer.suspect = why
+            for observer in self.observers:
+                observer.suspected(peer, why)
+            self._tell(WorkerSuspected(peer.number, broke))
+
+    def heard(self, peer: Peer) -> None:
+        """It is there."""
+        peer.heard = time.monotonic()
+        if peer.suspect:
+            peer.suspect = ""
+            for observer in self.observers:
+                observer.suspected(peer, "")
+            self._tell(WorkerHeard(peer.number))
+
+    def let_go(self, patterns: Sequence[str], *, kill: bool) -> list[str]:
+        """Let the workers go whose names match, when their jobs have ended; with `kill`, their jobs run elsewhere. The
+        worker inside a program belongs to that, and is not meant.
+        """
+        peers = [peer for peer in self.peers.values() if peer.session is not None]
+        meant = [peer for peer in peers if any(fnmatchcase(peer.name, pattern) for pattern in patterns)]
+        if meant:
+            self.send_off([peer.number for peer in meant], kill=kill)
+        return [peer.name for peer in meant]
+
+    def send_off(self, workers: Sequence[int], *, kill: bool) -> None:
+        """Ask these workers to end."""
+        for peer in map(self.peers.__getitem__, workers):
+            logger.info("worker %s was asked to end%s", peer.name, ", and its jobs" if kill else " when its jobs have")
+            self._tell(WorkerDrained(peer.number))
+            peer.post(Depart(kill))
+
+    async def farewell(self) -> None:
+        """Tell all workers that nothing more will come, and that there is nobody to dial to."""
+        for peer in self.peers.values():
+            if peer.session is not None:
+                peer.post(Goodbye("it has closed"))
+        with anyio.move_on_after(FAREWELL_S):
+            for peer in list(self.peers.values()):
+                await peer.link.drain()
+
+    def leave(self, peer: Peer, reason: str) -> None:
+        """A worker is gone; what it held is tried elsewhere."""
+        if self.peers.pop(peer.number, None) is not None:
+            self.logs.left(peer)
+            for observer in self.observers:
+                observer.left(peer)
+            self._tell(WorkerLost(peer.number, reason))
+
+    def hear(self, peer: Peer, frames: Sequence[Frame]) -> None:
+        """Take what one read of a worker's link brought."""
+        self.heard(peer)
+        fresh = frames if peer.session is None else peer.session.hear(frames)
+        if peer.session is not None:  # not the worker inside this program
+            self.check_frames(fresh, None)
+        if fresh:
+            self._take(peer, fresh)
+
+    def check_frames(self, frames: Sequence[Frame], client: int | None) -> None:
+        """Raise `ProtocolError` unless all of these messages can be taken; nothing has followed from any of them.
+
+        `client` is the number of the client that sent them; None for a worker, whose jobs may call what the head has
+        dropped after they ended.
+        """
+        owned = None if client is None else self.books.functions.owned_by(client)
+        check_frames(frames, self.books.mind.shapes, owned)
+
+    def _take(self, peer: Peer, frames: Sequence[Frame]) -> None:
+        """Do what follows from what a worker says, once for each message, however often its link broke."""
+        for message, buffers in frames:
+            match message:
+                case Report():
+                    self._report(peer, message, buffers)
+                case Beat():
+                    peer.beats += 1
+                case Items():
+                    if take_items(peer, self.books.jobs.get(message.job), message, buffers):
+                        self._tell(JobsCommitted([message.job]))
+                case Output():
+                    self._output(peer, message)
+                case Blocked():
+                    self._blocked(peer, message)
+                case Nested() if self._may_submit(peer, message):
+                    self.books.nested.submit(peer, message, buffers)
+                case Withdraw():
+                    self.books.nested.withdraw(peer, message)
+                case Leaving():
+                    logger.info("worker %s is leaving: %s", peer.name, message.reason)
+                    peer.leaving = True
+                    self._tell(WorkerLeaving(peer.number))
+                case _:
+                    logger.warning("worker %s sent %s, which workers do not send", peer.name, type(message).__name__)
+
+    def _may_submit(self, peer: Peer, message: Nested) -> bool:
+        """Whether it comes from a job that is there, or has just ended; a worker submits nothing of its own."""
+        book = self.books.mind.jobs.get(message.parent)
+        return message.parent > 0 and (book is None or book.worker == peer.number)
+
+    def _ask(self, peer: Peer, follow: Follow) -> None:
+        """Ask a worker for what a job of its writes, or for no more of it."""
+        peer.ask_for_output(follow)
+
+    def _output(self, peer: Peer, output: Output) -> None:
+        if not output.last_words:
+            self.logs.hear(peer, output)
+            return
+        job = self.books.jobs.get(output.job)
+        if job is not None and job.placement is not None and job.placement.attempt == output.attempt:
+            job.placement.last_words = last_words(output)
+
+    def _blocked(self, peer: Peer, message: Blocked) -> None:
+        job = self.books.jobs.get(message.job)
+        placement = None if job is None else job.placement
+        if job is None or placement is None or placement.worker != peer.name:
+            return
+        name = job.node.function.name if job.node is not None else "a job"
+        if message.seconds:
+            placement.blocks_since = self._now() - message.seconds
+            words = "job %d, %s, has blocked the event loop of the coroutines on worker %s for %g s:\n%s"
+            logger.warning(words, job.job, name, peer.name, message.seconds, message.stack)
+        else:
+            placement.blocks_since = None
+            logger.info("job %d, %s, no longer blocks the event loop on worker %s", job.job, name, peer.name)
+
+    def _report(self, peer: Peer, report: Report, buffers: Sequence[Buffer]) -> None:
+        peer.skew = skew = self._now() - report.sent_at
+        for observer in self.observers:
+            observer.reported(peer, report)
+        parcels: dict[int, list[Parcel]] = {}
+        at = 0
+        for completed in report.completed:
+            count = sum(completed.counts)
+            parcels[id(completed)] = unpack_parcels(completed.data, completed.counts, buffers[at : at + count])
+            at += count
+            if completed.receipt is not None:
+                peer.receipts[completed.lease] = completed.receipt
+        event = WorkerReported(peer.number, report.started, report.completed, report.ended, report.waits)
+        for action in self.books.mind.handle(event, self._now()):
+            if isinstance(action, JobsSettled):
+                self._settling.settle(peer, action.completed, action.rows, parcels[id(action.completed)], skew)
+            elif isinstance(action, JobsStarted):
+                self._acting.started(action, skew)
+            else:
+                self._acting.act(action)
+        if self.books.mind.late and not self.books.told_late:
+            self.books.told_late = True
+            logger.warning(
+                "worker %s answered for attempts that count no more; that and more of it is dropped", peer.name
+            )
+        if self.books.nested.outbox:
+            self.books.nested.flush()
+        self._acting.drop_functions(self._now())
+        if self.depot.open:
+            drop_stored(parcels.values())
+        for lease in report.ended:
+            peer.receipts.pop(lease, None)
+        if self.counted is not None:
+            self.counted(len(self.books.mind.jobs))
+
+    # --- from clients ------------------------------------------------------------------------------------------------
+
+    def submit_for(
+        self, home: Home, message: Nested, buffers: Sequence[Buffer], paths: tuple[str, ...], owner: int
+    ) -> None:
+        """Make jobs of what client `owner` wants to be run, and tell it their numbers."""
+        if message.parent or message.attempt:
+            raise ProtocolError("a client submits for itself, and not for a job")
+        jobs = self.books.nested.submit(home, message, buffers, home.number, paths, owner)
+        home.post(Numbered(message.children, jobs))
+        self.books.nested.flush()
+        self._acting.drop_functions(self._now())
+
+    def refuse_for(
+        self,
+        home: Home,
+        message: Nested,
+        buffers: Sequence[Buffer],
+        paths: tuple[str, ...],
+        owner: int,
+        error: Exception,
+    ) -> None:
+        """Make no jobs of what client `owner` wants, and tell it why."""
+        self.books.nested.refuse(home, message, buffers, paths, owner, error)
+        self.books.nested.flush()
+
+    def withdraw_for(self, home: Home, message: Withdraw) -> None:
+        """A client does not want some of its own any more."""
+        self.books.nested.withdraw(home, message)
+
+    def withdraw_all(self, home: Home) -> None:
+        """A client is gone: what it wanted is cancelled."""
+        self.books.nested.withdraw_all(home)
+
+    def release_for(self, owner: int, digests: Sequence[bytes] | None = None) -> None:
+        """A client calls functions of these digests no more; none at all, if it does not say which."""
+        self.books.functions.release((owner, 0), digests)
+        self._acting.drop_functions(self._now())
+
+    # --- what the mind says ------------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """The moment of the last alarm has come."""
+        self._tell(Ticked())
+
+    def _tell(self, event: HeadEvent) -> None:
+        for action in self.books.mind.handle(event, self._now()):
+            self._acting.act(action)
+        if self.books.nested.outbox:
+            self.books.nested.flush()
+        if self.counted is not None:
+            self.counted(len(self.books.mind.jobs))

@@ -1,0 +1,249 @@
+"""Jobs that jobs and clients submit, at the head: they come over a link, and what becomes of them goes back, unopened.
+
+To the mind they are jobs like any other, with a parent or a client. Here is what makes them so: their numbers, and whom
+to tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+from grainlike.errors import GrainlikeError
+from grainlike.head._functions import Functions, Owner
+from grainlike.jobs import NO_PARCEL, Job, Placement, Tally
+from grainlike.payload import dump_error
+from grainlike.resources import EMPTY, Request, parse
+from grainlike.scheduler import HeadEvent, JobsCancelled, JobsSubmitted
+from grainlike.wire import Buffer, Message, Nested, Outcomes, Parcel, Withdraw, pack_parcels, slices, unpack_parcels
+
+__all__ = ["Home", "NestedJob", "NestedJobs"]
+
+_Attempt = tuple[int, int, int]
+"""The number of the worker, and the parent's job and attempt; the number of a client, and (0, 0)."""
+
+
+class Home(Protocol):
+    """Where they come from, and what becomes of them goes: a worker, a client, or a named session."""
+
+    number: int
+
+    def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
+        """Send it a message."""
+
+
+class NestedJob(Job):
+    """A job that came over a link. `child` is what it is called by whoever submitted it: a job on worker `home`, or a
+    client.
+    """
+
+    __slots__ = ("attempt_of", "child", "finished", "home", "name", "timeout", "waiters")
+
+    def __init__(
+        self, job: int, fn: int, parcel: Parcel, home: Home, attempt_of: _Attempt, child: int, name: str
+    ) -> None:
+        super().__init__(job, fn, None, parcel)
+        self.home = home
+        self.attempt_of = attempt_of
+        self.child = child
+        self.name = name
+        self.timeout: float | None = None
+        self.finished = False
+        self.waiters: list[Any] | None = None
+        """Who is told of its end, by `set()`; see `Source`."""
+
+    @property
+    def record(self) -> NestedJob:
+        """What is known of it; see `Source`."""
+        return self
+
+    def close(self) -> None:
+        """See `Job`."""
+        super().close()
+        self.finished = True
+        waiters, self.waiters = self.waiters, None
+        for waiter in waiters or ():
+            waiter.set()
+
+
+class NestedJobs:
+    """The nested jobs of one head. `jobs` are all that it has, `tell` its way to the mind, `number` gives new ones.
+
+    Those that end here, without a worker's word, are counted in `tally`.
+    """
+
+    def __init__(
+        self,
+        jobs: dict[int, Job],
+        functions: Functions,
+        number: Callable[[], int],
+        tell: Callable[[HeadEvent], object],
+        tally: Tally,
+    ) -> None:
+        self._jobs = jobs
+        self._functions = functions
+        self._number = number
+        self._tell = tell
+        self._tally = tally
+        self._children: dict[_Attempt, dict[int, int]] = {}
+        self.outbox: dict[_Attempt, tuple[Home, list[tuple[NestedJob, bool, Parcel]]]] = {}
+        """Outcomes that are to be sent, by `flush`."""
+
+    # --- from a job --------------------------------------------------------------------------------------------------
+
+    def submit(
+        self,
+        peer: Home,
+        message: Nested,
+        buffers: Sequence[Buffer],
+        client: int = 0,
+        paths: tuple[str, ...] = (),
+        owner: int = 0,
+    ) -> list[int]:
+        """Make jobs of what a job on a worker, or a client, wants to be run; return their numbers.
+
+        A client's jobs count as those of `client`, its own number or its session's, and `owner` is its own.
+        """
+        if message.parent and self._functions.lacks(message.functions, (0, message.parent)):
+            for _ in message.children:  # that job has ended, and what it had sent is dropped: nobody waits for these
+                self._tally.unwanted(skipped=False)
+            return []
+        if message.parent in self._jobs:  # its functions import from where its own does
+            paths = self._functions.shipment(self._jobs[message.parent].fn)[0].paths
+        request, error = _request_of(message)
+        here = sum(spec.here for spec in message.functions)
+        fns = self._adopt(message, buffers[:here], (owner, 0) if owner else (0, message.parent), paths)
+        parcels = unpack_parcels(message.data, message.counts, buffers[here:])
+        attempt_of = (peer.number, message.parent, message.attempt)
+        made: list[NestedJob] = []
+        for child, at, parcel in zip(message.children, message.fns, parcels, strict=True):
+            spec = message.functions[at]
+            job = NestedJob(self._number(), fns[at], parcel, peer, attempt_of, child, spec.name)
+            job.timeout = spec.timeout
+            made.append(job)
+            self._jobs[job.job] = job
+            self._children.setdefault(attempt_of, {})[child] = job.job
+        numbers = [job.job for job in made]
+        if error is None:
+            self._submit(request, message, made, client)
+        else:
+            for job in made:
+                del self._jobs[job.job]
+                self._tally.failed += 1
+                self.ended_by(job, error)
+        return numbers
+
+    def _submit(self, request: Request, message: Nested, made: list[NestedJob], client: int) -> None:
+        jobs, fns = [job.job for job in made], [job.fn for job in made]
+        parent = (message.parent, message.attempt)
+        self._tell(JobsSubmitted(request, jobs, fns, message.priority, message.isolate, client, parent))
+
+    def _adopt(self, message: Nested, blobs: Sequence[Buffer], owner: Owner, paths: tuple[str, ...]) -> list[int]:
+        """The numbers of the functions that are called."""
+        shipped = iter(blobs)
+        adopt = self._functions.adopt
+        return [adopt(spec, next(shipped) if spec.here else None, owner, paths) for spec in message.functions]
+
+    def refuse(
+        self,
+        home: Home,
+        message: Nested,
+        buffers: Sequence[Buffer],
+        paths: tuple[str, ...],
+        owner: int,
+        error: Exception,
+    ) -> None:
+        """A client's jobs are not to be. Their functions are kept, for they are not sent again."""
+        self._adopt(message, buffers, (owner, 0), paths)
+        for child, at in zip(message.children, message.fns, strict=True):
+            name = message.functions[at].name
+            self._tally.failed += 1
+            self.ended_by(NestedJob(0, 0, NO_PARCEL, home, (home.number, 0, 0), child, name), error)
+
+    def withdraw_all(self, home: Home) -> None:
+        """A client is gone, and with it all that it wanted."""
+        numbers = list(self._children.get((home.number, 0, 0), {}).values())
+        self.forget(numbers)
+        self.outbox.pop((home.number, 0, 0), None)
+        if numbers:
+            self._tell(JobsCancelled(numbers))
+
+    def withdraw(self, peer: Home, message: Withdraw) -> None:
+        """A job does not want some of its own any more."""
+        known = self._children.get((peer.number, message.parent, message.attempt), {})
+        numbers = [known[child] for child in message.children if child in known]
+        self.forget(numbers, skipped=message.skipped)
+        if numbers:
+            self._tell(JobsCancelled(numbers))
+
+    def forget(self, numbers: Iterable[int], *, skipped: bool = False) -> None:
+        """Nobody waits for these any more; those that had not begun were `skipped` if that is for what has failed."""
+        for number in numbers:
+            job = self._jobs.pop(number, None)
+            if isinstance(job, NestedJob):
+                self._tally.unwanted(skipped=skipped and job.began is None)
+                self._leave(job)
+                job.close()
+
+    # --- to it -------------------------------------------------------------------------------------------------------
+
+    def ended(self, job: NestedJob, parcel: Parcel, *, good: bool) -> None:
+        """A job has its value or its exception: it goes with the next `flush`."""
+        self._leave(job)
+        job.close()
+        self.outbox.setdefault(job.attempt_of, (job.home, []))[1].append((job, good, parcel))
+
+    def ended_by(self, job: NestedJob, error: BaseException) -> None:
+        """A job will have no value, and the head itself says why."""
+        payload = dump_error(error)
+        self.ended(job, (bytes(payload.data), payload.buffers), good=False)
+
+    def flush(self) -> None:
+        """Send what there is to tell."""
+        outbox, self.outbox = self.outbox, {}
+        for (_, parent, attempt), (peer, rows) in outbox.items():
+            for first, last in slices([parcel for _, _, parcel in rows]):
+                peer.post(*_outcomes(parent, attempt, rows[first:last]))
+
+    def _leave(self, job: NestedJob) -> None:
+        siblings = self._children.get(job.attempt_of)
+        if siblings is not None:
+            siblings.pop(job.child, None)
+            if not siblings:
+                del self._children[job.attempt_of]
+
+
+_NOWHERE = Placement(None, 0)
+
+
+def _request_of(message: Nested) -> tuple[Request, GrainlikeError | None]:
+    """Parse what calls ask for, before anything is made of them; the second says why it is no request."""
+    try:
+        return (parse(message.request) if message.request else EMPTY), None
+    except GrainlikeError as error:
+        return EMPTY, error
+
+
+def _outcomes(
+    parent: int, attempt: int, rows: Sequence[tuple[NestedJob, bool, Parcel]]
+) -> tuple[Outcomes, Sequence[Buffer]]:
+    data, counts, buffers = pack_parcels([parcel for _, _, parcel in rows])
+    jobs = [job for job, _, _ in rows]
+    placements = [job.placement or _NOWHERE for job in jobs]
+    used = [placement.used or (0.0, 0.0, 0) for placement in placements]
+    message = Outcomes(
+        parent,
+        attempt,
+        [job.child for job in jobs],
+        [good for _, good, _ in rows],
+        [placement.worker or "" for placement in placements],
+        [placement.slots or "" for placement in placements],
+        [placement.attempt for placement in placements],
+        [wall for wall, _, _ in used],
+        [cpu for _, cpu, _ in used],
+        [rss for _, _, rss in used],
+        [placement.receipt for placement in placements],
+        data,
+        counts,
+    )
+    return message, buffers

@@ -1,0 +1,68 @@
+"""One worker as the head's body knows it: its link, what it was told, when it was last heard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from grainlike.head._connection import Party
+from grainlike.jobs import WorkerInfo
+from grainlike.net import Link
+from grainlike.resources import Allocation
+from grainlike.wire import ClassSpec, Define, Follow, FunctionSpec, Hello, ReceiptSpec, Undefine
+
+__all__ = ["Peer"]
+
+
+class Peer(Party):
+    """A connected worker."""
+
+    def __init__(self, number: int, name: str, link: Link, hello: Hello, offer: Allocation, now: float) -> None:
+        super().__init__(number, name, link, hello, now)
+        self.offer = offer
+        self.suspect = ""
+        """Why it gets no jobs for now, while it is silent or its link has broken."""
+        self.beats = 0
+        self.leaving = False
+        self.skew = 0.0
+        """By how much our clock was ahead of its own when its last report came, with the time that this took."""
+        self.receipts: dict[int, ReceiptSpec] = {}
+        """What was enforced for each lease that has not ended."""
+        self.follows: dict[tuple[int, int], None] = {}
+        """Of which jobs it tells which listeners what they write."""
+        self._functions: set[int] = set()
+        self._classes: set[int] = set()
+
+    def ask_for_output(self, follow: Follow) -> None:
+        """Ask the worker for what a job writes, or for no more of it."""
+        who = (follow.job, follow.follower)
+        if follow.on:
+            self.follows[who] = None
+        else:
+            self.follows.pop(who, None)
+        self.post(follow)
+
+    def define(self, functions: Sequence[tuple[FunctionSpec, bytes]], cls: ClassSpec) -> None:
+        """Tell the worker of functions and a class before it hears of their jobs; what it knows is left out."""
+        fresh = [(spec, data) for spec, data in functions if spec.fn not in self._functions]
+        classes = [] if cls.cls in self._classes else [cls]
+        if fresh or classes:
+            self._functions.update(spec.fn for spec, _ in fresh)
+            self._classes.add(cls.cls)
+            self.post(Define([spec for spec, _ in fresh], classes), [data for _, data in fresh])
+
+    def undefine(self, functions: Iterable[int]) -> None:
+        """Let the worker drop those of these functions that it was told of."""
+        gone = [fn for fn in functions if fn in self._functions]
+        if gone:
+            self._functions.difference_update(gone)
+            self.post(Undefine(gone))
+
+    def real_cores(self) -> list[int]:
+        """Return the offered cores that its machine has."""
+        return [core for core in self.offer.cores if core not in self.hello.logical]
+
+    def info(self, now: float, running: int, shut: str, shared: tuple[int, ...]) -> WorkerInfo:
+        """What `ex.workers()` tells of it."""
+        hello, silent = self.hello, now - self.heard
+        logical, tier = tuple(hello.logical), hello.memory_tier
+        return WorkerInfo(self.name, self.offer, logical, hello.pid, running, self.beats, silent, tier, shut, shared)

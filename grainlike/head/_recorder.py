@@ -1,0 +1,261 @@
+"""`Recorder`: keeps when and where the last jobs of an executor ran, so that a trace can be drawn of them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from grainlike.engine import LocalCall
+from grainlike.head._nested import NestedJob
+from grainlike.head._operator_records import Behind, key_of, sources_of
+from grainlike.jobs import allocation_of
+from grainlike.observe import Depth, Stretch
+from grainlike.wire import Code
+
+if TYPE_CHECKING:
+    from grainlike.graph import Node
+    from grainlike.jobs import Job, Lease, Worker
+    from grainlike.wire import Completed, LeaseStart, Report
+
+__all__ = ["HERE", "MOST", "Recorder"]
+
+HERE = "this process"
+"""Who runs calls without resources, in a trace."""
+
+MOST = 100_000
+"""How many attempts are kept unless told otherwise."""
+
+_NEAR_S = 0.001
+"""Changes of the queue's depth that lie nearer to each other are kept as one."""
+
+_Attempt: TypeAlias = "tuple[int, int]"
+
+
+class _Begun(NamedTuple):
+    """An attempt that has not ended; `at` is on its worker's clock."""
+
+    name: str
+    job: int
+    attempt: int
+    slots: str
+    at: float
+    needs: tuple[Hashable, ...]
+
+
+class _Lease:
+    """Slots, with what runs on them one after another; `since` is when the last of that ended."""
+
+    __slots__ = ("attempts", "since")
+
+    def __init__(self, attempts: dict[_Attempt, _Begun], since: float) -> None:
+        self.attempts = attempts
+        self.since = since
+
+    def runs(self) -> _Begun | None:
+        """The attempt that runs now, if any: those behind it have not begun."""
+        first = next(iter(self.attempts.values()), None)
+        return None if first is None else first._replace(at=self.since)
+
+
+class _Clock:
+    """A worker's clock, and how far the head's is ahead: the least that reports suggested, for the others were late."""
+
+    __slots__ = ("skew", "worker")
+
+    def __init__(self, worker: str) -> None:
+        self.worker = worker
+        self.skew = float("inf")
+
+
+class _Ran(NamedTuple):
+    """An attempt that has; `ended` is on its worker's clock, too."""
+
+    begun: _Begun
+    clock: _Clock
+    ended: float
+    outcome: str
+
+
+class _Called(NamedTuple):
+    """A call without resources."""
+
+    name: str
+    record: LocalCall
+    needs: tuple[Hashable, ...]
+
+
+class Recorder:
+    """Implements `Observer`; `counted` hears how many jobs there are, and `applied` of operators.
+
+    `live_job` tells what is known of a job, by number and attempt, `assembles` whether it only waits with slots held.
+    It keeps the last `most` attempts that ended and calls that began, and as many changes of the queue's depth. Times
+    are kept as workers told them, and put on the head's clock `now` when somebody asks, with what is known then of how
+    the clocks differ: so attempts of one worker never seem to overlap because one report took longer than another.
+    """
+
+    def __init__(
+        self,
+        live_job: Callable[[int, int], Job | None],
+        assembles: Callable[[int], bool],
+        most: int,
+        now: Callable[[], float],
+    ) -> None:
+        self._live_job, self._assembles, self._now = live_job, assembles, now
+        self._ran: deque[_Ran | _Called] = deque(maxlen=most)
+        self._open: dict[Lease, _Lease] = {}
+        self._clocks: dict[int, _Clock] = {}
+        self._depths: deque[Depth] = deque(maxlen=most)
+        self._reporting: Worker | None = None
+
+    # --- what is told ------------------------------------------------------------------------------------------------
+
+    def joined(self, peer: Worker) -> None:
+        """A worker is here."""
+        self._clocks[peer.number] = _Clock(peer.name)
+
+    def suspected(self, peer: Worker, why: str) -> None:
+        """Its leases go on."""
+
+    def quarantined(self, peer: Worker, why: str) -> None:
+        """Its leases go on."""
+
+    def left(self, peer: Worker) -> None:
+        """A worker is gone: so are the attempts that it ran."""
+        clock = self._clocks.pop(peer.number)
+        at = self._now() - clock.skew
+        for lease in [lease for lease in self._open if lease[0] == peer.number]:
+            begun = self._open.pop(lease).runs()
+            if begun is not None:
+                self._end(clock, begun, at, "lost")
+
+    def reported(self, peer: Worker, report: Report) -> None:
+        """Attempts started and ended."""
+        self._reporting = peer
+        clock = self._clocks[peer.number]
+        clock.skew = min(clock.skew, peer.skew)
+        for start in report.started:
+            self._started(peer, start)
+        for completed in report.completed:
+            self._completed(self._open.get((peer.number, completed.lease)), clock, completed)
+        for number in report.ended:  # what else it was to run has not begun
+            self._open.pop((peer.number, number), None)
+
+    def linked(self, job: Job, *, good: bool) -> None:
+        """A call has run in a chain; the first of it was begun as any job is."""
+        peer = self._reporting
+        if peer is None or job.node is None or job.slots is None or job.began is None or job.ended is None:
+            return
+        needs = sources_of(job.node)
+        begun = _Begun(job.node.function.name, job.job, job.attempt, job.slots, job.began - peer.skew, needs)
+        self._end(
+            self._clocks[peer.number], begun, job.ended - peer.skew, _outcome(Code.SUCCEEDED if good else Code.FAILED)
+        )
+
+    def called(self, node: Node) -> None:
+        """A call in this process has begun."""
+        if isinstance(node.record, LocalCall):
+            self._ran.append(_Called(node.function.name, node.record, sources_of(node)))
+
+    def closed(self) -> None:
+        """There will be no more."""
+
+    def applied(self, node: Node) -> None:
+        """An operator is about to be applied: its result goes back to what its inputs went back to."""
+        node.record = Behind(sources_of(node))
+
+    def counted(self, unended: int) -> None:
+        """So many jobs have not ended. Those that hold slots run; the others wait, here or behind others there."""
+        running = len(self._open)
+        now = Depth(self._now(), max(0, unended - running), running)
+        last = self._depths[-1] if self._depths else None
+        if last is not None and now.at - last.at < _NEAR_S:
+            self._depths[-1] = now._replace(at=last.at)
+        elif last is None or last[1:] != now[1:]:
+            self._depths.append(now)
+
+    # --- what it makes of that ---------------------------------------------------------------------------------------
+
+    def _started(self, peer: Worker, start: LeaseStart) -> None:
+        begun = {}
+        for key in zip(start.jobs, start.attempts, strict=True):
+            told = self._about(*key)
+            if told is not None:
+                begun[key] = _Begun(told[0], *key, start.allocation, start.at, told[1])
+        if begun:
+            self._open[peer.number, start.lease] = _Lease(begun, start.at)
+
+    def _about(self, number: int, attempt: int) -> tuple[str, tuple[Hashable, ...]] | None:
+        """The name of a job that runs now, and what it was given; None of one that only waits with slots held."""
+        job = self._live_job(number, attempt)
+        if job is None or self._assembles(number):
+            return None
+        if job.node is not None:
+            return job.node.function.name, sources_of(job.node)
+        return (job.name, ()) if isinstance(job, NestedJob) else None
+
+    def _completed(self, lease: _Lease | None, clock: _Clock, completed: Completed) -> None:
+        if lease is None:
+            return
+        for row, key in enumerate(zip(completed.jobs, completed.attempts, strict=True)):
+            begun = lease.attempts.pop(key, None)
+            code = Code(completed.codes[row])
+            at, wall = completed.begun[row], completed.wall[row]
+            if begun is None or code in _NEVER_RAN or (code is Code.CANCELLED and not at):
+                continue
+            if not wall and code not in _OWN_WORD:  # who tells of it does not know when it began
+                at, wall = lease.since, max(0.0, completed.sent_at - lease.since)
+            lease.since = at + wall
+            if not (code is Code.SUCCEEDED and self._is_chain(*key)):  # the calls of a chain are told one by one
+                self._end(clock, begun._replace(at=at), at + wall, _outcome(code))
+
+    def _is_chain(self, number: int, attempt: int) -> bool:
+        job = self._live_job(number, attempt)
+        return job is not None and bool(job.links)
+
+    def _end(self, clock: _Clock, begun: _Begun, at: float, outcome: str) -> None:
+        self._ran.append(_Ran(begun, clock, max(begun.at, at), outcome))
+
+    # --- what there is to draw ---------------------------------------------------------------------------------------
+
+    def depths(self) -> list[Depth]:
+        """How many jobs waited and ran, and when that changed; the last is of this moment."""
+        if not self._depths:
+            return []
+        return [*self._depths, self._depths[-1]._replace(at=self._now())]
+
+    def stretches(self) -> Iterator[Stretch]:
+        """What ran, on the head's clock. What has not ended is drawn to this moment."""
+        now = self._now()
+        for one in list(self._ran):
+            yield _called(one, now) if isinstance(one, _Called) else _ran(one)
+        for (number, _), lease in list(self._open.items()):
+            clock, begun = self._clocks[number], lease.runs()
+            if begun is not None:
+                yield _ran(_Ran(begun, clock, max(begun.at, now - clock.skew), "running"))
+
+
+_NEVER_RAN = frozenset({Code.RETURNED, Code.UNFIT})
+_OWN_WORD = frozenset({Code.SUCCEEDED, Code.FAILED})
+
+
+def _ran(one: _Ran) -> Stretch:
+    begun, clock, ended, outcome = one
+    slots = allocation_of(begun.slots)
+    details: dict[str, str | int | float] = {"status": outcome, "job": begun.job, "attempt": begun.attempt}
+    details["slots"] = begun.slots
+    began, ended = begun.at + clock.skew, ended + clock.skew
+    cores, gpus, memory = slots.cores, slots.gpus, slots.memory
+    return Stretch(begun.name, clock.worker, cores, began, ended, details, gpus, begun.job, begun.needs, memory)
+
+
+def _called(one: _Called, now: float) -> Stretch:
+    record = one.record
+    began = now if record.began is None else record.began
+    ended = now if record.ended is None else record.ended
+    details = {"status": "running" if record.ended is None else "ended", "attempt": record.attempt}
+    return Stretch(one.name, HERE, (), began, ended, details, key=key_of(record), needs=one.needs)
+
+
+def _outcome(code: Code) -> str:
+    return code.name.lower()

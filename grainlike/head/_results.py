@@ -1,0 +1,207 @@
+"""How jobs end: a worker's outcomes, and what the head itself has to say, taken to whoever waits for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from grainlike.graph import Node
+from grainlike.head._chains import outcomes_of
+from grainlike.head._errors import error_of, name_of, stopped
+from grainlike.head._nested import NestedJob
+from grainlike.head._peers import Peer
+from grainlike.head._shared_memory import with_buffers
+from grainlike.head._state import HeadBooks
+from grainlike.jobs import FirstOfChain, Job, Observer, Outcomes, Placement, close_all
+from grainlike.payload import Payload, load_plain_values, load_value
+from grainlike.scheduler import FunctionTimed, HeadEvent
+from grainlike.wire import Code, Completed, Parcel
+
+__all__ = ["Settling"]
+
+_CODES = tuple(Code)
+"""By number: an enumeration's own look-up costs more than all else that is done with an outcome's code."""
+
+
+class Settling:
+    """Takes jobs out of `books` as they end; `outcomes` hears of the program's own, and clients of theirs.
+
+    `tell` is the way to the mind, `now` the head's clock, and `observers` hear of the links of chains.
+    """
+
+    def __init__(
+        self,
+        books: HeadBooks,
+        outcomes: Outcomes,
+        observers: Sequence[Observer],
+        tell: Callable[[HeadEvent], object],
+        now: Callable[[], float],
+    ) -> None:
+        self._books = books
+        self._outcomes = outcomes
+        self._observers = observers
+        self._tell = tell
+        self._now = now
+
+    # --- a worker's word ---------------------------------------------------------------------------------------------
+
+    def settle(self, peer: Peer, completed: Completed, rows: list[int], parcels: list[Parcel], skew: float) -> None:
+        """Jobs have ended on a worker; `rows` are those of them that count. Its clock is `skew` behind ours."""
+        self._books.tally.run_seconds += sum(completed.wall)
+        settled = self._settle_plain(peer, completed, skew) if len(rows) == len(completed.jobs) else 0
+        if settled < len(rows):
+            self._settle_each(peer, completed, rows[settled:], parcels, skew)
+
+    def _settle_plain(self, peer: Peer, completed: Completed, skew: float) -> int:
+        """Settle a batch of this program's own calls, all of which gave values without buffers, as most do. How many of
+        them it has seen to: those before the first whose value cannot be rebuilt so, and none of any other batch.
+        """
+        if completed.counts or any(completed.codes):
+            return 0
+        jobs, numbers = self._books.jobs, completed.jobs
+        ended = [job for job in map(jobs.get, numbers) if type(job) is Job]
+        if len(ended) < len(numbers):
+            return 0
+        values = load_plain_values(completed.data)
+        del ended[len(values) :]
+        receipt, succeeded = peer.receipts.get(completed.lease), self._outcomes.succeeded
+        gone = 0
+        columns = zip(ended, values, completed.begun, completed.wall, completed.cpu, completed.rss, strict=False)
+        for job, value, begun, wall, cpu, rss in columns:
+            if jobs.pop(job.job, None) is None:
+                gone += 1  # what a value is rebuilt by may cancel others
+                continue
+            node, placement = job.node, job.placement
+            assert node is not None
+            assert placement is not None
+            placement.used = (wall, cpu, rss)
+            placement.receipt = receipt
+            placement.began = began = begun + skew
+            placement.ended = began + wall
+            succeeded(node, value)
+        close_all(ended)
+        self._books.tally.succeeded += len(ended) - gone
+        return len(ended)
+
+    def _settle_each(
+        self, peer: Peer, completed: Completed, rows: list[int], parcels: list[Parcel], skew: float
+    ) -> None:
+        tally = self._books.tally
+        bad, gone = tally.bad, 0
+        receipt = peer.receipts.get(completed.lease)
+        jobs, codes, walls, succeeded = self._books.jobs, completed.codes, completed.wall, self._outcomes.succeeded
+        for row in rows:
+            job = jobs.pop(completed.jobs[row], None)
+            if job is None:
+                gone += 1  # what a value is rebuilt by may cancel others
+                continue
+            node = job.node
+            wall = walls[row]
+            placement = job.placement
+            assert placement is not None
+            placement.used = (wall, completed.cpu[row], completed.rss[row])
+            placement.receipt = receipt
+            placement.began = began = completed.begun[row] + skew
+            placement.ended = began + wall
+            code = codes[row]
+            if node is None:
+                self._relay(job, _CODES[code], parcels[row])
+            elif code:
+                job.close()
+                self._outcome(job, node, _CODES[code], parcels[row])
+            elif type(job) is FirstOfChain:
+                self._settle_chain(job, placement, parcels[row], skew)
+            else:
+                job.close()
+                try:
+                    value = load_value(parcels[row])
+                except Exception as error:  # noqa: BLE001 - whatever unpickling raises is this job's error
+                    self._unreadable(job, node, error)
+                else:
+                    succeeded(node, value)
+        tally.succeeded += len(rows) - gone - (tally.bad - bad)
+
+    def _relay(self, job: Job, code: Code, parcel: Parcel) -> None:
+        """What became of a job that came over a link."""
+        assert isinstance(job, NestedJob)
+        tally, nested = self._books.tally, self._books.nested
+        if code in (Code.SUCCEEDED, Code.FAILED, Code.OUT_OF_MEMORY):
+            tally.failed += code is not Code.SUCCEEDED
+            nested.ended(job, with_buffers(parcel), good=code is Code.SUCCEEDED)
+            return
+        if code is Code.TIMED_OUT:
+            tally.timed_out += 1
+        else:
+            tally.failed += 1
+        nested.ended_by(job, stopped(job, job.name, job.timeout, code))
+
+    def _settle_chain(self, first: FirstOfChain, whole: Placement, parcel: Parcel, skew: float) -> None:
+        """Give each link of a chain its own outcome; the engine sends anew what was not run."""
+        walls: dict[int, list[float]] = {}
+        rss = whole.used[2] if whole.used is not None else 0
+        outcomes = outcomes_of(Payload(parcel[0], tuple(parcel[1])))
+        for job, (good, data, buffers, begun, wall, cpu) in zip([first, *first.links], outcomes, strict=False):
+            earlier = () if job.placement is None else job.placement.earlier
+            began, used = begun + skew, (wall, cpu, rss)
+            job.placement = Placement(
+                whole.worker, job.attempt or 1, earlier, whole.slots, began, began + wall, used, whole.receipt
+            )
+            walls.setdefault(job.fn, []).append(wall)
+            node = job.node
+            for observer in self._observers:
+                observer.linked(job, good=good)
+            job.close()
+            if node is not None:
+                self._outcome(job, node, Code.SUCCEEDED if good else Code.FAILED, (data, buffers))
+                self._books.tally.succeeded += job is not first  # the first is counted with its batch
+        for fn, seconds in walls.items():
+            self._tell(FunctionTimed(fn, seconds))
+
+    def _unreadable(self, job: Job, node: Node, error: Exception) -> None:
+        """A value came that cannot be rebuilt here."""
+        error.add_note(job.note(node.function.name))
+        self._books.tally.failed += 1
+        self._outcomes.failed(node, error)
+
+    def _outcome(self, job: Job, node: Node, code: Code, parcel: Parcel) -> None:
+        if code is Code.SUCCEEDED:
+            try:
+                self._outcomes.succeeded(node, load_value(parcel))
+            except Exception as error:  # noqa: BLE001 - whatever unpickling raises is this job's error
+                self._unreadable(job, node, error)
+            return
+        if code is Code.TIMED_OUT:
+            self._books.tally.timed_out += 1
+        else:
+            self._books.tally.failed += 1
+        told = error_of(job, node, code, Payload(parcel[0], tuple(parcel[1])))
+        if code is Code.OUT_OF_MEMORY and job.last_words is not None:
+            told.add_note(job.last_words)
+        self._outcomes.failed(node, told)
+
+    # --- the head's own ----------------------------------------------------------------------------------------------
+
+    def end(self, numbers: Iterable[int], error_of: Callable[[Job], Exception]) -> None:
+        """These jobs will have no value; those that nobody wants any more have had their end."""
+        for job in self._ending(numbers):
+            self._fail(job, error_of(job))
+
+    def _ending(self, numbers: Iterable[int]) -> Iterator[Job]:
+        for number in numbers:
+            job = self._books.jobs.pop(number, None)
+            if job is not None:
+                yield job
+
+    def _fail(self, job: Job, error: Exception) -> None:
+        node = job.node
+        if job.worker is not None and not isinstance(job, NestedJob):  # whoever hears of that one adds it
+            error.add_note(job.note(name_of(job)))
+        if job.last_words is not None:
+            error.add_note(job.last_words)
+        self._books.tally.failed += 1
+        if isinstance(job, NestedJob):
+            job.stopped(self._now())
+            self._books.nested.ended_by(job, error)
+            return
+        job.close()
+        if node is not None:
+            self._outcomes.failed(node, error)

@@ -1,0 +1,51 @@
+"""What a head holds: its mind, its jobs, who is there. All else it is made with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from grainlike.head._functions import Functions
+from grainlike.head._nested import NestedJobs
+from grainlike.head._peers import Peer
+from grainlike.jobs import Job, Tally
+from grainlike.scheduler import HeadEvent, HeadMind
+
+__all__ = ["HeadBooks"]
+
+
+class HeadBooks:
+    """The books of one head, which began at `opened` on its clock. `tell` is its way to `mind`.
+
+    They are all that an image of a head has to hold, and the parts of a head share them.
+    """
+
+    def __init__(self, mind: HeadMind, tell: Callable[[HeadEvent], object], opened: float) -> None:
+        self.mind = mind
+        self.peers: dict[int, Peer] = {}
+        self.jobs: dict[int, Job] = {}
+        self.tally = Tally(opened)
+        self.functions = Functions(tell)
+        self.nested = NestedJobs(self.jobs, self.functions, self.next_job, tell, self.tally)
+        self.last_job = 0
+        """The highest number that a job has had."""
+        self.last_peer = 0
+        """The number of whoever came last."""
+        self.last_listener = 0
+        """The number of whoever came last to listen to a job."""
+        self.told_late = False
+        """Whether it was said that late answers are dropped."""
+
+    def next_job(self) -> int:
+        """A number for a job."""
+        self.last_job += 1
+        return self.last_job
+
+    def next_listener(self) -> int:
+        """A number for who listens to a job."""
+        self.last_listener += 1
+        return self.last_listener
+
+    def next_peer(self) -> int:
+        """A number for whoever comes next: workers and clients have them from one series."""
+        self.last_peer += 1
+        return self.last_peer

@@ -1,0 +1,118 @@
+"""Makes jobs of a program's own calls: packs what travels, and puts calls together that may travel as a chain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
+from typing import Any
+
+from grainlike.graph import Function, Node, Place, bare_arguments
+from grainlike.head._chains import chain_behind, follower_of
+from grainlike.head._shared_memory import Depot
+from grainlike.head._state import HeadBooks
+from grainlike.jobs import NO_PARCEL, FirstOfChain, Job
+from grainlike.payload import dump_arguments, dump_plain_arguments, dump_plain_columns, is_stored
+from grainlike.wire import Parcel
+
+__all__ = ["JobMaker"]
+
+
+_REMOTE = Place.REMOTE
+_FINISHED = attrgetter("finished")
+
+
+class JobMaker:
+    """Enters new jobs into `books`; large arguments go to `depot`."""
+
+    def __init__(self, books: HeadBooks, depot: Depot) -> None:
+        self._books = books
+        self._depot = depot
+
+    def make(self, node: Node, numbers: dict[Function, int]) -> Job | None:
+        """The job of a call whose arguments are there. Raises whatever the user's objects raise when they are packed;
+        None where they cancelled it.
+
+        `numbers` are those of functions in this batch: that they have not changed is asked once for all its jobs.
+        """
+        books = self._books
+        fn = numbers.get(node.function)
+        if fn is None:
+            fn = numbers[node.function] = books.functions.number(node.function)
+        if node.finished:
+            return None
+        args, kwargs = node.take_arguments()
+        data = None if kwargs else dump_plain_arguments(args)
+        parcel = self._packed(node, args, kwargs) if data is None else (data, ())
+        books.last_job = number = books.last_job + 1
+        follower = None if node.dependents is None else follower_of(node)
+        first = None if follower is None else self._first_of_chain(number, fn, node, follower, parcel, numbers)
+        if node.finished:
+            Job(number, fn, node, parcel).close()
+            return None
+        job = books.jobs[number] = node.record = Job(number, fn, node, parcel) if first is None else first
+        return job
+
+    def make_alike(self, nodes: Sequence[Node]) -> list[Job] | None:
+        """The jobs of calls of one function, all at once; None where each had better be looked at by itself: some have
+        other arguments than numbers, text and bytes, or may take along who waits for them.
+        """
+        waiting = {id(node.dependents): node.dependents for node in nodes}
+        if any(dependent.place is _REMOTE for dependents in waiting.values() for dependent in dependents or ()):
+            return None
+        calls = bare_arguments(nodes)
+        data = None if calls is None else dump_plain_columns(calls)
+        if data is None:
+            return None
+        books = self._books
+        try:
+            fn = books.functions.number(nodes[0].function)
+        except Exception:  # noqa: BLE001 - whatever it is, each call has it for an error when it is made by itself
+            return None
+        if any(map(_FINISHED, nodes)):
+            return None  # what the function holds has cancelled some
+        first = books.last_job + 1
+        books.last_job += len(nodes)
+        numbers = list(range(first, first + len(nodes)))  # one object for each, wherever it stands
+        jobs = [Job(number, fn, node, (stream, ())) for number, node, stream in zip(numbers, nodes, data, strict=True)]
+        books.jobs.update(zip(numbers, jobs, strict=True))
+        for node, job in zip(nodes, jobs, strict=True):
+            node.drop_arguments()
+            node.record = job
+        return jobs
+
+    def _packed(self, node: Node, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Parcel:
+        payload = dump_arguments(args, kwargs, what=node.function.name)
+        if payload.buffers:
+            payload = self._depot.keep(payload, f"a{self._books.last_job + 1}")
+        return bytes(payload.data), payload.buffers
+
+    def _first_of_chain(
+        self, job: int, fn: int, node: Node, follower: Node, parcel: Parcel, numbers: dict[Function, int]
+    ) -> FirstOfChain | None:
+        """A job that takes along the calls that wait for its value alone, `follower` first; None where none may."""
+        data, buffers = parcel
+        if buffers or is_stored(data):
+            return None
+        functions = self._books.functions
+
+        def number(function: Function) -> int:
+            known = numbers.get(function)
+            if known is None:
+                known = numbers[function] = functions.number(function)
+            return known
+
+        behind = chain_behind(node, follower, self._books.mind.pace, number, fn)
+        if not behind:
+            return None
+        followers: list[Job] = []
+        shipped = {fn: functions.shipment(fn)[1]}
+        links = [(fn, job, node.function.name, data)]
+        for follower, its, data in behind:
+            link = Job(self._books.next_job(), its, follower, NO_PARCEL)
+            follower.record = link
+            followers.append(link)
+            shipped[its] = functions.shipment(its)[1]
+            links.append((its, link.job, follower.function.name, data))
+        payload = dump_arguments((shipped, links), {}, what="a chain")
+        runs = functions.chain(is_async=node.function.is_async)
+        return FirstOfChain(job, fn, node, (bytes(payload.data), payload.buffers), runs, followers)

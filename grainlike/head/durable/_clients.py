@@ -1,0 +1,114 @@
+"""The clients of a head that can be made again: what they say about jobs is written down before anything follows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from anyio.abc import TaskGroup
+
+from grainlike.errors import JournalError
+from grainlike.head.durable._head import DurableHead
+from grainlike.head.durable._records import ClientCame, ClientRefused, ClientSaid, ClientWent
+from grainlike.head.server import Guest, Guests
+from grainlike.net import Link, LostLink
+from grainlike.wire import Frame, Hello, Nested
+
+__all__ = ["DurableGuests"]
+
+
+class DurableGuests(Guests):
+    """`Guests` of a `DurableHead`. Implements its `Clients`."""
+
+    _head: DurableHead
+
+    # --- what was -----------------------------------------------------------------------------------------------------
+
+    def came(self, what: ClientCame) -> None:
+        """A client had come."""
+        self.join(what.hello, LostLink(what.hello.name, what.host), None)
+
+    def said(self, what: ClientSaid, frames: Sequence[Frame]) -> None:
+        """It had said something."""
+        guest = self._resumed(what)
+        with suppress(Exception):  # it ended the connection then, and nothing else
+            self._take(guest, frames)
+
+    def refused(self, what: ClientRefused, frames: Sequence[Frame]) -> None:
+        """It had been told why its jobs would not be."""
+        if what.full:
+            super()._refuse_named(self._resumed(what), frames, what.why)
+        else:
+            self._refuse(self._resumed(what), frames, JournalError(what.why))
+
+    def _resumed(self, what: ClientSaid | ClientRefused) -> Guest:
+        """Who had said it, with the numbers that its conversation had then."""
+        guest = self.here[what.client]
+        if guest.session is not None:
+            guest.session.resume_at(what.received, what.heard)
+        return guest
+
+    def all_went(self) -> None:
+        """The head had ended all work, and nobody was here any more."""
+        for guest in list(self.here.values()):
+            self.leave(guest)
+        self._end_sessions([session.name for session in self.sessions])
+        self._head.workers_went()
+
+    def went(self, what: ClientWent) -> None:
+        """It had left, or was given up."""
+        self.leave(self.here[what.client])
+
+    # --- what is ------------------------------------------------------------------------------------------------------
+
+    def join(self, hello: Hello, link: Link, tasks: TaskGroup | None) -> Guest:
+        number = self._head.books.last_peer + 1
+        with self._head.input(lambda now: ClientCame(now, number, link.host, hello)):
+            guest = super().join(hello, link, tasks)
+        if guest.session is not None:
+            guest.session.tells = False
+        return guest
+
+    def leave(self, guest: Guest) -> None:
+        if guest.number in self.here:
+            with self._head.input(lambda now: ClientWent(now, guest.number)):
+                super().leave(guest)
+
+    def _journal(self) -> str:
+        failure = self._head.failure
+        return "kept" if failure is None else f"not kept, so no jobs are taken, and none are started: {failure}"
+
+    def _take(self, guest: Guest, frames: Sequence[Frame]) -> None:
+        session, number = guest.session, guest.number
+        received, heard = (0, 0) if session is None else (session.received, session.heard)
+        if self._head.failure is not None:
+            frames = self._refuse_jobs(guest, frames, received, heard)
+        with self._head.input(lambda now: ClientSaid(now, number, received, heard), frames) as position:
+            if self._head.failure is not None:  # this very record could not be written
+                frames = self._refuse_jobs(guest, frames, received, heard)
+            if session is not None:
+                self._head.owe(session, position)
+            super()._take(guest, frames)
+
+    def _refuse_named(self, guest: Guest, frames: Sequence[Frame], why: str) -> None:
+        session = guest.session
+        received, heard = (0, 0) if session is None else (session.received, session.heard)
+        refused = lambda now: ClientRefused(now, guest.number, received, heard, why, full=True)  # noqa: E731
+        with self._head.input(refused, frames) as position:
+            if session is not None:
+                self._head.owe(session, position)
+            super()._refuse_named(guest, frames, why)
+
+    def _refuse_jobs(self, guest: Guest, frames: Sequence[Frame], received: int, heard: int) -> list[Frame]:
+        """Tell a client why there will be no jobs; return what else it said."""
+        refused = [frame for frame in frames if isinstance(frame.message, Nested)]
+        why = str(self._head.failure)
+        if refused:
+            with self._head.input(lambda now: ClientRefused(now, guest.number, received, heard, why), refused):
+                self._refuse(guest, refused, JournalError(why))
+        return [frame for frame in frames if not isinstance(frame.message, Nested)]
+
+    def _refuse(self, guest: Guest, frames: Sequence[Frame], error: JournalError) -> None:
+        for message, buffers in frames:
+            assert isinstance(message, Nested)
+            self._head.refuse_for(guest.home, message, buffers, guest.paths, guest.number, error)

@@ -1,0 +1,327 @@
+"""A head that can be made again: it writes down whatever it is told before it does what follows from it.
+
+All that a head does follows from what it was told, in that order, and at those moments: the mind is a function of its
+events, and this body adds no chance and no clock of its own. So what a killed head was, `replay` makes again, down to
+the numbers of the messages that it had sent; workers and clients then go on as after any broken link.
+
+Three things keep that true. Time stands still while an input is taken, and is part of its record. What workers are told
+for other reasons, as to send a job's output, is an input too. And nobody hears that their words have come before they
+are on disk, so that whoever said them can say them again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+from grainlike.errors import JournalError
+from grainlike.graph import Node
+from grainlike.head import Depot, Head, Peer, check_hello
+from grainlike.head.durable._clock import LastingClock
+from grainlike.head.durable._records import (
+    AllWent,
+    ClientCame,
+    ClientRefused,
+    ClientSaid,
+    ClientWent,
+    HeadBegan,
+    Input,
+    JobStopped,
+    RecordsMissing,
+    StartsHeld,
+    TimeCame,
+    WorkerCame,
+    WorkerDoubted,
+    WorkerReturned,
+    WorkerSaid,
+    WorkersSentOff,
+    WorkerTold,
+    WorkerWent,
+    pack_input,
+    unpack_input,
+)
+from grainlike.jobs import Outcomes
+from grainlike.net import Link, LostLink, Session
+from grainlike.resources import Allocation, parse_allocation
+from grainlike.scheduler import StartsPaused
+from grainlike.wire import Beat, Blocked, Buffer, Follow, Frame, Hello, Output
+
+__all__ = ["DurableHead", "Log"]
+
+logger = logging.getLogger("grainlike")
+
+_IDLE_WORDS = (Beat, Output, Blocked)
+"""What workers say that changes nothing here."""
+
+
+class Log(Protocol):
+    """Where inputs are written down; see `grainlike.journal.Journal`."""
+
+    def append(self, record: Sequence[Buffer]) -> int:
+        """Write a record; return how far the log goes with it."""
+        ...
+
+    @property
+    def failure(self) -> JournalError | None:
+        """Why nothing is kept at the moment."""
+        ...
+
+
+class Clients(Protocol):
+    """The clients of a head that is made again; see `DurableGuests`."""
+
+    def came(self, what: ClientCame) -> None:
+        """A client had come."""
+
+    def said(self, what: ClientSaid, frames: Sequence[Frame]) -> None:
+        """It had said something."""
+
+    def refused(self, what: ClientRefused, frames: Sequence[Frame]) -> None:
+        """It had been told why its jobs would not be."""
+
+    def went(self, what: ClientWent) -> None:
+        """It had left, or was given up."""
+
+    def all_went(self) -> None:
+        """All had."""
+
+
+class DurableHead(Head):
+    """See the module. `began` is what decides all chance."""
+
+    def __init__(
+        self, outcomes: Outcomes, began: HeadBegan, clock: LastingClock, alarm: Callable[[float], None]
+    ) -> None:
+        super().__init__(
+            outcomes,
+            closed=False,
+            alarm=lambda at: alarm(clock.here(at)),
+            seed=began.seed,
+            now=self._at,
+            opened=began.now,
+            depot=Depot(share=False),  # what is in memory is not there for the next head
+        )
+        self._clock = clock
+        self._log: Log | None = None
+        self._moment: float | None = None
+        self._later: list[tuple[Peer, Follow]] = []
+        self._unsaid: deque[tuple[int, Session, int]] = deque()
+        """How far the log has to be on disk before who is told that how many of its messages have come."""
+
+    def _at(self) -> float:
+        return self._clock() if self._moment is None else self._moment
+
+    # --- what was -----------------------------------------------------------------------------------------------------
+
+    def replay(self, records: Iterable[Buffer], clients: Clients) -> bool:
+        """Become what made these records; False if there are some behind a gap, which say nothing.
+
+        Raises:
+            JournalError: there is one that is none.
+        """
+        logger.disabled, enabled = True, logger.disabled  # all of it was told when it happened
+        failed: list[str] = []
+        try:
+            for record in records:
+                what, frames = unpack_input(record)
+                if isinstance(what, RecordsMissing):
+                    return False
+                self._moment = what.now
+                self._clock.has_been(what.now)
+                try:
+                    self._again(what, frames, clients)
+                except JournalError:
+                    raise
+                except Exception as error:  # noqa: BLE001 - it ended a link when it happened, and nothing else
+                    failed.append(f"{type(what).__name__} of {what.now:.3f}: {error!r}")
+        finally:
+            self._moment = None
+            logger.disabled = enabled
+            if failed:
+                words = "%d inputs in the journal fail, as they did when they came; the first: %s"
+                logger.warning(words, len(failed), failed[0])
+        return True
+
+    def _again(self, what: Input, frames: Sequence[Frame], clients: Clients) -> None:
+        match what:
+            case WorkerSaid():
+                peer = self.peers[what.worker]
+                _session(peer).resume_at(what.received, what.heard)
+                self._take(peer, frames)
+            case WorkerTold():
+                self._told(self.peers[what.worker], frames)
+            case WorkerCame():
+                self.join(what.hello, parse_allocation(what.offer), what.name, LostLink(what.name, what.host))
+            case WorkerDoubted():
+                self.suspect(self.peers[what.worker], what.why, broke=what.broke)
+            case WorkerReturned():
+                self.heard(self.peers[what.worker])
+            case WorkerWent():
+                self.leave(self.peers[what.worker], what.reason)
+            case ClientCame():
+                clients.came(what)
+            case ClientSaid():
+                clients.said(what, frames)
+            case ClientRefused():
+                clients.refused(what, frames)
+            case ClientWent():
+                clients.went(what)
+            case AllWent():
+                clients.all_went()
+            case JobStopped():
+                self.cancel_nested(what.job)
+            case WorkersSentOff():
+                self.send_off(what.workers, kill=what.kill)
+            case TimeCame():
+                self.tick()
+            case StartsHeld():
+                self.hold_starts(what.why)
+            case _:
+                raise JournalError(f"{type(what).__name__} is out of place in a journal")
+
+    def _told(self, peer: Peer, frames: Sequence[Frame]) -> None:
+        for message, _ in frames:
+            if not isinstance(message, Follow):
+                raise JournalError(f"a worker was told {type(message).__name__} for no reason")
+            self.books.last_listener = max(self.books.last_listener, message.follower)
+            peer.ask_for_output(message)
+
+    # --- what is ------------------------------------------------------------------------------------------------------
+
+    @property
+    def failure(self) -> JournalError | None:
+        """Why no new jobs are taken; None while they are."""
+        return None if self._log is None else self._log.failure
+
+    def keep(self, log: Log) -> None:
+        """Write down what comes from now on. Who listened to jobs is gone with the head before, or asks anew."""
+        self._log = log
+        for peer in self.peers.values():
+            for job, listener in list(peer.follows):
+                self._ask(peer, Follow(job, listener, False))
+
+    def wake(self) -> None:
+        """Ask again for the moment that the mind has asked for."""
+        if self.books.mind.wakes_at is not None:
+            self._alarm(self.books.mind.wakes_at)
+
+    @contextmanager
+    def input(self, make: Callable[[float], Input], frames: Iterable[Frame] = ()) -> Iterator[int]:
+        """Take an input: write it down, then do what follows, all at one moment. Gives how far the log goes with it."""
+        if self._moment is not None:  # it follows from another
+            yield 0
+            return
+        self._moment = now = self._clock()
+        try:
+            yield self._write(make(now), frames)
+        finally:
+            self._moment = None
+            self._ask_later()
+
+    def _write(self, what: Input, frames: Iterable[Frame] = ()) -> int:
+        assert self._log is not None, "a head that was not told where to write"
+        return self._log.append(pack_input(what, frames))
+
+    def _ask(self, peer: Peer, follow: Follow) -> None:
+        self._later.append((peer, follow))
+        if self._moment is None:
+            self._ask_later()
+
+    def _ask_later(self) -> None:
+        """Say what follows from no input: behind what does, for in the replay it comes behind it, too."""
+        asked, self._later = self._later, []
+        for peer, follow in asked:
+            if peer.number in self.peers:
+                self._write(WorkerTold(self._clock(), peer.number), [Frame(follow)])
+                peer.ask_for_output(follow)
+
+    def owe(self, session: Session, position: int) -> None:
+        """Tell who spoke here that all its words so far have come, once the log is on disk up to `position`."""
+        self._unsaid.append((position, session, session.received))
+
+    def on_disk(self, position: int) -> None:
+        """The log is on disk up to here: tell those who spoke that their words have come."""
+        unsaid, told = self._unsaid, dict[Session, int]()
+        while unsaid and unsaid[0][0] <= position:
+            _, session, received = unsaid.popleft()
+            told[session] = received
+        for session, received in told.items():
+            session.tell(received)
+
+    def submit(self, nodes: Iterable[Node]) -> None:
+        """This head runs no graph of its own: it could not be made again."""
+        for node in nodes:
+            self._outcomes.failed(node, RuntimeError("a head with a journal runs what its clients submit: connect()"))
+
+    # --- inputs -------------------------------------------------------------------------------------------------------
+
+    def join(self, hello: Hello, offer: Allocation, name: str, link: Link) -> Peer:
+        check_hello(hello)
+        number = self.books.last_peer + 1
+        with self.input(lambda now: WorkerCame(now, number, name, link.host, hello, str(offer))):
+            peer = super().join(hello, offer, name, link)
+        _session(peer).tells = False
+        return peer
+
+    def suspect(self, peer: Peer, why: str, *, broke: bool) -> None:
+        if peer.number in self.peers and not peer.suspect:
+            with self.input(lambda now: WorkerDoubted(now, peer.number, why, broke)):
+                super().suspect(peer, why, broke=broke)
+
+    def heard(self, peer: Peer) -> None:
+        if peer.suspect:
+            with self.input(lambda now: WorkerReturned(now, peer.number)):
+                super().heard(peer)
+        else:
+            super().heard(peer)
+
+    def leave(self, peer: Peer, reason: str) -> None:
+        if peer.number in self.peers:
+            with self.input(lambda now: WorkerWent(now, peer.number, reason)):
+                super().leave(peer, reason)
+
+    def _take(self, peer: Peer, frames: Sequence[Frame]) -> None:
+        session = _session(peer)
+        kept = [frame for frame in frames if not isinstance(frame.message, _IDLE_WORDS)]
+        if not kept and all(isinstance(frame.message, Beat) for frame in frames):
+            super()._take(peer, frames)
+            return
+        with self.input(lambda now: WorkerSaid(now, peer.number, session.received, session.heard), kept) as position:
+            self.owe(session, position)
+            super()._take(peer, frames)
+
+    def end(self, clients: Clients) -> None:
+        """All work and all connections have ended: the next head begins with nobody."""
+        with self.input(AllWent):
+            clients.all_went()
+
+    def workers_went(self) -> None:
+        """No worker is here any more."""
+        for peer in list(self.peers.values()):
+            self.leave(peer, "the head has closed")
+
+    def cancel_nested(self, number: int) -> bool:
+        with self.input(lambda now: JobStopped(now, number)):
+            return super().cancel_nested(number)
+
+    def send_off(self, workers: Sequence[int], *, kill: bool) -> None:
+        with self.input(lambda now: WorkersSentOff(now, list(workers), kill)):
+            super().send_off(workers, kill=kill)
+
+    def tick(self) -> None:
+        with self.input(TimeCame):
+            super().tick()
+
+    def hold_starts(self, why: str) -> None:
+        """Start no job for now, because of `why`; without a reason go on, unless the disk has refused once more."""
+        with self.input(lambda now: StartsHeld(now, why)):
+            if why or self.failure is None:
+                self._tell(StartsPaused(why))
+
+
+def _session(peer: Peer) -> Session:
+    assert peer.session is not None, "a worker that cannot dial anew joined a head that writes a journal"
+    return peer.session

@@ -1,0 +1,159 @@
+"""What a durable head is at one moment, as an image: so that its log need not reach back to its beginning."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from hashlib import blake2b
+from importlib import import_module
+from pkgutil import iter_modules
+
+import anyio
+import msgspec
+from anyio.abc import TaskGroup
+
+from grainlike._version import __version__
+from grainlike.errors import JournalError
+from grainlike.head import HeadBooks, Listener
+from grainlike.head.durable._head import DurableHead
+from grainlike.head.durable._records import HeadBegan
+from grainlike.head.server import Guests, software
+from grainlike.journal import draw_image, read_image
+from grainlike.net import Link, LostLink
+
+__all__ = ["began_here", "check_version", "classes_of_books", "draw_head", "read_head", "read_title"]
+
+_ROOMS = ("grainlike.resources", "grainlike.wire", "grainlike.scheduler")
+"""All that is in these is plain data."""
+
+_MODULES = (
+    "grainlike.head._connection",
+    "grainlike.head._functions",
+    "grainlike.head._nested",
+    "grainlike.head._peers",
+    "grainlike.head.durable._records",
+    "grainlike.head.server._client",
+    "grainlike.head.server._sessions",
+    "grainlike.jobs._job",
+    "grainlike.jobs._tally",
+    "grainlike.net._session",
+)
+
+
+class _Title(msgspec.Struct, frozen=True, array_like=True):
+    """Stands before an image: `now` is the moment on the clock of the mind."""
+
+    now: float
+    began: HeadBegan
+
+
+_decoder = msgspec.msgpack.Decoder(_Title)
+
+
+@cache
+def classes_of_books() -> dict[str, type]:
+    """Everything that may be in an image, by name."""
+    modules = [f"{room}.{module.name}" for room in _ROOMS for module in iter_modules(import_module(room).__path__)]
+    modules += _MODULES
+    found: dict[str, type] = {}
+    for name in modules:
+        if not name.endswith("__main__"):
+            for thing in vars(import_module(name)).values():
+                if isinstance(thing, type) and thing.__module__ == name:
+                    found[f"{name}.{thing.__qualname__}"] = thing
+    return found
+
+
+@cache
+def _fingerprint() -> str:
+    """Differs between two releases in which the same object is not made of the same fields."""
+    told = blake2b(digest_size=16)
+    for name, cls in sorted(classes_of_books().items()):
+        slots = [getattr(base, "__slots__", ()) for base in cls.__mro__]
+        told.update(repr((name, slots, getattr(cls, "__annotations__", {}))).encode())
+    return told.hexdigest()
+
+
+def began_here(seed: int, now: float = 0.0) -> HeadBegan:
+    """How a head of this release begins, at `now`."""
+    return HeadBegan(now, seed, __version__, _fingerprint(), software())
+
+
+def check_version(began: HeadBegan) -> None:
+    """Raise `JournalError` unless this release does what the one did that wrote a journal, and loads its pickles."""
+    if (began.version, began.books) != (__version__, _fingerprint()):
+        raise JournalError(
+            f"this journal is of grainlike {began.version}, which may decide otherwise than {__version__}, or keep its "
+            "books in another way: let that release end its work, or begin a new journal"
+        )
+    unlike = software().unlike(began.software)
+    if unlike is not None:
+        name, here, there = unlike
+        raise JournalError(
+            f"the functions in this journal were pickled with {name} {there}, and cannot be trusted to load in {here}: "
+            "go on with the former, or begin a new journal"
+        )
+
+
+def draw_head(head: DurableHead, guests: Guests, began: HeadBegan, now: float) -> Iterator[bytes]:
+    """The image of a head with its clients. It must not be in the middle of anything."""
+    title = _Title(now, began)
+    yield msgspec.msgpack.encode(title)
+    state = [vars(head.books), guests.here, guests.sessions]
+
+    def made(thing: object) -> tuple[str, Sequence[object]] | None:
+        match thing:
+            case DurableHead():
+                return "head", ()
+            case HeadBooks():
+                return "books", ()
+            case Link():
+                return "link", (thing.peer, thing.host)
+            case anyio.Event() | Listener():  # who reads a log asks the next head for it; this one has nobody to tell
+                return "event", ()
+            case memoryview():
+                return "bytes", (bytes(thing),)
+            case TaskGroup() | anyio.CancelScope():
+                return "nobody", ()
+        return None
+
+    yield from draw_image(state, classes_of_books(), made)
+
+
+def read_title(chunk: bytes) -> tuple[HeadBegan, float]:
+    """What the head began with, and the moment of the image. Raises `JournalError` if this release cannot read it."""
+    try:
+        title = _decoder.decode(chunk)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise JournalError(f"no image of a head: {error}") from None
+    check_version(title.began)
+    return title.began, title.now
+
+
+def read_head(chunks: Iterable[bytes], head: DurableHead, guests: Guests) -> None:
+    """Make a head what this is the image of; `chunks` is all that comes behind the title."""
+
+    given: dict[str, Callable[..., object]] = {
+        "head": lambda: head,
+        "books": lambda: head.books,
+        "link": LostLink,
+        "event": anyio.Event,
+        "bytes": bytes,
+        "nobody": lambda: None,
+    }
+    held, here, sessions = read_image(chunks, classes_of_books(), given)
+    if held.keys() != vars(head.books).keys():
+        raise JournalError("a damaged image of a head")
+    vars(head.books).update(held)
+    guests.here, guests.sessions = here, sessions
+    for guest in guests.here.values():
+        guest.listening = {}  # it asks anew
+    # The clock of this process may have begun anew with its machine.
+    now = time.monotonic()
+    for party in [*head.peers.values(), *guests.here.values()]:
+        party.heard = now
+    for peer in head.peers.values():
+        for observer in head.observers:
+            observer.joined(peer)
+    head.wake()

@@ -1,0 +1,269 @@
+"""What keeps a durable head on disk: its log, and from time to time an image of it, so that the log stays short."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import signal
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from pathlib import Path
+
+import anyio
+
+from grainlike.errors import JournalError
+from grainlike.head.durable._clients import DurableGuests
+from grainlike.head.durable._clock import LastingClock
+from grainlike.head.durable._head import DurableHead
+from grainlike.head.durable._records import HeadBegan, RecordsMissing, pack_input, unpack_input
+from grainlike.head.durable._snapshot import check_version, draw_head, read_head, read_title
+from grainlike.journal import Journal, Recovered, commit_image
+from grainlike.launch import die_with_parent
+from grainlike.wire import Buffer
+
+__all__ = ["Keeping"]
+
+logger = logging.getLogger("grainlike")
+
+IMAGE_BYTES = 64 * 1024 * 1024
+IMAGE_TIMES = 4
+"""An image is drawn when the log behind the last one has so many bytes, and is so many times as large as that; and when
+so many bytes of functions have been dropped since, which are half of the last one or more.
+"""
+
+LOOK_S = 1.0
+"""How often that is looked at, whether the files are where they were, and whether a disk that refused does so still."""
+
+_CHILD_S = 0.02
+"""How often it is looked whether the process that writes an image has ended."""
+
+
+class Keeping:
+    """The files of one head, in `directory`, and what is done with them while it runs.
+
+    A disk that refuses stops nothing that runs. But then nobody is told that his words have come, new jobs are refused
+    (`failure` says why), those that wait are not started, for that could not be written down, and as soon as the disk
+    takes an image of all that there is, everything is as it was.
+
+    Raises `JournalError` as `Journal.open` does.
+    """
+
+    def __init__(self, directory: Path, began: HeadBegan, *, salvage: bool = False) -> None:
+        self._journal, found = Journal.open(directory, salvage=salvage)
+        self.clock = LastingClock()
+        self.failure: JournalError | None = None
+        self._image: Iterator[bytes] | None = None
+        self._records: Iterator[bytes] = iter(found.records)
+        self._image_size = self._journal.image_size
+        self._dropped_before = 0
+        """How many bytes of functions had been dropped when the last image was drawn."""
+        self._writes = True
+        self._renewal = anyio.Lock()
+        self._is_old = len(found.records) > 0
+        """Whether there is a log from before: what a sync had failed for would be in doubt without an image."""
+        try:
+            self.began = self._begin(found.image, began)
+        except BaseException:
+            self._journal.close()
+            raise
+        _tell_of_damage(found)
+
+    def _begin(self, image: Iterable[bytes] | None, began: HeadBegan) -> HeadBegan:
+        """What the head in these files began with; `began` if there was none."""
+        if image is not None:
+            self._image = iter(image)
+            found, now = read_title(next(self._image))
+            self.clock.has_been(now)
+            return found
+        first = next(self._records, None)
+        if first is None:
+            self._journal.append(pack_input(began))
+            return began
+        what, _ = unpack_input(first)
+        if not isinstance(what, HeadBegan):
+            raise JournalError("this journal has lost its beginning")
+        check_version(what)
+        self.clock.has_been(what.now)
+        return what
+
+    # --- the head ----------------------------------------------------------------------------------------------------
+
+    def restore(self, head: DurableHead, guests: DurableGuests) -> None:
+        """Make the head what it was, and write down what it is told from now on."""
+        self._head, self._guests = head, guests
+        if self._image is not None:
+            read_head(self._image, head, guests)
+            self._dropped_before = head.books.functions.dropped_bytes
+            self._records = _behind_an_image(self._records)
+        whole = head.replay(self._records, guests)
+        head.keep(self)
+        self._journal.on_synced = head.on_disk
+        self._journal.on_failure = self._fail
+        if whole and head.books.mind.paused:
+            head.hold_starts("")  # the last head ended when its disk had just taken an image
+        if not whole:
+            self._fail(JournalError("what was told while the disk refused is not in the journal"))
+
+    def append(self, record: Sequence[Buffer]) -> int:
+        """Write a record; return how far the log goes with it, or will go with what is written instead."""
+        if self._writes:
+            try:
+                return self._journal.append(record)
+            except JournalError as error:
+                self._fail(error)
+        return self._journal.position + 1
+
+    def _fail(self, error: JournalError) -> None:
+        if self.failure is None:
+            logger.error("the journal is not kept any more, and no jobs are taken or started until it is: %s", error)
+        self.failure = error
+        self._writes = False
+        self._journal.on_synced = None
+        self._head.hold_starts(f"what is not written down is not started, and the journal is not kept ({error})")
+
+    def stop(self) -> None:
+        """Write down nothing more: what happens from now on is the end of this process, and not of what it does."""
+        self._writes = False
+        self._journal.on_synced = None
+
+    # --- the disk ----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """See that records get to the disk, and draw images, until cancelled."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._journal.run)
+            while True:
+                await anyio.sleep(LOOK_S)
+                self._check_place()
+                if self.failure is not None or (self._writes and (self._is_old or self._is_long())):
+                    await self._renew()
+
+    def _check_place(self) -> None:
+        """What is synced to files that nobody finds is not kept."""
+        if self._writes:
+            try:
+                self._journal.check_place()
+            except JournalError as error:
+                self._fail(error)
+
+    def _is_long(self) -> bool:
+        if self._journal.segment_size > max(IMAGE_BYTES, IMAGE_TIMES * self._image_size):
+            return True
+        dropped = self._head.books.functions.dropped_bytes - self._dropped_before
+        return dropped > max(IMAGE_BYTES, self._image_size // 2)
+
+    async def finish(self) -> None:
+        """See that the end of all work is kept, also where the disk refused what came before.
+
+        Raises:
+            JournalError: it is not, so the next head will find the work again.
+        """
+        async with self._renewal:
+            await self._draw()  # an image of nobody takes the place of all records
+        if self.failure is not None:
+            raise JournalError(
+                f"the end of the work is not in the journal ({self.failure}), so the next head finds the jobs again. "
+                f"Make room in {self._journal.directory} and end that one, or remove the directory"
+            )
+
+    async def safe(self) -> None:
+        """Return when all that the head was told so far is on disk, as far as the disk takes anything."""
+        position = self._journal.position
+        while self._writes and self._journal.synced < position:  # noqa: ASYNC110 - `on_synced` is the head's
+            await anyio.sleep(_CHILD_S)
+
+    async def _renew(self) -> None:
+        async with self._renewal:
+            await self._draw()
+
+    async def _draw(self) -> None:
+        """Begin a new segment with an image of the head as it is now."""
+        try:
+            dropped = self._head.books.functions.dropped_bytes
+            segment = self._journal.begin_segment()
+            if self.failure is not None:
+                self._journal.append(pack_input(RecordsMissing(self.clock())))
+            child = self._fork(segment)
+            self._writes = True
+            await self._wait_for(child)
+            self._journal.forget_before(segment)
+        except (JournalError, OSError) as error:
+            self._tell_of_no_image(error)
+        else:
+            self._image_size, self._is_old = self._journal.image_size, False
+            self._dropped_before = dropped
+            if self.failure is not None and self._writes:
+                self._mend()
+
+    def _tell_of_no_image(self, error: OSError) -> None:
+        """The log behind the last image goes on; after a failure it is not enough."""
+        self._image_size, self._is_old = self._journal.segment_size, False
+        if self.failure is None:
+            logger.warning("the journal grows, for there is no new image of the head: %s", error)
+        else:
+            self._writes = False
+
+    def _mend(self) -> None:
+        """All that there is is on disk again."""
+        logger.warning("the journal is kept again")
+        self.failure = None
+        self._journal.on_synced = self._head.on_disk
+        self._head.on_disk(self._journal.synced)
+        self._head.hold_starts("")
+
+    async def _wait_for(self, child: int) -> None:
+        try:
+            while (code := _exit_code(child)) is None:  # noqa: ASYNC110 - no event tells of it on all loops
+                await anyio.sleep(_CHILD_S)
+        except BaseException:
+            os.kill(child, signal.SIGKILL)  # it holds the lock of the files
+            os.waitpid(child, 0)  # noqa: ASYNC222 - it has been killed
+            raise
+        if code:
+            raise JournalError(f"the process that wrote an image of the head ended with exit code {code}")
+
+    def _fork(self, segment: int) -> int:
+        """Let a child write the image: it has all of the head as it is now, and this process goes on."""
+        parent = os.getpid()
+        child = os.fork()
+        if child:
+            return child
+        code = 1
+        try:
+            die_with_parent(parent)
+            gc.disable()  # it would touch, and so copy, every page
+            drawn = draw_head(self._head, self._guests, self.began, self.clock())
+            commit_image(self._journal.directory, segment, drawn)
+            code = 0
+        except BaseException:
+            logger.exception("an image of the head could not be written")
+        finally:
+            os._exit(code)
+
+    def close(self) -> None:
+        """Let go of the files. Raises `JournalError` if they could not be synced."""
+        for unread in (self._image, self._records):
+            if isinstance(unread, Generator):
+                unread.close()
+        self._journal.close()
+
+
+def _tell_of_damage(found: Recovered) -> None:
+    """Say what of the journal does not count, so that nobody looks for it in vain."""
+    if found.cut:
+        logger.warning("the last %d bytes of %s were not a whole record, and are cut off", found.cut, found.cut_path)
+    for path in found.set_aside:
+        logger.warning("what was damaged in the journal, or lay behind that, is set aside: %s", path)
+
+
+def _behind_an_image(records: Iterator[bytes]) -> Iterator[bytes]:
+    """The image has what the log may lack."""
+    for at, record in enumerate(records):
+        if at or not isinstance(unpack_input(record)[0], RecordsMissing):
+            yield record
+
+
+def _exit_code(child: int) -> int | None:
+    """How a child ended; None while it runs."""
+    ended, status = os.waitpid(child, os.WNOHANG)
+    return os.waitstatus_to_exitcode(status) if ended else None

@@ -1,0 +1,347 @@
+"""Who may join a head: the listening side of the handshake, for every link, however it was made."""
+
+from __future__ import annotations
+
+import logging
+import platform
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import anyio
+from anyio.abc import TaskGroup
+
+from grainlike.errors import GrainlikeError, HeadLostError
+from grainlike.eventloop import make_way
+from grainlike.head import Head, Party, Peer, check_hello
+from grainlike.head.server._client import Guest
+from grainlike.head.server._clients import Guests
+from grainlike.net import ByteLink, Link, is_gone, process_id
+from grainlike.payload import serializer_versions
+from grainlike.resources import parse_allocation
+from grainlike.system import room_for_one
+from grainlike.wire import (
+    FROM_CLIENT,
+    FROM_WORKER,
+    HEARTBEAT_S,
+    LOST_S,
+    SUSPECT_S,
+    Beat,
+    Frame,
+    FrameLimits,
+    Hello,
+    Listener,
+    Software,
+    Welcome,
+)
+
+__all__ = ["Door", "software"]
+
+logger = logging.getLogger("grainlike")
+
+_ROLES = frozenset({"worker", "client"})
+
+HANDSHAKE_S = 10.0
+
+MOST_WAITING = 64 * 1024 * 1024
+"""One for whom more bytes than this wait is cut off when it has read nothing for `DEAF_S`. It may dial anew, and goes
+on if what it had not read is still kept (`Transcript`).
+"""
+
+DEAF_S = LOST_S
+
+ENDED_S = 2.5
+"""How long one of another machine has to dial anew after its link was closed in good order: a process that dies
+leaves its link like that.
+"""
+
+SECOND_LOOK_S = 1.0
+"""How long after that its silence is believed."""
+
+_FORGOTTEN = (
+    "the journal lacks the last of what was said, for its disk had refused that, or its machine lost power: the head "
+    "that was started again cannot go on with what it said"
+)
+
+_LOOK_S = 0.0003
+"""About what it takes to look whether a process is there, and to tell the mind of a link that has broken."""
+
+
+def software() -> Software:
+    """The versions that have to go together between a head and whoever dials in."""
+    return Software(platform.python_version(), serializer_versions())
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Lets workers in to `head`, and clients to `guests`. `paths` are the imports that jobs may need.
+
+    `settled` is called after each batch of frames, when outcomes may have come; `joined` when a worker came or left.
+    `returns` says whether this head outlives its process. `most` is how many bytes of values one message may bring.
+    """
+
+    head: Head
+    guests: Guests
+    cluster: str
+    paths: list[str]
+    settled: Callable[[], None]
+    joined: Callable[[], None]
+    returns: bool = False
+    most: int = field(default_factory=room_for_one)
+
+    async def await_return(self, party: Peer | Guest) -> None:
+        """Keep the place of one that was here before this head was started, until it dials anew or is given up."""
+        if isinstance(party, Peer):
+            self.head.suspect(party, "the head was started again", broke=False)
+        if party.session is None or not await _returns_within(LOST_S, party):
+            logger.warning("%s %s has not come back", party.hello.role, party.name)
+            self.give_up(party, "it did not come back when the head was started again")
+
+    def give_up(self, party: Peer | Guest, reason: str) -> None:
+        """Somebody is gone for good: its jobs are tried elsewhere, or nobody wants them any more."""
+        if isinstance(party, Peer):
+            self.head.leave(party, reason)
+            self.joined()
+        else:
+            self.guests.leave(party)
+        self.settled()
+
+    async def admit(self, link: Link) -> None:
+        """Own one link until it ends: handshake, then reports; a lost worker's jobs go elsewhere."""
+        async with anyio.create_task_group() as tasks:
+            visit = _Visit(self, link, tasks)
+            tasks.start_soon(visit.watch)
+            try:
+                await link.run(visit.hear)
+                await visit.wait_for_return()
+            except GrainlikeError as error:
+                logger.warning("the connection from %s was dropped: %s", link.peer, error)
+            else:
+                visit.tell_of_end()
+            finally:
+                visit.end()
+                tasks.cancel_scope.cancel()
+
+
+class _Visit:
+    """One connection: nobody at first, a worker or a client once it has introduced itself and was welcomed."""
+
+    def __init__(self, door: Door, link: Link, tasks: TaskGroup) -> None:
+        self._door = door
+        self._link = link
+        self._tasks = tasks
+        self._handshake = Listener(software(), _ROLES, link.role)
+        self._peer: Peer | None = None
+        self._guest: Guest | None = None
+        self._refused = False
+        self._answered = anyio.Event()
+        self._late = False
+        self._given_up = False
+        self._deaf_since: float | None = None
+
+    def hear(self, frames: list[Frame]) -> None:
+        """Take one read."""
+        party = self._known
+        if party is None:
+            frames = self._introduced(frames)
+            party = self._known
+        if party is not None and party.link is not self._link:
+            return  # what it says here, it says again on its new link
+        if self._peer is not None:
+            self._door.head.hear(self._peer, frames)
+        elif self._guest is not None:
+            self._door.guests.hear(self._guest, frames)
+        self._door.settled()
+        self._door.guests.look_whether_alone()
+
+    def _introduced(self, frames: list[Frame]) -> list[Frame]:
+        """Listen until it is known who it is; return what it says then."""
+        at = 0
+        while self._known is None and at < len(frames) and not self._refused:
+            self._greet(frames[at])
+            at += 1
+        return frames[at:]
+
+    @property
+    def _known(self) -> Peer | Guest | None:
+        """Who it is, once it was welcomed."""
+        return self._peer or self._guest
+
+    def _greet(self, frame: Frame) -> None:
+        try:
+            hello = self._handshake.receive(frame.message)
+            if hello.resumes:
+                self._take_back(hello)
+                return
+            if hello.role == "client":
+                self._door.guests.check_session(hello)
+                self._welcome(FROM_CLIENT, hello.name, received=min(0, hello.received))
+                self._guest = self._door.guests.join(hello, self._link, self._tasks)
+                return
+            offer = parse_allocation(hello.offer)  # before the welcome: after that nothing is a refusal any more
+            if self._door.returns:
+                check_hello(hello)
+            name = self._door.head.free_name(hello.name)
+            self._welcome(FROM_WORKER, name, self._door.head.depot.directory_for(hello), min(0, hello.received))
+            self._peer = self._door.head.join(hello, offer, name, self._link)
+            self._door.joined()
+        except GrainlikeError as error:
+            logger.warning("%s was refused: %s", self._link.peer, error)
+            self._link.post(Listener.refusal(error))
+            self._refused = True
+            self._answered.set()
+
+    def _take_back(self, hello: Hello) -> None:
+        """One has dialled anew: it goes on where its last link broke, if it was not given up."""
+        head, guests = self._door.head, self._door.guests
+        known = head.incarnation if hello.role == "worker" else guests.incarnation
+        party = known(hello.incarnation)
+        if party is None or party.session is None:
+            raise HeadLostError(f"{hello.role} {hello.name!r} was given up meanwhile; it may join as somebody new")
+        if not (isinstance(self._link, ByteLink) and party.session.can_go_on(hello.received)):
+            lost = party.session.lacks(hello.received)
+            self._door.give_up(party, _FORGOTTEN if lost else "too much was on the way when its link broke")
+            why = _FORGOTTEN if lost else "too much was on the way"
+            raise HeadLostError(f"{why} to {hello.role} {party.name}; it may join as somebody new")
+        limits = FROM_WORKER if hello.role == "worker" else FROM_CLIENT
+        self._welcome(limits, party.name, received=party.session.received)
+        party.go_on(self._link, hello.received)
+        if isinstance(party, Peer):
+            self._peer = party
+            head.heard(party)
+        else:
+            self._guest = party
+            guests.came_back(party, self._tasks)
+        logger.info("%s %s is there again, from %s", hello.role, party.name, self._link.peer)
+
+    def _welcome(self, limits: FrameLimits, name: str, store: str = "", received: int = -1) -> None:
+        self._link.trust(limits._replace(total=self._door.most))
+        self._answered.set()
+        door = self._door
+        process = process_id()
+        self._link.post(Welcome(door.cluster, HEARTBEAT_S, door.paths, name, store, process, received, door.returns))
+
+    async def watch(self) -> None:
+        """End the link of a stranger who says nothing, of one who was refused, and of somebody who fell silent."""
+        with anyio.move_on_after(HANDSHAKE_S):
+            await self._answered.wait()
+        if self._known is None:
+            self._late = not self._refused
+            await self._link.drain(1.0)
+            self._link.close(f"no handshake within {HANDSHAKE_S:g} s" if self._late else "refused")
+            return
+        number = 0
+        doubt = suspicion = False
+        while not (doubt and self._silent_s >= LOST_S):
+            # Our own loop may have been blocked, with beats waiting to be read: nobody is lost at the first look.
+            doubt = self._silent_s >= LOST_S
+            if self._link.still_comes():
+                self._known.heard = time.monotonic()
+            if suspicion and self._peer is not None and self._silent_s >= SUSPECT_S and self._is_current:
+                self._door.head.suspect(self._peer, f"silent for {SUSPECT_S:g} s", broke=False)
+            suspicion = self._silent_s >= SUSPECT_S
+            number += 1
+            self._beat(Beat(number))
+            self._cut_off_the_deaf()
+            await anyio.sleep(min(HEARTBEAT_S, max(SECOND_LOOK_S, LOST_S - self._silent_s)))
+        self._given_up = True
+        self._link.close(f"silent for {LOST_S:g} s")
+
+    def _cut_off_the_deaf(self) -> None:
+        """End the link of one who reads nothing of all that waits for it, while more and more does."""
+        waiting = self._link.waiting()
+        if waiting <= MOST_WAITING or not self._link.stands_still():
+            self._deaf_since = None
+            return
+        now = time.monotonic()
+        self._deaf_since = self._deaf_since or now
+        if now - self._deaf_since >= DEAF_S and self._known is not None and self._is_current:
+            self._deaf_since = None
+            reason = f"it has read nothing for {DEAF_S:g} s, and {waiting >> 20} MiB wait for it"
+            logger.warning("the link to %s %s is cut: %s", self._known.hello.role, self._known.name, reason)
+            self._link.close(reason)
+
+    def _beat(self, beat: Beat) -> None:
+        if self._known is not None and self._is_current:
+            self._known.post(beat)
+
+    @property
+    def _is_current(self) -> bool:
+        """Whether this is the link over which it speaks: not if it has dialled anew."""
+        return self._known is not None and self._known.link is self._link
+
+    async def wait_for_return(self) -> None:
+        """Keep the place of one whose link has broken, until it has dialled anew, is dead, or too late."""
+        party = self._known
+        if party is None or party.session is None or party.over or self._given_up or not self._is_current:
+            return
+        if isinstance(party, Peer) and party.leaving:
+            return
+        await make_way(_LOOK_S)  # where a network breaks, hundreds of links end at once
+        if not self._is_current:
+            return
+        if not is_gone(party.hello.process):
+            self._doubt(party, self._link.reason or "the connection was lost")
+        await _returns_within(self._patience(party), party)
+
+    def _doubt(self, party: Peer | Guest, reason: str) -> None:
+        """A link has broken, and nobody knows yet what has become of its far end."""
+        if isinstance(party, Guest):
+            logger.info("the link to client %s has broken: %s", party.name, reason)
+            return
+        logger.warning("the link to worker %s has broken: %s", party.name, reason)
+        self._door.head.suspect(party, f"its link has broken: {reason}", broke=True)
+        self._door.settled()
+
+    def _patience(self, party: Peer | Guest) -> float:
+        """How long one may take to dial anew. One whose process cannot be seen from here, and whose link ended in
+        order, as that of a dead process does, has less.
+        """
+        ended = (self._link.reason or "").startswith("closed by the peer")
+        elsewhere = not party.hello.process.startswith(f"{process_id().partition('/')[0]}/")
+        return ENDED_S if ended and elsewhere else max(0.0, LOST_S - self._silent_s)
+
+    @property
+    def _silent_s(self) -> float:
+        assert self._known is not None
+        return time.monotonic() - self._known.heard
+
+    def tell_of_end(self) -> None:
+        """Log an end that nobody here wanted. A stranger may come and go; one who was refused was told of already."""
+        if self._known is not None and not self._is_current:
+            return
+        if self._peer is not None:
+            level = logging.INFO if self._peer.leaving else logging.WARNING
+            logger.log(level, "worker %s is gone: %s", self._peer.name, self._link.reason)
+        elif self._guest is not None:
+            # Who only asked, as the command line does, is no news.
+            level = logging.DEBUG if self._guest.session is None else logging.INFO
+            logger.log(level, "client %s is gone: %s", self._guest.name, self._link.reason)
+        elif self._late:
+            logger.warning("the connection from %s was dropped: %s", self._link.peer, self._link.reason)
+
+    def end(self) -> None:
+        """The link is gone."""
+        if self._known is None or not self._is_current:
+            return
+        self._door.give_up(self._known, self._link.reason or "the connection was lost")
+
+
+async def _returns_within(seconds: float, party: Party) -> bool:
+    """Wait until one has dialled anew; False if it is dead, or too late."""
+    link = party.link
+    with anyio.move_on_after(seconds):
+        for pause in _looks():
+            await make_way(_LOOK_S)
+            if is_gone(party.hello.process) or party.link is not link:
+                break
+            with anyio.move_on_after(pause):
+                await party.taken_over.wait()
+    return party.link is not link
+
+
+def _looks() -> Iterator[float]:
+    """Seconds between looks whether a process is still there: soon after its link broke it may be dying."""
+    yield from (0.01, 0.02, 0.05, 0.1, 0.2)
+    while True:
+        yield 0.5

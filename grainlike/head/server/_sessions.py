@@ -1,0 +1,337 @@
+"""Named sessions: jobs that belong to a name rather than to a program, and what is kept for whoever comes back.
+
+All of it follows from the messages that come and go: what a program submits, withdraws and forgets, and what it would
+hear of its jobs. Nothing here waits, or looks at a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from grainlike.errors import ProtocolError
+from grainlike.head.server._client import Guest
+from grainlike.wire import (
+    Began,
+    Buffer,
+    Message,
+    Nested,
+    Numbered,
+    Outcomes,
+    Parcel,
+    SessionIs,
+    SessionRow,
+    pack_parcels,
+    unpack_parcels,
+)
+
+__all__ = ["KEPT_BYTES", "MOST_NAMES", "KeptFile", "NamedCall", "NamedSession", "Sessions"]
+
+MOST_NAMES = 10_000
+"""How many calls of one session may have a name."""
+
+KEPT_BYTES = 128 * 1024 * 1024
+"""How many bytes of outcomes one session keeps in memory, and tells whoever attaches: half of what a conversation may
+have on its way. What is beyond goes to disk, and is told to who asks for it.
+"""
+
+_ROWS = 500
+"""How many names go into one message."""
+
+
+class KeptFile(msgspec.Struct, frozen=True):
+    """An outcome on disk, by the name of its file: so many bytes, with this CRC-32."""
+
+    name: str
+    size: int
+    checksum: int
+
+
+class Spill:
+    """What is to be done on disk: `fresh` outcomes are to be written to files of these names, `gone` ones removed."""
+
+    __slots__ = ("fresh", "gone")
+
+    def __init__(self) -> None:
+        self.fresh: list[tuple[NamedCall, str]] = []
+        self.gone: list[str] = []
+
+
+class NamedCall:
+    """One call that has a name: `child` to the program that submitted it, `job` to the head once it is there."""
+
+    __slots__ = ("apart", "began", "child", "function", "job", "name", "outcome", "request", "size")
+
+    def __init__(self, name: str, child: int, function: str, request: str) -> None:
+        self.name = name
+        self.child = child
+        self.function = function
+        self.request = request
+        self.job = 0
+        self.began: tuple[int, str, str] | None = None
+        """Attempt, worker and slots, as `Began` has told last."""
+        self.outcome: tuple[Outcomes, Sequence[Buffer]] | KeptFile | None = None
+        self.apart = False
+        """Whether its outcome is beyond what is kept in memory: on disk, or about to be."""
+        self.size = 0
+
+
+class NamedSession:
+    """One session, where its jobs have their `Home`: what they say goes to the program that is attached, if one is.
+
+    `number` is what shares are counted by, `since` when it was opened.
+    """
+
+    __slots__ = (
+        "_by_child",
+        "_calls",
+        "_held",
+        "_last_child",
+        "_spill",
+        "guest",
+        "jobs",
+        "name",
+        "number",
+        "since",
+        "size",
+    )
+
+    def __init__(self, number: int, name: str, since: float, spill: Spill) -> None:
+        self.number = number
+        self.name = name
+        self.since = since
+        self.guest: Guest | None = None
+        """The program that is attached."""
+        self.jobs: dict[int, int] = {}
+        """The jobs that have not ended, by what their programs call them."""
+        self.size = 0
+        """How many bytes of outcomes are kept."""
+        self._held = 0
+        """How many of them are in memory to stay."""
+        self._spill = spill
+        self._calls: dict[str, NamedCall] = {}
+        self._by_child: dict[int, NamedCall] = {}
+        self._last_child = 0
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is left of it."""
+        return self.guest is None and not self.jobs and not self._calls
+
+    def row(self, now: float, limit: int = 0) -> SessionRow:
+        """What is told of it; `limit` is how many bytes all sessions of the head may keep."""
+        outcomes = sum(call.outcome is not None for call in self._calls.values())
+        attached = "" if self.guest is None else self.guest.name
+        names, since = len(self._calls), now - self.since
+        return SessionRow(self.name, self.number, len(self.jobs), names, outcomes, self.size, since, attached, limit)
+
+    def name_of(self, child: int) -> str:
+        """The name of a call; empty for none."""
+        call = self._by_child.get(child)
+        return "" if call is None else call.name
+
+    # --- programs come and go ----------------------------------------------------------------------------------------
+
+    def attach(self, guest: Guest) -> None:
+        """A program has it from now on, and hears what is there."""
+        self.guest = guest
+        for message in self._told():
+            guest.post(message)
+        running = [(call.child, *call.began) for call in self._calls.values() if call.began is not None]
+        if running:
+            children, attempts, workers, slots = map(list, zip(*running, strict=True))
+            guest.post(Began(children, attempts, workers, slots))
+        for call in self._calls.values():
+            if call.outcome is not None and not call.apart:
+                assert not isinstance(call.outcome, KeptFile)
+                guest.post(*call.outcome)
+
+    def _told(self) -> Iterator[SessionIs]:
+        calls = list(self._calls.values())
+        for first in range(0, max(1, len(calls)), _ROWS):
+            part = calls[first : first + _ROWS]
+            yield SessionIs(
+                self._last_child,
+                [call.name for call in part],
+                [call.child for call in part],
+                [call.job for call in part],
+                [call.function for call in part],
+                [call.request for call in part],
+                [call.size if call.apart else -1 for call in part],
+            )
+
+    def kept_apart(self, child: int) -> NamedCall | None:
+        """The call of this number, if its outcome is kept and was not told to whoever attached."""
+        call = self._by_child.get(child)
+        return call if call is not None and call.apart else None
+
+    def files(self) -> Iterator[KeptFile]:
+        """The outcomes that are on disk."""
+        for call in self._calls.values():
+            if isinstance(call.outcome, KeptFile):
+                yield call.outcome
+
+    def detach(self, guest: Guest) -> None:
+        """The program is gone, and its jobs go on."""
+        if self.guest is guest:
+            self.guest = None
+
+    # --- what a program says -----------------------------------------------------------------------------------------
+
+    def submits(self, message: Nested) -> None:
+        """A program wants these calls to be run. Raises `ProtocolError` for what it would not say."""
+        names = message.names or [""] * len(message.children)
+        self._check(message, names)
+        for child, at, name in zip(message.children, message.fns, names, strict=True):
+            self._last_child = max(self._last_child, child)
+            self.jobs[child] = 0
+            if name:
+                call = NamedCall(name, child, message.functions[at].name, message.request)
+                self._calls[name] = self._by_child[child] = call
+
+    def _check(self, message: Nested, names: Sequence[str]) -> None:
+        children, given = message.children, [name for name in names if name]
+        if message.parent or not len(names) == len(children) == len(message.fns):
+            raise ProtocolError(f"a submission to session {self.name!r} is malformed")
+        if any(child in self.jobs or child in self._by_child for child in children):
+            raise ProtocolError(f"session {self.name!r} has had calls of these numbers")
+        if len(set(given)) < len(given) or not self._calls.keys().isdisjoint(given):
+            raise ProtocolError(f"session {self.name!r} has some of these names")
+        if given and len(self._calls) + len(given) > MOST_NAMES:
+            raise ProtocolError(f"session {self.name!r} has no room for {len(given)} names more")
+
+    def withdraws(self, children: Iterable[int]) -> None:
+        """It does not want these any more: nothing is kept of them."""
+        for child in children:
+            self.jobs.pop(child, None)
+            if child in self._by_child:
+                self._drop(self._by_child[child].name)
+
+    def forgets(self, names: Iterable[str]) -> None:
+        """Nothing is kept under these names any more."""
+        for name in names:
+            if name in self._calls:
+                self._drop(name)
+
+    def forget_all(self) -> None:
+        """Nothing is kept any more."""
+        self.forgets(list(self._calls))
+
+    def _drop(self, name: str) -> None:
+        call = self._calls.pop(name)
+        del self._by_child[call.child]
+        self.size -= call.size
+        if isinstance(call.outcome, KeptFile):
+            self._spill.gone.append(call.outcome.name)
+        elif not call.apart:
+            self._held -= call.size
+        call.outcome = None
+
+    # --- what its jobs say -------------------------------------------------------------------------------------------
+
+    def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
+        """Take note of what becomes of its jobs, and tell the program that is attached. See `Home`."""
+        if isinstance(message, Numbered):
+            self._numbered(message)
+        elif isinstance(message, Began):
+            self._began(message)
+        elif isinstance(message, Outcomes):
+            self._ended(message, buffers)
+        if self.guest is not None:
+            self.guest.post(message, buffers)
+
+    def _numbered(self, message: Numbered) -> None:
+        for child, job in zip(message.children, message.jobs, strict=True):
+            if child in self.jobs:  # else it has ended by being submitted
+                self.jobs[child] = job
+            if child in self._by_child:
+                self._by_child[child].job = job
+
+    def _began(self, message: Began) -> None:
+        rows = zip(message.attempts, message.workers, message.slots, strict=True)
+        for child, began in zip(message.children, rows, strict=True):
+            if child in self._by_child:
+                self._by_child[child].began = began
+
+    def _ended(self, message: Outcomes, buffers: Sequence[Buffer]) -> None:
+        for child in message.children:
+            self.jobs.pop(child, None)
+        if self._by_child.keys().isdisjoint(message.children):
+            return
+        for row, parcel in enumerate(unpack_parcels(message.data, message.counts, buffers)):
+            call = self._by_child.get(message.children[row])
+            if call is not None:
+                self._keep(call, message, row, parcel)
+
+    def _keep(self, call: NamedCall, message: Outcomes, row: int, parcel: Parcel) -> None:
+        size = _size(parcel)
+        call.began, call.outcome, call.size = None, _alone(message, row, parcel), size
+        call.apart = self._held + size > KEPT_BYTES
+        self.size += size
+        if call.apart:
+            self._spill.fresh.append((call, f"{self.number}-{call.child}"))
+        else:
+            self._held += size
+
+
+class Sessions:
+    """The named sessions of one head. One of which nothing is left is none."""
+
+    __slots__ = ("_named", "spill")
+
+    def __init__(self) -> None:
+        self._named: dict[str, NamedSession] = {}
+        self.spill = Spill()
+
+    def __bool__(self) -> bool:
+        return bool(self._named) and any(not session.empty for session in self._named.values())
+
+    def __iter__(self) -> Iterator[NamedSession]:
+        return iter([session for session in self._named.values() if not session.empty])
+
+    @property
+    def size(self) -> int:
+        """How many bytes of outcomes are kept."""
+        return sum(session.size for session in self._named.values())
+
+    def files(self) -> Iterator[KeptFile]:
+        """All outcomes that are on disk."""
+        for session in self:
+            yield from session.files()
+
+    def find(self, name: str) -> NamedSession | None:
+        """The session of this name, if there is one."""
+        session = self._named.get(name)
+        return None if session is None or session.empty else session
+
+    def open(self, name: str, number: int, now: float) -> NamedSession:
+        """A new session with this number."""
+        self._named = {session.name: session for session in self}
+        session = self._named[name] = NamedSession(number, name, now, self.spill)
+        return session
+
+
+def _size(parcel: Parcel) -> int:
+    return len(parcel[0]) + sum(memoryview(buffer).nbytes for buffer in parcel[1])
+
+
+def _alone(message: Outcomes, row: int, parcel: Parcel) -> tuple[Outcomes, Sequence[Buffer]]:
+    """One row of a message as a message."""
+    data, counts, buffers = pack_parcels([parcel])
+    told = Outcomes(
+        0,
+        0,
+        [message.children[row]],
+        [message.good[row]],
+        [message.workers[row]],
+        [message.slots[row]],
+        [message.attempts[row]],
+        [message.wall[row]],
+        [message.cpu[row]],
+        [message.rss[row]],
+        [message.receipts[row]],
+        data,
+        counts,
+    )
+    return told, buffers

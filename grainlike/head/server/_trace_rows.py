@@ -1,0 +1,99 @@
+"""What a head tells of jobs that have ended: their number, and, where it records, what ran where and when.
+
+A trace is drawn by whoever asks for it: the head only tells what it kept, some of it in each turn of its loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from grainlike.jobs import Totals
+from grainlike.net import Link
+from grainlike.resources import parse_allocation
+from grainlike.wire import ReportIs, SpanRow, TraceIs, Unable
+
+if TYPE_CHECKING:  # few programs record
+    from grainlike.head import Recorder
+    from grainlike.observe import Stretch
+
+__all__ = ["NOT_RECORDED", "drawn", "report_is", "tell_trace"]
+
+NOT_RECORDED = "this head records nothing: start it with `grainlike head start --record`, or Executor(record=True)"
+
+_ROWS = 1000
+"""How much is told in one turn of the loop."""
+
+
+def report_is(ask: int, totals: Totals, unended: int) -> ReportIs:
+    """How jobs have ended, as an answer."""
+    return ReportIs(
+        ask,
+        totals.succeeded,
+        totals.failed,
+        totals.skipped,
+        totals.timed_out,
+        totals.cancelled,
+        totals.total_seconds,
+        totals.run_seconds,
+        unended,
+    )
+
+
+async def tell_trace(link: Link, ask: int, recorder: Recorder | None) -> None:
+    """Answer a question about what ran, as fast as the other end reads."""
+    if recorder is None:
+        link.post(Unable(ask, NOT_RECORDED))
+        return
+    spans = map(_Rows(), recorder.stretches())
+    while rows := list(islice(spans, _ROWS)):
+        link.post(TraceIs(ask, rows, [], False))
+        await link.drain()
+    depths = iter(recorder.depths())
+    while moments := [(at, waiting, running) for at, waiting, running in islice(depths, _ROWS)]:
+        link.post(TraceIs(ask, [], moments, False))
+        await link.drain()
+    link.post(TraceIs(ask, [], [], True))
+
+
+class _Rows:
+    """Makes rows of stretches, whose keys are numbered as they come."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Hashable, int] = {}
+
+    def __call__(self, one: Stretch) -> SpanRow:
+        details = one.details
+        slots, status = str(details.get("slots", "")), str(details["status"])
+        job, attempt = int(details.get("job", 0)), int(details["attempt"])
+        needs = [self._number(key) for key in one.needs]
+        return SpanRow(
+            one.name, one.worker, slots, one.began, one.ended, status, job, attempt, self._number(one.key), needs
+        )
+
+    def _number(self, key: Hashable) -> int:
+        return self._numbers.setdefault(key, len(self._numbers))
+
+
+def drawn(rows: Iterable[SpanRow]) -> Iterator[Stretch]:
+    """The stretches that rows tell of."""
+    from grainlike.observe import Stretch
+
+    for row in rows:
+        details: dict[str, str | int | float] = {"status": row.status, "attempt": row.attempt}
+        if row.job:
+            details |= {"job": row.job, "slots": row.slots}
+        slots = parse_allocation(row.slots)
+        yield Stretch(
+            row.name,
+            row.worker,
+            slots.cores,
+            row.began,
+            row.ended,
+            details,
+            slots.gpus,
+            row.key,
+            tuple(row.needs),
+            slots.memory,
+        )

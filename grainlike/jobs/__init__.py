@@ -1,0 +1,81 @@
+"""Records of jobs: submissions, outcomes, events, totals and the interfaces between those who run and watch them."""
+
+from typing import TYPE_CHECKING
+
+from grainlike._later import later
+
+if TYPE_CHECKING:
+    from grainlike.jobs._events import Event, Events, Feed, WorkersFeed
+    from grainlike.jobs._interfaces import Lease, Observer, Outcomes, Worker
+    from grainlike.jobs._job import NO_PARCEL, FirstOfChain, Job, Placement, allocation_of, close_all, note_of
+    from grainlike.jobs._records import WorkerInfo
+    from grainlike.jobs._retry_spec import retry_spec
+    from grainlike.jobs._rows import explanation_of, job_is, worker_info, worker_row
+    from grainlike.jobs._shipped import Shipped
+    from grainlike.jobs._submission import pack_calls, settle_calls, submissions
+    from grainlike.jobs._tally import Tally
+    from grainlike.jobs._totals import Totals
+
+__all__ = [
+    "NO_PARCEL",
+    "Event",
+    "Events",
+    "Feed",
+    "FirstOfChain",
+    "Job",
+    "Lease",
+    "Observer",
+    "Outcomes",
+    "Placement",
+    "Shipped",
+    "Tally",
+    "Totals",
+    "Worker",
+    "WorkerInfo",
+    "WorkersFeed",
+    "allocation_of",
+    "close_all",
+    "explanation_of",
+    "job_is",
+    "note_of",
+    "pack_calls",
+    "retry_spec",
+    "settle_calls",
+    "submissions",
+    "worker_info",
+    "worker_row",
+]
+
+if not TYPE_CHECKING:  # else any name would be there
+    __getattr__ = later(
+        __name__,
+        {
+            "Event": "_events",
+            "Events": "_events",
+            "Feed": "_events",
+            "FirstOfChain": "_job",
+            "Job": "_job",
+            "Lease": "_interfaces",
+            "NO_PARCEL": "_job",
+            "Observer": "_interfaces",
+            "Outcomes": "_interfaces",
+            "Placement": "_job",
+            "Shipped": "_shipped",
+            "Tally": "_tally",
+            "Totals": "_totals",
+            "Worker": "_interfaces",
+            "WorkerInfo": "_records",
+            "WorkersFeed": "_events",
+            "allocation_of": "_job",
+            "close_all": "_job",
+            "explanation_of": "_rows",
+            "job_is": "_rows",
+            "note_of": "_job",
+            "pack_calls": "_submission",
+            "retry_spec": "_retry_spec",
+            "settle_calls": "_submission",
+            "submissions": "_submission",
+            "worker_info": "_rows",
+            "worker_row": "_rows",
+        },
+    )

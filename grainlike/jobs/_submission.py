@@ -1,0 +1,167 @@
+"""Calls that go to a head elsewhere, from inside a job or from a client: how they are packed, and what comes back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from grainlike.errors import UnsatisfiableError
+from grainlike.graph import Function, Node, StreamNode
+from grainlike.jobs._interfaces import Outcomes as Listener
+from grainlike.jobs._job import Job, Placement
+from grainlike.jobs._retry_spec import retry_spec
+from grainlike.jobs._shipped import Shipped
+from grainlike.payload import FunctionBlob, Payload, dump_arguments, dump_function, load_error, load_value
+from grainlike.resources import Request
+from grainlike.wire import Buffer, Nested, NestedFunction, Outcomes, Parcel, pack_parcels, slices, unpack_parcels
+
+__all__ = ["pack_calls", "settle_calls", "submissions"]
+
+
+_FUNCTION_BYTES = 384
+"""What a function that is told of takes: a buffer, and its columns."""
+
+_NAMELESS: Mapping[Node, str] = {}
+
+
+class Call(NamedTuple):
+    """One call: the number that we give it, its node, its function and its arguments, packed when it was made."""
+
+    child: int
+    node: Node
+    blob: FunctionBlob
+    parcel: Parcel
+
+
+def pack_calls(
+    nodes: Iterable[Node], number: Callable[[Node], int], listener: Listener, where: str
+) -> dict[tuple[Request, int, bool], list[Call]]:
+    """Pack the arguments of calls; what cannot travel fails at once, alone. `where` we are, for words about that."""
+    batches: dict[tuple[Request, int, bool], list[Call]] = {}
+    blobs: dict[Function, FunctionBlob] = {}
+    for node in nodes:
+        try:
+            _refuse_stream(node, where)
+            blob = blobs.get(node.function)
+            if blob is None:
+                blob = blobs[node.function] = dump_function(node.function.callable)
+            retry_spec(node.function.options.retry)
+            args, kwargs = node.arguments()
+            payload = dump_arguments(args, kwargs, what=node.function.name).detached()
+        except Exception as error:  # noqa: BLE001 - whatever the user's objects raise belongs to this call's awaiters
+            listener.failed(node, error)
+            continue
+        options = node.function.options
+        assert node.request is not None
+        rows = batches.setdefault((node.request, options.rank, options.isolate), [])
+        rows.append(Call(number(node), node, blob, (bytes(payload.data), payload.buffers)))
+    return batches
+
+
+def submissions(
+    parent: int,
+    attempt: int,
+    batches: dict[tuple[Request, int, bool], list[Call]],
+    shipped: Shipped | set[bytes],
+    names: Mapping[Node, str] = _NAMELESS,
+) -> Iterator[tuple[Nested, Sequence[Buffer]]]:
+    """The messages, and their buffers, that submit packed calls. Functions that are not in `shipped` go along.
+
+    `names` are those under which outcomes are to be kept.
+    """
+    for (request, priority, isolate), rows in batches.items():
+        for first, last in slices([call.parcel for call in rows], _spoken_of(rows, names)):
+            calls = rows[first:last]
+            functions, fns, blobs = _functions(calls, shipped)
+            data, counts, buffers = pack_parcels([call.parcel for call in calls])
+            children = [call.child for call in calls]
+            told = [names.get(call.node, "") for call in calls] if names else []
+            message = Nested(
+                parent, attempt, str(request), priority, isolate, functions, children, fns, data, counts, told
+            )
+            yield message, [*blobs, *buffers]
+
+
+def _spoken_of(calls: Sequence[Call], names: Mapping[Node, str]) -> list[int]:
+    """How many bytes more each call brings: its name, and the first of a function what is said of that."""
+    seen: set[int] = set()
+    sizes: list[int] = []
+    for call in calls:
+        function = call.node.function
+        new = id(function) not in seen
+        seen.add(id(function))
+        said = _FUNCTION_BYTES + len(retry_spec(function.options.retry).on) + len(function.name) if new else 0
+        sizes.append(said + 4 * len(names.get(call.node, "")))
+    return sizes
+
+
+def _functions(
+    calls: Sequence[Call], shipped: Shipped | set[bytes]
+) -> tuple[list[NestedFunction], list[int], list[Buffer]]:
+    functions: dict[NestedFunction, int] = {}
+    blobs: list[Buffer] = []
+    fns: list[int] = []
+    for call in calls:
+        function, options, blob = call.node.function, call.node.function.options, call.blob
+        here = blob.digest not in shipped
+        if here:
+            shipped.add(blob.digest)
+            blobs.append(blob.data)
+        spec = NestedFunction(
+            blob.digest,
+            function.name,
+            function.is_async,
+            options.timeout,
+            retry_spec(options.retry),
+            function.many,
+            options.keep,
+            here,
+        )
+        fns.append(functions.setdefault(spec, len(functions)))
+    return list(functions), fns, blobs
+
+
+def settle_calls(
+    message: Outcomes, buffers: Sequence[Buffer], take: Callable[[int], Node | None], listener: Listener
+) -> int:
+    """Hand outcomes to `listener`; `take` gives the node of a number once. How many there were, wanted or not."""
+    parcels = unpack_parcels(message.data, message.counts, buffers)
+    for row, parcel in enumerate(parcels):
+        node = take(message.children[row])
+        if node is not None:
+            _settle(node, message, row, Payload(parcel[0], tuple(parcel[1])), listener)
+    return len(parcels)
+
+
+def _settle(node: Node, message: Outcomes, row: int, payload: Payload, listener: Listener) -> None:
+    job = node.record
+    assert isinstance(job, Job)
+    if message.attempts[row]:
+        ended = time.monotonic()
+        job.placement = Placement(
+            message.workers[row],
+            message.attempts[row],
+            slots=message.slots[row] or None,
+            began=ended - message.wall[row],
+            ended=ended,
+            used=(message.wall[row], message.cpu[row], message.rss[row]),
+            receipt=message.receipts[row],
+        )
+    job.close()
+    try:
+        if message.good[row]:
+            listener.succeeded(node, load_value(payload))
+        else:
+            listener.failed(node, load_error(payload, job.note(node.function.name) if job.attempt else None))
+    except Exception as error:  # noqa: BLE001 - whatever unpickling raises is this call's error
+        error.add_note(job.note(node.function.name))
+        listener.failed(node, error)
+
+
+def _refuse_stream(node: Node, where: str) -> None:
+    if isinstance(node, StreamNode):
+        raise UnsatisfiableError(
+            f"{node.function.name} asks for {node.request}, and a stream with resources cannot be read {where} yet: "
+            "read it in the program whose executor is the head"
+        )

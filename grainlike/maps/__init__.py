@@ -1,0 +1,23 @@
+"""Maps over sources of any length in bounded memory, and results in the order in which they come."""
+
+from typing import TYPE_CHECKING
+
+from grainlike._later import later
+
+if TYPE_CHECKING:
+    from grainlike.maps._amap import amap
+    from grainlike.maps._as_completed import as_completed
+
+__all__ = [
+    "amap",
+    "as_completed",
+]
+
+if not TYPE_CHECKING:  # else any name would be there
+    __getattr__ = later(
+        __name__,
+        {
+            "amap": "_amap",
+            "as_completed": "_as_completed",
+        },
+    )

@@ -1,0 +1,86 @@
+"""`amap`: a function over a source of any length, with a bounded number of items on their way."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from typing import Any, Generic, TypeVar
+
+from grainlike.graph import DelayedFn, StreamFn
+from grainlike.maps._in_flight import Flight
+from grainlike.maps._only_async import OnlyAsync
+
+__all__ = ["Mapped", "amap"]
+
+T = TypeVar("T")
+
+
+def amap(
+    fn: DelayedFn[..., T],
+    source: Iterable[Any] | AsyncIterable[Any],
+    *,
+    in_flight: int = 64,
+    ordered: bool = True,
+) -> Mapped[T]:
+    """Yield `fn(item)` for each item of `source`, many at the same time, as an asynchronous iterator.
+
+    Args:
+        fn: a delayed function of one argument, usually with a request.
+        source: what to take items from: a list, a generator, an asynchronous generator, a stream, another `amap`. It
+            may be endless. It is read as there is room, in the event loop: a plain iterator whose steps take long
+            belongs into an `async def` with `yield`.
+        in_flight: the most items that were taken from the source and whose values were not yielded yet. So a slow
+            consumer slows the source down, and memory stays flat however many items there are.
+        ordered: yield in the order of the source; otherwise as they finish.
+
+    The first failure, of a call or of the source, ends it: with `ordered` the values before it are yielded first, the
+    rest is cancelled, and the error is raised as it is. Leaving the loop (`break`, an exception, cancellation, or
+    dropping the iterator) cancels what runs and closes an asynchronous source. `aclose` does the same at once.
+
+    Calls of a plain function that take well under a millisecond travel many in one job, which is what they see as
+    `GVAR.job`; each still runs in a context of its own. Options that are about one call (`retries`, `timeout`), and
+    requests for devices, or for more than amounts, keep each call a job of its own.
+
+    Raises:
+        TypeError: `fn` is no delayed function, or `source` cannot be iterated.
+        ValueError: `in_flight` is less than 1.
+
+    Example::
+
+        async for page in amap(fetch @ Cores(1), urls, in_flight=100):
+            print(len(page))
+    """
+    if not isinstance(fn, DelayedFn):
+        what = "a stream, which has many values" if isinstance(fn, StreamFn) else type(fn).__name__
+        raise TypeError(f"amap takes a delayed function, such as `delayed(f) @ Cores(1)`, not {what}")
+    if not isinstance(in_flight, int) or isinstance(in_flight, bool):
+        raise TypeError(f"in_flight= takes an integer, not {in_flight!r}")
+    if in_flight < 1:
+        raise ValueError(f"in_flight= must be at least 1, not {in_flight}")
+    if not isinstance(source, AsyncIterable):
+        source = iter(source)
+    return Mapped(Flight(fn, source, in_flight, ordered=bool(ordered)))
+
+
+class Mapped(OnlyAsync, AsyncIterator[T], Generic[T]):
+    """The iterator of `amap`. Nothing starts before its first step; when it is dropped, what is left is cancelled."""
+
+    __slots__ = ("__weakref__", "_flight")
+
+    made_by = "amap"
+
+    def __init__(self, flight: Flight) -> None:
+        self._flight = flight
+
+    async def __anext__(self) -> T:
+        flight = self._flight
+        if not flight.values:
+            await flight.arrival()
+        value: T = flight.take()
+        return value
+
+    async def aclose(self) -> None:
+        """Cancel what is left. It does not wait until that has ended."""
+        self._flight.stop()
+
+    def __del__(self) -> None:
+        self._flight.stop_soon()

@@ -1,0 +1,95 @@
+"""`as_completed`: placeholders in the order in which they finish."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Iterable
+from typing import Any, Generic, TypeVar
+
+import anyio
+
+from grainlike.executor import AnyExecutor, find
+from grainlike.graph import Delayed, Node, node_of
+from grainlike.maps._only_async import OnlyAsync
+
+__all__ = ["as_completed"]
+
+T = TypeVar("T")
+
+
+def as_completed(placeholders: Iterable[Delayed[T]]) -> AsyncIterator[Delayed[T]]:
+    """Yield placeholders as they finish, whatever their outcome: await each to get its value or its error.
+
+    All are started at the first step. Leaving the loop early leaves the rest running, as with `asyncio.as_completed`;
+    being cancelled in it cancels what nobody else wants.
+
+    Raises:
+        TypeError: one of them is not a placeholder.
+
+    Example::
+
+        async for r_ in as_completed([(fit @ Cores(1))(x) for x in data]):
+            print(await r_)
+    """
+    return _Arrivals(list(placeholders))
+
+
+class _Arrivals(OnlyAsync, AsyncIterator[Delayed[T]], Generic[T]):
+    made_by = "as_completed"
+
+    def __init__(self, placeholders: list[Delayed[T]]) -> None:
+        self._placeholders: dict[Node, list[Delayed[T]]] = {}
+        for placeholder in placeholders:
+            self._placeholders.setdefault(node_of(placeholder), []).append(placeholder)
+        self._finished: deque[Delayed[T]] = deque()
+        self._wanted: set[Node] = set()
+        self._executor: AnyExecutor | None = None
+        self._arrived: anyio.Event | None = None
+        self._begun = False
+
+    async def __anext__(self) -> Delayed[T]:
+        if not self._begun:
+            self._begin()
+        while not self._finished:
+            if not self._wanted or self._executor is None:
+                raise StopAsyncIteration
+            self._arrived = anyio.Event()
+            await self._executor.pause(self._arrived, lambda: self._wanted, self._let_go)
+        return self._finished.popleft()
+
+    def _let_go(self) -> None:
+        """The loop was cancelled: what nobody else wants is, too."""
+        if self._executor is not None:
+            self._executor.release(list(self._wanted))
+        self._wanted.clear()
+
+    def _begin(self) -> None:
+        self._begun = True
+        unfinished = [node for node in self._placeholders if not node.finished]
+        self._wanted.update(unfinished)
+        for node in self._placeholders:
+            if node.finished:
+                self._finished.extend(self._placeholders[node])
+        if unfinished:
+            self._executor = find()
+            for node in unfinished:
+                self._executor.watch(node, _Arrival(self, node))
+            self._executor.start(unfinished)
+
+    def arrive(self, node: Node) -> None:
+        """One has finished."""
+        self._wanted.discard(node)
+        self._finished.extend(self._placeholders[node])
+        if self._arrived is not None:
+            self._arrived.set()
+
+
+class _Arrival:
+    __slots__ = ("_arrivals", "_node")
+
+    def __init__(self, arrivals: _Arrivals[Any], node: Node) -> None:
+        self._arrivals = arrivals
+        self._node = node
+
+    def set(self) -> None:
+        self._arrivals.arrive(self._node)

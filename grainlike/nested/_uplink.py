@@ -1,0 +1,190 @@
+"""From inside a job to the head: calls with resources that a job awaits, and when the job itself stands still for them.
+
+A job *waits* while one of its tasks waits for a call that the head has. It says so to its worker, which lends its
+cores to others; and when a task's result is there, the task goes on only after the job has its cores again. If other
+tasks still wait then, the job says so anew in the loop's next turn. So the task that goes on takes its first step on
+the job's own cores, and a job that only seems to run cannot keep cores that its own jobs need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+import anyio
+
+from grainlike.context import JobInfo, JobView
+from grainlike.graph import Node, Place
+from grainlike.jobs import NO_PARCEL, Job, pack_calls, settle_calls, submissions
+from grainlike.jobs import Outcomes as Listener
+from grainlike.net import Uplink
+from grainlike.resources import parse_allocation
+from grainlike.wire import (
+    Awaits,
+    Buffer,
+    GoesOn,
+    Outcomes,
+    Resumed,
+    Withdraw,
+    portions,
+)
+
+__all__ = ["JobUplink", "Ring"]
+
+
+class Ring(Protocol):
+    """What a task can wait for."""
+
+    async def wait(self) -> object:
+        """Wait until it comes."""
+
+
+class JobUplink:
+    """Calls with resources of one job. `listener` hears how they ended, `soon` calls back in the loop's next turn.
+
+    Implements the engine's `Jobs`, and `Nesting` towards the runner.
+    """
+
+    def __init__(
+        self,
+        view: JobView,
+        job: JobInfo,
+        uplink: Uplink,
+        listener: Listener,
+        pump: Callable[[], None],
+        soon: Callable[[Callable[[], None]], None],
+        closed: Callable[[], None],
+    ) -> None:
+        self._view = view
+        self._job = job
+        self._uplink = uplink
+        self._listener = listener
+        self._pump = pump
+        self._soon = soon
+        self._closed = closed
+        self._nodes: dict[int, Node] = {}
+        self._shipped: set[bytes] = set()
+        """Digests of the functions that the head has from this job, for as long as it runs."""
+        self._last_child = 0
+        self._heard = 0
+        self._waiters: dict[Ring, Callable[[], Iterable[Node]]] = {}
+        self._said = False
+        """The worker believes that the job waits."""
+        self._asked = False
+        """It was told that the job would go on."""
+        self._stopped = False
+        self._resumed = anyio.Event()
+
+    # --- from the engine ---------------------------------------------------------------------------------------------
+
+    def submit(self, nodes: Iterable[Node]) -> None:
+        """Send calls to the head. What cannot travel fails at once, alone."""
+        batches = pack_calls(nodes, self._number, self._listener, "inside a job")
+        job = self._job
+        for message, buffers in submissions(job.id, job.attempt, batches, self._shipped):
+            self._uplink.post(message, buffers)
+        self._soon(self.look)
+
+    def _number(self, node: Node) -> int:
+        self._last_child += 1
+        node.record = Job(self._last_child, 0, node, NO_PARCEL)
+        self._nodes[self._last_child] = node
+        return self._last_child
+
+    def cancel(self, nodes: Iterable[Node], *, skipped: bool = False) -> None:
+        """Nobody in the job wants these any more."""
+        children = [node.record.job for node in nodes if isinstance(node.record, Job)]
+        children = [child for child in children if self._nodes.pop(child, None) is not None]
+        for part in portions(children):
+            self._uplink.post(Withdraw(self._job.id, self._job.attempt, part, skipped))
+
+    # --- waiting -----------------------------------------------------------------------------------------------------
+
+    async def wait(self, event: Ring, nodes: Callable[[], Iterable[Node]], let_go: Callable[[], None]) -> None:
+        """Wait for `event`, which comes when one of `nodes` has finished, and then for the job to have its cores.
+
+        Cancelled, call `let_go`, which may free those very cores, and wait for them all the same, for the job may go
+        on. Not when the job itself was cancelled: its clean-up is not kept waiting.
+        """
+        self._waiters[event] = nodes
+        self.look()
+        try:
+            try:
+                await event.wait()
+            except BaseException:
+                let_go()
+                raise
+            finally:
+                del self._waiters[event]
+            await self._regain()
+        except anyio.get_cancelled_exc_class():
+            if not self._stopped:
+                with anyio.CancelScope(shield=True):
+                    await self._regain()
+            raise
+
+    def look(self) -> None:
+        """Tell the worker if the job waits."""
+        if not self._said and not self._stopped and any(map(self._sent_any, self._waiters.values())):
+            self._said = True
+            self._uplink.post(Awaits(self._job.id, self._job.attempt, self._heard))
+
+    def _sent_any(self, nodes: Callable[[], Iterable[Node]]) -> bool:
+        """Whether the head has a call that one of `nodes` needs, or is."""
+        seen: set[Node] = set()
+        stack = list(nodes())
+        while stack:
+            node = stack.pop()
+            if node.finished or node in seen:
+                continue
+            if node.place is Place.REMOTE and node.record is not None:
+                return True
+            seen.add(node)
+            stack.extend(node.deps)
+        return False
+
+    async def _regain(self) -> None:
+        while self._said:
+            if not self._asked:
+                self._asked = True
+                self._uplink.post(GoesOn(self._job.id, self._job.attempt, self._heard))
+            await self._resumed.wait()
+
+    # --- from the runner ---------------------------------------------------------------------------------------------
+
+    def outcomes(self, message: Outcomes, buffers: Sequence[Buffer]) -> None:
+        """See `Nesting`."""
+        if message.attempt != self._job.attempt:
+            return
+        self._heard += settle_calls(message, buffers, lambda child: self._nodes.pop(child, None), self._listener)
+        self._pump()
+        if self._said:
+            self._soon(self._say_more)
+
+    def _say_more(self) -> None:
+        """Still waiting: let the head know that this much has been heard, or it would believe the rest on the way."""
+        if self._said and not self._asked and not self._stopped:
+            self._uplink.post(Awaits(self._job.id, self._job.attempt, self._heard))
+
+    def resumed(self, message: Resumed) -> None:
+        """See `Nesting`."""
+        if message.attempt != self._job.attempt:
+            return
+        self._view.allocation = parse_allocation(message.allocation)
+        if self._view.carrier is not None:
+            self._view.carrier.allocation = self._view.allocation
+        self._said = self._asked = False
+        event, self._resumed = self._resumed, anyio.Event()
+        event.set()
+        self._soon(self.look)
+
+    def stop(self) -> None:
+        """See `Nesting`."""
+        self._stopped = True
+
+    def close(self) -> None:
+        """See `Nesting`. A task that the job leaves behind has no cores to wait for any more."""
+        self._stopped, self._said = True, False
+        self._resumed.set()
+        self._nodes.clear()
+        self._closed()

@@ -1,0 +1,45 @@
+"""What the cgroups that this process is in allow it: of both versions, and of each cgroup above, the least."""
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+
+from grainlike.system._cgroup import Cgroup, own_cgroups
+
+__all__ = ["cpu_limit", "memory_limit"]
+
+
+def cpu_limit(proc: str = "/proc/self") -> float | None:
+    """How many cores' time they allow; None without a limit."""
+    return min((time for group in _above(proc, "cpu") for time in _cpu(group)), default=None)
+
+
+def memory_limit(proc: str = "/proc/self") -> int | None:
+    """How many bytes they allow; None without a limit."""
+    files = ("memory.max", "memory.limit_in_bytes")
+    return min((size for group in _above(proc, "memory") for size in _numbers(group, files)), default=None)
+
+
+def _cpu(group: Cgroup) -> Iterator[float]:
+    with suppress(OSError, ValueError, ZeroDivisionError):
+        allowed, period = group.read("cpu.max").split()
+        yield int(allowed) / int(period)
+    with suppress(OSError, ValueError, ZeroDivisionError):
+        allowed, period = group.read("cpu.cfs_quota_us"), group.read("cpu.cfs_period_us")
+        if int(allowed) > 0:
+            yield int(allowed) / int(period)
+
+
+def _numbers(group: Cgroup, files: tuple[str, ...]) -> Iterator[int]:
+    """What those files say that are there; "max" is no number, and no limit."""
+    for file in files:
+        with suppress(OSError, ValueError):
+            yield int(group.read(file))
+
+
+def _above(proc: str, controller: str) -> Iterator[Cgroup]:
+    """The process's own cgroup in each tree that may limit it, and all above, as far as they are shown here."""
+    for own in own_cgroups(proc, controller):
+        while os.access(f"{own.path}/cgroup.procs", os.F_OK):
+            yield own
+            own = own.above()  # noqa: PLW2901 - it walks up

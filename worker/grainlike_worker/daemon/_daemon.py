@@ -1,0 +1,650 @@
+"""The body of one node: carries messages to the mind and its actions to runners. It decides nothing, and never runs or
+unpickles user code.
+
+One loop, all of it synchronous but the waiting: a batch of frames from the head or a runner goes in, the mind answers,
+runners are served first, and then one report tells the head of everything at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import secrets
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from functools import partial
+from itertools import compress
+from pathlib import Path
+
+import anyio
+from anyio.abc import TaskGroup
+from msgspec.structs import replace
+
+from grainlike.errors import GrainlikeError, HeadLostError, ProtocolError, ResourceSpecError
+from grainlike.eventloop import Alarm
+from grainlike.launch import CoreLocks, NoCoreLocks, open_core_locks
+from grainlike.net import LastingLink, Link, process_id
+from grainlike.payload import memory_id, serializer_versions
+from grainlike.resources import Allocation
+from grainlike.scheduler import (
+    GRACE_S,
+    BarrierHeld,
+    CoresTaken,
+    JobAwaits,
+    JobGoesOn,
+    KillRunner,
+    NodeAction,
+    NodeEvent,
+    NodeMind,
+    NodeStopped,
+    RaiseBarrier,
+    ResumeJob,
+    RunnerAnswered,
+    RunnerCompleted,
+    RunnerGone,
+    RunnerKind,
+    RunnerReady,
+    RunnerRenewed,
+    RunnerRetired,
+    SpawnRunner,
+    StartLease,
+    StopJobs,
+    TellCompleted,
+    TellEnded,
+    TellHeld,
+    TellStarted,
+    TellWaits,
+    TerminateRunner,
+    Ticked,
+    WakeAt,
+)
+from grainlike.wire import (
+    FROM_STRANGER,
+    LOST_S,
+    PROTOCOL,
+    Assign,
+    Awaits,
+    Beat,
+    Blocked,
+    Buffer,
+    Cancel,
+    Completed,
+    Credit,
+    Define,
+    Depart,
+    Dialer,
+    Follow,
+    Frame,
+    FunctionSpec,
+    Gang,
+    GoesOn,
+    Hello,
+    Hold,
+    Items,
+    Leaving,
+    Message,
+    Nested,
+    Outcomes,
+    Output,
+    OutputStream,
+    Parcel,
+    Ready,
+    Renew,
+    Resumed,
+    Retract,
+    Run,
+    Setup,
+    Stop,
+    Undefine,
+    Welcome,
+    Withdraw,
+    encode_frame,
+    pack_parcels,
+    plain_column,
+    unpack_parcels,
+)
+from grainlike_worker.daemon._hostfiles import HostFiles
+from grainlike_worker.daemon._keeper import Keeper, open_keeper
+from grainlike_worker.daemon._loop_watch import watched
+from grainlike_worker.daemon._output import LIVE_S, Outputs, Tap
+from grainlike_worker.daemon._probe import logical_in, topology
+from grainlike_worker.daemon._relay import Relay
+from grainlike_worker.daemon._report import ReportDraft
+from grainlike_worker.daemon._runners import RunnerBody, RunnerMaker, runner_at_home, runner_in_process
+from grainlike_worker.daemon._spawn import RunnerProcess
+from grainlike_worker.linux._worker_cgroups import JobCgroups, claimed_cgroups
+from grainlike_worker.runner.common._devices import VISIBLE, Devices
+
+__all__ = ["serve_daemon", "serve_embedded"]
+
+logger = logging.getLogger("grainlike.worker")
+
+BARRIER_S = 0.002
+"""How long a barrier stands before what a runner has claimed is believed: far longer than a write takes to be seen."""
+
+LOOK_S = 0.01
+"""How old what is known of other programs' cores may be: to ask costs a system call or two."""
+
+_MANAGERS = "multiprocessing.managers"
+"""Where this is loaded there may be managers whose proxies go to jobs."""
+
+_HELLO_GROWS = 256
+"""How many bytes an introduction may grow by from one dial to the next: what holds memory, and how much was heard."""
+
+FAREWELL_S = 1.0
+"""How long a worker that stops tries to get its last words out."""
+
+
+async def serve_daemon(
+    link: Link,
+    offer: Allocation,
+    *,
+    name: str,
+    stop: anyio.Event | None = None,
+    echo: bool = False,
+    context: str = "",
+) -> None:
+    """Be a worker at the other end of `link`, with all jobs in processes of their own, until the head says goodbye.
+
+    When `stop` is set, it takes no more jobs, ends those it has as a cancellation would, hands them back, and returns.
+    What jobs write is kept for those who ask; with `echo`, this process's own streams show it too. `context` names a
+    context manager, as `module:factory`, for each process that runs jobs; the current directory is searched too.
+
+    Raises:
+        HeadLostError: the head fell silent, or the connection broke before it let us in.
+        AuthenticationError, VersionMismatchError: the head refused us.
+    """
+    mind = NodeMind(offer, topology())
+    with claimed_cgroups(move=True) as cgroups, closing(_locks(name, offer)) as locks:
+        async with open_keeper(cgroups, early=True) as keeper:
+            spawn = partial(RunnerProcess.spawn, keeper=keeper, options=_devices(offer).option)
+            make = partial(runner_in_process, spawn)
+            if keeper is not None and isinstance(link, LastingLink):
+                link.carried_by(lambda now: keeper.hold(now.fileno()))
+            hello = _hello(name, offer, _memory_tier(keeper, cgroups), lasting=isinstance(link, LastingLink))
+            await _Daemon(link, mind, hello, make, echo=echo, context=context, locks=locks).run(stop)
+
+
+async def serve_embedded(link: Link, offer: Allocation, *, name: str, echo: bool = True) -> None:
+    """The same inside a user's process, with coroutines in the calling loop."""
+    mind = NodeMind(offer, topology(), mortal=False)
+    with claimed_cgroups(move=False) as cgroups, closing(_locks(name, offer)) as locks:
+        async with open_keeper(cgroups) as keeper:
+            spawn = partial(RunnerProcess.spawn, keeper=keeper, options=_devices(offer).option)
+            hello = _hello(name, offer, _memory_tier(keeper, cgroups))
+            make = partial(runner_at_home, spawn)
+            await _Daemon(link, mind, hello, make, echo=echo, locks=locks, in_program=True).run()
+
+
+class _Daemon:
+    def __init__(
+        self,
+        link: Link,
+        mind: NodeMind,
+        hello: Hello,
+        make_runner: RunnerMaker,
+        *,
+        echo: bool,
+        context: str = "",
+        locks: CoreLocks | None = None,
+        in_program: bool = False,
+    ) -> None:
+        self._link = link
+        self._mind = mind
+        self._locks = locks if locks is not None else NoCoreLocks()
+        self._in_program = in_program
+        self._keyed: set[int] = set()
+        """The runners that have been given the program's key of `multiprocessing`."""
+        self._looked = -LOOK_S
+        self._taken = self._held = 0
+        self._make_runner = make_runner
+        self._context = context
+        self._handshake = Dialer(hello)
+        self._welcome: Welcome | None = None
+        self._heard = time.monotonic()
+        self._tasks: TaskGroup
+        self._runners: dict[int, RunnerBody] = {}
+        self._functions: dict[int, tuple[FunctionSpec, Buffer]] = {}
+        self._parcels: dict[int, Parcel] = {}
+        self._nests: dict[int, int] = {}
+        """The runners of the jobs that have submitted jobs."""
+        self._gangs: dict[int, Gang] = {}
+        self._host_files = HostFiles()
+        self._alarm = Alarm(self._ring)
+        self._report = ReportDraft()
+        self._relay = Relay(self._say)
+        self._outputs = Outputs(self._say, self._parcels, echo=echo)
+        self._idle: anyio.Event | None = None
+        self._leaving = False
+
+    async def run(self, stop: anyio.Event | None = None) -> None:
+        """Serve until the link ends, or `stop` is set; then end every runner and wait until it is gone."""
+        try:
+            with closing(self._outputs):
+                await self._serve(stop)
+        finally:
+            self._host_files.remove_all()
+
+    async def _serve(self, stop: anyio.Event | None) -> None:
+        error: GrainlikeError | None = None
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            tasks.start_soon(self._alarm.run)
+            tasks.start_soon(self._beat)
+            if stop is not None:
+                tasks.start_soon(self._stop_at, stop)
+            self._link.post(self._handshake.hello)
+            try:
+                await self._link.run(self._hear)
+            except GrainlikeError as refusal:
+                error = refusal
+            tasks.cancel_scope.cancel()
+        if error is not None:
+            raise error
+        if self._welcome is None:
+            raise HeadLostError(f"the head at {self._link.peer} ended the connection: {self._link.reason}")
+
+    async def _stop_at(self, stop: anyio.Event) -> None:
+        await stop.wait()
+        await self._leave()
+
+    async def _depart(self, *, kill: bool) -> None:
+        """The head wants us to end: at once, or when no job is left."""
+        while not (kill or self._mind.idle):
+            self._idle = idle = anyio.Event()
+            await idle.wait()
+        await self._leave()
+
+    async def _leave(self) -> None:
+        """Take no more jobs, end those that are here, and hang up."""
+        if self._leaving:
+            return
+        self._leaving = True
+        if self._welcome is not None:
+            self._idle = idle = anyio.Event()
+            self._say(Leaving("it was told to stop"))
+            self._tell(NodeStopped())
+            self._flush()
+            # The mind kills what does not end within its grace time; this only bounds what nobody foresaw.
+            with anyio.move_on_after(GRACE_S + FAREWELL_S):
+                await idle.wait()
+            await self._link.drain(FAREWELL_S)
+        self._link.close("told to stop")
+
+    # --- what is heard -----------------------------------------------------------------------------------------------
+
+    def _hear(self, frames: list[Frame]) -> None:
+        """Take one read of the head's link."""
+        self._heard = time.monotonic()
+        if self._heard - self._looked >= LOOK_S:
+            self._look_at_cores()
+        for frame in frames:
+            if self._welcome is None:
+                self._greet(frame)
+            else:
+                self._obey(frame)
+        self._flush()
+
+    def _greet(self, frame: Frame) -> None:
+        self._handshake.receive(frame.message)
+        self._welcome = self._handshake.welcome
+        if self._welcome is not None:
+            logger.info("joined cluster %s as worker %s", self._welcome.cluster, self._welcome.name)
+
+    def _obey(self, frame: Frame) -> None:
+        message, buffers = frame
+        match message:
+            case Define():
+                self._functions.update(
+                    (spec.fn, (spec, data)) for spec, data in zip(message.functions, buffers, strict=True)
+                )
+                self._tell(message)
+            case Undefine():
+                self._undefine(message)
+            case Assign():
+                parcels = unpack_parcels(message.data, message.counts, buffers)
+                self._parcels.update(zip(message.jobs, parcels, strict=True))
+                self._tell(message)
+            case Gang():
+                self._gangs[message.job] = message
+            case Cancel() | Retract() | Hold():
+                self._tell(message)
+            case Credit():
+                self._credit(message)
+            case Depart():
+                self._tasks.start_soon(partial(self._depart, kill=message.kill))
+            case Outcomes():
+                runner = self._runners.get(self._nests.get(message.parent, 0))
+                if runner is not None:
+                    runner.post(message, buffers)
+            case Beat():
+                pass
+            case Follow():
+                self._follow(message)
+            case _:
+                raise ProtocolError(f"{type(message).__name__} is nothing that a head says to a worker")
+
+    def _undefine(self, message: Undefine) -> None:
+        """Drop functions, here and in the runners that were told of them."""
+        for fn in message.functions:
+            self._functions.pop(fn, None)
+        self._tell(message)
+        for runner in self._runners.values():
+            known = runner.defined.intersection(message.functions)
+            if known:
+                runner.defined -= known
+                runner.post(Undefine(sorted(known)))
+
+    def _follow(self, message: Follow) -> None:
+        if not message.on:
+            self._outputs.unfollow(message.job, message.follower)
+            return
+        for runner in self._runners.values():
+            runner.drain()
+        if self._outputs.follow(message.job, message.follower):
+            self._tasks.start_soon(self._pulse)
+
+    async def _pulse(self) -> None:
+        """While anybody follows a job, tell what waits to be told."""
+        while self._outputs.pulse():  # noqa: ASYNC110 - it is time that is waited for
+            await anyio.sleep(LIVE_S)
+
+    def _hear_runner(self, runner: int, tap: Tap) -> Callable[[list[Frame]], None]:
+        body = self._runners[runner]
+
+        def hear(frames: list[Frame]) -> None:
+            body.drain()
+            for message, buffers in frames:
+                match message:
+                    case Completed():
+                        self._tell(RunnerCompleted(runner, message), buffers)
+                    case Beat():
+                        self._tell(RunnerAnswered(runner))
+                    case Ready():
+                        self._tell(RunnerReady(runner))
+                    case Renew():
+                        self._tell(RunnerRenewed(runner))
+                    case Items():
+                        self._relay.up(runner, message, buffers)
+                    case Output():
+                        for stream, data in zip(message.streams, message.data, strict=True):
+                            tap.told(message.job, message.attempt, OutputStream(stream), data)
+                    case Nested():
+                        self._nests[message.parent] = runner
+                        self._say(message, buffers)
+                    case Withdraw():
+                        self._say(message)
+                    case Awaits(job=job, attempt=attempt, heard=heard):
+                        self._tell(JobAwaits(runner, job, attempt, heard))
+                    case GoesOn(job=job, attempt=attempt, heard=heard):
+                        self._tell(JobGoesOn(runner, job, attempt, heard))
+                    case _:
+                        raise ProtocolError(f"{type(message).__name__} is nothing that a runner says")
+            self._flush()
+
+        return hear
+
+    def _credit(self, message: Credit) -> None:
+        runner = self._relay.runner(message)
+        if runner in self._runners:
+            self._runners[runner].post(message)
+
+    # --- what the mind says ------------------------------------------------------------------------------------------
+
+    def _tell(self, event: NodeEvent, buffers: Sequence[Buffer] = ()) -> None:
+        for action in self._mind.handle(event, time.monotonic()):
+            self._act(action, buffers)
+        if self._idle is not None and self._mind.idle:
+            self._idle.set()
+
+    def _act(self, action: NodeAction, buffers: Sequence[Buffer]) -> None:
+        match action:
+            case StartLease():
+                self._start(action)
+            case TellStarted() | TellHeld():
+                self._report.add_started(action.start)
+                if self._report.full:
+                    self._flush()
+            case TellCompleted():
+                self._completed(action, buffers)
+            case TellEnded():
+                self._report.ended.append(action.lease)
+                self._host_files.remove(action.lease)
+            case TellWaits():
+                self._report.waits.append(action.wait)
+            case ResumeJob():
+                self._runners[action.runner].post(Resumed(action.job, action.attempt, action.allocation))
+            case SpawnRunner():
+                self._spawn(action)
+            case StopJobs():
+                self._runners[action.runner].post(Stop(action.jobs))
+            case RaiseBarrier():
+                self._runners[action.runner].bar()
+                self._tasks.start_soon(self._hold_barrier, action)
+            case TerminateRunner():
+                self._runners[action.runner].terminate()
+            case KillRunner():
+                self._runners[action.runner].kill()
+            case RunnerRetired():
+                names = sorted({self._functions[fn][0].name for fn in action.fns if fn in self._functions})
+                logger.warning(
+                    "%s: cancelled, and goes on all the same; it keeps its slots, and its runner gets no more jobs",
+                    ", ".join(names),
+                )
+            case WakeAt():
+                self._alarm.set(action.at)
+
+    def _start(self, action: StartLease) -> None:
+        runner = self._runners[action.runner]
+        fresh = [fn for fn in dict.fromkeys(action.fns) if fn not in runner.defined]
+        if fresh:
+            runner.defined.update(fresh)
+            shipments = [self._functions[fn] for fn in fresh]
+            runner.post(Define([spec for spec, _ in shipments], []), [data for _, data in shipments])
+        parcels = [self._parcels[job] for job in action.jobs]
+        plain = plain_column(parcels)
+        data, counts, buffers = pack_parcels(parcels) if plain is None else (plain, [], [])
+        if self._gangs:
+            self._tell_nodes(runner, action)
+        if self._in_program and _MANAGERS in sys.modules and action.runner not in self._keyed:
+            self._give_key(action.runner)
+        runner.unbar()
+        runner.works_on(action.jobs, action.attempts)
+        runner.post(
+            Run(
+                action.lease,
+                action.allocation,
+                action.jobs,
+                action.attempts,
+                action.fns,
+                action.deadlines,
+                data,
+                counts,
+                action.limit,
+            ),
+            buffers,
+        )
+
+    def _give_key(self, number: int) -> None:
+        """Let the jobs of a runner reach managers of `multiprocessing` that this program has made, or will make."""
+        from multiprocessing.process import current_process
+
+        assert self._welcome is not None
+        self._keyed.add(number)
+        self._runners[number].post(replace(self._setup(self._welcome), authkey=bytes(current_process().authkey)))
+
+    def _tell_nodes(self, runner: RunnerBody, action: StartLease) -> None:
+        gang = self._gangs.pop(action.jobs[0], None)
+        if gang is not None:
+            runner.post(replace(gang, hostfile=self._host_files.write(action.lease, gang)))
+
+    def _completed(self, action: TellCompleted, buffers: Sequence[Buffer]) -> None:
+        completed = action.completed
+        for job in compress(completed.jobs, completed.attempts):
+            # Not rows of attempt 0, which are handed back inside this node, and told of later.
+            self._parcels.pop(job, None)
+            if self._nests:
+                self._nests.pop(job, None)
+        if self._relay:
+            self._relay.forget(completed.jobs)
+        if self._outputs:
+            self._outputs.completed(completed)
+        self._report.add_completed(completed, buffers if action.forwarded else ())
+        if self._report.full:
+            self._flush()
+
+    def _say(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
+        """Tell the head something by itself, after all that came before it."""
+        self._flush()
+        self._link.post(message, buffers)
+
+    def _look_at_cores(self) -> None:
+        """Let the mind know which cores other programs use, if that has changed."""
+        self._looked = self._heard
+        taken = self._locks.others()
+        if taken != self._taken:
+            self._taken = taken
+            self._tell(CoresTaken(taken))
+
+    def _flush(self) -> None:
+        """Tell the head everything at once, and other programs which cores are in use."""
+        held = self._mind.busy_cores
+        if held != self._held:
+            self._held = held
+            self._locks.hold(held)
+        if self._report:
+            self._link.post(self._report.message(time.monotonic()), self._report.buffers)
+            self._report = ReportDraft()
+
+    # --- runners -----------------------------------------------------------------------------------------------------
+
+    def _spawn(self, action: SpawnRunner) -> None:
+        assert self._welcome is not None
+        number = action.runner
+        tap = self._outputs.tap(number)
+        runner = self._make_runner(action.kind, lambda pid: logger.debug("runner %d is process %d", number, pid), tap)
+        self._runners[number] = runner
+        runner.post(self._setup(self._welcome))
+        runner.farewell_s = GRACE_S if self._context else 0.0
+        self._tasks.start_soon(self._tend, number, runner, action.kind, tap)
+
+    def _setup(self, welcome: Welcome) -> Setup:
+        paths = [*welcome.paths, str(Path.cwd())] if self._context else welcome.paths
+        return Setup(welcome.name, paths, self._context, welcome.store)
+
+    async def _tend(self, number: int, runner: RunnerBody, kind: RunnerKind, tap: Tap) -> None:
+        """See a runner through its life; say when it is gone."""
+        with watched(runner, partial(self._blocked, number), self._tasks):
+            how = await runner.run(self._hear_runner(number, tap))
+        logger.info("%s runner %d ended: %s", kind, number, how)
+        del self._runners[number]
+        self._keyed.discard(number)
+        with self._outputs.dying(tap):
+            stepping, _ = runner.stepping() or (0, 0.0)
+            self._tell(RunnerGone(number, how, runner.started(), stepping, runner.unborn, runner.nobody))
+        self._flush()
+
+    def _blocked(self, runner: int, message: Blocked) -> None:
+        """A job of a runner that many share blocks its loop, or (`seconds` is 0) does no longer."""
+        if message.seconds:
+            words = "job %d has blocked the event loop of runner %d, and all jobs there, for %g s:\n%s"
+            logger.warning(words, message.job, runner, message.seconds, message.stack)
+        else:
+            logger.info("job %d no longer blocks the event loop of runner %d", message.job, runner)
+        self._say(message)
+
+    async def _hold_barrier(self, action: RaiseBarrier) -> None:
+        await anyio.sleep(BARRIER_S)
+        runner = self._runners.get(action.runner)
+        started = runner.started() if runner is not None else -1
+        if started >= 0:  # else the lease has just ended, and its last outcomes are on their way
+            assert runner is not None
+            runner.works_on_only(started)
+            self._tell(BarrierHeld(action.runner, action.lease, started))
+            self._flush()
+
+    # --- time --------------------------------------------------------------------------------------------------------
+
+    def _ring(self) -> None:
+        self._tell(Ticked())
+        self._flush()
+
+    async def _beat(self) -> None:
+        """Show the head that we live, whatever jobs do; give it up when it does not."""
+        number = 0
+        doubt = False
+        while True:
+            # This loop may have been blocked (the embedded worker's is the user's): a silence needs a second look.
+            if self._link.still_comes():
+                self._heard = time.monotonic()
+            silent = time.monotonic() - self._heard >= LOST_S
+            if silent and doubt:
+                self._link.give_up(f"the head was silent for {LOST_S:g} s")
+            doubt = silent
+            if self._welcome is not None:
+                number += 1
+                self._link.post(Beat(number))
+            await anyio.sleep(self._welcome.heartbeat_s if self._welcome is not None else 1.0)
+
+
+def _devices(offer: Allocation) -> Devices:
+    devices = Devices.under(os.environ.get(VISIBLE), offer.gpus)
+    hidden = devices.hidden(offer.gpus)
+    if hidden:
+        logger.warning("%s=%s does not show GPUs %s: given out, never seen", VISIBLE, os.environ[VISIBLE], hidden)
+    return devices
+
+
+def _locks(name: str, offer: Allocation) -> CoreLocks:
+    """Open the locks on the cores of an offer that this machine has; say once who offers the same."""
+    logical = set(logical_in(offer))
+    locks = open_core_locks(core for core in offer.cores if core not in logical)
+    for pid, cores in locks.overlaps().items():
+        words = "worker %s and process %d both offer cores %s: each takes those that the other does not use, if it can"
+        logger.info(words, name, pid, ",".join(map(str, cores)))
+    return locks
+
+
+def _memory_tier(keeper: Keeper | None, cgroups: JobCgroups | None) -> str:
+    """What will hold jobs in runners of their own to their memory."""
+    if keeper is None:
+        return "none"
+    return "cgroup" if cgroups is not None and cgroups.limits else "watchdog"
+
+
+def check_introduction(name: str, offer: Allocation) -> None:
+    """Check that a head will read the introduction of a worker with this offer.
+
+    Raises:
+        ResourceSpecError: the offer is too long, so the link would break at every dial.
+    """
+    size = len(b"".join(map(bytes, encode_frame(_hello(name, offer, lasting=True)))))
+    most = FROM_STRANGER.header - _HELLO_GROWS
+    if size > most:
+        raise ResourceSpecError(
+            f"what worker {name} offers takes {size} bytes to say, and a head reads {most} of an introduction: the "
+            f"ids of {len(offer.cores)} cores are too many one by one; offer ranges of ids, or start several workers, "
+            "each with some of them"
+        )
+
+
+def _hello(name: str, offer: Allocation, memory_tier: str = "none", *, lasting: bool = False) -> Hello:
+    return Hello(
+        role="worker",
+        protocol_low=PROTOCOL,
+        protocol_high=PROTOCOL,
+        python=platform.python_version(),
+        serializers=serializer_versions(),
+        name=name,
+        incarnation=secrets.token_hex(16),
+        pid=os.getpid(),
+        offer=str(offer),
+        logical=list(logical_in(offer)),
+        memory=memory_id(),
+        memory_tier=memory_tier,
+        process=process_id(),
+        received=0 if lasting else -1,
+    )

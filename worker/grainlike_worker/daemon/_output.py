@@ -1,0 +1,278 @@
+"""What jobs write, on the worker's side: whose it is, where it is kept, and who is told.
+
+The daemon hands in what its runners' pipes bring. Each attempt that wrote anything has a record. The head is told
+nothing, unless it follows a job, or an attempt ends with its process: then it gets the last words.
+"""
+
+from __future__ import annotations
+
+import codecs
+import logging
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from grainlike.wire import Code, Completed, Output, OutputStream
+from grainlike_worker.daemon._output_store import TAIL_BYTES, Piece, Record, Ring, Spool
+
+__all__ = ["LIVE_S", "Outputs", "Tap"]
+
+logger = logging.getLogger("grainlike.worker")
+
+LIVE_S = 1.0
+"""How often a follower hears of output that is past its beginning, of which only the last part is told."""
+
+LAST_WORDS = 4096
+"""How many bytes of its output come with the loss of a job."""
+
+MOST_RECORDS = 10_000
+"""How many attempts that have ended are remembered."""
+
+_MESSAGE_BYTES = 256 * 1024
+_RUNNER_LOG_BYTES = 64 * 1024
+
+
+class Outputs:
+    """The output of all jobs of one worker. `post` tells the head; with `echo`, this process's own streams show all.
+
+    `known` has the numbers of the jobs whose ends will be told; others are links of a chain, which end by themselves.
+    """
+
+    def __init__(
+        self, post: Callable[[Output], None], known: Container[int] | None = None, *, echo: bool = False
+    ) -> None:
+        self.echo = echo
+        self._known = known
+        self._post = post
+        self._spool = Spool()
+        self._records: dict[int, list[Record]] = {}
+        """By job, in the order of attempts."""
+        self._open: dict[int, Record] = {}
+        """Of attempts that have written and not ended, by job."""
+        self._ended: OrderedDict[Record, None] = OrderedDict()
+        self._dying: Tap | None = None
+        self._pulsing = False
+        self._followed: dict[int, _Followed] = {}
+
+    def tap(self, runner: int) -> Tap:
+        """Where the output of one runner comes in."""
+        return Tap(self, runner)
+
+    def close(self) -> None:
+        """Forget everything."""
+        self._spool.close()
+
+    # --- what comes in -----------------------------------------------------------------------------------------------
+
+    def add(self, job: int, attempt: int, stream: OutputStream, data: bytes) -> None:
+        """A job wrote something."""
+        record = self._open.get(job)
+        if record is None or record.attempt != attempt:
+            record = self._new_record(job, attempt)
+        head = record.add(stream, data)
+        if job in self._followed:
+            if head:
+                self._tell(record, [(stream, data[:head])])
+            if head < len(data):
+                self._followed[job].add(stream, data[head:])
+
+    def _new_record(self, job: int, attempt: int) -> Record:
+        found = self._records.setdefault(job, [])
+        if found and found[-1].attempt == attempt:
+            return found[-1]  # something that an attempt left behind speaks after its end
+        record = Record(job, attempt, self._spool)
+        found.append(record)
+        if self._known is None or job in self._known:
+            self._open[job] = record
+        else:
+            self._end(record)
+        return record
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to do about jobs that end."""
+        return bool(self._open) or self._dying is not None
+
+    @contextmanager
+    def dying(self, runner: Tap) -> Iterator[None]:
+        """What is told of jobs meanwhile is because this runner has died."""
+        self._dying = runner
+        yield
+        self._dying = None
+
+    def completed(self, completed: Completed) -> None:
+        """Attempts have ended, and the head is about to hear of it."""
+        for job, attempt, code in zip(completed.jobs, completed.attempts, completed.codes, strict=True):
+            record = self._open.get(job)
+            if code in (Code.CRASHED, Code.UNSTARTED, Code.OUT_OF_MEMORY):
+                self._last_words(job, attempt, record)
+            if record is not None and record.attempt == attempt and code != Code.RETURNED:
+                self._tell_rest(job)
+                del self._open[job]
+                self._end(record)
+
+    def _end(self, record: Record) -> None:
+        record.end()
+        self._ended[record] = None
+        if len(self._ended) > MOST_RECORDS:
+            old, _ = self._ended.popitem(last=False)
+            records = self._records[old.job]
+            records.remove(old)
+            if not records:
+                del self._records[old.job]
+
+    # --- what the head hears -----------------------------------------------------------------------------------------
+
+    def follow(self, job: int, follower: int) -> bool:
+        """Tell a follower what there is of a job, and from now on what comes. True: `pulse` is wanted again."""
+        followed = self._followed.setdefault(job, _Followed())
+        self._tell_rest(job)  # to the others: to this one, it is part of what is told next
+        followed.followers.add(follower)
+        for record in self._records.get(job, ()):
+            self._tell(record, record.pieces(), follower)
+        self._post(Output(job, 0, [], [], follower, caught_up=True))
+        idle, self._pulsing = not self._pulsing, True
+        return idle
+
+    def unfollow(self, job: int, follower: int) -> None:
+        """This one listens to the job no more."""
+        followed = self._followed.get(job)
+        if followed is not None:
+            followed.followers.discard(follower)
+            if not followed.followers:
+                del self._followed[job]
+
+    def pulse(self) -> bool:
+        """Tell what has waited; to be called again after `LIVE_S`, while it returns True."""
+        for job in self._followed:
+            self._tell_rest(job)
+        self._pulsing = bool(self._followed)
+        return self._pulsing
+
+    def _tell_rest(self, job: int) -> None:
+        """Tell followers of a long output what they have not heard of yet."""
+        followed, record = self._followed.get(job), self._open.get(job)
+        if followed is not None and followed.late is not None and record is not None:
+            self._tell(record, followed.late.take())
+
+    def _tell(self, record: Record, pieces: Iterable[Piece], follower: int = 0) -> None:
+        streams: list[int] = []
+        data: list[bytes] = []
+        size = 0
+        for stream, piece in pieces:
+            streams.append(stream)
+            data.append(piece)
+            size += len(piece)
+            if size > _MESSAGE_BYTES:
+                self._post(Output(record.job, record.attempt, streams, data, follower))
+                streams, data, size = [], [], 0
+        if data:
+            self._post(Output(record.job, record.attempt, streams, data, follower))
+
+    def _last_words(self, job: int, attempt: int, record: Record | None) -> None:
+        runner = self._dying
+        pieces: list[Piece] = []
+        if record is not None and record.attempt == attempt:
+            pieces.append((OutputStream.STDOUT, record.last(LAST_WORDS)))
+        if runner is not None and runner.unclaimed:
+            pieces.append((OutputStream.RUNNER, runner.unclaimed[-LAST_WORDS:]))
+        if pieces:
+            self._post(Output(job, attempt, [s for s, _ in pieces], [d for _, d in pieces], last_words=True))
+
+
+class _Followed:
+    """Who follows a job, and what they have not heard of yet, once its output is long."""
+
+    __slots__ = ("followers", "late")
+
+    def __init__(self) -> None:
+        self.followers: set[int] = set()
+        self.late: Ring | None = None
+
+    def add(self, stream: OutputStream, data: bytes) -> None:
+        if self.late is None:
+            self.late = Ring(TAIL_BYTES)
+        self.late.add(stream, data)
+
+
+class Tap:
+    """Where the output of one runner comes in: bytes from its descriptors, and text whose job is known.
+
+    What comes from the descriptors is the job's whose turn it is in a runner of its own. In a runner that jobs share,
+    it is nobody's: it is kept for the end of the runner, and the beginning of it is put into the worker's log.
+    """
+
+    def __init__(self, outputs: Outputs, runner: int) -> None:
+        self._outputs = outputs
+        self._runner = runner
+        self._jobs: Sequence[int] = ()
+        self._attempts: Sequence[int] = ()
+        self._logged = 0
+        self._unlogged = b""
+        self._decoders: dict[OutputStream, codecs.IncrementalDecoder] = {}
+        self.link: Callable[[], int] | None = None
+        """Tells which link of a chain the runner is at, 0 for none."""
+        self.unclaimed = b""
+        """The last that nobody's job wrote."""
+
+    @property
+    def crowded(self) -> bool:
+        """Whether several jobs of a run-list are yet to run: the runner itself says then whose output it is."""
+        return len(self._jobs) > 1
+
+    @property
+    def leased(self) -> bool:
+        """Whether the runner has one lease at a time."""
+        return bool(self._jobs)
+
+    def lease(self, jobs: Sequence[int], attempts: Sequence[int]) -> None:
+        """From now on the runner works on these jobs, one after another."""
+        self._jobs, self._attempts = jobs, attempts
+
+    def only(self, position: int) -> None:
+        """Of these jobs, no other than the one at `position` will run any more."""
+        if 0 <= position < len(self._jobs):
+            self._jobs, self._attempts = [self._jobs[position]], [self._attempts[position]]
+
+    def at_link(self) -> int:
+        """The job of the link of a chain that the runner is at; 0 for none."""
+        return self.link() if self.link is not None else 0
+
+    def raw(self, stream: OutputStream, data: bytes, link: int = 0) -> None:
+        """The runner's descriptor brought this, while it was at this link of a chain."""
+        self._echo(stream, data)
+        if link:
+            self._outputs.add(link, 1, stream, data)
+        elif self._jobs:
+            self._outputs.add(self._jobs[0], self._attempts[0], stream, data)
+        else:
+            self._keep_unclaimed(data)
+
+    def told(self, job: int, attempt: int, stream: OutputStream, data: bytes, *, shown: bool = False) -> None:
+        """The runner knows that this is that job's. `shown`: this process's streams have it already."""
+        if not shown:
+            self._echo(stream, data)
+        self._outputs.add(job, attempt, stream, data)
+
+    def _keep_unclaimed(self, data: bytes) -> None:
+        self.unclaimed = (self.unclaimed + data)[-LAST_WORDS:]
+        lines, ended, rest = (self._unlogged + data).rpartition(b"\n")
+        if self._logged < _RUNNER_LOG_BYTES:
+            self._unlogged = rest[-LAST_WORDS:]
+            self._logged += len(lines)
+            if ended:
+                text = lines.decode(errors="backslashreplace")
+                logger.info("runner %d wrote, for which of its jobs is unknown: %s", self._runner, text)
+
+    def _echo(self, stream: OutputStream, data: bytes) -> None:
+        if not self._outputs.echo:
+            return
+        decoder = self._decoders.get(stream)
+        if decoder is None:
+            decoder = self._decoders[stream] = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+        out = sys.stderr if stream is OutputStream.STDERR else sys.stdout
+        try:
+            out.write(decoder.decode(data))
+            out.flush()
+        except Exception:  # noqa: BLE001, S110 - the program's stream may be closed, or anything: the job goes on
+            pass

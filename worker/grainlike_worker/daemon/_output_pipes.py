@@ -1,0 +1,123 @@
+"""The pipes that a runner process writes its output to, on the worker's side.
+
+Two are the process's standard output and error. Through a third, a runner that many jobs share says whose it is.
+"""
+
+import os
+import select
+import time
+from contextlib import ExitStack
+
+import anyio
+
+from grainlike.wire import OutputStream
+from grainlike_worker.daemon._output import Tap
+from grainlike_worker.ipc._output_frames import HEADER
+
+__all__ = ["OutputPipes"]
+
+
+PATIENCE_S = 0.02
+"""For how long a lease's output is left to its runner, which may know better whose it is."""
+
+_READ_SIZE = 64 * 1024
+"""What a pipe holds: one read takes all that was written before it."""
+
+
+class OutputPipes:
+    """The ends that a daemon reads from. `close_given` when the runner has those that are given to it.
+
+    Example::
+
+        pipes = OutputPipes(framed=False)
+        process = start_child(["--own"], os.environ, {"--fd": fd, **pipes.given})
+        pipes.close_given()
+    """
+
+    def __init__(self, *, framed: bool) -> None:
+        self._held = ExitStack()
+        self._gifts = ExitStack()
+        self._rest = b""
+        self._since = 0.0
+        pairs = [self._make() for _ in range(3 if framed else 2)]
+        self.held = [near for near, _ in pairs]
+        self.given: dict[str, int] = dict(
+            zip(("--stdout", "--stderr", "--told"), (far for _, far in pairs), strict=False)
+        )
+        """What the runner gets, by option; with two pipes also the ends from which it may take back what it wrote."""
+        if not framed:
+            self.given |= {"--unread-out": self.held[0], "--unread-err": self.held[1]}
+        self._poll = select.poll()
+        for fd in self.held:
+            os.set_blocking(fd, False)
+            self._poll.register(fd, select.POLLIN)
+
+    def _make(self) -> tuple[int, int]:
+        try:
+            near, far = os.pipe()
+        except OSError:
+            self.close()
+            raise
+        self._held.callback(os.close, near)
+        self._gifts.callback(os.close, far)
+        return near, far
+
+    def close_given(self) -> None:
+        """Close the runner's ends in this process."""
+        self._gifts.close()
+
+    def close(self) -> None:
+        """Close everything."""
+        self._gifts.close()
+        self._held.close()
+
+    async def run(self, tap: Tap) -> None:
+        """Read whatever comes, as soon as it comes, until cancelled or all ends are closed."""
+        async with anyio.create_task_group() as tasks:
+            for fd in self.held:
+                tasks.start_soon(self._run_one, fd, tap)
+
+    async def _run_one(self, fd: int, tap: Tap) -> None:
+        while True:
+            await anyio.wait_readable(fd)
+            if tap.leased and (tap.crowded or time.monotonic() < self._since + PATIENCE_S):
+                # The runner of a run-list, or of a chain, takes its output out of the pipe itself, job by job; and what
+                # is a chain we do not know, but by the time that it takes.
+                await anyio.sleep(PATIENCE_S)
+            elif self._read(fd, tap) == b"":
+                return
+
+    def begin(self) -> None:
+        """Another lease begins."""
+        self._since = time.monotonic()
+
+    def drain(self, tap: Tap) -> None:
+        """Take what has been written until now."""
+        if not tap.crowded:
+            for fd, _ in self._poll.poll(0):
+                self._read(fd, tap)  # as much as a pipe holds
+
+    def _read(self, fd: int, tap: Tap) -> bytes | None:
+        """One read, handed in; b"" at the end, and None when there is nothing."""
+        link = tap.at_link()  # before: a link that has ended has taken its output along
+        try:
+            data = os.read(fd, _READ_SIZE)
+        except BlockingIOError:
+            return None
+        if fd == self.held[-1] and len(self.held) > 2:
+            self._take_frames(data, tap)
+        elif data:
+            tap.raw(OutputStream.STDOUT if fd == self.held[0] else OutputStream.STDERR, data, link or tap.at_link())
+        return data
+
+    def _take_frames(self, data: bytes, tap: Tap) -> None:
+        rest = self._rest + data if self._rest else data
+        at = 0
+        while len(rest) - at >= HEADER.size:
+            stream, job, attempt, size = HEADER.unpack_from(rest, at)
+            end = at + HEADER.size + size
+            if end > len(rest):
+                break
+            tap.told(job, attempt, OutputStream(stream), rest[at + HEADER.size : end])
+            at = end
+        self._rest = rest[at:]

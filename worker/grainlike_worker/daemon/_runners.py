@@ -1,0 +1,181 @@
+"""A runner as the daemon holds it: something to post to, whether it is a process or lives in this loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Protocol
+
+import anyio
+
+from grainlike._memory import copied
+from grainlike.context import JobInfo
+from grainlike.eventloop import on_asyncio
+from grainlike.net import OnFrames, memory_pair
+from grainlike.scheduler import RunnerKind
+from grainlike.wire import Buffer, Message
+from grainlike_worker.daemon._output import Tap
+from grainlike_worker.daemon._process_runner import ProcessRunner
+from grainlike_worker.daemon._spawn import RunnerProcess
+from grainlike_worker.runner.loop._output import HomeOutput, hooked_streams
+from grainlike_worker.runner.loop._runner import serve_shared
+
+__all__ = ["RunnerBody", "RunnerMaker", "Spawn", "runner_at_home", "runner_in_process"]
+
+logger = logging.getLogger("grainlike.worker")
+
+
+class RunnerBody(Protocol):
+    """What the daemon does with a runner."""
+
+    defined: set[int]
+    """The functions that it was told of."""
+
+    unborn: bool
+    """Whether it has never done anything: said a word, or begun a job."""
+
+    nobody: bool
+    """Whether there never was a process of it."""
+
+    farewell_s: float
+    """How long it may take to leave the worker's context, when it is cancelled."""
+
+    def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
+        """Send it a message; it may not be up yet."""
+
+    async def run(self, on_frames: OnFrames) -> str:
+        """Be it until it ends; return how it ended. Cancelled, it ends it and leaves nothing behind."""
+        ...
+
+    def started(self) -> int:
+        """The position in its run-list that it claimed last; -1 for none."""
+        ...
+
+    def stepping(self) -> tuple[int, float] | None:
+        """The job whose step is on in a process that many share, 0 for none, and for how many seconds it has been.
+
+        Once it has ended, the job whose step was on then. None for runners of other kinds.
+        """
+        ...
+
+    async def stack(self) -> str:
+        """What the code in it does now, in Python's words; "" if it cannot be told."""
+        ...
+
+    def works_on(self, jobs: Sequence[int], attempts: Sequence[int]) -> None:
+        """A lease goes to it: what it writes from now on is theirs. For one that has one lease at a time."""
+
+    def works_on_only(self, position: int) -> None:
+        """Of these, none but the one at `position` of the run-list may still be running."""
+
+    def drain(self) -> None:
+        """Hand in what has been written until now, before it is told that a job has ended."""
+
+    def bar(self) -> None:
+        """Keep it from starting more of its run-list, until `unbar`."""
+
+    def unbar(self) -> None:
+        """A new run-list may be started."""
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+
+    def kill(self) -> None:
+        """End it."""
+
+
+RunnerMaker = Callable[[RunnerKind, Callable[[int], None], Tap], RunnerBody]
+"""Makes a runner of a kind; it tells its process id, where it has one, when the process is there."""
+
+Spawn = Callable[[RunnerKind], Awaitable[RunnerProcess]]
+"""Starts a process for a runner of this kind."""
+
+
+def runner_in_process(spawn: Spawn, kind: RunnerKind, named: Callable[[int], None], tap: Tap) -> RunnerBody:
+    """A runner in a process of its own, whatever its kind."""
+    return ProcessRunner(partial(spawn, kind), named, tap, own=kind == "own")
+
+
+def runner_at_home(spawn: Spawn, kind: RunnerKind, named: Callable[[int], None], tap: Tap) -> RunnerBody:
+    """The shared runner in the calling loop; any other in a process of its own."""
+    return _LoopRunner(tap) if kind == "shared" else runner_in_process(spawn, kind, named, tap)
+
+
+class _LoopRunner:
+    """The shared runner in the daemon's own loop. It cannot crash alone, so most of the protocol has nothing to do."""
+
+    farewell_s = 0.0
+    unborn = nobody = False
+
+    def __init__(self, tap: Tap) -> None:
+        self.defined: set[int] = set()
+        self._near, self._far = memory_pair()
+        self._tap = tap
+        self._output: HomeOutput | None = None
+
+    def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
+        self._near.post(message, [copied(buffer) for buffer in buffers])
+
+    async def run(self, on_frames: OnFrames) -> str:
+        # Not before: a runner may be made in a callback of the loop, where nothing tells which loop it is.
+        self._output = HomeOutput(_threadsafe(self.drain))
+        with hooked_streams():
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(serve_shared, self._far, None, self._output, None, _tell_blocked)
+                await self._near.run(on_frames)
+        return "its loop ended"
+
+    def started(self) -> int:
+        return -1
+
+    def stepping(self) -> tuple[int, float] | None:
+        return None  # it is our own loop: when we look, none is
+
+    async def stack(self) -> str:
+        return ""
+
+    def works_on(self, jobs: Sequence[int], attempts: Sequence[int]) -> None:
+        """Many leases at a time: whose what is, is known by context."""
+
+    def works_on_only(self, position: int) -> None:
+        """See `works_on`."""
+
+    def drain(self) -> None:
+        for job, stream, data in self._output.take() if self._output is not None else ():
+            self._tap.told(job.id, job.attempt, stream, data, shown=True)
+
+    def bar(self) -> None:
+        """Run-lists here hand themselves back."""
+
+    def unbar(self) -> None:
+        """Nothing was barred."""
+
+    def terminate(self) -> None:
+        self._near.close()
+
+    def kill(self) -> None:
+        self._near.close()
+
+
+def _tell_blocked(job: JobInfo, seconds: float) -> None:
+    logger.warning("job %d, %s, has blocked the event loop of this program for %.1f s", job.id, job.name, seconds)
+
+
+def _threadsafe(call: Callable[[], object]) -> Callable[[], None]:
+    """`call`, to be called in the running event loop from whatever thread; once that loop is closed, not at all."""
+    schedule: Callable[[Callable[[], object]], object]
+    if on_asyncio():
+        schedule = asyncio.get_running_loop().call_soon_threadsafe
+    else:
+        import trio
+
+        schedule = trio.lowlevel.current_trio_token().run_sync_soon
+
+    def soon() -> None:
+        with suppress(RuntimeError):
+            schedule(call)
+
+    return soon

@@ -1,0 +1,170 @@
+"""The daemon's side of a runner: start the process, hold its link, signal it, see it gone."""
+
+import os
+import signal
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+
+import anyio
+
+from grainlike.net import Link, adopt
+from grainlike.scheduler import RunnerKind
+from grainlike_worker.daemon._child import Child, describe_exit, start_child
+from grainlike_worker.daemon._keeper import Keeper
+from grainlike_worker.daemon._output_pipes import OutputPipes
+from grainlike_worker.ipc._claims import Claims
+from grainlike_worker.ipc._signals import FLUSH_SIGNAL
+from grainlike_worker.ipc._steps import StackFile, StepPage
+
+__all__ = ["RunnerProcess", "describe_exit"]
+
+STACK_S = 0.2
+"""How long writing a stack may take: the signal's handler does it, and asks nobody."""
+
+
+class RunnerProcess:
+    """A runner, from `spawn` until `wait` has returned and `aclose` has let go of what the daemon held.
+
+    The kernel ends the process when the *thread* that spawned it, or its keeper, ends: spawn from the event loop's
+    thread, never from a pool's. It leads a session and process group of its own, so that what it started goes with it.
+
+    Example::
+
+        runner = await RunnerProcess.spawn("own")
+        runner.link.post(Setup("n1", sys.path))
+        tasks.start_soon(runner.link.run, on_frames)
+        print(describe_exit(await runner.wait()))
+        await runner.aclose()
+    """
+
+    def __init__(
+        self,
+        process: Child,
+        link: Link,
+        claims: Claims | None,
+        output: OutputPipes,
+        steps: StepPage | None,
+        stacks: StackFile | None,
+        held: ExitStack,
+    ) -> None:
+        self.link = link
+        self.claims = claims
+        self.output = output
+        self.steps = steps
+        self._stacks = stacks
+        self.pid = process.pid
+        self._process = process
+        self._held = held
+
+    @classmethod
+    async def spawn(
+        cls,
+        kind: RunnerKind,
+        *,
+        keeper: Keeper | None = None,
+        env: Mapping[str, str] | None = None,
+        options: Sequence[str] = (),
+    ) -> "RunnerProcess":
+        """Start a runner; `env` comes on top of this process's environment, `options` are for `runner.main`.
+
+        With a keeper it is forked from that; without one it is a new interpreter, which takes longer, and what its jobs
+        leave behind in sessions of their own is ended when it ends in good order, but not when it is killed.
+        An "own" runner shares a page of `claims` with this process. Its standard output and error are pipes: `output`,
+        which nobody reads yet. The link is trusted; nobody runs it yet. Starting blocks the loop for about a
+        millisecond. `OSError` when the system has no process or descriptor left.
+        """
+        with ExitStack() as stack:
+            claims = stack.enter_context(closing(Claims.create())) if kind == "own" else None
+            output = stack.enter_context(closing(OutputPipes(framed=kind == "shared")))
+            steps = stacks = None
+            if kind == "shared":
+                steps = stack.enter_context(closing(StepPage.create()))
+                stacks = stack.enter_context(closing(StackFile()))
+            lifeline, held_end = os.pipe()
+            stack.callback(os.close, held_end)
+            with _closing_fd(lifeline):
+                near, far = socket.socketpair()
+                fds = {"--fd": far.fileno(), "--lifeline": lifeline, **output.given}
+                if steps is not None and stacks is not None:
+                    fds |= {"--steps": steps.fd, "--stacks": stacks.fd}
+                if claims is not None:
+                    fds["--claims"] = claims.fd
+                with far, _closed_by_errors(near):
+                    environment = {**os.environ, **(env or {})}
+                    process = await _start([f"--{kind}", *options], environment, fds, keeper)
+            output.close_given()
+            try:
+                link = await adopt(near, f"runner {process.pid}")
+            except BaseException:
+                with anyio.CancelScope(shield=True):
+                    process.kill()
+                    await process.wait()
+                raise
+            link.trust()
+            return cls(process, link, claims, output, steps, stacks, stack.pop_all())
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit code, the negative number of the signal that killed it, or None until `wait` has seen the end."""
+        return self._process.returncode
+
+    async def wait(self) -> int:
+        """Wait until the process has ended and what is left of it is gone; return its exit code.
+
+        May be called by several tasks and again. Cancelling it changes nothing.
+        """
+        return await self._process.wait()
+
+    def terminate(self) -> None:
+        """Ask it to end: the running job sees `SystemExit` or its loop's cancellation. Nothing once it was reaped."""
+        self._process.send_signal(signal.SIGTERM)
+
+    def flush(self) -> None:
+        """Ask an "own" runner for the outcomes that wait for its running job to end. It may be too busy to answer."""
+        self._process.send_signal(FLUSH_SIGNAL)
+
+    async def stack(self) -> str:
+        """What all threads of a "shared" runner are doing now, as Python stacks; "" if it does not say."""
+        if self._stacks is None:
+            return ""
+        self._process.send_signal(FLUSH_SIGNAL)
+        await anyio.sleep(STACK_S)
+        return self._stacks.read()
+
+    def kill(self) -> None:
+        """Kill the process, and with it what it has started. Nothing once it was reaped."""
+        self._process.kill()
+
+    async def aclose(self) -> None:
+        """Kill what still runs, wait until it is gone, and let go of link and claims. Not cut short by cancellation."""
+        with anyio.CancelScope(shield=True):
+            self.kill()
+            await self.wait()
+            await self.link.aclose()
+        self._held.close()
+
+
+async def _start(
+    arguments: list[str], environment: dict[str, str], fds: dict[str, int], keeper: Keeper | None
+) -> Child:
+    if keeper is None:
+        return start_child(arguments, environment, fds)
+    return await keeper.bear(arguments, environment, fds)
+
+
+@contextmanager
+def _closed_by_errors(sock: socket.socket) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        sock.close()
+        raise
+
+
+@contextmanager
+def _closing_fd(fd: int) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        os.close(fd)

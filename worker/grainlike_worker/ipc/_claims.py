@@ -1,0 +1,80 @@
+"""What a runner shares with those who watch it while it is too busy to answer: one page of memory.
+
+A runner that runs a plain function cannot confirm that the next job "has not started". So daemon and runner both look
+here: the runner writes `started` before it reads `barrier`, the daemon writes `barrier` before it reads `started`.
+Whichever comes first, they never both believe that a job is theirs.
+
+The same way the runner and its keeper agree on memory: the runner writes its `limit` before it reads `watched`, and the
+keeper takes `watched` back before it looks for limits a last time. So no limit stands unseen.
+"""
+
+from typing import Self
+
+from grainlike_worker.ipc._page import Page
+
+__all__ = ["IDLE", "NO_BARRIER", "Claims"]
+
+IDLE = -1
+"""`started` between two leases."""
+
+NO_BARRIER = 2**31 - 1
+"""`barrier` while every job of the run-list may start."""
+
+_STARTED, _BARRIER, _LIMIT, _BASE, _LEASES, _WATCHED, _TAKEN, _LINK, _KERNEL = range(9)
+
+
+class _Word:
+    """One number of the page; written and read whole, as the processor does with aligned words."""
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+
+    def __get__(self, claims: "Claims", _: type["Claims"]) -> int:
+        return claims.words[self._index]
+
+    def __set__(self, claims: "Claims", value: int) -> None:
+        claims.words[self._index] = value
+
+
+class Claims(Page[int]):
+    """The page of a runner of its own: made by the daemon, mapped by the runner and the keeper.
+
+    Attributes:
+        started: index in the run-list of the job that the runner has begun last; `IDLE` between leases.
+        barrier: index of the first job of the run-list that must not start.
+        limit: bytes that the process and its descendants may hold while the lease runs; 0 without a limit.
+        base: bytes that the process held when the lease began.
+        leases: how often a limit was set: who has just measured can tell whether it is still the same lease.
+        kernel: 1 while it is the kernel that keeps the limit, and nobody has to look.
+        watched: 1 while somebody looks whether the limit is kept.
+        link: the job of which the runner does a part now, where what it was given are several calls in a chain; else 0.
+        taken: bytes that were found when the process was killed for going beyond its limit; else 0.
+
+    Example::
+
+        claims = Claims.create()
+        claims.barrier = 3               # the jobs 3, 4, ... of the run-list are taken back
+        first = max(3, claims.started + 1)   # but those up to `started` have begun
+    """
+
+    __slots__ = ()
+
+    typecode = "q"
+    label = "grainlike-claims"
+
+    started = _Word(_STARTED)
+    barrier = _Word(_BARRIER)
+    limit = _Word(_LIMIT)
+    base = _Word(_BASE)
+    leases = _Word(_LEASES)
+    watched = _Word(_WATCHED)
+    taken = _Word(_TAKEN)
+    link = _Word(_LINK)
+    kernel = _Word(_KERNEL)
+
+    @classmethod
+    def create(cls) -> Self:
+        claims = super().create()
+        claims.started = IDLE
+        claims.barrier = NO_BARRIER
+        return claims

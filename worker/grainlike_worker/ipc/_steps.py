@@ -1,0 +1,66 @@
+"""Which coroutine a shared runner is stepping, told in memory that its worker sees, without a word being sent.
+
+From it the worker knows who blocks the event loop that all share, and, when the process has died, whom to suspect.
+"""
+
+import os
+import time
+
+from grainlike_worker.ipc._page import Page, anonymous_file
+
+__all__ = ["BLOCKED_S", "JOB", "SINCE", "StackFile", "StepPage"]
+
+BLOCKED_S = 5.0
+"""How long one step may take before it is told of."""
+
+SINCE, JOB = 0, 1
+"""What the numbers of a page are: when the step began, on the system's monotonic clock, and whose it is."""
+
+
+class StepPage(Page[float]):
+    """A page of two numbers, `words`: the runner writes them around each step, the worker reads them.
+
+    The time is written first: who reads a job that has just been written reads no older time. A job's number is a float
+    here, exact up to 2**53.
+
+    Example::
+
+        words[SINCE] = time.monotonic()
+        words[JOB] = 17        # a step of job 17 begins
+        words[JOB] = 0         # it has ended
+    """
+
+    __slots__ = ()
+
+    typecode = "d"
+    label = "grainlike-steps"
+
+    def stepping(self) -> tuple[int, float]:
+        """The job whose step is on, 0 for none, and for how many seconds it has been."""
+        job, since = int(self.words[JOB]), self.words[SINCE]
+        return job, time.monotonic() - since
+
+
+class StackFile:
+    """Where a runner writes its Python stacks when a signal tells it to, even with its interpreter's lock held.
+
+    The runner registers the signal (`faulthandler.register`); the worker makes the file, sends the signal and reads.
+    """
+
+    __slots__ = ("_read", "fd")
+
+    def __init__(self) -> None:
+        self.fd = anonymous_file("grainlike-stacks")
+        self._read = 0
+
+    def read(self) -> str:
+        """What was written since the last time."""
+        data = os.pread(self.fd, 64 * 1024, self._read)
+        self._read += len(data)
+        return data.decode(errors="backslashreplace").strip()
+
+    def close(self) -> None:
+        """Let go of the file; the second time does nothing."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1

@@ -1,0 +1,183 @@
+"""The cgroups of one worker: one for each of its runners, in a cgroup of the worker's own.
+
+    own                            where the worker was started, and what was delegated to it
+     `-- grainlike.PID.START.TAG   the worker's
+          |-- worker               where it has moved itself: a cgroup that has controllers below holds no processes
+          `-- jobs
+               |-- runner-PID      a runner, and all that its jobs start, wherever that goes
+               `-- ...
+
+With them everything of a runner is ended at once, however it forks. Where memory is delegated too, the kernel holds the
+runner to what its job asked for. All of this is had where it can be had: what goes wrong is logged in a line, and
+without cgroups the worker does what it does without them.
+"""
+
+import logging
+import os
+import re
+import secrets
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from grainlike.system import MEMORY, Cgroup, own_cgroups
+
+__all__ = ["JobCgroups", "claimed_cgroups", "memory_tier"]
+
+logger = logging.getLogger("grainlike.worker")
+
+_CONTROLLERS = "cgroup.subtree_control"
+_JOBS, _HOME = "jobs", "worker"
+_NAME = re.compile(r"grainlike\.(\d+)\.(\d+)\.[0-9a-f]{6}")
+
+
+class JobCgroups:
+    """Where a worker's runners get their cgroups; `limits` when the kernel can hold them to their memory."""
+
+    __slots__ = ("_jobs", "limits")
+
+    def __init__(self, path: str, *, limits: bool) -> None:
+        self._jobs = Cgroup(path)
+        self.limits = limits
+
+    @property
+    def path(self) -> str:
+        """The directory in which they are."""
+        return self._jobs.path
+
+    def enter(self) -> str | None:
+        """Put this process, a runner that was just forked, into a cgroup of its own: its path, None if that fails."""
+        group = self.of(os.getpid())
+        try:
+            group.remove()  # of an earlier process of this number, if its keeper could not
+            group.make()
+            if self.limits:
+                group.write("memory.oom.group", "1")
+                if group.has("memory.swap.max"):
+                    group.write("memory.swap.max", "0")
+            group.add()
+        except OSError as error:
+            # This is no daemon: there is no log, but what is written here stands in the worker's.
+            print(f"grainlike: a runner without a cgroup: {error}", file=sys.stderr, flush=True)  # noqa: T201
+            group.remove()
+            return None
+        return group.path
+
+    def of(self, pid: int) -> Cgroup:
+        """That of a runner, whether or not it is there."""
+        return self._jobs / f"runner-{pid}"
+
+    def kill(self) -> None:
+        """Kill all that is in any of them."""
+        self._jobs.kill()
+
+    def release(self) -> bool:
+        """Have this process go back to where the worker was, and remove all that is empty then; whether that was all.
+
+        The worker does so, and the keeper, which may outlive it.
+        """
+        base = self._jobs.above()
+        own = base.above()
+        self._jobs.remove()
+        if os.access((base / _HOME).path, os.F_OK):  # the worker has moved there
+            # In this order: while there are controllers below, nobody can come back.
+            for group in (base, own):
+                with suppress(OSError):
+                    group.write(_CONTROLLERS, f"-{MEMORY}")
+            with suppress(OSError):
+                own.add()
+        return base.remove()
+
+
+@contextmanager
+def claimed_cgroups(*, move: bool) -> Iterator[JobCgroups | None]:
+    """Cgroups for the runners of this process for as long as the block runs; None where there can be none.
+
+    With `move` this process may leave its own cgroup for one below, if it is alone there: without that, the kernel
+    keeps no limits below. What a worker that was killed has left behind here is removed, if nobody lives in it.
+    """
+    cgroups, words = _claim(move)
+    logger.info("%s", words)
+    try:
+        yield cgroups
+    finally:
+        if cgroups is not None:
+            cgroups.release()
+
+
+def memory_tier() -> tuple[str, str]:
+    """What would hold the jobs of a worker started here to their memory, and why that. What it tries it undoes."""
+    if sys.platform != "linux":
+        return "none", f"{sys.platform} tells nobody of the memory of others"
+    cgroups, words = _claim(move=True)
+    if cgroups is not None:
+        cgroups.release()
+    return "cgroup" if cgroups is not None and cgroups.limits else "watchdog", words
+
+
+def _claim(move: bool) -> tuple[JobCgroups | None, str]:
+    """Make them at the first place where that can be done; what there is to say of it."""
+    why = "no cgroup v2 is mounted"
+    for own in own_cgroups():
+        _remove_leftovers(own)
+        base = own / f"grainlike.{os.getpid()}.{_started(os.getpid())}.{secrets.token_hex(3)}"
+        try:
+            _make(own, base)
+        except OSError as error:
+            (base / _JOBS).remove()
+            base.remove()
+            why = f"{own.path}: {error}"
+            continue
+        try:
+            why_not = _delegate(own, base, move)
+        except OSError as error:
+            why_not = str(error)
+        words = f"without memory limits: {own.path}: {why_not}" if why_not else f"with memory limits, in {own.path}"
+        return JobCgroups((base / _JOBS).path, limits=not why_not), f"jobs have cgroups {words}"
+    return None, f"jobs have no cgroups: {why}"
+
+
+def _make(own: Cgroup, base: Cgroup) -> None:
+    """Make the worker's, with the place for those of its jobs. `OSError` where there can be none."""
+    if not os.access(f"{own.path}/cgroup.procs", os.W_OK):
+        raise PermissionError("the list of its processes is not ours to write")  # so nobody could be moved below
+    base.make()
+    (base / _JOBS).make()
+    kind = base.read("cgroup.type")
+    if kind != "domain":
+        raise OSError(f"cgroups below it are {kind!r}")
+
+
+def _delegate(own: Cgroup, base: Cgroup, move: bool) -> str:
+    """Have the kernel keep memory limits below; why it does not, or ""."""
+    if MEMORY not in own.read("cgroup.controllers").split():
+        return "it has no memory controller"
+    if MEMORY not in own.read(_CONTROLLERS).split():
+        others = [pid for pid in own.processes() if pid != os.getpid()]
+        if others or not move:
+            return "other processes are in it, too" if others else "a program stays where it was started"
+        (base / _HOME).make()
+        (base / _HOME).add()
+        own.write(_CONTROLLERS, f"+{MEMORY}")
+    for group in (base, base / _JOBS):
+        group.write(_CONTROLLERS, f"+{MEMORY}")
+    return ""
+
+
+def _remove_leftovers(own: Cgroup) -> None:
+    """Remove what workers of ours that were killed have left here, where nobody lives in it."""
+    for group in own.below():
+        name = _NAME.fullmatch(group.path.rpartition("/")[2])
+        with suppress(OSError):
+            if name is None or os.stat(group.path).st_uid != os.geteuid():  # noqa: PTH116
+                continue
+            if _started(int(name[1])) != int(name[2]) and not group.is_populated():
+                group.remove()
+
+
+def _started(pid: int) -> int:
+    """When a process was started, in ticks since the machine was; 0 if it is gone. Its number alone may come again."""
+    with suppress(OSError), open(f"/proc/{pid}/stat", "rb") as told:  # noqa: PTH123
+        fields = told.read().rpartition(b")")[2].split()
+        return 0 if fields[0] in (b"Z", b"X") else int(fields[19])
+    return 0

@@ -1,0 +1,147 @@
+"""Calls of which each needs the value of the one before: quick ones travel together and run here back to back.
+
+A chain is one job to the minds: a function of this module, called with the functions and arguments of its links. Each
+link still runs in a context of its own, sees its own job, and has its own outcome, times included. What the chain does
+not get to comes back as not run, and the head sends it anew: behind a link that fails or waits, when the links turn
+out long, and on a second attempt, so that a link that kills its process is soon the first one and alone to blame.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from contextvars import Context, copy_context
+from functools import lru_cache
+from typing import Any
+
+from grainlike.context import GVAR, JobInfo, enter_part
+from grainlike.payload import Payload, dump_value, load_arguments_after, load_function
+from grainlike_worker.ipc._signals import TERMINATED
+from grainlike_worker.runner.common import _chain_links
+from grainlike_worker.runner.common._coroutines import Suspended, as_coroutine
+from grainlike_worker.runner.common._failures import failure, is_cancellation
+
+__all__ = ["Link", "Outcome", "run_chain", "run_chain_async"]
+
+LONG_S = 0.010
+"""A chain that has not ended after this long gives back what it has not started."""
+
+Link = tuple[int, int, str, bytes]
+"""The number of the function, the number of the job, its name, and the bytes of its arguments."""
+
+Outcome = tuple[bool, bytes, tuple[bytes, ...], float, float, float]
+"""Whether it succeeded, the bytes of its value or error, when it began (monotonic), wall seconds, CPU seconds."""
+
+
+def run_chain(functions: dict[int, bytes], links: list[Link]) -> list[Outcome]:
+    """Run plain functions; fewer outcomes than links mean that the rest was not run."""
+    chain = _Chain(functions)
+    for link in chain.due(links):
+        chain.run(link, _called)
+    return chain.outcomes
+
+
+async def run_chain_async(functions: dict[int, bytes], links: list[Link]) -> list[Outcome]:
+    """Run coroutine functions. One that waits is seen to its end; nothing starts behind it."""
+    chain = _Chain(functions)
+    for link in chain.due(links):
+        suspended = chain.run(link, _first_step)
+        if suspended is not None:
+            await chain.finish(link, suspended)
+            break
+    return chain.outcomes
+
+
+Step = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any], Context], Any]
+
+
+def _called(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], _: Context) -> Any:
+    return function(*args, **kwargs)
+
+
+def _first_step(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], context: Context) -> Any:
+    coroutine = as_coroutine(function(*args, **kwargs))
+    try:
+        return Suspended(context, coroutine, coroutine.send(None))
+    except StopIteration as stop:
+        return stop.value
+
+
+class _Chain:
+    """The links that have run, and the value that the next one takes."""
+
+    def __init__(self, functions: dict[int, bytes]) -> None:
+        self.outcomes: list[Outcome] = []
+        self._functions = functions
+        for data in functions.values():
+            with suppress(Exception):  # the link whose function it is raises it again
+                _function(data)  # now: what unpickling takes is no part of a link's time
+        self._value = Payload(b"")
+        self._begun = self._chain_begun = time.monotonic()
+        self._cpu = time.process_time()
+
+    def due(self, links: list[Link]) -> Iterator[Link]:
+        """The links that shall run; whether there is a next one depends on how the last one went."""
+        job = GVAR.job
+        alone = job is not None and job.attempt > 1
+        for link in links:
+            yield link
+            if alone or not self.outcomes[-1][0] or self._begun - self._chain_begun > LONG_S:
+                return
+
+    def run(self, link: Link, step: Step) -> Suspended | None:
+        """Run a link, or the first step of one that waits."""
+        context = copy_context()
+        _chain_links.begins(link[1])
+        try:
+            outcome = context.run(self._call, context, link, step)
+        except BaseException as error:  # noqa: BLE001 - whatever a job raises is its outcome
+            self._failed(error)
+            _chain_links.ended(link[1])
+            return None
+        if isinstance(outcome, Suspended):
+            return outcome
+        self._ran(outcome)
+        _chain_links.ended(link[1])
+        return None
+
+    async def finish(self, link: Link, suspended: Suspended) -> None:
+        """See a link that waits to its end."""
+        try:
+            payload = _dump(await suspended, link)
+        except BaseException as error:
+            if is_cancellation(error):
+                raise  # the worker's, as far as anybody can tell: the chain's own outcome says which
+            self._failed(error)
+        else:
+            self._ran(payload)
+
+    def _call(self, context: Context, link: Link, step: Step) -> Payload | Suspended:
+        fn, job, name, data = link
+        whole = GVAR.job
+        enter_part(JobInfo(job, name, 1, whole.deadline if whole else None))
+        args, kwargs = load_arguments_after(Payload(data), self._value)
+        made = step(_function(self._functions[fn]), args, kwargs, context)
+        return made if isinstance(made, Suspended) else _dump(made, link)
+
+    def _ran(self, payload: Payload) -> None:
+        self._value = payload
+        self._end(payload, good=True)
+
+    def _failed(self, error: BaseException) -> None:
+        if isinstance(error, SystemExit) and error.code == TERMINATED:
+            raise error  # the process was told to end, not the link
+        self._end(failure(error), good=False)
+
+    def _end(self, payload: Payload, *, good: bool) -> None:
+        now, cpu = time.monotonic(), time.process_time()
+        buffers = tuple(bytes(buffer) for buffer in payload.buffers)
+        self.outcomes.append((good, bytes(payload.data), buffers, self._begun, now - self._begun, cpu - self._cpu))
+        self._begun, self._cpu = now, cpu
+
+
+def _dump(value: object, link: Link) -> Payload:
+    return dump_value(value, what=f"the value of {link[2]}").detached()
+
+
+_function = lru_cache(maxsize=256)(load_function)
+"""Functions by their bytes; the same few come again and again."""

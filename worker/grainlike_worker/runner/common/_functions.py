@@ -1,0 +1,146 @@
+"""The functions that a runner was told of: loaded when first called, once per number."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from grainlike.context import JobInfo
+from grainlike.payload import Payload, Store, dump_error, know, load_function, load_value
+from grainlike.wire import Buffer, Define, FunctionSpec, Setup
+from grainlike_worker.runner.common._many import Many
+
+if TYPE_CHECKING:
+    from grainlike_worker.runner.common._context import WorkerContext
+
+__all__ = ["Functions", "Loaded"]
+
+
+class Loaded(NamedTuple):
+    """A function ready to call, or (`refusal`) the dumped error that says why it cannot be.
+
+    `on`: the exception types after which a call is tried again; None for all.
+    """
+
+    name: str
+    value_name: str
+    is_async: bool
+    callable: Callable[..., Any]
+    refusal: Payload | None = None
+    on: tuple[type[BaseException], ...] | None = None
+
+    def is_final(self, error: BaseException) -> bool:
+        """Whether a call that failed with `error` is not to be tried again."""
+        # By the type alone: `isinstance` asks the object too, and a user's class may raise at every look.
+        return self.on is not None and not issubclass(type(error), self.on)
+
+
+class Functions:
+    """What `Define` and `Setup` told. Nothing is unpickled before a job needs it."""
+
+    __slots__ = ("_leaving", "_loaded", "context", "instance", "store", "unloaded", "value")
+
+    def __init__(self) -> None:
+        self.instance = ""
+        self.context: WorkerContext | None = None
+        """The worker's context module."""
+        self.value: Any = None
+        """What it gave, once it was entered."""
+        self.store: Store | None = None
+        """Where large values go; None where no memory is shared with the head."""
+        self.unloaded: dict[int, tuple[FunctionSpec, Buffer]] = {}
+        """What was told of and not called yet."""
+        self._loaded: dict[int, Loaded] = {}
+        self._leaving: set[int] = set()
+        """What is to be dropped when no lease is of it any more."""
+
+    def set_up(self, setup: Setup) -> None:
+        """Take the worker's name and context, and the client's import paths behind this process's own."""
+        self.instance = setup.instance
+        if setup.context:
+            from grainlike_worker.runner.common._context import WorkerContext
+
+            self.context = WorkerContext(setup.context, setup.instance)
+        if setup.store:
+            self.store = Store(Path(setup.store))
+            know(self.store.directory)
+        sys.path.extend(path for path in setup.paths if path not in sys.path)
+        if setup.authkey:
+            from multiprocessing.process import current_process
+
+            current_process().authkey = setup.authkey
+
+    async def enter_context(self) -> BaseException | None:
+        """Enter the worker's context, if it has one; return what was raised."""
+        if self.context is None or self.context.entered:
+            return None
+        error = await self.context.enter()
+        self.value = self.context.value
+        return error
+
+    def kept(self, payload: Payload, info: JobInfo) -> Payload:
+        """A job's value; where it is large and shared memory can be had, its buffers are there."""
+        if not payload.buffers or self.store is None:
+            return payload
+        return self.store.put(payload, f"r{info.id}-{info.attempt}")
+
+    def let_go(self, info: JobInfo) -> None:
+        """Drop what `kept` may have begun to keep when the job was ended."""
+        if self.store is not None:
+            self.store.discard(f"r{info.id}-{info.attempt}")
+
+    def define(self, message: Define, buffers: Sequence[Buffer]) -> None:
+        """Take functions; each buffer belongs to the function of the same index."""
+        for spec, buffer in zip(message.functions, buffers, strict=True):
+            self.unloaded[spec.fn] = (spec, buffer)
+
+    def undefine(self, functions: Iterable[int], used: Collection[int]) -> None:
+        """Drop functions. Those that are `used` by leases that have not ended go the next time."""
+        self._leaving.update(functions)
+        for fn in [fn for fn in self._leaving if fn not in used]:
+            self._leaving.discard(fn)
+            self.unloaded.pop(fn, None)
+            self._loaded.pop(fn, None)
+
+    @property
+    def count(self) -> int:
+        """How many functions are held."""
+        return len(self.unloaded) + len(self._loaded)
+
+    def has_loaded(self, fn: int) -> bool:
+        """Whether `get` need not load the function of this number."""
+        return fn in self._loaded
+
+    def get(self, fn: int) -> Loaded:
+        """The function of this number, loaded now if it is the first time. Never raises for a user's reasons."""
+        loaded = self._loaded.get(fn)
+        if loaded is None:
+            loaded = self._loaded[fn] = _load(*self.unloaded.pop(fn))
+        return loaded
+
+
+def _load(spec: FunctionSpec, blob: Buffer) -> Loaded:
+    name, value_name = spec.name, f"the value of {spec.name}"
+    sys.path.extend(path for path in spec.paths if path not in sys.path)
+    try:
+        function = load_function(blob)
+        on = load_value(Payload(spec.on), what=f"on= of {name}") if spec.on else None
+        return Loaded(name, value_name, spec.is_async, Many(function, value_name) if spec.many else function, on=on)
+    except BaseException as error:  # noqa: BLE001 - loading runs user code, which may raise anything
+        _hint(error)
+        return Loaded(name, value_name, spec.is_async, _uncallable, dump_error(error))
+
+
+def _hint(error: BaseException) -> None:
+    cause = error if isinstance(error, ImportError) else error.__cause__
+    if isinstance(cause, ImportError):
+        error.add_note(
+            f"the worker's Python ({sys.executable}) imports from: {', '.join(filter(None, sys.path))}; install the "
+            "module there, or put its directory on PYTHONPATH where the worker starts"
+        )
+
+
+def _uncallable(*_: object, **__: object) -> object:
+    raise AssertionError("a function that could not be loaded is never called")

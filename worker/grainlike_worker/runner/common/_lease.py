@@ -1,0 +1,169 @@
+"""A `Run` message taken apart: the jobs of one lease, and how far it has come."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import repeat
+
+from grainlike.context import JobInfo, JobNode
+from grainlike.payload import Payload
+from grainlike.resources import parse_allocation
+from grainlike.wire import Buffer, Code, Gang, Parcel, Run, unpack_parcels
+from grainlike_worker.runner.common._outcomes import Columns
+from grainlike_worker.runner.common._scratch import Scratch
+
+__all__ = ["Lease"]
+
+_GONE: Parcel = (b"", ())
+
+
+class Lease:
+    """Jobs to run one after another on one allocation: those from `index`, the next or running one, to before `end`.
+
+    `gang` tells of the other nodes of a job that has some; it is the only one of its lease. Below `scratch` jobs find
+    directories of their own, if they ask for one.
+    """
+
+    __slots__ = (
+        "_late", "_nodes", "_parcels", "_run", "allocation", "columns", "end", "gang", "index", "jobs", "limit",
+        "scratch", "stopped",
+    )  # fmt: skip
+
+    def __init__(
+        self, run: Run, buffers: Sequence[Buffer], now: float, gang: Gang | None = None, scratch: str | None = None
+    ) -> None:
+        self._run = run
+        self._late: float | None = None
+        self.limit = run.limit
+        """For how long its job may run, which is alone then."""
+        self.gang = gang
+        self._nodes = () if gang is None else _nodes(gang)
+        self._parcels = unpack_parcels(run.data, run.counts, buffers)
+        self.jobs = run.jobs
+        self.allocation = _allocation(run.allocation)
+        self.columns = Columns(run.lease, now)
+        self.index = 0
+        self.end = len(run.jobs)
+        self.stopped: set[int] = set()
+        self.scratch = Scratch(scratch)
+
+    @property
+    def fn(self) -> int:
+        """The number of the function of the job at `index`."""
+        return self._run.fns[self.index]
+
+    def may_begin(self, at: float) -> None:
+        """The process was ready at that moment: if that is after the grant, the job's time is reckoned from then."""
+        if self.limit is not None:
+            self._late = at + self.limit
+
+    @property
+    def shared(self) -> bool:
+        """Whether several jobs were to run on it."""
+        return len(self.jobs) > 1
+
+    @property
+    def last(self) -> tuple[int, int]:
+        """Job and attempt in front of the one at `index`."""
+        return self.jobs[self.index - 1], self._run.attempts[self.index - 1]
+
+    @property
+    def job(self) -> int:
+        """The job at `index`."""
+        return self.jobs[self.index]
+
+    @property
+    def current_is_stopped(self) -> bool:
+        """Whether the job at `index` was cancelled by the worker."""
+        return self.index < self.end and self.jobs[self.index] in self.stopped
+
+    def arguments(self) -> Parcel:
+        """The arguments of the job at `index`; given out once, so that they can be freed when the job ends."""
+        parcel = self._parcels[self.index]
+        self._parcels[self.index] = _GONE
+        return parcel
+
+    def info(self, name: str) -> JobInfo:
+        """What the job at `index` shall see of itself."""
+        run, index = self._run, self.index
+        deadline = run.deadlines[index]
+        if deadline is not None and self._late is not None:
+            deadline = max(deadline, self._late)
+        return JobInfo(run.jobs[index], name, run.attempts[index], deadline, self._nodes, self.scratch.make)
+
+    def upcoming(self, name: str) -> Iterator[tuple[JobInfo, Parcel | None]]:
+        """What the job at `index`, and those behind it that call the same function, `name`, shall see of themselves,
+        and their arguments.
+
+        It is the first alone where some are stopped, or it has a limit, or arguments are large: those are None here,
+        for `arguments` to give out.
+        """
+        run, index = self._run, self.index
+        if self.stopped or self._late is not None or run.counts:
+            return iter([(self.info(name), None)])
+        fns = run.fns[index:]
+        alike = fns.count(fns[0])
+        if alike < len(fns):
+            alike = next((at for at, fn in enumerate(fns) if fn != fns[0]), alike)
+        part = slice(index, index + alike)
+        infos = map(
+            JobInfo,
+            run.jobs[part],
+            repeat(name),
+            run.attempts[part],
+            run.deadlines[part],
+            repeat(self._nodes),
+            repeat(self.scratch.make),
+        )
+        return zip(infos, self._parcels[part], strict=False)
+
+    def ran_well(self, values: list[bytes], begun: float, ends: list[float], busy: float) -> None:
+        """The jobs from `index` on have given these values; see `Columns.succeeded`. The one behind them is up."""
+        run, part = self._run, slice(self.index, self.index + len(values))
+        self.columns.succeeded(run.jobs[part], run.attempts[part], values, begun, ends, busy)
+        self._parcels[part] = [_GONE] * len(values)
+        self.index += len(values)
+
+    def stop(self, jobs: Iterable[int]) -> None:
+        """Mark those of `jobs` that are of this lease and have not ended."""
+        self.stopped.update(set(jobs).intersection(self.jobs[self.index : self.end]))
+
+    def ran(self, code: Code, payload: Payload, begun: float, wall: float, cpu: float, *, final: bool = False) -> None:
+        """The job at `index` has ended so, for good if `final`; the next one is up."""
+        run, index = self._run, self.index
+        self.columns.ran(run.jobs[index], run.attempts[index], code, payload, begun, wall, cpu)
+        if final:
+            self.columns.is_final(run.jobs[index])
+        self._parcels[index] = _GONE
+        self.index = index + 1
+
+    def skip(self) -> None:
+        """The job at `index` was cancelled before it began; the next one is up."""
+        self._never_ran(self.index, Code.CANCELLED)
+        self.index += 1
+
+    def refuse(self, code: Code, payload: Payload, now: float) -> None:
+        """None of them can run: those that were not cancelled have failed."""
+        while self.index < self.end:
+            if self.current_is_stopped:
+                self.skip()
+            else:
+                self.ran(code, payload, now, 0.0, 0.0)
+
+    def hand_back(self, first: int) -> None:
+        """None from `first` on will run here: those cancelled are cancelled, the others may run elsewhere."""
+        for position in range(first, self.end):
+            stopped = self.jobs[position] in self.stopped
+            self._never_ran(position, Code.CANCELLED if stopped else Code.RETURNED)
+        self.end = first
+
+    def _never_ran(self, position: int, code: Code) -> None:
+        self._parcels[position] = _GONE
+        self.columns.never_ran(self.jobs[position], self._run.attempts[position], code)
+
+
+def _nodes(gang: Gang) -> tuple[JobNode, ...]:
+    return tuple(JobNode(node.name, node.host, _allocation(node.allocation)) for node in gang.nodes)
+
+
+# The same few allocations come again and again, and they are immutable.
+_allocation = lru_cache(maxsize=256)(parse_allocation)

@@ -1,0 +1,57 @@
+"""Native thread pools (BLAS, OpenMP) of a warm process: found cheaply, held to a width, read back."""
+
+import sys
+from typing import Any, TypeAlias
+
+from grainlike_worker.runner.common._libraries import loaded_any
+
+__all__ = ["NativePools"]
+
+Pool: TypeAlias = Any  # threadpoolctl.LibController, whose attributes its own checks know better than a type checker
+
+_SIGNS = (b"blas", b"mkl_", b"omp", b"blis")
+
+
+class NativePools:
+    """The pools that are loaded in this process.
+
+    Looking for them costs a walk through all loaded libraries, so it is done again only when a module was imported
+    since; and threadpoolctl itself is imported only once a library shows that looks like a pool.
+    """
+
+    __slots__ = ("_modules", "_pools")
+
+    def __init__(self) -> None:
+        self._modules = 0
+        self._pools: list[Pool] = []
+
+    def limit(self, width: int) -> None:
+        """Hold every pool that is loaded now to `width` threads. Pools loaded later follow the environment."""
+        for pool in self._look():
+            if pool.num_threads != width:
+                pool.set_num_threads(width)
+
+    def widths(self) -> dict[str, int]:
+        """Ask each pool for its width. Where two libraries bring the same pool, the wider one counts."""
+        widths: dict[str, int] = {}
+        for pool in self._look():
+            threads = pool.num_threads
+            if threads is not None:
+                widths[pool.internal_api] = max(threads, widths.get(pool.internal_api, 0))
+        return widths
+
+    def _look(self) -> list[Pool]:
+        loaded = len(sys.modules)
+        if loaded != self._modules:
+            self._pools = _find()
+            self._modules = len(sys.modules)
+        return self._pools
+
+
+def _find() -> list[Pool]:
+    if "threadpoolctl" not in sys.modules and not loaded_any(_SIGNS, unknown=True):
+        return []
+    from threadpoolctl import ThreadpoolController
+
+    controllers: list[Pool] = ThreadpoolController().lib_controllers
+    return controllers

@@ -1,0 +1,99 @@
+"""The shared runner as a process: an event loop of its own, uvloop's where there is one."""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+
+import anyio
+
+from grainlike.net import adopt
+from grainlike_worker.ipc._signals import FLUSH_SIGNAL, TERMINATED
+from grainlike_worker.ipc._steps import StepPage
+from grainlike_worker.linux._forks import end_if_forked_here, keep_signals
+from grainlike_worker.runner.loop._loop import shared_loop
+from grainlike_worker.runner.loop._output import PipeOutput, hooked_streams
+from grainlike_worker.runner.loop._runner import serve_shared
+from grainlike_worker.runner.loop._unblocked import unblock_in_children
+
+__all__ = ["serve_process"]
+
+
+def serve_process(
+    fd: int,
+    scratch: str | None = None,
+    *,
+    told: int | None = None,
+    steps: int | None = None,
+    stacks: int | None = None,
+) -> int:
+    """Serve the link that came as descriptor `fd`; return the exit code. SIGTERM cancels the jobs and ends it.
+
+    What a job prints is written to the pipe `told`, with its number; which one is being stepped, to the page `steps`.
+    A signal makes the process write its Python stacks to `stacks`, whatever it does.
+    """
+    if stacks is not None:
+        _show_stacks(stacks)
+    page = None if steps is None else StepPage.attach(steps)
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        output = None if told is None else PipeOutput(told)
+        return runner.run(_serve(fd, scratch, output, None if page is None else page.words))
+
+
+async def _serve(fd: int, scratch: str | None, output: PipeOutput | None, words: memoryview[float] | None) -> int:
+    with anyio.CancelScope() as scope:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, scope.cancel)
+        _keep_signals()
+        end_if_forked_here(asyncio.get_running_loop(), fd)
+        link = await adopt(socket.socket(fileno=fd), "worker")
+        # The other end is the process that started this one.
+        link.trust()
+        if output is None:
+            await serve_shared(link, scratch, words=words)
+        else:
+            _print_in_lines()
+            with hooked_streams():
+                await serve_shared(link, scratch, output, words)
+    return TERMINATED if scope.cancel_called else 0
+
+
+def _keep_signals() -> None:
+    """Children that jobs fork die of signals as any process does: a loop's handlers would ring this loop instead."""
+    defaults = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
+    keep_signals({number: (signal.getsignal(number), default) for number, default in defaults.items()})
+
+
+def _show_stacks(fd: int) -> None:
+    """Let a signal write what all threads do, by a handler that needs no lock of the interpreter's.
+
+    A thread takes the signal that does nothing else: the system calls of users' code must not be cut short by it.
+    """
+    faulthandler.register(FLUSH_SIGNAL, file=fd, all_threads=True)
+    threading.Thread(target=_take_signals, name="grainlike stacks", daemon=True).start()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {FLUSH_SIGNAL})
+    unblock_in_children(FLUSH_SIGNAL, lambda: faulthandler.unregister(FLUSH_SIGNAL))
+
+
+def _take_signals() -> None:
+    while True:
+        signal.pause()
+
+
+def _print_in_lines() -> None:
+    """New streams: a pipe is no terminal, and Python would keep back what is printed until there is more of it."""
+    for name, fd in (("stdout", 1), ("stderr", 2)):
+        setattr(sys, name, open(fd, "w", 1, "utf-8", "backslashreplace", closefd=False))  # noqa: SIM115
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    """uvloop's loop, else asyncio's own, made safe for many jobs."""
+    try:
+        import uvloop
+    except ImportError:
+        return shared_loop(asyncio.SelectorEventLoop)
+    return shared_loop(uvloop.Loop)

@@ -1,0 +1,353 @@
+"""The runner of coroutines: many leases at once on one event loop, in a process or inside the user's program."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from contextvars import Context, copy_context
+from functools import partial
+from types import AsyncGeneratorType, CoroutineType
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+from grainlike.context import JobInfo, JobOutput, enter_job
+from grainlike.errors import ProtocolError
+from grainlike.eventloop import Cancellation
+from grainlike.net import Link
+from grainlike.payload import Payload, dump_plain_value, dump_value, load_arguments
+from grainlike.wire import (
+    Beat,
+    Code,
+    Credit,
+    Define,
+    Frame,
+    Outcomes,
+    Parcel,
+    Ready,
+    Resumed,
+    Run,
+    Setup,
+    Stop,
+    Undefine,
+)
+from grainlike_worker.ipc._steps import BLOCKED_S, JOB, SINCE
+from grainlike_worker.linux._forks import DESCENT
+from grainlike_worker.runner.common._coroutines import Suspended, as_coroutine
+from grainlike_worker.runner.common._enforce import read_receipt
+from grainlike_worker.runner.common._failures import NO_VALUE, failed, is_cancellation
+from grainlike_worker.runner.common._functions import Functions, Loaded
+from grainlike_worker.runner.common._lease import Lease
+from grainlike_worker.runner.common._streams import Outlets
+from grainlike_worker.runner.common._uplink import LoopUplink
+from grainlike_worker.runner.common._usage import Laps, PeakMemory
+from grainlike_worker.runner.loop._tasks import Tasks, open_tasks
+
+__all__ = ["serve_shared"]
+
+_TURN_S = 0.001
+"""The longest that one run-list keeps the event loop between two of its jobs."""
+
+_BRIEF_S = 0.0001
+"""Jobs that take less than this share what CPU time they used together: to ask for each takes longer than most run."""
+
+_READY_S = 1.0
+"""How long the first job with a limit waits at most until its worker was told that it begins."""
+
+
+async def serve_shared(
+    link: Link,
+    scratch: str | None = None,
+    output: JobOutput | None = None,
+    words: memoryview[float] | None = None,
+    slow: Callable[[JobInfo, float], None] | None = None,
+) -> None:
+    """Run `async def` jobs that come over `link` until it ends; then cancel those still running and wait for them.
+
+    Works on asyncio and trio, and never touches the process: no affinity, no environment, no signals. Cancelling it
+    does the same as the end of the link. A job that does not let itself be cancelled holds it up. Below `scratch` jobs
+    find directories of their own. `output` is told what they print, while `hooked_streams` are there; `words` say which
+    job is being stepped (see `StepPage`), and `slow` is told of one that has blocked the loop, and for how many
+    seconds, once it no longer does.
+
+    Example::
+
+        near, far = memory_pair()
+        tasks.start_soon(serve_shared, far)
+        near.post(Setup("n1", []))
+    """
+    words = memoryview(bytearray(2 * 8)).cast("d") if words is None else words
+    runner = _SharedRunner(link, scratch, output, words, slow)
+    try:
+        async with open_tasks(runner.serve) as tasks:
+            runner.tasks = tasks
+            try:
+                await link.run(runner.handle)
+            finally:
+                runner.cancel_all()
+    finally:
+        await runner.leave()
+
+
+class _SharedRunner:
+    tasks: Tasks
+
+    def __init__(
+        self,
+        link: Link,
+        scratch: str | None,
+        output: JobOutput | None,
+        words: memoryview[float],
+        slow: Callable[[JobInfo, float], None] | None,
+    ) -> None:
+        self._link = link
+        self._output = output
+        self._words = words
+        self._slow = slow
+        self._scratch = scratch
+        self._functions = Functions()
+        self._uplink = LoopUplink(link.post)
+        self._peak = PeakMemory()
+        self._outlets = Outlets(link.post)
+        self._lease_of: dict[int, Lease] = {}
+        self._waiting: dict[Lease, Suspended] = {}
+        self._cancellations: dict[Lease, Cancellation] = {}
+        self._ready_at: float | None = None
+        self._ready_told = False
+
+    def handle(self, frames: Sequence[Frame]) -> None:
+        """Take what the worker says."""
+        for message, buffers in frames:
+            match message:
+                case Run():
+                    lease = Lease(message, buffers, time.monotonic(), scratch=self._scratch)
+                    self._lease_of.update(dict.fromkeys(lease.jobs, lease))
+                    self.tasks.start(lease)
+                case Stop(jobs=jobs):
+                    self._stop(jobs)
+                    self._link.post(Beat(0))  # whatever the jobs do about it: this loop turns
+                case Credit():
+                    self._outlets.credit(message)
+                case Outcomes() | Resumed():
+                    self._uplink.hear(message, buffers)
+                case Define():
+                    self._functions.define(message, buffers)
+                case Undefine(functions=functions):
+                    self._functions.undefine(functions, {lease.fn for lease in self._lease_of.values()})
+                case Setup():
+                    self._functions.set_up(message)
+                case _:
+                    raise ProtocolError(f"{type(message).__name__} is nothing that a runner is told")
+
+    def cancel_all(self) -> None:
+        """Nobody listens any more: end every job."""
+        self._stop(list(self._lease_of))
+
+    async def serve(self, lease: Lease) -> None:
+        """Run the jobs of `lease`; its task. Once a job has waited or was disturbed, nothing else waits here."""
+        if self._functions.context is not None and not await self._enter_context(lease):
+            return
+        if self._functions.unloaded:
+            self._functions.get(lease.fn)  # unpickled now: what that takes is no part of a job's time
+        if self._ready_at is None:
+            self._ready_at = time.monotonic()
+            self._link.post(Ready())  # without a limit, too: one that comes next may hang before it begins
+        if lease.limit is not None:
+            await self._let_begin(lease, self._ready_at)
+        laps = Laps(time.thread_time)
+        turn = laps.now
+        receipt = None
+        disturbed = self.tasks.disturbance()
+        while lease.index < lease.end:
+            if lease.stopped and lease.current_is_stopped:
+                lease.skip()
+                continue
+            suspended = self._begin(lease, laps, min(turn + _TURN_S, lease.columns.due_at), disturbed)
+            if receipt is None:
+                receipt = lease.columns.receipt = read_receipt()
+            if suspended is not None:
+                await self._wait_for(lease, suspended)
+                break
+            if lease.columns.due(laps.now):
+                self._flush(lease)
+            if laps.now - turn >= _TURN_S:
+                await self.tasks.pause()
+                laps.restart()
+                turn = laps.now
+            if disturbed():
+                # A job that cancels its task, now or later, hurts only itself if nobody else waits in that task.
+                lease.hand_back(lease.index)
+        if lease.scratch:
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(lease.scratch.remove)
+        self._flush(lease)
+        self._forget(lease)
+
+    async def _let_begin(self, lease: Lease, ready_at: float) -> None:
+        """Reckon the time of a job from when this process was ready, and let its worker do so too."""
+        if not self._ready_told:
+            await self._link.drain(_READY_S)  # the job may never let the loop turn again
+            self._ready_told = True
+        lease.may_begin(ready_at)
+
+    async def _enter_context(self, lease: Lease) -> bool:
+        """Whether the worker's context stands; if not, the jobs have failed."""
+        error = await self._functions.enter_context()
+        if error is not None:
+            lease.refuse(*failed(error), time.monotonic())
+            self._flush(lease)
+            self._forget(lease)
+        return error is None
+
+    async def leave(self) -> None:
+        """Leave the worker's context, if it was entered; not cut short by cancellation."""
+        if self._functions.context is not None:
+            with anyio.CancelScope(shield=True):
+                await self._functions.context.leave()
+
+    # --- jobs --------------------------------------------------------------------------------------------------------
+
+    def _begin(self, lease: Lease, laps: Laps, until: float, disturbed: Callable[[], int]) -> Suspended | None:
+        """Take the first step of the job at `index`, which for many is the only one, and so on until that moment.
+
+        Ends earlier with a job that suspends, and that is returned; with one that fails, or has a value of which
+        buffers travel apart; and with one that was not brief, for its CPU time is its own.
+        """
+        function = self._functions.get(lease.fn)
+        words, nestings, step, here = self._words, self._uplink.nestings, self._first_step, DESCENT[0]
+        brief = min(_BRIEF_S, BLOCKED_S)
+        begun = now = laps.now
+        code, final = Code.SUCCEEDED if function.refusal is None else Code.FAILED, False
+        odd: Payload | Suspended | None = None
+        values: list[bytes] = []
+        ends: list[float] = []
+        for info, arguments in lease.upcoming(function.name):
+            words[SINCE] = begun = now
+            words[JOB] = info.id
+            context = copy_context()
+            try:
+                outcome = context.run(step, context, function, lease, info, arguments)
+            except BaseException as error:  # noqa: BLE001 - whatever a job raises is its outcome
+                code, outcome = failed(error)
+                final = function.is_final(error)
+            if DESCENT[0] != here:
+                os._exit(0)
+            now = time.monotonic()
+            if now - begun >= BLOCKED_S:
+                self._blocked(info, now - begun)
+            if not isinstance(outcome, bytes):
+                odd = outcome
+                break
+            values.append(outcome)
+            ends.append(now)
+            if nestings:
+                self._uplink.ended(info.id)
+            if now - begun >= brief or now >= until or disturbed():
+                break
+        words[JOB] = 0
+        first, wall, cpu = laps.lap()
+        busy = cpu / wall if wall > 0.0 else 0.0
+        lease.ran_well(values, first, ends, busy)
+        if isinstance(odd, Suspended):
+            lease.arguments()
+            odd.begun = begun
+            return odd
+        if odd is not None:
+            if nestings:
+                self._uplink.ended(lease.job)
+            lease.ran(code, odd, begun, now - begun, (now - begun) * busy, final=final)
+        return None
+
+    def _blocked(self, info: JobInfo, seconds: float) -> None:
+        if self._slow is not None:
+            self._slow(info, seconds)
+
+    def _first_step(
+        self, context: Context, function: Loaded, lease: Lease, info: JobInfo, arguments: Parcel | None
+    ) -> bytes | Payload | Suspended:
+        """Call the function and take its coroutine's first step: a value whose bytes are all there is, a value with
+        buffers, an error that was there before, or what waits.
+        """
+        if function.refusal is not None:
+            return function.refusal
+        functions = self._functions
+        enter_job(lease.allocation, functions.instance, info, functions.value, self._uplink, output=self._output)
+        args, kwargs = load_arguments(lease.arguments() if arguments is None else arguments)
+        made = function.callable(*args, **kwargs)
+        coroutine = made if type(made) is CoroutineType else self._coroutine(made, function, info)
+        try:
+            yielded = coroutine.send(None)
+        except StopIteration as stop:
+            plain = dump_plain_value(stop.value)
+            if plain is not None:
+                return plain
+            payload = self._dump(stop.value, function, info)
+            return payload if payload.buffers else bytes(payload.data)
+        return Suspended(context, coroutine, yielded, self._words, info.id, partial(self._blocked, info))
+
+    def _coroutine(self, made: Any, function: Loaded, info: JobInfo) -> Coroutine[Any, Any, Any]:
+        """What runs a call that gave no coroutine: a stream's generator, or something to await."""
+        if isinstance(made, AsyncGeneratorType):
+            return self._outlets.drive(made, info, function.value_name)
+        return as_coroutine(made)
+
+    async def _wait_for(self, lease: Lease, suspended: Suspended) -> None:
+        """See a job to its end that waits for something. What stands behind it in the run-list must not wait too."""
+        lease.columns.awaited = True
+        if lease.shared:
+            lease.hand_back(lease.index + 1)
+            self._flush(lease)
+        self._waiting[lease] = suspended
+        function = self._functions.get(lease.fn)
+        final = False
+        try:
+            value = await suspended
+            code, outcome = Code.SUCCEEDED, self._dump(value, function, lease.info(function.name))
+        except BaseException as error:  # noqa: BLE001 - whatever a job raises is its outcome
+            if lease.current_is_stopped and is_cancellation(error):
+                code, outcome = Code.CANCELLED, NO_VALUE
+            else:
+                code, outcome = failed(error)
+                final = function.is_final(error)
+        del self._waiting[lease]
+        cancellation = self._cancellations.pop(lease, None)
+        if cancellation is not None:
+            cancellation.settled()
+        if self._uplink.nestings:
+            self._uplink.ended(lease.job)
+        # A coroutine that waited shared the processor with others: what it used alone nobody can tell.
+        begun = suspended.begun
+        lease.ran(code, outcome, begun, time.monotonic() - begun, 0.0, final=final)
+
+    def _dump(self, value: object, function: Loaded, info: JobInfo) -> Payload:
+        """The value's bytes, on memory of their own: they leave at a later turn, when others may have changed it."""
+        payload = dump_value(value, what=function.value_name)
+        if not payload.buffers:
+            return payload
+        return self._functions.kept(payload, info).detached()
+
+    # --- stopping, answering -----------------------------------------------------------------------------------------
+
+    def _stop(self, jobs: Sequence[int]) -> None:
+        self._outlets.stop(jobs)
+        for job in jobs:
+            lease = self._lease_of.get(job)
+            if lease is not None and job not in lease.stopped:
+                lease.stop([job])
+                suspended = self._waiting.get(lease)
+                if suspended is not None and lease.current_is_stopped:
+                    self._uplink.stop([job])
+                    name = f"{self._functions.get(lease.fn).name} (job {job})"
+                    self._cancellations[lease] = self.tasks.cancel(lease, name, suspended.coroutine)
+
+    def _flush(self, lease: Lease) -> None:
+        if lease.columns:
+            self._link.post(*lease.columns.take(self._peak.read()))
+
+    def _forget(self, lease: Lease) -> None:
+        for job in lease.jobs:
+            # A job that was handed back may have come again, with another lease.
+            if self._lease_of.get(job) is lease:
+                del self._lease_of[job]

@@ -1,0 +1,104 @@
+"""What one job leaves behind in a warm process is not what the next one finds: put back, or the process is given up.
+
+Put back is what is cheap to compare: the working directory and the environment (`Leftovers` has the rest). A process is
+given up when its job left children behind (they are ended, but a library may still count on them), when its modules or
+its environment were torn out, and when it has come to hold much more memory than after its first lease.
+"""
+
+import os
+import sys
+import time
+from contextlib import suppress
+
+from grainlike.launch import LEFTOVER_GRACE_S, children, descendants, end_children, kill_all
+from grainlike_worker.runner.process._memory_limit import resident
+
+__all__ = ["Housekeeping"]
+
+_GROWN = 256 * 2**20
+"""What a process may come to hold beyond twice of what it held after its first lease."""
+
+_WEIGH_S = 1.0
+"""How often it is weighed at most."""
+
+
+class Housekeeping:
+    """Of the process that makes it, in the state in which later jobs shall find it."""
+
+    __slots__ = ("_data", "_directory", "_environ", "_environment", "_fd", "_first", "_modules", "_spared", "_weighed")
+
+    def __init__(self) -> None:
+        self._directory, self._fd = _here()
+        self._environ = os.environ
+        # The bytes behind the mapping: comparing the mapping itself would decode every value, for every lease.
+        self._data: dict[bytes, bytes] = vars(os.environ)["_data"]
+        self._environment = dict(self._data)
+        self._modules = sys.modules
+        self._first = 0
+        self._weighed = 0.0
+        self._spared: frozenset[int] = frozenset()
+
+    def tidy(self) -> None:
+        """Before a lease: put back what the last one changed."""
+        if self._fd is not None and _directory() != self._directory:
+            with suppress(OSError):
+                os.fchdir(self._fd)
+        if self._data != self._environment:
+            self._restore()
+
+    def settle(self) -> None:
+        """The environment is as it shall be from now on."""
+        if self._data != self._environment:
+            self._environment = dict(self._data)
+
+    def is_heavy(self) -> bool:
+        """Before a lease: whether the process has grown so much that it should not take another."""
+        now = time.monotonic()
+        if now - self._weighed < _WEIGH_S:
+            return False
+        self._weighed = now
+        held = resident(os.getpid())
+        if not self._first:
+            self._first = held
+        return held > 2 * self._first + _GROWN
+
+    def is_spoiled(self) -> bool:
+        """After a lease: end the children that it left behind; whether the process should take no other."""
+        orphaned = self._end_others() if self._spared else end_children(LEFTOVER_GRACE_S)
+        torn = sys.modules is not self._modules or __name__ not in self._modules or os.environ is not self._environ
+        return orphaned or torn
+
+    def spare_children(self) -> None:
+        """The children that are there now are not a job's: they stay."""
+        self._spared = frozenset(children(os.getpid()))
+
+    def _end_others(self) -> bool:
+        """Kill the children of jobs; whether any was alive."""
+        alive = False
+        for pid in children(os.getpid()):
+            with suppress(ChildProcessError):
+                if pid not in self._spared and not os.waitpid(pid, os.WNOHANG)[0]:
+                    alive = True
+                    kill_all([pid, *descendants(pid)])
+                    os.waitpid(pid, 0)
+        return alive
+
+    def _restore(self) -> None:
+        for name in [name for name in self._data if name not in self._environment]:
+            del os.environb[name]
+        os.environb.update(self._environment)
+
+
+def _here() -> tuple[str | None, int | None]:
+    """The working directory, by name and as a descriptor: it may have been moved when we want to go back."""
+    try:
+        return _directory(), os.open(".", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None, None
+
+
+def _directory() -> str | None:
+    try:
+        return os.getcwd()  # noqa: PTH109 - compared for every lease
+    except OSError:
+        return None

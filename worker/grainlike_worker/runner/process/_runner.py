@@ -1,0 +1,390 @@
+"""The runner of plain functions: one lease at a time, no event loop, enforced to the allocation's ids."""
+
+import _thread
+import os
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from contextvars import copy_context
+from typing import TYPE_CHECKING
+
+from grainlike.context import JobInfo, enter_job, leave_job
+from grainlike.errors import ProtocolError
+from grainlike.payload import Payload, dump_value, load_arguments
+from grainlike.resources import Allocation, parse_allocation
+from grainlike.wire import (
+    Buffer,
+    Code,
+    Credit,
+    Define,
+    Frame,
+    Gang,
+    Message,
+    Outcomes,
+    Parcel,
+    Ready,
+    Renew,
+    Resumed,
+    Run,
+    Setup,
+    Stop,
+    Undefine,
+)
+from grainlike_worker.ipc._claims import IDLE, Claims
+from grainlike_worker.ipc._signals import TERMINATED
+from grainlike_worker.linux._lifeline import end_within
+from grainlike_worker.runner.common import _chain_links
+from grainlike_worker.runner.common._devices import Devices
+from grainlike_worker.runner.common._enforce import Enforcer, hide_job, show_job
+from grainlike_worker.runner.common._failures import NO_VALUE, failed
+from grainlike_worker.runner.common._functions import Functions, Loaded
+from grainlike_worker.runner.common._gang_env import show_nodes
+from grainlike_worker.runner.common._lease import Lease
+from grainlike_worker.runner.common._uplink import WatchedUplink
+from grainlike_worker.runner.common._usage import Laps, PeakMemory, children_seconds
+from grainlike_worker.runner.process._coroutines import IsolatedLoop
+from grainlike_worker.runner.process._leftovers import Leftovers
+from grainlike_worker.runner.process._memory_limit import MemoryLimit
+from grainlike_worker.runner.process._output import OwnOutput
+from grainlike_worker.runner.process._pipe import LinkEndedError, Pipe
+from grainlike_worker.runner.process._reset import Housekeeping
+from grainlike_worker.runner.process._signals import Interrupts
+from grainlike_worker.runner.process._stdio import StandardStreams
+
+if TYPE_CHECKING:
+    from grainlike_worker.runner.process._streams import OwnStreams
+
+__all__ = ["OwnRunner"]
+
+_FAREWELL_S = 5
+"""How long what jobs registered for the end of their process may take, once the process is used up."""
+
+
+class OwnRunner:
+    """Serves its pipe until it ends or SIGTERM comes. Belongs to the main thread of a process of its own.
+
+    Each job runs in a copied context. SIGTERM ends the running job by `SystemExit`, reports what has ended, hands the
+    rest of the run-list back, and then ends the process. Without `claims`, only `Stop` keeps later jobs from starting.
+    """
+
+    def __init__(
+        self,
+        pipe: Pipe,
+        claims: Claims | None = None,
+        *,
+        memory: MemoryLimit | None = None,
+        devices: Devices | None = None,
+        scratch: str | None = None,
+        output: OwnOutput | None = None,
+    ) -> None:
+        self._output = output if output is not None else OwnOutput()
+        pipe.watch(self._output.unread)
+        _chain_links.listen(self._link_begins, self._link_ended)
+        self._scratch = scratch
+        self._pipe = pipe
+        self._claims = claims
+        self._functions = Functions()
+        self._enforcer = Enforcer(devices)
+        self._memory = memory if memory is not None else MemoryLimit(claims, None)
+        self._house = Housekeeping()
+        self._fresh = True
+        self._clean = False
+        self._shows_nodes = True  # those of a job in which the worker was started
+        self._ready_at: float | None = None
+        self._peak = PeakMemory()
+        self._standard_streams = StandardStreams()
+        self._interrupts = Interrupts(self._flush_current)
+        self._uplink = WatchedUplink(self._post_for_job, pipe.fd, self._read_for_job)
+        self._loop = IsolatedLoop(self._interrupts)
+        self._leases: deque[Lease] = deque()
+        self._gang: Gang | None = None
+        self._base = copy_context()
+        self._own_streams: OwnStreams | None = None
+        self._forked = False
+        os.register_at_fork(after_in_child=self._after_fork)
+
+    def serve(self) -> None:
+        """Run leases until the link ends (return) or SIGTERM asks to end (`SystemExit`)."""
+        self._interrupts.install()
+        self._leftovers = Leftovers()
+        try:
+            while True:
+                while self._leases:
+                    if not self._run(self._leases[0]):
+                        end_within(_FAREWELL_S)
+                        return
+                    self._leases.popleft()
+                self._handle(self._wait())
+        except LinkEndedError:
+            return
+        finally:
+            self._leave_context()
+
+    def _wait(self) -> list[Frame]:
+        interrupts = self._interrupts
+        # Exposed first, asked second: a signal between the two finds one or the other.
+        interrupts.exposed = True
+        if interrupts.asked:
+            raise SystemExit(TERMINATED)
+        try:
+            return self._pipe.receive()
+        finally:
+            interrupts.exposed = False  # at the end too: a signal must not cut the farewell short
+
+    def _handle(self, frames: Sequence[Frame]) -> None:
+        for message, buffers in frames:
+            match message:
+                case Run():
+                    self._leases.append(Lease(message, buffers, time.monotonic(), self._gang, self._scratch))
+                    self._gang = None
+                case Gang():
+                    self._gang = message  # of the lease that comes next
+                case Stop(jobs=jobs):
+                    for lease in self._leases:
+                        lease.stop(jobs)
+                case Resumed():
+                    self._enforcer.enforce(parse_allocation(message.allocation))
+                    self._uplink.hear(message, buffers)
+                case Outcomes():
+                    self._uplink.hear(message, buffers)
+                case Define():
+                    self._functions.define(message, buffers)
+                case Undefine(functions=functions):
+                    self._functions.undefine(functions, {lease.fn for lease in self._leases})
+                case Setup():
+                    self._functions.set_up(message)
+                case Credit():
+                    self._out().credit(message)
+                case _:
+                    raise ProtocolError(f"{type(message).__name__} is nothing that a runner is told")
+
+    # --- one lease ---------------------------------------------------------------------------------------------------
+
+    def _run(self, lease: Lease) -> bool:
+        """Run a lease; whether this process may run another."""
+        if not self._clean:
+            self._clean_up()
+        if not self._fresh and (
+            self._leftovers.stay or self._enforcer.is_unfit_for(lease.allocation) or self._house.is_heavy()
+        ):
+            self._give_up()
+            return False
+        if self._functions.context is not None and not self._enter_context(lease):
+            return True
+        self._fresh = False
+        self._enforcer.enforce(lease.allocation)
+        if lease.gang is not None or self._shows_nodes:
+            show_nodes(lease.gang)
+            self._shows_nodes = lease.gang is not None
+        self._house.settle()
+        if not self._functions.has_loaded(lease.fn):
+            self._functions.get(lease.fn)  # now: what that takes is no part of a job's time, or of its memory
+            self._peak.restart()
+        if lease.limit is not None:
+            self._tell_ready(lease)
+        self._memory.set(lease.allocation.memory)
+        self._clean = False
+        self._run_jobs(lease)
+        leave_job(whole_process=True)
+        hide_job()
+        # A process that is about to end anyway has no successor.
+        spoiled = self._house.is_spoiled() and not self._interrupts.asked
+        if lease.scratch:
+            lease.scratch.remove()
+        self._memory.lift()
+        self._output.flush_all()
+        self._settle(lease)
+        if spoiled:
+            self._give_up()
+        self._flush(lease)
+        if self._claims is not None:
+            self._claims.started = IDLE
+        if not spoiled:
+            self._clean_up()  # now that everybody has been told: the next lease need not wait for it
+        return not spoiled
+
+    def _clean_up(self) -> None:
+        """Make of the process what the next lease shall find; where a job has left a thread, that may undo it."""
+        self._clean = not _thread._count()
+        self._leftovers.clear()
+        self._standard_streams.mend()
+        self._house.tidy()
+        self._peak.restart()
+
+    def _tell_ready(self, lease: Lease) -> None:
+        """Say once, before the first job that has a limit, that what took time until now was this process's start."""
+        if self._ready_at is None:
+            self._ready_at = time.monotonic()
+            self._pipe.send(Ready())
+        lease.may_begin(self._ready_at)
+
+    def _run_jobs(self, lease: Lease) -> None:
+        laps = Laps(time.process_time, children_seconds)
+        receipt = None
+        while lease.index < lease.end:
+            if self._may_start(lease):
+                self._run_one(lease, laps)
+                if receipt is None:
+                    # Only now: the job has loaded the native libraries whose width is to be told.
+                    receipt = lease.columns.receipt = self._enforcer.receipt(self._memory.tier)
+            # The last outcomes wait: slots are given out again when they are heard.
+            if lease.index < lease.end and lease.columns.due(laps.now):
+                self._settle(lease)
+                self._flush(lease)
+
+    def _give_up(self) -> None:
+        """Say that this process is used up; what it has not begun is for its successor."""
+        self._pipe.send(Renew())
+
+    def _enter_context(self, lease: Lease) -> bool:
+        """Whether the worker's context stands; if not, the jobs have failed."""
+        if self._functions.context is not None and not self._functions.context.entered:
+            error = self._loop.do(self._functions.enter_context)
+            if error is not None:
+                lease.refuse(*failed(error), time.monotonic())
+                self._settle(lease)
+                self._flush(lease)
+                return False
+            self._interrupts.install()
+            self._leftovers = Leftovers()
+            self._house.spare_children()
+            self._standard_streams.keep()  # the context may have sent the streams elsewhere, for all its jobs
+        return True
+
+    def _leave_context(self) -> None:
+        if self._functions.context is not None and not self._forked:
+            self._loop.do(self._functions.context.leave)
+
+    def _may_start(self, lease: Lease) -> bool:
+        """Whether the job at `index` is ours to start; if not, it is answered for, and maybe the rest with it."""
+        claims = self._claims
+        if lease.shared:
+            self._output.flush()
+        if claims is not None:
+            claims.started = lease.index
+        # Between the claim and the look at the barrier stands a system call, in which Python hands over its lock: no
+        # processor carries our write past it. Without that, both sides could believe that the job is theirs.
+        frames = self._pipe.poll()
+        if frames:
+            self._handle(frames)
+        if self._pipe.ready:
+            self._collect(lease)
+        if self._interrupts.asked or (claims is not None and lease.index >= claims.barrier):
+            lease.hand_back(lease.index)
+            return False
+        if lease.stopped and lease.current_is_stopped:
+            lease.skip()
+            return False
+        return True
+
+    def _run_one(self, lease: Lease, laps: Laps) -> None:
+        interrupts = self._interrupts
+        function = self._functions.get(lease.fn)
+        final = False
+        try:
+            interrupts.exposed = True
+            payload = self._base.copy().run(
+                self._call, function, lease.arguments(), lease.allocation, lease.info(function.name)
+            )
+            interrupts.exposed = False
+            code = Code.SUCCEEDED if function.refusal is None else Code.FAILED
+        except BaseException as error:  # noqa: BLE001 - whatever a job raises is its outcome, SystemExit included
+            interrupts.exposed = False
+            code, payload = (Code.CANCELLED, NO_VALUE) if interrupts.asked else failed(error)
+            final = function.is_final(error)
+        if self._forked:
+            os._exit(0)  # a child that the job forked came back out of the job: it is no runner
+        if code is Code.CANCELLED:
+            self._functions.let_go(lease.info(function.name))
+        nested = bool(self._uplink.nestings) and self._uplink.ended(lease.job)
+        begun, wall, cpu = laps.lap()
+        lease.ran(code, payload, begun, wall, cpu, final=final)
+        if nested:
+            # It may have awaited to its end and lent its cores: they are not those of the jobs behind it any more.
+            lease.columns.awaited = True
+            lease.hand_back(lease.index)
+
+    def _call(self, function: Loaded, arguments: Parcel, allocation: Allocation, info: JobInfo) -> Payload:
+        if function.refusal is not None:
+            return function.refusal
+        functions = self._functions
+        enter_job(allocation, functions.instance, info, functions.value, self._uplink, whole_process=True)
+        show_job(info.id)
+        args, kwargs = load_arguments(arguments)
+        if function.is_async:
+            value = self._loop.run(
+                function.callable,
+                args,
+                kwargs,
+                lambda made: self._out().drive(made, info, function.value_name),
+                f"{function.name} (job {info.id})",
+            )
+        else:
+            value = function.callable(*args, **kwargs)
+        return self._functions.kept(dump_value(value, what=function.value_name), info)
+
+    def _out(self) -> "OwnStreams":
+        """What drives streams; made for the first, because what it imports would double the start of a runner."""
+        if self._own_streams is None:
+            from grainlike_worker.runner.process._streams import OwnStreams
+
+            self._own_streams = OwnStreams(self._pipe, self._interrupts, self._handle)
+        return self._own_streams
+
+    def _link_begins(self, job: int) -> None:
+        if self._claims is not None:
+            self._claims.link = job
+
+    def _link_ended(self, job: int) -> None:
+        """Tell what a link of a chain has written, while it is known whose it is; all links are first attempts."""
+        self._output.flush()
+        unread = self._output.waiting()
+        if unread:
+            exposed, self._interrupts.exposed = self._interrupts.exposed, False  # nobody writes into the middle
+            self._pipe.send(self._output.collect(unread, job, 1))
+            self._interrupts.exposed = exposed
+            if self._interrupts.asked:
+                raise SystemExit(TERMINATED)
+        if self._claims is not None:
+            self._claims.link = 0
+
+    # --- for jobs that await jobs of their own -----------------------------------------------------------------------
+
+    def _post_for_job(self, message: Message, buffers: Sequence[Buffer]) -> None:
+        with suppress(LinkEndedError):  # nobody is there any more; the daemon, or its end, ends this process too
+            self._interrupts.sheltered(lambda: self._pipe.send(message, buffers))
+
+    def _read_for_job(self) -> None:
+        with suppress(LinkEndedError):
+            frames: list[Frame] = []
+            self._interrupts.sheltered(lambda: frames.extend(self._pipe.poll()))
+            self._handle(frames)
+
+    # --- answering ---------------------------------------------------------------------------------------------------
+
+    def _flush(self, lease: Lease) -> None:
+        if lease.columns:
+            self._pipe.send(*lease.columns.take(self._peak.read()))
+
+    def _settle(self, lease: Lease) -> None:
+        """Let what the jobs have written go out before their ends are told; in a run-list, say whose it is."""
+        self._output.flush()
+        if lease.shared:
+            self._handle(self._pipe.poll())
+            self._collect(lease)
+
+    def _collect(self, lease: Lease) -> None:
+        """Tell what the last job of a run-list has written. What one wrote that was alone, the worker reads itself."""
+        ready, self._pipe.ready = self._pipe.ready, []
+        if ready and lease.shared and lease.index:
+            self._pipe.send(self._output.collect(ready, *lease.last))
+
+    def _flush_current(self) -> None:
+        if self._leases:
+            self._flush(self._leases[0])
+
+    def _after_fork(self) -> None:
+        """In a child that a job forked: it must neither answer for the job nor keep the runner's socket open."""
+        self._forked = True
+        self._pipe.close()

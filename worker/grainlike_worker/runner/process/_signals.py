@@ -1,0 +1,77 @@
+"""Signals that a runner of plain functions takes, and the moments in which it may take them.
+
+SIGTERM ends the process, but through the job: `SystemExit` is raised in it (a coroutine is cancelled instead), so that
+its `finally` runs. SIGURG asks for the outcomes that wait for the running job to end; nobody else uses that signal,
+and where no handler stands yet the system ignores it.
+
+A handler may run between any two instructions. It acts only while the runner is `exposed`, that is inside a job or
+waiting for one; at all other times it leaves a mark.
+
+Both are this process's alone: a child that a job forks dies of SIGTERM as any other process does.
+"""
+
+import os
+import signal
+from collections.abc import Callable
+from types import FrameType
+
+from grainlike_worker.ipc._signals import FLUSH_SIGNAL, TERMINATED
+from grainlike_worker.linux._forks import keep_signals
+
+__all__ = ["Interrupts"]
+
+
+_handler_of: Callable[[int], object] = vars(signal)["_signal"].getsignal
+"""What `signal.getsignal` asks, before it tries to make an enum of the answer."""
+
+
+class Interrupts:
+    """SIGTERM and SIGURG of this process, from `install` on; for the main thread."""
+
+    __slots__ = ("_flush", "_home", "asked", "cancel", "exposed")
+
+    def __init__(self, flush: Callable[[], None]) -> None:
+        self._flush = flush
+        self._home = os.getpid()
+        self.asked = False
+        self.exposed = False
+        self.cancel: Callable[[], object] | None = None
+        ours = {signal.SIGTERM: self._on_sigterm, FLUSH_SIGNAL: self._on_flush}
+        keep_signals({number: (handler, signal.SIG_DFL) for number, handler in ours.items()})
+
+    def install(self) -> None:
+        """Take the signals, also back from a job that took them from us."""
+        if _handler_of(signal.SIGTERM) != self._on_sigterm:
+            signal.signal(signal.SIGTERM, self._on_sigterm)
+            signal.signal(FLUSH_SIGNAL, self._on_flush)
+
+    def sheltered(self, call: Callable[[], object]) -> None:
+        """Inside a job, do something of the runner's that no signal may cut in two."""
+        self.exposed = False
+        try:
+            call()
+        finally:
+            self.exposed = True
+        if self.asked and self.cancel is None:
+            raise SystemExit(TERMINATED)
+
+    def _on_sigterm(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the system's signature
+        if os.getpid() != self._home:  # a child that put back what it had found
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGTERM)
+            return
+        if self.asked:
+            return  # once is enough: a second one must not cut the job's clean-up short
+        self.asked = True
+        if self.cancel is not None:
+            self.cancel()
+        elif self.exposed:
+            raise SystemExit(TERMINATED)
+
+    def _on_flush(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the system's signature
+        if self.exposed and os.getpid() == self._home:
+            self.exposed = False
+            try:
+                self._flush()
+            finally:
+                self.exposed = True
