@@ -22,6 +22,7 @@ Run it with `python 01_first_steps.py`. It needs no set-up. It prints::
     unpacked: 3 1
     the job's own error: no root of -1
     where it was: grainlike: on worker local, slots cores=[0], attempt 1 of root
+    some of several failed: [0.0, ValueError('no root of -1')]
     what it cannot do: write `if await r_:`
     in order of completion: ['quick', 'slow']
 """
@@ -96,6 +97,10 @@ async def main() -> None:
     except ValueError as error:
         print("the job's own error:", error)
         print("where it was:", *error.__notes__)
+
+    # With `return_exceptions=True` it has exceptions in the places of the values that there are not.
+    roots_ = gather(((root @ Cores(1))(x) for x in (0, -1)), return_exceptions=True)
+    print("some of several failed:", await roots_)
 
     # Where Python needs a value at once, a placeholder refuses, and says what to write instead.
     try:

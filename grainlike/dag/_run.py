@@ -260,8 +260,8 @@ def _status(node: Node, needs: Iterable[Node]) -> Status:
         return "succeeded"
     if node.state is State.CANCELLED:
         return "cancelled"
-    if any(need.finished and need.state is not State.SUCCEEDED for need in needs):
-        return "skipped"
+    if any(need.finished and need.state is not State.SUCCEEDED and need.error is node.error for need in needs):
+        return "skipped"  # where it accepts their errors, its own is another
     return "timed_out" if isinstance(node.error, JobTimeoutError) else "failed"
 
 

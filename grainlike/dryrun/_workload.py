@@ -59,9 +59,9 @@ def rehearsed(nodes: Iterable[Node], durations: Durations, default: float | None
             continue
         position[node] = len(jobs)
         out.names.append(node.function.name)
-        after = tuple(position[dep] for dep in node.deps if not dep.finished)
+        after = tuple(position[dep] for dep in node.deps if not dep.finished and dep in position)
         if node.place is not Place.REMOTE or node.request is None:
-            jobs.append(JobPlan(0, EMPTY, 0.0, after=after))
+            jobs.append(JobPlan(0, EMPTY, 0.0, after=after, accepts_failures=node.function.accepts_errors))
             continue
         kind = _kind(node.function)
         if kind not in kinds:
@@ -74,7 +74,9 @@ def rehearsed(nodes: Iterable[Node], durations: Durations, default: float | None
 
 def _is_hopeless(node: Node, position: Mapping[Node, int]) -> bool:
     """Whether it needs what has failed, or will."""
-    return any(dep.error is not None if dep.finished else dep not in position for dep in node.deps)
+    return not node.function.accepts_errors and any(
+        dep.error is not None if dep.finished else dep not in position for dep in node.deps
+    )
 
 
 def _kind(function: Function) -> _Kind:

@@ -6,7 +6,8 @@ Laws:
 2. `interest` of an unfinished node is the number of awaiters, starts and unfinished dependents that want it. When it
    falls to zero the node is cancelled and lets go of what it needs: that is how cancelling the last awaiter of a
    placeholder ends remote work, and how one of two awaiters leaves the other's result intact.
-3. A node fails as soon as one of its inputs fails, with the same exception.
+3. A node fails as soon as one of its inputs fails, with the same exception; but one whose function accepts errors
+   (`gather(return_exceptions=True)`) is ready when all its inputs have finished, however they did.
 4. Everything is iterative: a chain of 100 000 operators is a loop here.
 """
 
@@ -350,7 +351,7 @@ class Engine:
                     others.append(node)
                 else:
                     dep.dependents = [*others, node]
-            elif dep.error is not None:
+            elif dep.error is not None and not node.function.accepts_errors:
                 error = dep.error
         node.missing = missing
         if error is not None:
@@ -415,7 +416,7 @@ class Engine:
         for dependent in dependents or ():
             if dependent.finished:
                 continue
-            if error is not None:
+            if error is not None and not dependent.function.accepts_errors:
                 self._ended.append((dependent, False, error))
                 continue
             dependent.missing -= 1

@@ -110,6 +110,7 @@ class Function:
     """One callable with its options, shared by every node that calls it and every `@` copy.
 
     Attributes:
+        accepts_errors: whether it is called when inputs have failed, with their exceptions in place of their values.
         callable: what is called.
         name: what it is called in listings: `name=`, or the callable's own name.
         is_async: whether a call of it gives a coroutine, or a stream.
@@ -120,8 +121,20 @@ class Function:
         options: the checked options.
     """
 
-    __slots__ = ("__weakref__", "callable", "is_async", "is_stream", "least", "many", "most", "name", "options")
+    __slots__ = (
+        "__weakref__",
+        "accepts_errors",
+        "callable",
+        "is_async",
+        "is_stream",
+        "least",
+        "many",
+        "most",
+        "name",
+        "options",
+    )
 
+    accepts_errors: bool
     callable: Callable[..., Any]
     name: str
     is_async: bool
@@ -138,7 +151,9 @@ class Function:
         *,
         name: str | None = None,
         many: bool = False,
+        accepts_errors: bool = False,
     ) -> None:
+        self.accepts_errors = accepts_errors
         self.callable = callable
         self.many = many
         self.options = options
@@ -169,9 +184,16 @@ def is_generator(callable: Callable[..., Any]) -> bool:  # noqa: A002
     return _gives(callable, inspect.isgeneratorfunction)
 
 
-def operation(callable: Callable[..., Any], name: str, nout: int | None = None) -> Function:  # noqa: A002
+def operation(
+    callable: Callable[..., Any],  # noqa: A002
+    name: str,
+    nout: int | None = None,
+    *,
+    accepts_errors: bool = False,
+) -> Function:
     """A function that the resolver itself applies: an operator, `gather`, a NumPy function."""
-    return Function(callable, _NO_OPTIONS if nout is None else Options(nout=nout), name=name)
+    options = _NO_OPTIONS if nout is None else Options(nout=nout)
+    return Function(callable, options, name=name, accepts_errors=accepts_errors)
 
 
 def _gives(callable: Callable[..., Any], test: Callable[[object], bool]) -> bool:  # noqa: A002

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import CoroutineType
-from typing import Any, NoReturn, TypeVar, overload
+from typing import Any, Literal, NoReturn, TypeVar, overload
 
 from grainlike.graph._delayed import Delayed
 from grainlike.graph._function import operation
@@ -34,33 +34,83 @@ _VALUE = operation(_nothing, "value")
 
 
 @overload
-def gather(first: Delayed[A], /) -> Delayed[list[A]]: ...
+def gather(first: Delayed[A], /, *, return_exceptions: Literal[True]) -> Delayed[list[A | BaseException]]: ...
 @overload
 def gather(  # pyright: ignore[reportOverlappingOverload]
-    first: Delayed[A], second: Delayed[B], /
-) -> Delayed[tuple[A, B]]: ...
-@overload
-def gather(first: Delayed[A], second: Delayed[B], third: Delayed[C], /) -> Delayed[tuple[A, B, C]]: ...
+    first: Delayed[A], second: Delayed[B], /, *, return_exceptions: Literal[True]
+) -> Delayed[tuple[A | BaseException, B | BaseException]]: ...
 @overload
 def gather(
-    first: Delayed[A], second: Delayed[B], third: Delayed[C], fourth: Delayed[D], /
+    first: Delayed[A], second: Delayed[B], third: Delayed[C], /, *, return_exceptions: Literal[True]
+) -> Delayed[tuple[A | BaseException, B | BaseException, C | BaseException]]: ...
+@overload
+def gather(
+    first: Delayed[A], second: Delayed[B], third: Delayed[C], fourth: Delayed[D], /, *, return_exceptions: Literal[True]
+) -> Delayed[tuple[A | BaseException, B | BaseException, C | BaseException, D | BaseException]]: ...
+@overload
+def gather(
+    first: Delayed[A],
+    second: Delayed[B],
+    third: Delayed[C],
+    fourth: Delayed[D],
+    fifth: Delayed[E],
+    /,
+    *,
+    return_exceptions: Literal[True],
+) -> Delayed[tuple[A | BaseException, B | BaseException, C | BaseException, D | BaseException, E | BaseException]]: ...
+@overload
+def gather(*placeholders: Delayed[A], return_exceptions: Literal[True]) -> Delayed[list[A | BaseException]]: ...
+@overload
+def gather(
+    placeholders: Iterable[Delayed[A]], /, *, return_exceptions: Literal[True]
+) -> Delayed[list[A | BaseException]]: ...
+@overload
+def gather(first: Delayed[A], /, *, return_exceptions: Literal[False] = ...) -> Delayed[list[A]]: ...
+@overload
+def gather(  # pyright: ignore[reportOverlappingOverload]
+    first: Delayed[A], second: Delayed[B], /, *, return_exceptions: Literal[False] = ...
+) -> Delayed[tuple[A, B]]: ...
+@overload
+def gather(
+    first: Delayed[A], second: Delayed[B], third: Delayed[C], /, *, return_exceptions: Literal[False] = ...
+) -> Delayed[tuple[A, B, C]]: ...
+@overload
+def gather(
+    first: Delayed[A],
+    second: Delayed[B],
+    third: Delayed[C],
+    fourth: Delayed[D],
+    /,
+    *,
+    return_exceptions: Literal[False] = ...,
 ) -> Delayed[tuple[A, B, C, D]]: ...
 @overload
 def gather(
-    first: Delayed[A], second: Delayed[B], third: Delayed[C], fourth: Delayed[D], fifth: Delayed[E], /
+    first: Delayed[A],
+    second: Delayed[B],
+    third: Delayed[C],
+    fourth: Delayed[D],
+    fifth: Delayed[E],
+    /,
+    *,
+    return_exceptions: Literal[False] = ...,
 ) -> Delayed[tuple[A, B, C, D, E]]: ...
 @overload
-def gather(*placeholders: Delayed[A]) -> Delayed[list[A]]: ...
+def gather(*placeholders: Delayed[A], return_exceptions: Literal[False] = ...) -> Delayed[list[A]]: ...
 @overload
-def gather(placeholders: Iterable[Delayed[A]], /) -> Delayed[list[A]]: ...
+def gather(placeholders: Iterable[Delayed[A]], /, *, return_exceptions: Literal[False] = ...) -> Delayed[list[A]]: ...
 @overload
-def gather(*items: Any) -> Delayed[list[Any]]: ...
-def gather(*items: Any) -> Delayed[Any]:
+def gather(*items: Any, return_exceptions: bool = ...) -> Delayed[list[Any]]: ...
+def gather(*items: Any, return_exceptions: bool = False) -> Delayed[Any]:
     """One placeholder for all of these, given as arguments or as one iterable: a list of values, in order.
 
     They run at the same time. What is not a placeholder is passed on as it is. The result knows its length and
     can be unpacked. If one fails, the result fails with its error. (Typed as a tuple where there are two to
     five arguments, as `asyncio.gather` is; the value is a list.)
+
+    With `return_exceptions=True` the result comes when all have finished, and has the exceptions of those that failed,
+    or were cancelled (`JobCancelledError`), in the places of their values. Cancelling the result itself cancels what
+    nobody else awaits, as without it.
 
     Raises:
         TypeError: the one argument is neither a placeholder nor iterable; or one of them is a coroutine.
@@ -69,12 +119,15 @@ def gather(*items: Any) -> Delayed[Any]:
 
         a, b = await gather(fn(1), fn(2))
         values = await gather(fn(x) for x in data)
+        outcomes = await gather((fn(x) for x in data), return_exceptions=True)
+        failed = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
     """
     if len(items) == 1 and not isinstance(items[0], Placeholder):
         items = _listed(items[0])
     if CoroutineType in set(map(type, items)):  # in C: there may be very many
         _refuse_coroutines(items)
-    return Delayed(operate(operation(_collect, "gather", nout=len(items)), *items))
+    collect = operation(_collect, "gather", nout=len(items), accepts_errors=bool(return_exceptions))
+    return Delayed(operate(collect, *items))
 
 
 def _refuse_coroutines(items: Iterable[object]) -> NoReturn:

@@ -108,11 +108,16 @@ class Node(msgspec.Struct, eq=False):
             del error, trace
 
     def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """What to call the function with: values in place of the dependencies, all of which succeeded."""
+        """What to call the function with: values in place of the dependencies, all of which succeeded.
+
+        A function that accepts errors is given the exceptions of those that did not.
+        """
         kwargs = self._outcome
         if not self.deps:
             return self._args, kwargs or {}
         built: dict[Template, Any] = {}
+        if self.function.accepts_errors:
+            return tuple(_settled(self._args, built)), {}
         args = tuple(_filled(self._args, built))
         if not kwargs:
             return args, {}
@@ -227,8 +232,24 @@ def _filled(items: Sequence[Any] | Any, built: dict[Template, Any]) -> list[Any]
     ]
 
 
-def _build(template: Template, built: dict[Template, Any]) -> Any:
+def _settled(items: Sequence[Any], built: dict[Template, Any]) -> list[Any]:
+    """The same with nodes that may have failed: exceptions in place of the values that there are not."""
+    return [
+        (item.error if item.state > _SUCCEEDED else item._outcome)
+        if type(item) is Node
+        else _build(item, built, _settled)
+        if type(item) is Template
+        else item
+        for item in items
+    ]
+
+
+def _build(
+    template: Template,
+    built: dict[Template, Any],
+    fill: Callable[[Sequence[Any], dict[Template, Any]], list[Any]] = _filled,
+) -> Any:
     """The container itself. One that is passed twice is built once, so that it stays one object."""
     if template not in built:
-        built[template] = template.make(_filled(template.items, built))
+        built[template] = template.make(fill(template.items, built))
     return built[template]

@@ -2,8 +2,9 @@
 
 Most of a part is one piece: its jobs with resources, and the operators between them, one after another on one worker.
 What can not travel so stays as it is, and its part goes in pieces around it: calls without resources, which run in the
-program's own process; jobs with a timeout, which only the end of a process enforces; and requests that say more than
-amounts, for several jobs together would not mean the same by them.
+program's own process; jobs with a timeout, which only the end of a process enforces; requests that say more than
+amounts, for several jobs together would not mean the same by them; and `gather(return_exceptions=True)`, for the steps
+of a piece are given values alone.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def _travels(node: Node) -> bool:
         options = node.function.options
         plain = options.timeout is None and options.cache is None and options.retry == Retry(options.retry.times)
         return plain and shareable(node.request)
-    return node.place is Place.INLINE
+    return node.place is Place.INLINE and not node.function.accepts_errors
 
 
 def _piece(part: int, nodes: Sequence[Node]) -> Piece:

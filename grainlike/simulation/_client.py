@@ -97,7 +97,7 @@ class Client:
             self.unsettled -= 1
             for dependent in self._dependents.get(position, ()):
                 self._missing[dependent] -= 1
-                if not ok:
+                if not ok and not self._plans[dependent].accepts_failures:
                     stack.append((dependent, False))
                 elif not self._missing[dependent]:
                     if self._plans[dependent].request:

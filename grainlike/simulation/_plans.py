@@ -37,6 +37,7 @@ class JobPlan(msgspec.Struct, frozen=True, gc=False):
         seconds: how long it runs, on a true clock.
         at: when it is submitted, if nothing in `after` ends later.
         after: the jobs whose values it needs. If one of them fails, it is never submitted.
+        accepts_failures: whether it goes on when all in `after` have ended, failed or not; only of empty requests.
         awaits: whether its coroutine suspends; only functions that are `is_async`.
         raises: how many of its first attempts raise an exception.
         final: whether what it raises is of a kind after which it is not tried again.
@@ -61,6 +62,7 @@ class JobPlan(msgspec.Struct, frozen=True, gc=False):
     cancel_at: float | None = None
     calls: tuple[tuple[JobPlan, ...], ...] = ()
     final: bool = False
+    accepts_failures: bool = False
 
 
 class Workload(msgspec.Struct, frozen=True):

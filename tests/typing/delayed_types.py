@@ -135,6 +135,22 @@ async def gathering(r_: Delayed[int], t_: Delayed[str], rs: list[Delayed[int]]) 
     assert_type(b, str)
 
 
+async def gathering_exceptions(r_: Delayed[int], t_: Delayed[str], rs: list[Delayed[int]], flag: bool) -> None:
+    assert_type(gather(r_, return_exceptions=True), Delayed[list[int | BaseException]])
+    assert_type(gather(r_, t_, return_exceptions=True), Delayed[tuple[int | BaseException, str | BaseException]])
+    assert_type(gather(rs, return_exceptions=True), Delayed[list[int | BaseException]])
+    assert_type(gather(*rs, return_exceptions=True), Delayed[list[int | BaseException]])
+    assert_type(gather((grow(x) for x in range(3)), return_exceptions=True), Delayed[list[float | BaseException]])
+    assert_type(gather(r_, t_, return_exceptions=False), Delayed[tuple[int, str]])
+    assert_type(gather(rs, return_exceptions=False), Delayed[list[int]])
+    assert_type(gather(rs, return_exceptions=flag), Delayed[list[Any]])
+    assert_type(gather(r_, 2, return_exceptions=True), Delayed[list[Any]])
+    first, second = await gather(r_, t_, return_exceptions=True)
+    if not isinstance(first, BaseException) and not isinstance(second, BaseException):
+        assert_type(first, int)
+        assert_type(second, str)
+
+
 def every_kind_of_callable(call: Callable[[int], str]) -> None:
     class Doubler:
         async def __call__(self, x: int) -> float:

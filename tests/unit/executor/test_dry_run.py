@@ -350,3 +350,15 @@ async def test_what_others_run_already_is_planned_from_its_beginning():
     node_of(first_).owner = object()
     plan = await dry_run(last_, workers=[Cores(4)], durations={"fit": 2, "wide": 1})
     assert [(job.name, job.start_s) for job in plan.jobs] == [("fit", 0.0), ("wide", 2.0)]
+
+
+async def test_what_takes_exceptions_for_values_is_planned_behind_what_fails():
+    late = delayed(fit.function.callable, name="late", timeout=2)
+    failing_ = [(late @ Cores(1))(), (fit @ Cores(64))()]
+    cancelled_ = (fit @ Cores(1))()
+    node_of(cancelled_).cancel()
+    good_ = (merge @ Cores(1))(gather(failing_[0], cancelled_, return_exceptions=True))
+    bad_ = (wide @ Cores(1))(gather(failing_))
+    plan = await dry_run(good_, bad_, workers=[Cores(1)], durations={}, default=5)
+    assert starts(plan, "merge") == [2.0]
+    assert starts(plan, "wide") == []
