@@ -14,12 +14,18 @@ def _refuse(asked: str, instead: str) -> NoReturn:
     raise TypeError(f"{asked} needs the value of a placeholder, which is not there yet: write {instead}")
 
 
+class NotYetKnown:
+    """The truth of a value that is not there yet, to type checkers."""
+
+
 class Refusals(Placeholder):
     """Everything that Python would answer at once."""
 
     __slots__ = ()
 
-    def __bool__(self) -> NoReturn:  # noqa: PLE0304
+    # Type checkers go on behind `if r_:`, where `NoReturn` would make the rest unreachable to mypy. Pyright reports the
+    # line, for this is no bool.
+    def __bool__(self) -> NotYetKnown:  # noqa: PLE0304
         _refuse("the truth of it (if, while, and, or, not, assert)", "`if await r_:`")
 
     def __contains__(self, item: object) -> NoReturn:

@@ -239,12 +239,12 @@ class Request:
                 raise ResourceSpecError(f"{name}={plain(rest[name])}: an amount cannot go below zero")
         return build(Request, {name: value for name, value in rest.items() if value})
 
-    def __call__(self, *_args: object, **_kwargs: object) -> NoReturn:
-        """Refuse: a call binds tighter than `@`, so this is a slip of the pen that deserves a hint."""
-        inside = self._operand()
-        raise TypeError(f"`fn @ {inside}(...)` calls {inside}; write `(fn @ {inside})(...)`")
+    if not TYPE_CHECKING:  # a type checker refuses both by itself, and would take the rest for unreachable
 
-    if not TYPE_CHECKING:  # a type checker refuses it by itself, and would take the rest for unreachable
+        def __call__(self, *_args: object, **_kwargs: object) -> NoReturn:
+            """Refuse: a call binds tighter than `@`, so this is a slip of the pen that deserves a hint."""
+            inside = self._operand()
+            raise TypeError(f"`fn @ {inside}(...)` calls {inside}; write `(fn @ {inside})(...)`")
 
         def __rmatmul__(self, other: object) -> NoReturn:
             """Refuse: what is on the left is no delayed function."""

@@ -151,6 +151,25 @@ async def gathering_exceptions(r_: Delayed[int], t_: Delayed[str], rs: list[Dela
         assert_type(second, str)
 
 
+def mistakes_are_reported_and_what_follows_is_still_checked(r_: Delayed[int]) -> None:
+    if r_:  # pyright: ignore[reportGeneralTypeIssues]
+        grow("text")  # type: ignore[call-overload]
+    grow("text")  # type: ignore[call-overload]
+    print(r_ and 3)
+    grow("text")  # type: ignore[call-overload]
+    assert r_  # pyright: ignore[reportGeneralTypeIssues]
+    grow("text")  # type: ignore[call-overload]
+    while not r_:  # pyright: ignore[reportGeneralTypeIssues]
+        grow("text")  # type: ignore[call-overload]
+
+
+def calls_of_requests_are_reported_and_what_follows_is_still_checked() -> None:
+    Cores(4)(3)  # type: ignore[operator]
+    grow("text")  # type: ignore[call-overload]
+    print(2 in grow(1), int(grow(1)), grow + 1)
+    grow("text")  # type: ignore[call-overload]
+
+
 def every_kind_of_callable(call: Callable[[int], str]) -> None:
     class Doubler:
         async def __call__(self, x: int) -> float:
