@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from grainlike.client import connect
     from grainlike.dag import Callbacks, Dag
     from grainlike.dryrun import dry_run
-    from grainlike.executor import Executor, run
+    from grainlike.executor import Executor, result, run
     from grainlike.graph import (
         Delayed,
         DelayedFn,
@@ -140,6 +140,7 @@ __all__ = [
     "info",
     "later",
     "parse",
+    "result",
     "run",
     "run_process",
     "start",
@@ -180,6 +181,7 @@ _LAZY = {
     "graph": _GRAPH,
     "info": _GRAPH,
     "later": _GRAPH,
+    "result": _EXECUTOR,
     "run": _EXECUTOR,
     "run_process": _LAUNCH,
     "start": _GRAPH,

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from grainlike.engine._local_calls import QUIET_S, LocalCall, LocalCalls
     from grainlike.engine._resolver import Resolving
     from grainlike.engine._stream_buffer import Bell, inlet_of
+    from grainlike.engine._thread_call import ThreadCall, this_call
     from grainlike.engine._unretrieved import SEEN_ELSEWHERE
 
 __all__ = [
@@ -24,7 +25,9 @@ __all__ = [
     "LocalCall",
     "LocalCalls",
     "Resolving",
+    "ThreadCall",
     "inlet_of",
+    "this_call",
 ]
 
 if not TYPE_CHECKING:  # else any name would be there
@@ -38,6 +41,8 @@ if not TYPE_CHECKING:  # else any name would be there
             "QUIET_S": "_local_calls",
             "Resolving": "_resolver",
             "SEEN_ELSEWHERE": "_unretrieved",
+            "ThreadCall": "_thread_call",
             "inlet_of": "_stream_buffer",
+            "this_call": "_thread_call",
         },
     )

@@ -11,22 +11,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import sys
-import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Sequence
-from contextvars import Context, ContextVar, copy_context
+from contextvars import Context, ContextVar
 from typing import Any, Protocol, TypeAlias
 
 import anyio
-import anyio.from_thread
-import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from grainlike.context import leave_job
 from grainlike.engine._local_streams import stream_here
 from grainlike.engine._stream_buffer import inlet_of
+from grainlike.engine._thread_call import ThreadCall
 from grainlike.errors import JobCancelledError, JobTimeoutError
 from grainlike.eventloop import Cancellation, Home, RepeatedCancellation, cancelled_once, name_the_loop
 from grainlike.graph import Delayed, Node, State, StreamNode
@@ -63,7 +60,7 @@ class LocalCalls:
         self._home = home
         self._running: dict[Node, _Task] = {}
         self._ended = anyio.Event()
-        self._threads_left: dict[_Thread, str] = {}
+        self._threads_left: dict[ThreadCall, str] = {}
         self._threads = anyio.CapacityLimiter(THREADS)
         self._tasks: TaskGroup | None = None
         self._early: list[tuple[Node, Context]] = []
@@ -205,17 +202,18 @@ class LocalCalls:
 
     async def _in_thread(self, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a plain function in a thread of its own, with this context; cancelled, leave the thread to its end."""
-        call = _Thread(node.function.callable, args, kwargs)
+        call = ThreadCall(node.function.callable, args, kwargs, self._home, self._threads)
         try:
             await call.done.wait()
         except anyio.get_cancelled_exc_class():
             assert self._tasks is not None
+            call.abandon()
             self._threads_left[call] = node.function.name
             self._tasks.start_soon(self._outlive, call)
             raise
         return call.result()
 
-    async def _outlive(self, call: _Thread) -> None:
+    async def _outlive(self, call: ThreadCall) -> None:
         """Wait for a thread though nobody wants its answer: closing the executor must leave none behind."""
         with anyio.CancelScope(shield=True):
             await call.done.wait()
@@ -321,46 +319,3 @@ async def _in_time(node: Node, call: Callable[[Node], Coroutine[Any, Any, Any]])
     with anyio.move_on_after(timeout):
         return await cancelled_once(call(node), node.function.name)
     raise JobTimeoutError(f"{node.function.name} ran past its timeout of {timeout:g} s")
-
-
-class _Thread:
-    """One plain function in a thread of its own."""
-
-    def __init__(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self.done = anyio.Event()
-        self._call = (function, args, kwargs)
-        self._token = anyio.lowlevel.current_token()
-        self._value: Any = None
-        self._error: BaseException | None = None
-        name = f"grainlike {getattr(function, '__name__', 'call')}"
-        self._thread = threading.Thread(target=copy_context().run, args=(self._run,), name=name, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        function, args, kwargs = self._call
-        try:
-            self._value = function(*args, **kwargs)
-        except BaseException as error:  # noqa: BLE001 - a thread has nobody to raise it to
-            self._error = error
-        anyio.from_thread.run_sync(self.done.set, token=self._token)
-
-    def join(self) -> None:
-        """Wait for the end of the thread, which follows at once when it is `done`."""
-        self._thread.join()
-
-    @property
-    def place(self) -> str:
-        """The innermost frame of the thread."""
-        frame = sys._current_frames().get(self._thread.ident or 0)
-        if frame is None:
-            return "its end"
-        return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
-
-    def result(self) -> Any:
-        """What the function returned or raised, once it is `done`."""
-        self._thread.join()
-        if isinstance(self._error, StopIteration | GeneratorExit):  # in a coroutine they would mean something else
-            raise RuntimeError(f"the function raised {type(self._error).__name__}") from self._error
-        if self._error is not None:
-            raise self._error
-        return self._value

@@ -14,6 +14,7 @@ from grainlike.executor._run import run
 from grainlike.graph import register
 
 if TYPE_CHECKING:
+    from grainlike.executor._blocking import result
     from grainlike.executor._current import AnyExecutor
     from grainlike.executor._head_daemon import HeadDaemon
     from grainlike.executor._lifecycle import QUIET_S, import_paths
@@ -27,6 +28,7 @@ __all__ = [
     "HeadDaemon",
     "find",
     "import_paths",
+    "result",
     "run",
 ]
 
@@ -39,6 +41,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "NOT_GIVEN": "_settings",
             "QUIET_S": "_lifecycle",
             "import_paths": "_lifecycle",
+            "result": "_blocking",
         },
     )
 

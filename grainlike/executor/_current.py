@@ -18,7 +18,7 @@ from grainlike.nested import JobExecutor
 if TYPE_CHECKING:
     from grainlike.executor._executor import Executor
 
-__all__ = ["AnyExecutor", "alone", "current", "entered", "find", "left"]
+__all__ = ["AnyExecutor", "alone", "current", "entered", "find", "left", "only_open"]
 
 logger = logging.getLogger("grainlike")
 
@@ -82,6 +82,26 @@ def find() -> AnyExecutor:
             "`async with grainlike.Executor():`"
         )
     return _implicitly(home)
+
+
+def only_open() -> Executor:
+    """The one executor that is open in this process: for a thread that has no context of any.
+
+    Raises:
+        RuntimeError: none is open, or several are.
+    """
+    found = [executor for executors in _open.values() for executor in executors] or list(_implicit.values())
+    if not found:
+        raise RuntimeError(
+            "result(r_) waits for a program's event loop, and no executor is open in any: write `async def main():` "
+            "around this, call it there as `await delayed(fn)(...)`, and call grainlike.run(main)"
+        )
+    if len(found) > 1:
+        raise RuntimeError(
+            f"{len(found)} executors are open, and this thread has the context of none: start it with "
+            "`await delayed(fn)(...)`, or asyncio.to_thread, in the `async with` block of the one you mean"
+        )
+    return found[0]
 
 
 def _of_job(view: JobView, home: Home) -> JobExecutor:

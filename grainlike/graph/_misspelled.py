@@ -34,7 +34,7 @@ def coroutine_hint(caller: FrameType) -> str:
 
 
 _OF_FUTURES = {
-    "result": "`await r_`",
+    "result": "`await r_`, or result(r_) in a thread",
     "exception": "`await r_`, or info(r_).error",
     "done": "info(r_).state",
     "compute": "`await r_`",

@@ -2,7 +2,7 @@
 
 from typing import Any, Literal, assert_type
 
-from grainlike import Callbacks, Cores, Dag, Delayed, Executor, delayed, run
+from grainlike import Callbacks, Cores, Dag, Delayed, Executor, delayed, result, run
 from grainlike.dag import DagReport, JobReport
 from grainlike.jobs import Event, Totals
 
@@ -48,3 +48,8 @@ async def main(executor: Executor) -> None:
         assert_type(event, Event)
     await dag.run(on_failure="stop")  # type: ignore[arg-type]
     Callbacks(on_stop=told)  # type: ignore[call-arg]
+
+
+def blocking(r_: Delayed[int]) -> None:
+    assert_type(result(r_), int)
+    assert_type(result(r_, timeout=2.5), int)

@@ -19,7 +19,7 @@ def graph(r_):
 """
 ROOMS = {
     "graph": GRAPH_ROOM,
-    "executor": "Executor = run = object()",
+    "executor": "Executor = result = run = object()",
     "dag": "Callbacks = Dag = object()",
     "maps": "amap = as_completed = object()",
     "client": "connect = object()",

@@ -96,7 +96,7 @@ def test_start_outside_a_loop_does_not_speak_of_awaiting() -> None:
 @pytest.mark.parametrize(
     ("name", "meant"),
     [
-        ("result", "`await r_`"),
+        ("result", "`await r_`, or result(r_) in a thread"),
         ("exception", "`await r_`, or info(r_).error"),
         ("done", "info(r_).state"),
         ("compute", "`await r_`"),
