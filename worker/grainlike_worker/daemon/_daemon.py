@@ -165,7 +165,7 @@ async def serve_daemon(
             if keeper is not None and isinstance(link, LastingLink):
                 link.carried_by(lambda now: keeper.hold(now.fileno()))
             hello = _hello(name, offer, _memory_tier(keeper, cgroups), lasting=isinstance(link, LastingLink))
-            await _Daemon(link, mind, hello, make, echo=echo, context=context, locks=locks).run(stop)
+            await _Daemon(link, mind, hello, make, echo=echo, context=context, locks=locks, keeper=keeper).run(stop)
 
 
 async def serve_embedded(link: Link, offer: Allocation, *, name: str, echo: bool = True) -> None:
@@ -176,7 +176,7 @@ async def serve_embedded(link: Link, offer: Allocation, *, name: str, echo: bool
             spawn = partial(RunnerProcess.spawn, keeper=keeper, options=_devices(offer).option)
             hello = _hello(name, offer, _memory_tier(keeper, cgroups))
             make = partial(runner_at_home, spawn)
-            await _Daemon(link, mind, hello, make, echo=echo, locks=locks, in_program=True).run()
+            await _Daemon(link, mind, hello, make, echo=echo, locks=locks, in_program=True, keeper=keeper).run()
 
 
 class _Daemon:
@@ -191,11 +191,13 @@ class _Daemon:
         context: str = "",
         locks: CoreLocks | None = None,
         in_program: bool = False,
+        keeper: Keeper | None = None,
     ) -> None:
         self._link = link
         self._mind = mind
         self._locks = locks if locks is not None else NoCoreLocks()
         self._in_program = in_program
+        self._keeper = keeper
         self._keyed: set[int] = set()
         """The runners that have been given the program's key of `multiprocessing`."""
         self._looked = -LOOK_S
@@ -573,7 +575,10 @@ class _Daemon:
         self._flush()
 
     async def _beat(self) -> None:
-        """Show the head that we live, whatever jobs do; give it up when it does not."""
+        """Show the head that we live, whatever jobs do; give it up when it does not.
+
+        A worker whose keeper does not answer starts and ends no job, so it shows nothing.
+        """
         number = 0
         doubt = False
         while True:
@@ -584,7 +589,7 @@ class _Daemon:
             if silent and doubt:
                 self._link.give_up(f"the head was silent for {LOST_S:g} s")
             doubt = silent
-            if self._welcome is not None:
+            if self._welcome is not None and not (self._keeper is not None and self._keeper.suspected):
                 number += 1
                 self._link.post(Beat(number))
             await anyio.sleep(self._welcome.heartbeat_s if self._welcome is not None else 1.0)

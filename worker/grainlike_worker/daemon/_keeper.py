@@ -1,5 +1,6 @@
 """The daemon's side of its keeper (`keeper`), the process that forks the runners and ends what they leave behind."""
 
+import logging
 import os
 import signal
 import socket
@@ -11,14 +12,15 @@ from contextlib import asynccontextmanager, suppress
 import anyio
 
 from grainlike.system import Cgroup
+from grainlike_worker.daemon import _keeper_watch as watching
 from grainlike_worker.daemon._child import Child, describe_exit, start_module
+from grainlike_worker.daemon._keeper_watch import DYING_S, gone, readable
 from grainlike_worker.ipc._fork_requests import Birth, ask, hand_over, told_born, told_status
 from grainlike_worker.linux._worker_cgroups import JobCgroups
 
 __all__ = ["Keeper", "open_keeper"]
 
-_DYING = 2.0
-"""Seconds that a process may take between closing its sockets and being gone: some milliseconds, as a rule."""
+logger = logging.getLogger("grainlike.worker")
 
 
 class Keeper:
@@ -28,12 +30,21 @@ class Keeper:
 
         async with open_keeper() as keeper:
             runner = await RunnerProcess.spawn("own", keeper=keeper)
+
+    Attributes:
+        suspected: True while its process is late with an answer: then this worker does not vouch for itself.
     """
 
     def __init__(self, cgroups: JobCgroups | None = None) -> None:
         self._cgroups = cgroups
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
+        self._statuses: dict[socket.socket, subprocess.Popen[bytes]] = {}
+        """Where the births and ends of runners are awaited, and of which process."""
+        self._started = anyio.Event()
+        self._watching: anyio.CancelScope | None = None
+        self._closed = False
+        self.suspected = False
 
     async def bear(self, arguments: list[str], environment: dict[str, str], fds: dict[str, int]) -> Child:
         """Start a runner with these descriptors, which stay the caller's. `OSError` when that cannot be."""
@@ -41,15 +52,17 @@ class Keeper:
         try:
             with far:
                 asked = self._ask(Birth(arguments, environment, _directory(), fds), far)
+            self._statuses[near] = asked
             await anyio.wait_readable(near)
             born = told_born(near)
             if born is None:
                 raise OSError(f"their keeper ended: {await _end_of(asked)}")
         except BaseException:
+            self._statuses.pop(near, None)
             near.close()  # if it is born all the same, it finds its link closed and ends
             raise
         near.setblocking(False)
-        return _Kept(*born, near, None if self._cgroups is None else self._cgroups.of(born.pid))
+        return _Kept(*born, near, self._statuses, None if self._cgroups is None else self._cgroups.of(born.pid))
 
     def hold(self, link: int) -> None:
         """Let the process behind it hold our connection to the head too, from now on this one.
@@ -65,7 +78,10 @@ class Keeper:
                 hand_over(self._control, link)
 
     async def aclose(self) -> None:
-        """Have everything ended that it keeps, and wait until it is gone itself. Not cut short by cancellation."""
+        """Have everything ended that it keeps, and wait until it is gone itself. Not cut short by cancellation.
+
+        One that cannot end is killed, and what it keeps.
+        """
         self._hand_over(None)  # the end of the link is ours to make
         if self._control is not None:
             # A fork of this program may hold it too: closing our end would not end it.
@@ -76,7 +92,53 @@ class Keeper:
         process, self._process = self._process, None
         if process is not None:
             with anyio.CancelScope(shield=True):
-                await _gone(process)
+                await watching.finish(process)
+        self._closed = True
+        if self._watching is not None:
+            self._watching.cancel()
+
+    async def watch(self) -> None:
+        """Have its process killed when that does not answer any more, until `aclose`.
+
+        Cancellation changes nothing: what is awaited of that process while a worker ends would else never come.
+        """
+        with anyio.CancelScope(shield=True) as self._watching:
+            while not self._closed:
+                process, control = self._process, self._control
+                if process is not None and control is not None:
+                    with suppress(OSError):  # it has ended, and everybody who waits for it sees that
+                        await self._watch(process, control)
+                    self.suspected = False
+                if process is self._process:
+                    self._started = anyio.Event()
+                    await self._started.wait()
+
+    async def _watch(self, process: subprocess.Popen[bytes], control: socket.socket) -> None:
+        """Return when a process was given up. `OSError` when it has ended by itself."""
+        while True:
+            if not await watching.ask(control, watching.SUSPECT_S):
+                self.suspected = True
+                words = "process %d, which starts the runners, has not answered for %g s (%s): it is told to go on"
+                logger.warning(words, process.pid, watching.SUSPECT_S, watching.describe_state(process.pid))
+                watching.go_on(process)
+                if not await watching.answers(control, watching.LOST_S - watching.SUSPECT_S):
+                    words = "process %d has not answered for %g s (%s): it is killed, with its runners and their jobs"
+                    logger.error(words, process.pid, watching.LOST_S, watching.describe_state(process.pid))
+                    await self._give_up(process)
+                    return
+                logger.warning("process %d answers again", process.pid)
+                self.suspected = False
+            await anyio.sleep(watching.ASK_S)
+
+    async def _give_up(self, process: subprocess.Popen[bytes]) -> None:
+        await watching.end_stuck(process)
+        if self._process is process and self._control is not None:
+            self._control.close()
+            self._process = self._control = None
+        for status, of in list(self._statuses.items()):
+            if of is process:  # had it died, they would see the end; one that cannot die yet is as good as dead
+                with suppress(OSError):
+                    status.shutdown(socket.SHUT_RDWR)
 
     def _ask(self, birth: Birth, status: socket.socket) -> subprocess.Popen[bytes]:
         """The process that was asked: by the time that it fails to answer, another may have taken its place."""
@@ -99,7 +161,8 @@ class Keeper:
         if self._control is not None:
             self._control.close()
         if self._process is not None:
-            self._process.wait()
+            with suppress(subprocess.TimeoutExpired):  # its socket is closed, so it is all but gone
+                self._process.wait(DYING_S)
         self._process = self._control = None
         near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with far:
@@ -111,6 +174,7 @@ class Keeper:
                 near.close()
                 raise
         self._control = near
+        self._started.set()
 
     def _options(self) -> list[str]:
         if self._cgroups is None:
@@ -128,24 +192,42 @@ async def open_keeper(cgroups: JobCgroups | None = None, *, early: bool = False)
     if sys.platform != "linux":
         yield None
         return
-    keeper = Keeper(cgroups)
-    try:
-        if early:
-            keeper.start()
-        yield keeper
-    finally:
-        await keeper.aclose()
+    failure: BaseException | None = None
+    async with anyio.create_task_group() as tasks:
+        keeper = Keeper(cgroups)
+        try:
+            if early:
+                keeper.start()
+            tasks.start_soon(keeper.watch)
+            yield keeper
+        except anyio.get_cancelled_exc_class():
+            raise
+        except BaseException as error:  # noqa: BLE001 - raised below, where the group does not wrap it
+            failure = error
+        finally:
+            await keeper.aclose()
+            tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
 
 
 class _Kept:
     """A child of the keeper's. It is gone when the keeper says so, which is when its orphans are gone too."""
 
-    def __init__(self, pid: int, watch: int, status: socket.socket, group: Cgroup | None) -> None:
+    def __init__(
+        self,
+        pid: int,
+        watch: int,
+        status: socket.socket,
+        statuses: dict[socket.socket, subprocess.Popen[bytes]],
+        group: Cgroup | None,
+    ) -> None:
         self.pid = pid
         self._group = group
         self.returncode: int | None = None
         self._watch = watch
         self._status = status
+        self._statuses = statuses
 
     def send_signal(self, number: signal.Signals) -> None:
         if self.returncode is None:
@@ -157,12 +239,14 @@ class _Kept:
 
     async def wait(self) -> int:
         if self.returncode is None:
-            await _readable(self._status.fileno())
+            await readable(self._status.fileno())
         if self.returncode is None:
             code = told_status(self._status)
             if code is None:
-                # The keeper is dead, and the kernel kills its children: that we can see ourselves.
-                await _readable(self._watch)
+                # The keeper is dead, and the kernel kills its children: that we can see ourselves. Or it was given up.
+                self.kill()
+                with anyio.move_on_after(watching.ENDING_S):
+                    await readable(self._watch)
                 if self._group is not None:
                     await _emptied(self._group)
                 code = -int(signal.SIGKILL)
@@ -173,6 +257,7 @@ class _Kept:
     def _ended(self, code: int) -> None:
         if self.returncode is None:
             self.returncode = code
+            self._statuses.pop(self._status, None)
             self._status.close()
             os.close(self._watch)
 
@@ -180,7 +265,7 @@ class _Kept:
 async def _emptied(group: Cgroup) -> None:
     """End what was left in the cgroup of a runner, and remove that."""
     group.kill()
-    with anyio.move_on_after(_DYING):
+    with anyio.move_on_after(DYING_S):
         while group.is_populated():  # noqa: ASYNC110 - the kernel tells of it to those who look
             await anyio.sleep(0.005)
     group.remove()
@@ -189,30 +274,10 @@ async def _emptied(group: Cgroup) -> None:
 async def _end_of(process: subprocess.Popen[bytes]) -> str:
     """How a keeper that did not answer ended. Its sockets are closed a little before it is gone; but then, what did not
     answer may have been a child of a keeper that lives, which is not to be waited for."""
-    with anyio.move_on_after(_DYING):
-        await _gone(process)
+    with anyio.move_on_after(DYING_S):
+        await gone(process)
     code = process.poll()
     return "not it, but its child, before that had begun" if code is None else describe_exit(code)
-
-
-async def _gone(process: subprocess.Popen[bytes]) -> None:
-    """Wait for its end without holding up the loop."""
-    if process.poll() is None:
-        watch = os.pidfd_open(process.pid)
-        try:
-            await _readable(watch)
-        finally:
-            os.close(watch)
-        process.wait()
-
-
-async def _readable(fd: int) -> None:
-    """Wait on a descriptor of our own: of one descriptor a loop lets only one task wait."""
-    own = os.dup(fd)
-    try:
-        await anyio.wait_readable(own)
-    finally:
-        os.close(own)
 
 
 def _directory() -> str | None:

@@ -4,20 +4,29 @@ The daemon sends, over a socket of sequenced packets, the descriptors of a `Birt
 socket, then those that the runner gets, named by options. Over the status socket come the process id with a descriptor
 that stands for the process (so that no signal can hit a later process of that number), and at last how it ended.
 
-The worker's connection to its head is handed over in a message of its own, and answered by nothing.
+The worker's connection to its head is handed over in a message of its own, and answered by nothing. A message that
+only asks for an answer gets one on the same socket, so that a keeper which stands still can be told from one that is
+idle. No message waits for room: a keeper that reads nothing would hold up the daemon's event loop.
 """
 
 import json
 import os
 import socket
 import struct
+from array import array
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 __all__ = [
+    "PING",
     "Birth",
     "Born",
+    "answer",
     "ask",
     "hand_over",
+    "has_answered",
+    "ping",
     "say_born",
     "say_failed",
     "say_status",
@@ -30,6 +39,9 @@ MOST_FDS = 16
 
 _NUMBER = struct.Struct("<i")
 _BIRTH, _LINK = b"b", b"l"
+
+PING = b"p"
+"""A message that asks for an answer, and the answer."""
 
 
 class Birth(NamedTuple):
@@ -49,29 +61,69 @@ class Born(NamedTuple):
 
 
 def ask(control: socket.socket, birth: Birth, status: socket.socket) -> None:
-    """Ask for a runner; `status` is the keeper's end. All descriptors stay the caller's."""
+    """Ask for a runner; `status` is the keeper's end. All descriptors stay the caller's.
+
+    Raises:
+        BlockingIOError: the keeper has not taken what it was asked before.
+        ConnectionError: it has ended.
+    """
     rest = {**birth._asdict(), "fds": list(birth.fds)}
     told = os.memfd_create("grainlike-birth")
     try:
         # Not through a file object: only the bytes matter. Surrogates of names that are no text survive JSON's escapes.
         os.write(told, json.dumps(rest).encode())
-        socket.send_fds(control, [_BIRTH], [told, status.fileno(), *birth.fds.values()])
+        _send(control, _BIRTH, [told, status.fileno(), *birth.fds.values()])
     finally:
         os.close(told)
 
 
 def hand_over(control: socket.socket, link: int | None) -> None:
     """Give the keeper a descriptor of the connection to the head, or none, in place of what it has; ours stays ours."""
-    socket.send_fds(control, [_LINK], [] if link is None else [link])
+    _send(control, _LINK, [] if link is None else [link])
 
 
-def take(control: socket.socket) -> "tuple[Birth, socket.socket] | list[socket.socket] | None":
-    """The next request and its status socket, or the connections to hold from now on, one or none; None when nobody
-    can ask any more. The descriptors are the caller's.
+def ping(control: socket.socket) -> None:
+    """Ask the other end for an answer. One that has not taken earlier messages need not be asked again."""
+    with suppress(BlockingIOError):
+        control.send(PING, socket.MSG_DONTWAIT)
+
+
+def answer(control: socket.socket) -> None:
+    """Answer `ping`. Nothing, where the daemon has not read earlier answers, or has ended."""
+    with suppress(OSError):
+        control.send(PING, socket.MSG_DONTWAIT)
+
+
+def has_answered(control: socket.socket) -> bool:
+    """Return whether an answer to `ping` has come.
+
+    Raises:
+        OSError: the other end is closed, or this one.
+    """
+    try:
+        data = control.recv(1, socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return False
+    if not data:
+        raise ConnectionError("closed by the peer")
+    return True
+
+
+def _send(control: socket.socket, kind: bytes, fds: Sequence[int]) -> None:
+    # `socket.send_fds` has an argument for flags, and before 3.14 ignores it.
+    ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", fds))] if fds else []
+    control.sendmsg([kind], ancillary, socket.MSG_DONTWAIT)
+
+
+def take(control: socket.socket) -> "tuple[Birth, socket.socket] | list[socket.socket] | bytes | None":
+    """The next request and its status socket, or the connections to hold from now on, one or none, or `PING`; None when
+    nobody can ask any more. The descriptors are the caller's.
     """
     data, fds, _, _ = socket.recv_fds(control, 1, MOST_FDS)
     if not data:
         return None
+    if data == PING:
+        return PING
     if data == _LINK:
         return [socket.socket(fileno=fd) for fd in fds]
     told, status, *rest = fds

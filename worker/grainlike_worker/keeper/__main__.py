@@ -25,7 +25,7 @@ import grainlike_worker.runner.process._runner  # noqa: F401 - what every runner
 from grainlike.launch import children, descendants, kill_all, reap, reset_signals
 from grainlike.system import Cgroup
 from grainlike_worker.ipc._claims import Claims
-from grainlike_worker.ipc._fork_requests import Birth, Born, say_born, say_failed, say_status, take
+from grainlike_worker.ipc._fork_requests import Birth, Born, answer, say_born, say_failed, say_status, take
 from grainlike_worker.keeper._memory_watchdog import Watchdog
 from grainlike_worker.linux._cgroup_memory import was_out_of_memory
 from grainlike_worker.linux._lifeline import adopt_orphans, die_with_parent
@@ -104,7 +104,9 @@ class Keeper:
                 request = take(self._control)
                 if request is None:
                     break
-                if isinstance(request, list):
+                if isinstance(request, bytes):
+                    answer(self._control)
+                elif isinstance(request, list):
                     self._hold(request)
                 elif (arguments := self._bear(*request)) is not None:
                     return arguments
