@@ -160,8 +160,9 @@ class LastingLink(Link):
             dialer = Dialer(self._hello)
             dialer.receive(frames[0].message)
             assert dialer.welcome is not None
-            if not (isinstance(link, ByteLink) and self._session.go_on(link, dialer.welcome.received)):
-                raise HeadLostError(f"the head at {self.peer} cannot go on with us: too much was on the way")
+            received = dialer.welcome.received
+            if not (isinstance(link, ByteLink) and self._session.go_on(link, received)):
+                raise HeadLostError(f"the head at {self.peer} cannot go on with us: {self._session.why_not(received)}")
             self._link, self._welcome, frames = link, dialer.welcome, frames[1:]
             self.peer, self.host = link.peer, link.host
             if self._on_carrier is not None:

@@ -89,15 +89,9 @@ class Session:
         self._transcript.received = received
         self._acknowledged(heard)
 
-    def can_go_on(self, received: int) -> bool:
-        """Whether it can go on with a far end to which so many messages have come."""
-        return self._transcript.keeps(received)
-
-    def lacks(self, received: int) -> bool:
-        """Whether the far end has heard more than was ever sent from here: this end was made again, without its last
-        words.
-        """
-        return received > self._transcript.sent_in_all
+    def why_not(self, received: int) -> str | None:
+        """Return why it cannot go on with a far end to which so many messages have come; None if it can."""
+        return self._transcript.why_not(received)
 
     def go_on(self, link: ByteLink, received: int) -> bool:
         """Go on over another link, of whose far end so many messages had been heard; False if that cannot be."""

@@ -64,7 +64,7 @@ class FrameLimits(NamedTuple):
     total: int
 
 
-FROM_STRANGER = FrameLimits(header=16 * 1024, buffers=0, total=0)
+FROM_STRANGER = FrameLimits(header=64 * 1024, buffers=0, total=0)
 """Who has not been welcomed yet: a handshake message, which may list some thousand ids, and no more."""
 
 _ANY = 2**63

@@ -29,6 +29,9 @@ ACK_BYTES = 1024 * 1024
 """After how many messages, or bytes of them, the other end is told that they came; a heartbeat tells it as well."""
 
 
+_NOT_KEPT = "the journal lacks the last of what was said, for its disk had refused that, or its machine lost power"
+
+
 class Transcript(Generic[T]):
     """One end's memory of one conversation.
 
@@ -41,7 +44,7 @@ class Transcript(Generic[T]):
             send(frame)
     """
 
-    __slots__ = ("_allowed", "_kept", "_told", "_unsaid", "received", "sent_in_all", "size")
+    __slots__ = ("_acknowledged", "_allowed", "_kept", "_told", "_unsaid", "received", "sent_in_all", "size")
 
     def __init__(self) -> None:
         self.received = 0
@@ -49,6 +52,8 @@ class Transcript(Generic[T]):
         self.sent_in_all = 0
         self.size = 0
         """How many bytes are kept; see `_SHARE`."""
+        self._acknowledged = 0
+        """How many of ours the other end has said to have."""
         self._allowed = MOST_BYTES
         self._kept: deque[tuple[T, int]] = deque()
         self._told = 0
@@ -74,6 +79,7 @@ class Transcript(Generic[T]):
         """The other end has had so many in all. Raises `ValueError` for more than were sent."""
         if count > self.sent_in_all:
             raise ValueError(f"{count} messages are said to have come, of {self.sent_in_all}")
+        self._acknowledged = max(self._acknowledged, count)
         first = self.sent_in_all - len(self._kept)
         for _ in range(count - first):
             self._forget_oldest()
@@ -81,6 +87,16 @@ class Transcript(Generic[T]):
     def keeps(self, count: int) -> bool:
         """Whether all is kept that the other end has to be sent again, of which so many have come."""
         return self.sent_in_all - len(self._kept) <= count <= self.sent_in_all
+
+    def why_not(self, count: int) -> str | None:
+        """Return why it cannot go on with another end to which so many have come; None if it can."""
+        if self.keeps(count):
+            return None
+        if count > self.sent_in_all:
+            return f"{count} messages have come, of {self.sent_in_all} that are known here: {_NOT_KEPT}"
+        if count < self._acknowledged:
+            return f"{count} messages are known there, of {self._acknowledged} that were acknowledged: {_NOT_KEPT}"
+        return "too much was on the way"
 
     def since(self, count: int) -> list[T] | None:
         """What the other end has to be sent again, of which so many have come; None if not all of it is kept."""

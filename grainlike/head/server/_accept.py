@@ -58,11 +58,6 @@ leaves its link like that.
 SECOND_LOOK_S = 1.0
 """How long after that its silence is believed."""
 
-_FORGOTTEN = (
-    "the journal lacks the last of what was said, for its disk had refused that, or its machine lost power: the head "
-    "that was started again cannot go on with what it said"
-)
-
 _LOOK_S = 0.0003
 """About what it takes to look whether a process is there, and to tell the mind of a link that has broken."""
 
@@ -198,11 +193,12 @@ class _Visit:
         party = known(hello.incarnation)
         if party is None or party.session is None:
             raise HeadLostError(f"{hello.role} {hello.name!r} was given up meanwhile; it may join as somebody new")
-        if not (isinstance(self._link, ByteLink) and party.session.can_go_on(hello.received)):
-            lost = party.session.lacks(hello.received)
-            self._door.give_up(party, _FORGOTTEN if lost else "too much was on the way when its link broke")
-            why = _FORGOTTEN if lost else "too much was on the way"
-            raise HeadLostError(f"{why} to {hello.role} {party.name}; it may join as somebody new")
+        why_not = party.session.why_not(hello.received)
+        if why_not is not None or not isinstance(self._link, ByteLink):
+            why_not = why_not or "this link cannot take the place of another"
+            self._door.give_up(party, f"when it dialled anew, {why_not}")
+            who = f"{hello.role} {party.name}"
+            raise HeadLostError(f"the head cannot go on with {who}: {why_not}; it may join as somebody new")
         limits = FROM_WORKER if hello.role == "worker" else FROM_CLIENT
         self._welcome(limits, party.name, received=party.session.received)
         party.go_on(self._link, hello.received)

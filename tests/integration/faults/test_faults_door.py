@@ -309,3 +309,13 @@ async def test_a_head_with_a_journal_takes_no_worker_that_cannot_dial_anew(tmp_p
         assert not daemon._head.peers
     async with HeadDaemon(LISTEN, insecure=True, journal=journal) as daemon:
         assert not daemon._head.peers
+
+
+async def test_a_worker_with_thousands_of_scattered_cores_joins(start_worker):
+    """No id follows another, so nothing is shorter than to list them; none but the first is of this machine."""
+    ids = ",".join(str(2 * number) for number in range(4_000))
+    async with asyncio.timeout(LIMIT_S), Executor(listen=LISTEN) as executor:
+        start_worker(executor.address, resources=f"cores=[{ids}]")
+        await executor.wait_for_workers(1)
+        (worker,) = executor.workers()
+        assert len(worker.resources.cores) == 4_000

@@ -80,7 +80,7 @@ def test_idle_tells_a_clean_end_from_a_torn_frame():
     ("garbage", "words"),
     [
         (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "over the limit"),
-        (struct.pack("<II", 17_000, 0), "header of 17000 bytes"),
+        (struct.pack("<II", 70_000, 0), "header of 70000 bytes"),
         (struct.pack("<II", 10, 1), "1 buffers are over the limit"),
         (struct.pack("<II", 3, 0) + b"\x93\xc1\x00", "not a message"),
         (struct.pack("<II", 2, 0) + b"\x91\x63", "not a message"),

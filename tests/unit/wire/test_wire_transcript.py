@@ -29,6 +29,26 @@ def test_what_is_not_kept_cannot_be_gone_on_with(count: int) -> None:
     assert ours.since(count) is None
 
 
+@pytest.mark.parametrize(
+    ("count", "why"),
+    [
+        (3, "too much was on the way"),
+        (1, "1 messages are known there, of 2 that were acknowledged: the journal lacks the last of what was said"),
+        (11, "11 messages have come, of 10 that are known here: the journal lacks the last of what was said"),
+    ],
+)
+def test_why_it_cannot_be_gone_on_is_told_apart(count: int, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_COUNT", 6)
+    ours: Transcript[int] = Transcript()
+    ours.sent(0, 1)
+    ours.sent(1, 1)
+    ours.acknowledged(2)
+    for number in range(2, 10):
+        ours.sent(number, 1)
+    assert (ours.why_not(count) or "").startswith(why)
+    assert ours.why_not(4) is ours.why_not(10) is None
+
+
 def test_more_than_was_sent_cannot_have_come() -> None:
     ours: Transcript[int] = Transcript()
     ours.sent(1, 1)
