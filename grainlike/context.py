@@ -77,7 +77,10 @@ class JobInfo:
     def scratch(self) -> "Path":
         """A directory of this attempt's own, on the worker's disk, made when it is first asked for.
 
-        It is removed with all that is in it when the job has ended; when its process was killed, soon after.
+        It is removed with all that is in it when the job has ended; when its process was killed, soon after. With
+        `GRAINLIKE_KEEP_SCRATCH=failed` in the worker's environment that of a failed job stays, and a note of its error
+        says where; with `always`, all stay. In a job with a process of its own, `GRAINLIKE_SCRATCH` in the environment
+        names it from then on to programs that the job starts.
 
         Raises:
             RuntimeError: whoever runs this job has no directories to give.

@@ -7,7 +7,18 @@ from typing import Annotated
 
 import typer
 
-from grainlike.cli._root import Head, Insecure, Json, LogLevel, access_app, app, exit_with, head_app, worker_app
+from grainlike.cli._root import (
+    Head,
+    Insecure,
+    Json,
+    KeepScratch,
+    LogLevel,
+    access_app,
+    app,
+    exit_with,
+    head_app,
+    worker_app,
+)
 
 _WORKER_EXAMPLES = """[bold]Examples[/bold]
 
@@ -165,6 +176,10 @@ def _worker_start(
         typer.Option(metavar="MODULE:FACTORY", help="A context manager around each process that runs jobs."),
     ] = None,
     echo_output: Annotated[bool, typer.Option("--echo-output", help="Also show here what jobs print.")] = False,
+    keep_scratch: Annotated[
+        KeepScratch | None,
+        typer.Option(help="Leave the scratch directories of failed jobs, or of all, on the disk."),
+    ] = None,
     log_level: Annotated[LogLevel, typer.Option(help="How much to tell on standard error.")] = LogLevel.INFO,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Serve a head that has no TLS, on this machine's loopback alone.")
@@ -192,6 +207,7 @@ def _worker_start(
             log_level=log_level.value,
             context=context,
             echo_output=echo_output,
+            keep_scratch=None if keep_scratch is None else keep_scratch.value,
             insecure=insecure,
             wait=wait,
             patience=patience,

@@ -18,6 +18,7 @@ __all__ = [
     "Insecure",
     "JobNumber",
     "Json",
+    "KeepScratch",
     "LogLevel",
     "access_app",
     "app",
@@ -74,6 +75,13 @@ Insecure = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 JobNumber = Annotated[int, typer.Argument(min=1, metavar="JOB", help="The job's number, as `grainlike jobs` shows it.")]
+
+
+class KeepScratch(StrEnum):
+    """Of which jobs a worker leaves the scratch directories on the disk."""
+
+    FAILED = "failed"
+    ALWAYS = "always"
 
 
 class LogLevel(StrEnum):

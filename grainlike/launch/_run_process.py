@@ -206,6 +206,9 @@ def _environment(env: Mapping[str, str] | None, allocation: Allocation) -> dict[
     """Return the environment of a program: what was asked for, and the job's slots where nobody chose otherwise."""
     environment = dict(os.environ if env is None else env)
     if holds_whole_process():
+        if env is None and GVAR.job is not None:
+            with suppress(RuntimeError):  # where jobs have no scratch directory
+                environment["GRAINLIKE_SCRATCH"] = str(GVAR.job.scratch)
         return environment
     keep_unbound(environment)
     for name, value in _shown(allocation).items():

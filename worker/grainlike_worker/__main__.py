@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import logging
 import math
+import os
 import signal
 import socket
 import sys
@@ -28,6 +29,7 @@ from grainlike_worker.daemon._check_context import why_not
 from grainlike_worker.daemon._connect import to_head, wait_for_head
 from grainlike_worker.daemon._daemon import check_introduction, serve_daemon
 from grainlike_worker.daemon._probe import offer_of_daemon, warn_of_logical
+from grainlike_worker.runner.common._scratch import KEEP, KEEPS
 
 __all__ = ["main", "serve"]
 
@@ -53,6 +55,7 @@ def serve(
     insecure: bool = False,
     wait: bool = False,
     patience: float = RETURN_S,
+    keep_scratch: str | None = None,
 ) -> int:
     """Run a worker with the options of the command line; return the exit code, having said why it is not 0."""
     reserve_standard_descriptors()
@@ -64,6 +67,8 @@ def serve(
         print(f"grainlike worker: --resources: {error}", file=sys.stderr)  # noqa: T201 - a command line speaks
         return USAGE
     _warn_of_slips(offer)
+    if keep_scratch is not None:
+        os.environ[KEEP] = keep_scratch
     refusal = why_not(context) if context is not None else None
     if refusal is not None:
         print(f"grainlike worker: --context: {refusal}", file=sys.stderr)  # noqa: T201
@@ -180,6 +185,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--name", help="what the worker is called (default: the host's name)")
     parser.add_argument(
         "--context", metavar="MODULE:FACTORY", help="a context manager around each process that runs jobs: GVAR.context"
+    )
+    parser.add_argument(
+        "--keep-scratch",
+        choices=KEEPS,
+        help=f"leave the scratch directories of failed jobs, or of all, on the disk (default: what {KEEP} says)",
     )
     parser.add_argument(
         "--echo-output", action="store_true", help="also show here what jobs write to their standard output and error"

@@ -91,6 +91,7 @@ def test_wrong_usage_is_explained(arguments: list[str], said: str, capsys: pytes
 def test_worker_start_hands_its_options_on_and_returns_the_workers_exit_code(served: list[dict[str, object]]) -> None:
     line = ["worker", "start", "--head", "tcp://h:1", "--resources", "cores=2", "--name", "n1"]
     line += ["--log-level", "error", "--insecure", "--context", "module:factory", "--echo-output", "--patience", "7"]
+    line += ["--keep-scratch", "failed"]
     assert main(line) == 3
     assert main(["worker", "start"]) == 3
     assert served == [
@@ -101,6 +102,7 @@ def test_worker_start_hands_its_options_on_and_returns_the_workers_exit_code(ser
             "log_level": "error",
             "context": "module:factory",
             "echo_output": True,
+            "keep_scratch": "failed",
             "insecure": True,
             "wait": False,
             "patience": 7.0,
@@ -112,6 +114,7 @@ def test_worker_start_hands_its_options_on_and_returns_the_workers_exit_code(ser
             "log_level": "info",
             "context": None,
             "echo_output": False,
+            "keep_scratch": None,
             "insecure": False,
             "wait": False,
             "patience": 300.0,

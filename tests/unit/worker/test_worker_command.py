@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from grainlike.resources import Cores, offer_of
 from grainlike_worker.__main__ import NO_HEAD, serve
+from grainlike_worker.daemon._probe import warn_of_logical
 
 
 def test_a_slip_in_what_is_offered_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -18,9 +20,15 @@ def test_a_slip_in_what_is_offered_is_warned_of(tmp_path: Path, caplog: pytest.L
 def test_an_offer_that_no_head_would_read_is_refused_with_the_reason(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    offer = f"cores={list(range(0, 8000, 2))}"
+    offer = f"cores={list(range(0, 40_000, 2))}"
     access = str(tmp_path / "none.json")
     assert serve(head=access, resources=offer, name="n1", log_level="error") == NO_HEAD
     said = capsys.readouterr().err
     assert "what worker n1 offers takes" in said
-    assert "the ids of 4000 cores are too many one by one" in said
+    assert "the ids of 20000 cores are too many one by one" in said
+
+
+def test_thousands_of_cores_that_are_not_there_are_no_long_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    warn_of_logical(offer_of(Cores(list(range(10_000, 18_000, 2))), own_cores=range(2)))
+    (record,) = caplog.records
+    assert "10038] and 3980 more are not of this machine" in record.getMessage()

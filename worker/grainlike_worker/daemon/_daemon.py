@@ -117,6 +117,7 @@ from grainlike_worker.daemon._runners import RunnerBody, RunnerMaker, runner_at_
 from grainlike_worker.daemon._spawn import RunnerProcess
 from grainlike_worker.linux._worker_cgroups import JobCgroups, claimed_cgroups
 from grainlike_worker.runner.common._devices import VISIBLE, Devices
+from grainlike_worker.runner.common._scratch import warn_of_unknown_keep
 
 __all__ = ["serve_daemon", "serve_embedded"]
 
@@ -157,6 +158,7 @@ async def serve_daemon(
         HeadLostError: the head fell silent, or the connection broke before it let us in.
         AuthenticationError, VersionMismatchError: the head refused us.
     """
+    warn_of_unknown_keep()
     mind = NodeMind(offer, topology())
     with claimed_cgroups(move=True) as cgroups, closing(_locks(name, offer)) as locks:
         async with open_keeper(cgroups, early=True) as keeper:
@@ -170,6 +172,7 @@ async def serve_daemon(
 
 async def serve_embedded(link: Link, offer: Allocation, *, name: str, echo: bool = True) -> None:
     """The same inside a user's process, with coroutines in the calling loop."""
+    warn_of_unknown_keep()
     mind = NodeMind(offer, topology(), mortal=False)
     with claimed_cgroups(move=False) as cgroups, closing(_locks(name, offer)) as locks:
         async with open_keeper(cgroups) as keeper:

@@ -17,6 +17,7 @@ from grainlike_worker.daemon._child import Child, describe_exit, start_module
 from grainlike_worker.daemon._keeper_watch import DYING_S, gone, readable
 from grainlike_worker.ipc._fork_requests import Birth, ask, hand_over, told_born, told_status
 from grainlike_worker.linux._worker_cgroups import JobCgroups
+from grainlike_worker.runner.common._scratch import directory_for
 
 __all__ = ["Keeper", "open_keeper"]
 
@@ -43,6 +44,7 @@ class Keeper:
         """Where the births and ends of runners are awaited, and of which process."""
         self._started = anyio.Event()
         self._watching: anyio.CancelScope | None = None
+        self._scratch = ""
         self._closed = False
         self.suspected = False
 
@@ -63,6 +65,10 @@ class Keeper:
             raise
         near.setblocking(False)
         return _Kept(*born, near, self._statuses, None if self._cgroups is None else self._cgroups.of(born.pid))
+
+    def scratch_of(self, runner: int) -> str:
+        """Return the directory below which the jobs of a runner find theirs, by its process id."""
+        return f"{self._scratch}/{runner}"
 
     def hold(self, link: int) -> None:
         """Let the process behind it hold our connection to the head too, from now on this one.
@@ -92,7 +98,7 @@ class Keeper:
         process, self._process = self._process, None
         if process is not None:
             with anyio.CancelScope(shield=True):
-                await watching.finish(process)
+                await watching.finish(process, self._scratch)
         self._closed = True
         if self._watching is not None:
             self._watching.cancel()
@@ -131,7 +137,7 @@ class Keeper:
             await anyio.sleep(watching.ASK_S)
 
     async def _give_up(self, process: subprocess.Popen[bytes]) -> None:
-        await watching.end_stuck(process)
+        await watching.end_stuck(process, self._scratch)
         if self._process is process and self._control is not None:
             self._control.close()
             self._process = self._control = None
@@ -164,6 +170,7 @@ class Keeper:
             with suppress(subprocess.TimeoutExpired):  # its socket is closed, so it is all but gone
                 self._process.wait(DYING_S)
         self._process = self._control = None
+        self._scratch = directory_for(str(os.getpid()))
         near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with far:
             try:
@@ -177,9 +184,10 @@ class Keeper:
         self._started.set()
 
     def _options(self) -> list[str]:
-        if self._cgroups is None:
-            return []
-        return ["--cgroups", self._cgroups.path, *(["--limits", "yes"] if self._cgroups.limits else [])]
+        options = ["--scratch", self._scratch]
+        if self._cgroups is not None:
+            options += ["--cgroups", self._cgroups.path, *(["--limits", "yes"] if self._cgroups.limits else [])]
+        return options
 
 
 @asynccontextmanager

@@ -17,7 +17,7 @@ import anyio.to_thread
 
 from grainlike.launch import descendants, kill_all
 from grainlike_worker.ipc._fork_requests import has_answered, ping
-from grainlike_worker.runner.common._scratch import directory_for, remove
+from grainlike_worker.runner.common._scratch import keeps, remove, remove_empty
 
 __all__ = ["answers", "end_stuck", "finish", "gone", "readable", "state_of"]
 
@@ -74,8 +74,8 @@ def describe_state(pid: int) -> str:
     return _WORDS.get(state_of(pid), "busy, or waiting")
 
 
-async def end_stuck(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process that does not answer, with all that it has started, and remove what its jobs left on disk.
+async def end_stuck(process: subprocess.Popen[bytes], scratch: str) -> None:
+    """Kill a process that does not answer, with all that it has started, and remove what its jobs left in `scratch`.
 
     Returns when they are gone, or after `DYING_S`: what waits in the kernel dies when that lets it go.
     """
@@ -87,10 +87,10 @@ async def end_stuck(process: subprocess.Popen[bytes]) -> None:
     process.kill()
     with anyio.move_on_after(DYING_S):
         await gone(process)
-    await anyio.to_thread.run_sync(remove, directory_for(str(process.pid)))
+    await anyio.to_thread.run_sync(remove_empty if keeps() else remove, scratch)
 
 
-async def finish(process: subprocess.Popen[bytes]) -> None:
+async def finish(process: subprocess.Popen[bytes], scratch: str) -> None:
     """Wait for the end of a process that was told to end; kill it if it cannot."""
     go_on(process)
     waited = 0
@@ -102,7 +102,7 @@ async def finish(process: subprocess.Popen[bytes]) -> None:
         if state in ("T", "t") or (state == "D" and waited > 2):
             words = "process %d, which started the runners, does not end (%s), and is killed"
             logger.warning(words, process.pid, describe_state(process.pid))
-            await end_stuck(process)
+            await end_stuck(process, scratch)
             return
 
 

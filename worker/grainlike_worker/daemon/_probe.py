@@ -55,6 +55,10 @@ def offer_of_daemon(what: Request | None) -> Allocation:
     return offer_for(Cores(own_cores()) & Memory(memory) if what is None and memory else what)
 
 
+_SHOWN = 20
+"""How many ids a warning lists."""
+
+
 def logical_in(offer: Allocation) -> tuple[int, ...]:
     """The core ids of an offer that this machine does not have: given out and shown, never pinned."""
     return logical_cores(offer, own_cores())
@@ -64,7 +68,12 @@ def warn_of_logical(offer: Allocation) -> None:
     """Log a warning if there are such cores in the offer of this process."""
     logical = logical_in(offer)
     if logical:
-        logger.warning("cores %s are not of this machine: given out and shown, never pinned", list(logical))
+        some = (
+            list(logical[:_SHOWN])
+            if len(logical) <= _SHOWN
+            else f"{[*logical[:_SHOWN]]} and {len(logical) - _SHOWN} more"
+        )
+        logger.warning("cores %s are not of this machine: given out and shown, never pinned", some)
 
 
 def topology(root: Path = Path("/")) -> Topology:

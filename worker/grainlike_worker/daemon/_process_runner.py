@@ -7,6 +7,7 @@ slots are given out again when they are heard.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -37,6 +38,7 @@ from grainlike_worker.daemon._spawn import RunnerProcess, describe_exit
 from grainlike_worker.ipc._claims import NO_BARRIER, Claims
 from grainlike_worker.runner.common._failures import failure
 from grainlike_worker.runner.common._outcomes import Columns
+from grainlike_worker.runner.common._scratch import keeps
 
 __all__ = ["ProcessRunner"]
 
@@ -117,7 +119,7 @@ class ProcessRunner:
                 with anyio.move_on_after(self.farewell_s or 1.0):
                     await process.wait()
                 process.kill()
-                how = rubbish or describe_exit(await process.wait())
+                how = (rubbish or describe_exit(await process.wait())) + _kept(process.scratch)
                 tasks.cancel_scope.cancel()
             if process.claims is not None and process.claims.taken and self._end_wanted is None:
                 ears.hold(self._out_of_memory(process.claims))
@@ -333,3 +335,12 @@ def _parted(frames: list[Frame]) -> tuple[list[Frame], list[Frame] | None]:
         if isinstance(message, Renew):
             return frames[:at], frames[at:]
     return frames, None
+
+
+def _kept(scratch: str) -> str:
+    """Return words for scratch directories that jobs of a dead process have left and that are to be kept."""
+    try:
+        left = keeps() and os.listdir(scratch)  # noqa: PTH208 - whether there is anything
+    except OSError:
+        return ""
+    return f"; its scratch directories are kept: {scratch}" if left else ""

@@ -47,11 +47,14 @@ class RunnerProcess:
         steps: StepPage | None,
         stacks: StackFile | None,
         held: ExitStack,
+        scratch: str = "",
     ) -> None:
         self.link = link
         self.claims = claims
         self.output = output
         self.steps = steps
+        self.scratch = scratch
+        """Below which its jobs find directories, where a keeper tells them."""
         self._stacks = stacks
         self.pid = process.pid
         self._process = process
@@ -102,7 +105,8 @@ class RunnerProcess:
                     await process.wait()
                 raise
             link.trust()
-            return cls(process, link, claims, output, steps, stacks, stack.pop_all())
+            scratch = "" if keeper is None else keeper.scratch_of(process.pid)
+            return cls(process, link, claims, output, steps, stacks, stack.pop_all(), scratch)
 
     @property
     def returncode(self) -> int | None:

@@ -31,7 +31,7 @@ from grainlike_worker.linux._cgroup_memory import was_out_of_memory
 from grainlike_worker.linux._lifeline import adopt_orphans, die_with_parent
 from grainlike_worker.linux._worker_cgroups import JobCgroups
 from grainlike_worker.runner import __main__ as runner
-from grainlike_worker.runner.common._scratch import directory_for, remove
+from grainlike_worker.runner.common._scratch import keeps, remove, remove_empty
 
 __all__ = ["main"]
 
@@ -67,7 +67,7 @@ class _Dead(NamedTuple):
 class Keeper:
     """Serves its control socket until that ends, or SIGTERM comes (the kernel sends it when the worker dies)."""
 
-    def __init__(self, control: socket.socket, cgroups: JobCgroups | None = None) -> None:
+    def __init__(self, control: socket.socket, scratch: str, cgroups: JobCgroups | None = None) -> None:
         self._control = control
         self._cgroups = cgroups
         self._worker = os.getppid()
@@ -75,7 +75,7 @@ class Keeper:
         self._dead: list[_Dead] = []
         self._watchdog = Watchdog()
         self._removers: set[int] = set()
-        self._scratch = directory_for(str(os.getpid()))
+        self._scratch = scratch
         self._ending = False
         self._links: list[socket.socket] = []
         """To the head: one, or none."""
@@ -205,7 +205,7 @@ class Keeper:
 
     def _remove_later(self, directory: str) -> None:
         """Remove what a runner's jobs left on disk, in a process of its own: that may take long."""
-        if not os.path.isdir(directory):  # noqa: PTH112
+        if keeps() or not os.path.isdir(directory):  # noqa: PTH112
             return
         try:
             pid = os.fork()
@@ -247,7 +247,7 @@ class Keeper:
             while not self._cgroups.release() and os.getppid() != self._worker and time.monotonic() < deadline:
                 time.sleep(0.005)
         self._hang_up()
-        remove(self._scratch)
+        (remove_empty if keeps() else remove)(self._scratch)
 
     def _hang_up(self) -> None:
         """Tell the head of the end of a worker that was killed. One that ends by itself has taken its link back."""
@@ -269,7 +269,7 @@ def main(arguments: list[str]) -> NoReturn:
     control = socket.socket(fileno=int(options["--fd"]))
     control.set_inheritable(False)
     cgroups = JobCgroups(options["--cgroups"], limits="--limits" in options) if "--cgroups" in options else None
-    keeper = Keeper(control, cgroups)
+    keeper = Keeper(control, options["--scratch"], cgroups)
     # Only now, when the signal has a handler that ends our children first.
     die_with_parent(int(options["--parent"]), signal.SIGTERM)
     runner.forget_added_paths(int(options["--added-paths"]))

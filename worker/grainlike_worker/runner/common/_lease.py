@@ -8,6 +8,7 @@ from grainlike.context import JobInfo, JobNode
 from grainlike.payload import Payload
 from grainlike.resources import parse_allocation
 from grainlike.wire import Buffer, Code, Gang, Parcel, Run, unpack_parcels
+from grainlike_worker.runner.common._failures import failed
 from grainlike_worker.runner.common._outcomes import Columns
 from grainlike_worker.runner.common._scratch import Scratch
 
@@ -20,7 +21,7 @@ class Lease:
     """Jobs to run one after another on one allocation: those from `index`, the next or running one, to before `end`.
 
     `gang` tells of the other nodes of a job that has some; it is the only one of its lease. Below `scratch` jobs find
-    directories of their own, if they ask for one.
+    directories of their own, if they ask for one; with `shown`, the environment of this process names it.
     """
 
     __slots__ = (
@@ -29,7 +30,14 @@ class Lease:
     )  # fmt: skip
 
     def __init__(
-        self, run: Run, buffers: Sequence[Buffer], now: float, gang: Gang | None = None, scratch: str | None = None
+        self,
+        run: Run,
+        buffers: Sequence[Buffer],
+        now: float,
+        gang: Gang | None = None,
+        scratch: str | None = None,
+        *,
+        shown: bool = False,
     ) -> None:
         self._run = run
         self._late: float | None = None
@@ -44,7 +52,7 @@ class Lease:
         self.index = 0
         self.end = len(run.jobs)
         self.stopped: set[int] = set()
-        self.scratch = Scratch(scratch)
+        self.scratch = Scratch(scratch, shown=shown)
 
     @property
     def fn(self) -> int:
@@ -135,6 +143,12 @@ class Lease:
             self.columns.is_final(run.jobs[index])
         self._parcels[index] = _GONE
         self.index = index + 1
+
+    def failed(self, error: BaseException) -> tuple[Code, Payload]:
+        """Return the outcome of the job at `index`, which raised `error`; see to its scratch directory."""
+        if self.scratch:
+            self.scratch.keep(f"{self.job}-{self._run.attempts[self.index]}", error)
+        return failed(error)
 
     def skip(self) -> None:
         """The job at `index` was cancelled before it began; the next one is up."""

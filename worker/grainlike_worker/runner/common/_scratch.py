@@ -2,23 +2,46 @@
 
 They lie below one directory for each process, and those below one of the keeper's: so what a job that was killed could
 not remove is removed by its keeper, and what is left of a worker that was killed, too.
+
+`GRAINLIKE_KEEP_SCRATCH` in the environment of the worker, or of the program for its own, keeps them: `failed` those of
+jobs that raised or whose process was killed, `always` all of them.
 """
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from grainlike._private import ANY_ACCESS, folder, folder_in
 
-__all__ = ["Scratch", "directory_for", "remove"]
+__all__ = [
+    "KEEP",
+    "KEEPS",
+    "SHOWN",
+    "Scratch",
+    "directory_for",
+    "keeps",
+    "remove",
+    "remove_empty",
+    "warn_of_unknown_keep",
+]
+
+KEEP = "GRAINLIKE_KEEP_SCRATCH"
+KEEPS = ("failed", "always")
+SHOWN = "GRAINLIKE_SCRATCH"
+"""Where programs that a job starts find its directory."""
 
 
 class Scratch:
-    """The directories of one lease's jobs, below `root`; without a root, each in the system's place for such things."""
+    """The directories of one lease's jobs, below `root`; without a root, each in the system's place for such things.
 
-    __slots__ = ("_made", "_root")
+    With `shown`, the environment of this process names the one that was made last.
+    """
 
-    def __init__(self, root: str | None) -> None:
+    __slots__ = ("_made", "_root", "_shown")
+
+    def __init__(self, root: str | None, *, shown: bool = False) -> None:
         self._root = root
+        self._shown = shown
         self._made: dict[str, Path] = {}
 
     def __bool__(self) -> bool:
@@ -30,12 +53,26 @@ class Scratch:
         path = self._made.get(name)
         if path is None:
             path = self._made[name] = _new(self._root, name)
+            if self._shown:
+                os.environ[SHOWN] = str(path)
         return path
 
+    def keep(self, name: str, error: BaseException) -> None:
+        """Keep the directory of a job that failed with `error`, and say there where it is; if that was asked for."""
+        if keeps() and (path := self._made.pop(name, None)) is not None:
+            with suppress(Exception):  # the user's own class may refuse
+                error.add_note(f"Its scratch directory is kept: {path} on {os.uname().nodename}")
+
+    def hide(self) -> None:
+        """Take the directory of the last job out of the environment."""
+        if self._shown:
+            os.environ.pop(SHOWN, None)
+
     def remove(self) -> None:
-        """Remove them all with what is in them; what cannot be removed stays."""
-        for path in self._made.values():
-            remove(str(path))
+        """Remove them all with what is in them, unless they are to be kept; what cannot be removed stays."""
+        if keeps() != "always":
+            for path in self._made.values():
+                remove(str(path))
         self._made.clear()
 
 
@@ -44,6 +81,29 @@ def directory_for(name: str) -> str:
     places = [*map(os.environ.get, ("TMPDIR", "TEMP", "TMP")), "/tmp", "/var/tmp"]  # noqa: S108 - as `tempfile` looks
     place = next((place for place in places if place and os.access(place, os.W_OK | os.X_OK)), ".")
     return f"{place}/grainlike-{name}-{os.urandom(8).hex()}"
+
+
+def keeps() -> str:
+    """Return which directories are to be kept: one of `KEEPS`, or an empty text for none."""
+    value = os.environ.get(KEEP, "")
+    return value if value in KEEPS else ""
+
+
+def warn_of_unknown_keep() -> None:
+    """Say that a value of `GRAINLIKE_KEEP_SCRATCH` has no meaning, so that nothing is kept."""
+    value = os.environ.get(KEEP, "")
+    if value and value not in KEEPS:
+        import logging  # runners do without
+
+        words = "%s=%s keeps nothing: it is one of %s"
+        logging.getLogger("grainlike.worker").warning(words, KEEP, value, ", ".join(KEEPS))
+
+
+def remove_empty(path: str) -> None:
+    """Remove a directory and those in it, as far as they hold nothing else."""
+    for directory, _, _ in os.walk(path, topdown=False):
+        with suppress(OSError):
+            os.rmdir(directory)  # noqa: PTH106 - a text, as all of them here
 
 
 def remove(path: str) -> None:

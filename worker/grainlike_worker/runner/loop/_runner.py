@@ -230,6 +230,8 @@ class _SharedRunner:
             try:
                 outcome = context.run(step, context, function, lease, info, arguments)
             except BaseException as error:  # noqa: BLE001 - whatever a job raises is its outcome
+                if lease.scratch:
+                    lease.scratch.keep(f"{info.id}-{info.attempt}", error)
                 code, outcome = failed(error)
                 final = function.is_final(error)
             if DESCENT[0] != here:
@@ -309,7 +311,7 @@ class _SharedRunner:
             if lease.current_is_stopped and is_cancellation(error):
                 code, outcome = Code.CANCELLED, NO_VALUE
             else:
-                code, outcome = failed(error)
+                code, outcome = lease.failed(error)
                 final = function.is_final(error)
         del self._waiting[lease]
         cancellation = self._cancellations.pop(lease, None)

@@ -136,7 +136,9 @@ class OwnRunner:
         for message, buffers in frames:
             match message:
                 case Run():
-                    self._leases.append(Lease(message, buffers, time.monotonic(), self._gang, self._scratch))
+                    self._leases.append(
+                        Lease(message, buffers, time.monotonic(), self._gang, self._scratch, shown=True)
+                    )
                     self._gang = None
                 case Gang():
                     self._gang = message  # of the lease that comes next
@@ -191,6 +193,7 @@ class OwnRunner:
         # A process that is about to end anyway has no successor.
         spoiled = self._house.is_spoiled() and not self._interrupts.asked
         if lease.scratch:
+            lease.scratch.hide()
             lease.scratch.remove()
         self._memory.lift()
         self._output.flush_all()
@@ -282,6 +285,8 @@ class OwnRunner:
         interrupts = self._interrupts
         function = self._functions.get(lease.fn)
         final = False
+        if lease.scratch:
+            lease.scratch.hide()  # that of the job in front of it
         try:
             interrupts.exposed = True
             payload = self._base.copy().run(
@@ -291,7 +296,7 @@ class OwnRunner:
             code = Code.SUCCEEDED if function.refusal is None else Code.FAILED
         except BaseException as error:  # noqa: BLE001 - whatever a job raises is its outcome, SystemExit included
             interrupts.exposed = False
-            code, payload = (Code.CANCELLED, NO_VALUE) if interrupts.asked else failed(error)
+            code, payload = (Code.CANCELLED, NO_VALUE) if interrupts.asked else lease.failed(error)
             final = function.is_final(error)
         if self._forked:
             os._exit(0)  # a child that the job forked came back out of the job: it is no runner
