@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from anyio.lowlevel import checkpoint
 
 from grainlike.dryrun._plan import Plan, PlannedJob, Unsatisfiable
-from grainlike.graph import Delayed, Node, node_of, unfinished_nodes
+from grainlike.graph import Delayed, Node, excuse, node_of, unfinished_nodes
 from grainlike.resources import Allocation, Request, offer_of
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ async def dry_run(
     from grainlike.simulation import Rehearsal
 
     nodes = unfinished_nodes(_roots(placeholders))
+    excuse(nodes)
     offers = _offers(workers)
     graph = rehearsed(nodes, durations, default)
     rehearsal = Rehearsal(graph.workload, offers)

@@ -5,13 +5,15 @@ which executor the running task uses (`_current`), and how the embedded worker i
 run by `engine`, the jobs by `head` or a backend.
 """
 
+import os
+import sys
 from typing import TYPE_CHECKING
 
 from grainlike._later import later
 from grainlike.executor._current import find
 from grainlike.executor._executor import Executor
 from grainlike.executor._run import run
-from grainlike.graph import register
+from grainlike.graph import register, remember_origins
 
 if TYPE_CHECKING:
     from grainlike.executor._blocking import result
@@ -46,3 +48,5 @@ if not TYPE_CHECKING:  # else any name would be there
     )
 
 register(find)
+if sys.flags.dev_mode or os.environ.get("PYTHONASYNCIODEBUG"):
+    remember_origins()

@@ -16,6 +16,7 @@ from grainlike.graph._delayed import Delayed, node_of
 from grainlike.graph._delayed_fn import DelayedFn, StreamFn, delayed
 from grainlike.graph._function import Function, Options
 from grainlike.graph._gather import delayed_value, gather, later
+from grainlike.graph._never_awaited import excuse, remember_origins
 from grainlike.graph._node import Node, Template, bare_arguments
 from grainlike.graph._pending import pending_nodes, unfinished_nodes
 from grainlike.graph._questions import Info, cancel, info, start
@@ -65,6 +66,7 @@ __all__ = [
     "current_resolver",
     "delayed",
     "delayed_value",
+    "excuse",
     "gather",
     "graph",
     "info",
@@ -75,6 +77,7 @@ __all__ = [
     "pending_nodes",
     "pieces_of",
     "register",
+    "remember_origins",
     "start",
     "unfinished_nodes",
 ]

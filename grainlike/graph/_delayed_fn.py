@@ -22,6 +22,7 @@ from typing import (
 from grainlike.graph._delayed import Delayed
 from grainlike.graph._function import Function, Options, is_generator
 from grainlike.graph._misspelled import refuse_options, refuse_request
+from grainlike.graph._never_awaited import note_origin, origins
 from grainlike.graph._node import Node
 from grainlike.graph._placeholder import LEAVES, Placeholder, capture, rebind
 from grainlike.graph._retry import Retry
@@ -185,8 +186,11 @@ class DelayedFn(_Wrapper[P, T_co]):
         if not kwargs and LEAVES.issuperset(map(type, args)):  # as `capture` finds; most calls are such
             made: Delayed[T_co] = _new(Delayed)  # as its class does, in fewer steps
             rebind(made, Node(function, self.request, self._place, args, None, ()))
-            return made
-        return Delayed(Node(function, self.request, self._place, *capture(args, kwargs)))
+        else:
+            made = Delayed(Node(function, self.request, self._place, *capture(args, kwargs)))
+        if origins:
+            note_origin(made._node)
+        return made
 
     @overload
     def __get__(self, instance: None, owner: type | None = None) -> DelayedFn[P, T_co]: ...

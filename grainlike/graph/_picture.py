@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from grainlike.graph._delayed import Delayed
 from grainlike.graph._html import COLOURS
+from grainlike.graph._never_awaited import excuse
 from grainlike.graph._node import Node
 from grainlike.graph._pending import ordered
 from grainlike.graph._state import Place, State
@@ -105,6 +106,7 @@ def graph(placeholder: Delayed[object] | Stream[object]) -> Graph:
         print(graph(r_).mermaid())
     """
     order = ordered([node_behind(placeholder)])
+    excuse(order)
     number = {node: position for position, node in enumerate(order)}
     edges = tuple((number[dep], number[node]) for node in order for dep in node.deps)
     return Graph(tuple(map(_described, order)), edges)

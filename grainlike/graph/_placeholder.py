@@ -5,12 +5,19 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
+from sys import getrefcount
 from typing import Any
 
 from grainlike.errors import GraphError
+from grainlike.graph._never_awaited import warn_of
 from grainlike.graph._node import Node, Template
+from grainlike.graph._state import State
 
 __all__ = ["LEAVES", "Placeholder", "capture", "rebind"]
+
+
+_LAZY = State.LAZY
+_ALONE = 3
 
 
 class Placeholder:
@@ -22,6 +29,16 @@ class Placeholder:
 
     def __init__(self, node: Node) -> None:
         rebind(self, node)
+
+    def __del__(self) -> None:
+        """Warn if this is the last that knows of a call with resources which has never begun."""
+        try:
+            node = self._node
+        except AttributeError:  # its `__init__` failed
+            return
+        # Referred to by this placeholder, by the name here, and by the argument: no call has it among its own.
+        if node.state is _LAZY and node.request is not None and getrefcount(node) <= _ALONE:
+            warn_of(node)
 
 
 # The descriptor itself, because `Delayed` refuses assignment to attributes.
