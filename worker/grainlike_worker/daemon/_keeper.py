@@ -8,9 +8,11 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 import anyio
 
+from grainlike.eventloop import here, spawn_detached
 from grainlike.system import Cgroup
 from grainlike_worker.daemon import _keeper_watch as watching
 from grainlike_worker.daemon._child import Child, describe_exit, start_module
@@ -42,8 +44,10 @@ class Keeper:
         self._control: socket.socket | None = None
         self._statuses: dict[socket.socket, subprocess.Popen[bytes]] = {}
         """Where the births and ends of runners are awaited, and of which process."""
-        self._started = anyio.Event()
-        self._watching: anyio.CancelScope | None = None
+        self._watching: list[anyio.CancelScope] = []
+        self._unwatched = anyio.Event()
+        """Set when the last watch that was begun has ended."""
+        self._watch_task: object = None
         self._scratch = ""
         self._closed = False
         self.suspected = False
@@ -100,24 +104,31 @@ class Keeper:
             with anyio.CancelScope(shield=True):
                 await watching.finish(process, self._scratch)
         self._closed = True
-        if self._watching is not None:
-            self._watching.cancel()
+        for scope in self._watching:
+            scope.cancel()
+        if self._watch_task is not None:
+            with anyio.CancelScope(shield=True):
+                await self._unwatched.wait()
 
-    async def watch(self) -> None:
-        """Have its process killed when that does not answer any more, until `aclose`.
+    async def _watch_over(self, process: subprocess.Popen[bytes], control: socket.socket) -> None:
+        """Have a process killed when it does not answer any more, until it ends or `aclose`.
 
-        Cancellation changes nothing: what is awaited of that process while a worker ends would else never come.
+        A task of its own, which no cancellation of the worker's reaches: what is awaited of that process while a worker
+        ends would else never come.
         """
-        with anyio.CancelScope(shield=True) as self._watching:
-            while not self._closed:
-                process, control = self._process, self._control
-                if process is not None and control is not None:
-                    with suppress(OSError):  # it has ended, and everybody who waits for it sees that
-                        await self._watch(process, control)
-                    self.suspected = False
-                if process is self._process:
-                    self._started = anyio.Event()
-                    await self._started.wait()
+        try:
+            with anyio.CancelScope() as scope:
+                self._watching.append(scope)
+                if not self._closed:
+                    await self._watch(process, control)
+        except OSError:
+            pass  # it has ended, and everybody who waits for it sees that
+        except Exception:
+            logger.exception("nobody watches process %d, which starts the runners", process.pid)
+        finally:
+            self.suspected = False
+            self._watching.remove(scope)
+            self._unwatched.set()
 
     async def _watch(self, process: subprocess.Popen[bytes], control: socket.socket) -> None:
         """Return when a process was given up. `OSError` when it has ended by itself."""
@@ -181,7 +192,11 @@ class Keeper:
                 near.close()
                 raise
         self._control = near
-        self._started.set()
+        home = here()
+        if home is not None:
+            self._unwatched = anyio.Event()
+            watch = partial(self._watch_over, self._process, near)
+            self._watch_task = spawn_detached(home, "grainlike watch over a keeper", watch)
 
     def _options(self) -> list[str]:
         options = ["--scratch", self._scratch]
@@ -200,23 +215,13 @@ async def open_keeper(cgroups: JobCgroups | None = None, *, early: bool = False)
     if sys.platform != "linux":
         yield None
         return
-    failure: BaseException | None = None
-    async with anyio.create_task_group() as tasks:
-        keeper = Keeper(cgroups)
-        try:
-            if early:
-                keeper.start()
-            tasks.start_soon(keeper.watch)
-            yield keeper
-        except anyio.get_cancelled_exc_class():
-            raise
-        except BaseException as error:  # noqa: BLE001 - raised below, where the group does not wrap it
-            failure = error
-        finally:
-            await keeper.aclose()
-            tasks.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
+    keeper = Keeper(cgroups)
+    try:
+        if early:
+            keeper.start()
+        yield keeper
+    finally:
+        await keeper.aclose()
 
 
 class _Kept:
