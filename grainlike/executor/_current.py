@@ -1,8 +1,10 @@
 """Which executor does an `await` mean?
 
-The innermost one open in this context; else the one open in this event loop; else, on asyncio, an implicit one of the
-loop's own, over this process's cores. So a REPL or a notebook needs no set-up, and two executors open side by side are
-an error rather than a guess. Inside a job it is one of the job's own (`nested`), unless the job opens another.
+The innermost one of this event loop that is open in this context; else the one open in this event loop; else, on
+asyncio, an implicit one of the loop's own, over this process's cores. So a REPL or a notebook needs no set-up, and two
+executors open side by side are an error rather than a guess. Those of other loops in the context are passed over: a
+fixture of a module may hold one open in a loop of its own, round tests that have theirs. Inside a job it is one of the
+job's own (`nested`), unless the job opens another.
 """
 
 from __future__ import annotations
@@ -12,13 +14,13 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, TypeAlias
 
 from grainlike.context import JobView, this_job
-from grainlike.eventloop import Home, here
+from grainlike.eventloop import Home, here, is_here
 from grainlike.nested import JobExecutor
 
 if TYPE_CHECKING:
     from grainlike.executor._executor import Executor
 
-__all__ = ["AnyExecutor", "alone", "current", "entered", "find", "left", "only_open"]
+__all__ = ["AnyExecutor", "alone", "current", "enclosing", "entered", "find", "left", "only_open"]
 
 logger = logging.getLogger("grainlike")
 
@@ -50,16 +52,27 @@ def alone(home: Home) -> bool:
     return home not in _open and home not in _implicit
 
 
+def enclosing() -> AnyExecutor | None:
+    """Return the innermost executor of this context that is open, of any loop: the one round an executor that opens."""
+    executor = current.get()
+    while executor is not None and not executor.is_open:
+        executor = executor.enclosing
+    return executor
+
+
 def find() -> AnyExecutor:
     """The executor that an `await` here and now means.
 
     Raises:
-        RuntimeError: outside an event loop; on trio with none open; with several open side by side and none in context.
+        RuntimeError: outside an event loop; on trio with none open in this loop; with several open side by side in it
+            and none in context.
     """
     job = this_job()
     executor = current.get()
-    if executor is not None and executor.is_open and (job is None or executor.opened_in is job.job):
-        return executor
+    while executor is not None:
+        if executor.is_open and (job is None or executor.opened_in is job.job) and is_here(executor.home):
+            return executor
+        executor = executor.enclosing
     home = here()
     if home is None:
         raise RuntimeError(
@@ -77,9 +90,11 @@ def find() -> AnyExecutor:
             "`async with` block of the one you mean"
         )
     if home.backend == "trio":
+        other = enclosing()
+        elsewhere = "" if other is None else f" ({other!r} lives in the {other.home})"
         raise RuntimeError(
-            "no executor is open, and on trio there is no implicit one: use grainlike.run(main, backend='trio') or "
-            "`async with grainlike.Executor():`"
+            f"no executor is open in this loop{elsewhere}, and on trio there is no implicit one: use "
+            "grainlike.run(main, backend='trio') or `async with grainlike.Executor():`"
         )
     return _implicitly(home)
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from grainlike.backends import Backend
 from grainlike.errors import GrainlikeError, GraphError
 from grainlike.eventloop import Home, here
-from grainlike.executor._current import current, entered, left
+from grainlike.executor._current import AnyExecutor, current, enclosing, entered, left
 from grainlike.executor._lifecycle import Life
 from grainlike.executor._settings import NOT_GIVEN, NotGiven, settings_for
 from grainlike.graph import Delayed, Node, State, Stream, delayed, node_behind, start
@@ -55,7 +55,7 @@ class Executor(Life):
 
     Leaving the block cancels what still runs, waits until it is gone, and leaves no process, socket, file or thread
     behind. An exception that leaves the block is the user's own. The executor may be closed in another task than it was
-    opened in, but in the same event loop.
+    opened in, but in the same event loop. In another loop, which may run in its context, an `await` passes it over.
 
     Raises:
         ResourceSpecError: `local` is no offer.
@@ -96,6 +96,8 @@ class Executor(Life):
             )
         )
         self._tokens: list[Any] = []
+        self.enclosing: AnyExecutor | None = None
+        """The executor of the context in which this one was opened, in this loop or another."""
 
     @classmethod
     def implicit(cls, home: Home) -> Executor:
@@ -123,6 +125,7 @@ class Executor(Life):
             await self._close()
             raise
         entered(self, home)
+        self.enclosing = enclosing()
         self._tokens.append(current.set(self))
         return self
 

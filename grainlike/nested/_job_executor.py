@@ -31,6 +31,9 @@ _serving: dict[Home, set[JobExecutor]] = {}
 class JobExecutor(Resolving):
     """Runs placeholders for `job`, in the event loop `home`."""
 
+    enclosing: None = None
+    """It is found by its job: see `Executor.enclosing`."""
+
     def __init__(self, home: Home, view: JobView, job: JobInfo, current: ContextVar[Any]) -> None:
         self._home = home
         self.opened_in: JobInfo | None = job
