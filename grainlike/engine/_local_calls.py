@@ -1,9 +1,9 @@
 """Calls without resources: they run here, in the caller's process, in tasks and threads that end with the executor.
 
 An `async def` call is a task that ends before the executor's group does, in a copy of the context in which its graph
-was started. It is cancelled as a job is: see `RepeatedCancellation`. A plain function gets a thread, at most `THREADS`
-at a time; a thread cannot be interrupted, so a cancelled call's answer is thrown away, and closing the executor waits
-until the function has returned.
+was started. Calls begin in the order in which they are ready. One is cancelled as a job is: see `RepeatedCancellation`.
+A plain function gets a thread, at most `THREADS` at a time; a thread cannot be interrupted, so a cancelled call's
+answer is thrown away, and closing the executor waits until the function has returned.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import logging
 import random
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from contextvars import Context, ContextVar
+from contextvars import Context, ContextVar, copy_context
 from typing import Any, Protocol, TypeAlias
 
 import anyio
@@ -59,6 +60,7 @@ class LocalCalls:
         self._owner = owner
         self._home = home
         self._running: dict[Node, _Task] = {}
+        self._starts = _Starts()
         self._ended = anyio.Event()
         self._threads_left: dict[ThreadCall, str] = {}
         self._threads = anyio.CapacityLimiter(THREADS)
@@ -82,8 +84,8 @@ class LocalCalls:
             return
         own = context.copy()
         own.run(name_the_loop, self._home)  # this may be a callback of the loop, where no task runs
-        kind = _ScopedTask if self._home.backend == "trio" else _AsyncioTask
-        task = self._running[node] = kind(node)
+        task = _ScopedTask(node, self._starts) if self._home.backend == "trio" else _AsyncioTask(node)
+        self._running[node] = task
         own.run(task.start, self._tasks, self._home, self._run, self._end)
 
     def cancel(self, node: Node) -> None:
@@ -260,13 +262,42 @@ class _AsyncioTask(_Task):
         return Cancellation(name, coroutine)
 
 
+class _Starts:
+    """Starts tasks one after another: those that are made in one turn of a trio loop take their first steps in any."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Callable[[], object]] = deque()
+        self._starting = False
+
+    def add(self, start: Callable[[], object]) -> None:
+        """Start a task when all before it have begun; it calls `begun` in its first step."""
+        if self._starting:
+            self._waiting.append(start)
+        else:
+            self._starting = True
+            start()
+
+    def begun(self) -> None:
+        """Start the next."""
+        if self._waiting:
+            self._waiting.popleft()()
+        else:
+            self._starting = False
+
+
 class _ScopedTask(_Task):
+    def __init__(self, node: Node, starts: _Starts) -> None:
+        super().__init__(node)
+        self._starts = starts
+
     def start(self, tasks: TaskGroup, home: Home, run: _Run, ended: _Ended) -> None:  # noqa: ARG002 - asyncio needs it
         self._scope = anyio.CancelScope()
         self._coroutine = run(self)
-        tasks.start_soon(self._within)
+        context = copy_context()
+        self._starts.add(lambda: context.run(tasks.start_soon, self._within))
 
     async def _within(self) -> None:
+        self._starts.begun()
         with self._scope:
             await self._coroutine
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 
 import anyio
+import anyio.lowlevel
 import pytest
 
-from grainlike import Executor, JobTimeoutError, delayed
+from grainlike import Executor, JobCancelledError, JobTimeoutError, cancel, delayed, gather, start
+from grainlike.graph import node_behind
 
 pytestmark = pytest.mark.anyio
 
@@ -78,3 +80,39 @@ async def test_each_attempt_has_the_whole_timeout():
 
     async with Executor(local=None):
         assert await slow_once() == "done"
+
+
+async def test_calls_start_in_the_order_of_their_graph():
+    begun = []
+
+    @delayed
+    async def call(n):
+        begun.append(n)
+        await anyio.lowlevel.checkpoint()
+
+    async with Executor(local=None):
+        for _ in range(10):  # trio shuffles tasks by a toss of a coin
+            await gather(call(n) for n in range(50))
+            assert begun == list(range(50))
+            begun.clear()
+            calls = [delayed(int)() for _ in range(30)]
+            await gather(calls)
+            times = [node_behind(r_).record.began for r_ in calls]
+            assert times == sorted(times)
+
+
+async def test_calls_that_have_not_begun_end_with_those_that_have():
+    begun = []
+
+    @delayed
+    async def call(n):
+        begun.append(n)
+        cancel(all_)
+        await anyio.sleep_forever()
+
+    async with Executor(local=None):
+        all_ = start(gather(call(n) for n in range(50)))
+        with pytest.raises(JobCancelledError):
+            await all_
+        assert await delayed(anyio.lowlevel.checkpoint)() is None
+    assert begun == [0]
