@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from grainlike._later import later
-from grainlike.executor._current import find
+from grainlike.executor._current import find, find_for
 from grainlike.executor._executor import Executor
 from grainlike.executor._run import run
 from grainlike.graph import register, remember_origins
@@ -47,6 +47,6 @@ if not TYPE_CHECKING:  # else any name would be there
         },
     )
 
-register(find)
+register(find_for)
 if sys.flags.dev_mode or os.environ.get("PYTHONASYNCIODEBUG"):
     remember_origins()

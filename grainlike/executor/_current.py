@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from grainlike.context import JobView, this_job
 from grainlike.eventloop import Home, here, is_here
+from grainlike.executor._ready import Ready, is_ready
+from grainlike.graph import Node
 from grainlike.nested import JobExecutor
 
 if TYPE_CHECKING:
     from grainlike.executor._executor import Executor
 
-__all__ = ["AnyExecutor", "alone", "current", "enclosing", "entered", "find", "left", "only_open"]
+__all__ = ["AnyExecutor", "alone", "current", "enclosing", "entered", "find", "find_for", "left", "only_open"]
 
 logger = logging.getLogger("grainlike")
 
@@ -68,12 +70,36 @@ def find() -> AnyExecutor:
             and none in context.
     """
     job = this_job()
+    return _innermost(job) or _of_loop(job, here())
+
+
+def find_for(node: Node) -> AnyExecutor | Ready:
+    """Return what resolves `node` here and now: as `find`; where no executor is open, a ready node needs none.
+
+    Raises:
+        RuntimeError: as `find`.
+    """
+    job = this_job()
+    executor = _innermost(job)
+    if executor is not None:
+        return executor
+    home = here()
+    if job is None and (home is None or alone(home)) and is_ready(node):
+        return Ready()
+    return _of_loop(job, home)
+
+
+def _innermost(job: JobView | None) -> AnyExecutor | None:
+    """Return the innermost executor of this context that is open in this loop, and is the job's where one runs."""
     executor = current.get()
     while executor is not None:
         if executor.is_open and (job is None or executor.opened_in is job.job) and is_here(executor.home):
             return executor
         executor = executor.enclosing
-    home = here()
+    return None
+
+
+def _of_loop(job: JobView | None, home: Home | None) -> AnyExecutor:
     if home is None:
         raise RuntimeError(
             "no event loop is running here, and placeholders run inside one: write `async def main():` around this, "

@@ -85,7 +85,7 @@ class Delayed(Operators, NumpyProtocols, Refusals, Generic[T_co]):
         node = self._node
         if node.finished:
             return cast("T_co", node.result())
-        return cast("T_co", (yield from current_resolver().wait(node).__await__()))
+        return cast("T_co", (yield from current_resolver(node).wait(node).__await__()))
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Delayed[Any]:
         refuse_called_request(self._node)

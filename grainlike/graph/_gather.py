@@ -151,7 +151,7 @@ def _listed(items: Any) -> tuple[Any, ...]:
 
 
 def delayed_value(value: A) -> Delayed[A]:
-    """A placeholder for a value that is already there. It is finished, and needs no executor.
+    """A placeholder for a value that is already there. It is finished, and needs no executor, nor do operators on it.
 
     Example::
 

@@ -86,7 +86,7 @@ def start(placeholder: Delayed[Any] | Stream[Any]) -> Delayed[Any] | Stream[Any]
     """
     node = node_behind(placeholder)
     if not node.finished:
-        current_resolver().start([node])
+        current_resolver(node).start([node])
     return placeholder
 
 

@@ -38,16 +38,16 @@ class Resolver(Protocol):
 _USUAL = "grainlike.executor"
 """What registers itself when it is imported."""
 
-_finders: list[Callable[[], Resolver]] = []
+_finders: "list[Callable[[Node], Resolver]]" = []
 
 
-def register(find: Callable[[], Resolver]) -> None:
-    """Let `find` say who resolves in the current context. The last one registered is asked."""
+def register(find: "Callable[[Node], Resolver]") -> None:
+    """Let `find` say who resolves a node in the current context. The last one registered is asked."""
     _finders[:] = [find]
 
 
-def current_resolver() -> Resolver:
-    """The resolver of the current context.
+def current_resolver(node: "Node") -> Resolver:
+    """The resolver of a node in the current context.
 
     Raises:
         RuntimeError: none is registered; or whatever `find` raises when it has none to give.
@@ -56,4 +56,4 @@ def current_resolver() -> Resolver:
         import_module(_USUAL)
     if not _finders:
         raise RuntimeError("nothing runs placeholders here: open an Executor, or call run(main)")
-    return _finders[0]()
+    return _finders[0](node)

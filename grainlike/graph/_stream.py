@@ -63,7 +63,7 @@ class Stream(Generic[T_co]):
                 f"the stream of {self._node.function.name} has a reader, or had one: it can be read once; keep the "
                 "iterator to go on reading, or call the function again"
             )
-        reader = current_resolver().read(self._node)
+        reader = current_resolver(self._node).read(self._node)
         self._node.read = True
         return reader
 

@@ -102,7 +102,7 @@ def resolver() -> Iterator[LoopResolver]:
     """The resolver of this test; what was registered before is back afterwards."""
     before = _resolver._finders[:]
     resolver = LoopResolver()
-    register(lambda: resolver)
+    register(lambda _: resolver)
     yield resolver
     _resolver._finders[:] = before
 

@@ -148,7 +148,7 @@ class Owner:
 def owner(monkeypatch: pytest.MonkeyPatch) -> Owner:
     owner = Owner()
     monkeypatch.setattr(door, "_finders", [])
-    register(lambda: owner)  # type: ignore[arg-type, return-value]
+    register(lambda _: owner)  # type: ignore[arg-type, return-value]
     return owner
 
 

@@ -115,10 +115,10 @@ def test_questions_are_for_placeholders(ask: Any, thing: Any) -> None:
 
 
 def test_the_last_one_registered_is_asked(resolver: Any) -> None:
-    assert current_resolver() is resolver
+    assert current_resolver(node_of(delayed_value(1))) is resolver
     other: Any = object()
-    register(lambda: other)
-    assert current_resolver() is other
+    register(lambda _: other)
+    assert current_resolver(node_of(delayed_value(1))) is other
 
 
 def test_repr_is_one_short_line() -> None:

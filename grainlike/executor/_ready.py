@@ -1,0 +1,57 @@
+"""Operators on values that are there need no executor: they are applied where they are awaited or started."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+from grainlike.engine import Engine
+from grainlike.graph import Node, Place, StreamNode, pending_nodes
+
+__all__ = ["Ready", "is_ready"]
+
+
+def is_ready(node: Node) -> bool:
+    """Return whether all that is still to be done for `node` is to apply operators, which nobody has begun."""
+    if node.place is not Place.INLINE:
+        return False
+    lazy, bound = pending_nodes([node])
+    return not bound and all(each.place is Place.INLINE for each in lazy)
+
+
+class Ready:
+    """The resolver of nodes that are ready, outside of any executor. It has finished them when `start` returns.
+
+    Errors, of operators and of what they are applied to, are the nodes', as with an executor.
+    """
+
+    def __init__(self) -> None:
+        self._later: deque[Callable[[], None]] = deque()
+        self._engine = Engine(self, self._later.append, fail_fast=True)
+
+    def __repr__(self) -> str:
+        return "<what applies operators without an executor>"
+
+    def start(self, nodes: Sequence[Node]) -> None:
+        """Apply the nodes and all operators that they need."""
+        self._engine.start(nodes)
+        while self._later:
+            self._later.popleft()()
+
+    async def wait(self, node: Node) -> Any:
+        """Apply the node, and return its value or raise its error."""
+        self.start([node])
+        return node.result()
+
+    def cancel(self, node: Node) -> None:
+        """Cancel a node that an operator in the middle of its work asks to end."""
+        self._engine.cancel([node])
+
+    def read(self, node: StreamNode) -> AsyncIterator[Any]:
+        """Streams are calls, and never ready."""
+        raise NotImplementedError(node)
+
+    def drop(self, node: Node) -> None:
+        """Streams are calls, and never ready."""
+        raise NotImplementedError(node)

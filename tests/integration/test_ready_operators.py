@@ -1,0 +1,77 @@
+"""Operators on values that are there need no executor, no loop and no worker."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from grainlike import Cores, Executor, delayed, delayed_value, gather, info, start
+from grainlike.graph import Node, node_behind
+
+pytestmark = pytest.mark.anyio
+
+
+@delayed
+async def three() -> int:
+    return 3
+
+
+async def test_ready_operators_are_applied_where_no_executor_is_open():
+    before = _tasks()
+    value_ = delayed_value(2) + 1
+    assert await value_ == 3
+    assert await gather(value_ * 2, [delayed_value([1, 2])[0]], 7) == [6, [1], 7]
+    assert info(value_).state == "succeeded"
+    assert _tasks() == before  # no implicit executor was opened
+
+
+def _tasks() -> set[asyncio.Task[object]]:
+    try:
+        return asyncio.all_tasks()
+    except RuntimeError:  # on trio there are no implicit ones
+        return set()
+
+
+async def test_what_an_executor_has_finished_is_ready_after_it():
+    async with Executor(local=None):
+        done_ = start(three())
+        assert await done_ == 3
+    assert await (done_ + 1) == 4
+
+
+async def test_a_chain_of_ready_operators_is_a_loop():
+    total_ = delayed_value(0)
+    for _ in range(20_000):
+        total_ = total_ + 1
+    assert await total_ == 20_000
+
+
+async def test_errors_of_ready_operators_are_those_of_their_placeholders():
+    wrong_ = delayed_value(1) / 0
+    for r_ in (gather(wrong_, 2), wrong_, wrong_ + 1):
+        with pytest.raises(ZeroDivisionError):
+            await r_
+    assert info(wrong_).state == "failed"
+
+
+def test_ready_operators_may_be_started_outside_of_any_loop():
+    r_ = start(delayed_value(2) + 1)
+    assert info(r_).state == "succeeded"
+
+
+@pytest.mark.parametrize("anyio_backend", ["trio"])
+async def test_an_operator_on_a_call_needs_one(anyio_backend):
+    assert anyio_backend == "trio"
+    for r_ in (three() + 1, delayed_value(2) + (three @ Cores(1))(), gather(delayed_value(2), three())):
+        with pytest.raises(RuntimeError, match="no executor is open"):
+            await r_
+        assert info(r_).state == "lazy"
+
+
+async def test_an_open_executor_applies_them_itself():
+    async with Executor(local=None) as executor:
+        r_ = delayed_value(2) + 1
+        node: Node = node_behind(r_)
+        assert await r_ == 3
+        assert node.owner is executor
