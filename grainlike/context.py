@@ -239,14 +239,27 @@ def enter_part(job: JobInfo) -> None:
     _current.set(view)
 
 
-def leave_job(*, whole_process: bool = False) -> None:
+class _Silence:
+    """Drops what is printed."""
+
+    shown = False
+
+    def write(self, job: JobInfo, stream: Any, text: str) -> None:
+        """Drop it."""
+
+
+_SILENT = JobView(NO_ALLOCATION, None, None, None, author=JobInfo(0, "call", 1, None), output=_Silence())
+
+
+def leave_job(*, whole_process: bool = False, silent: bool = False) -> None:
     """Show no job to the current context any more; with `whole_process`, to no other thread either.
 
-    What is printed remains the job's: a call without resources that a job makes speaks for the job.
+    What is printed remains the job's: a call without resources that a job makes speaks for the job. Outside a job, what
+    is printed in this context is dropped where `silent`, if the streams ask (`author`).
     """
     view = _current.get()
     if view is None or view.output is None:
-        _current.set(_OUTSIDE)
+        _current.set(_SILENT if silent else _OUTSIDE)
     else:
         _current.set(JobView(NO_ALLOCATION, None, None, None, author=view.author, output=view.output))
     if whole_process:

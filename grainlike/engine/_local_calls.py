@@ -51,14 +51,20 @@ class Outcomes(Protocol):
 
 
 class LocalCalls:
-    """Runs calls for one engine, once it is `open`. In each, `current` is `owner`, so that nested awaits find it."""
+    """Runs calls for one engine, once it is `open`. In each, `current` is `owner`, so that nested awaits find it.
 
-    def __init__(self, outcomes: Outcomes, current: ContextVar[Any], owner: object, home: Home) -> None:
+    Without `echo`, this program's streams do not show what they print.
+    """
+
+    def __init__(
+        self, outcomes: Outcomes, current: ContextVar[Any], owner: object, home: Home, *, echo: bool = True
+    ) -> None:
         self.observers: Sequence[Observer] = ()
         self._outcomes = outcomes
         self._current = current
         self._owner = owner
         self._home = home
+        self._echo = echo
         self._running: dict[Node, _Task] = {}
         self._starts = _Starts()
         self._ended = anyio.Event()
@@ -144,7 +150,7 @@ class LocalCalls:
 
     async def _settle(self, task: _Task) -> None:
         node = task.node
-        leave_job()
+        leave_job(silent=not self._echo)
         self._current.set(self._owner)
         call = self._call if node.function.is_async else self._call_in_thread
         if isinstance(node, StreamNode):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager
 from functools import partial
 from importlib import import_module
 from typing import Any, Protocol, cast
@@ -10,7 +11,7 @@ from typing import Any, Protocol, cast
 from grainlike.net import Link, memory_pair
 from grainlike.resources import Allocation, Request
 
-__all__ = ["embed", "offer_for"]
+__all__ = ["embed", "hooked_streams", "offer_for"]
 
 
 class _WorkerRoom(Protocol):
@@ -25,6 +26,15 @@ class _WorkerRoom(Protocol):
 
     async def serve(self, link: Link, offer: Allocation, *, name: str, echo: bool) -> None:
         """Be a worker at the other end of `link` until it closes; leave nothing behind."""
+
+    def hooked_streams(self) -> AbstractContextManager[None]:
+        """Have standard output and error ask whose words they are given: see `grainlike.context.author`."""
+        ...
+
+
+def hooked_streams() -> AbstractContextManager[None]:
+    """For a while, have this program's streams ask whose words they are given: see `grainlike.context.author`."""
+    return _worker_room().hooked_streams()
 
 
 def offer_for(what: Request | None) -> Allocation:

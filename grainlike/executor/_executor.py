@@ -49,7 +49,9 @@ class Executor(Life):
             is no embedded worker, and nothing to listen for.
         on_failure: at the first failure of a graph, `"fail_fast"` cancels what only that graph still wants;
             `"continue"` lets it run to its end.
-        echo: whether this program's own streams show what jobs of the embedded worker print. `logs` has it in any case.
+        echo: whether this program's own streams show what jobs of the embedded worker print, and calls without
+            resources. `logs` has what jobs print in any case. Of what runs in this process itself, coroutines and calls
+            without resources, that is what Python prints or logs.
         record: keep when and where jobs ran, for `write_trace`: the last 100 000, or as many as it says. That takes
             some 7 microseconds and 300 bytes for each.
 

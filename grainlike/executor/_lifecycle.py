@@ -20,7 +20,7 @@ from grainlike.context import GVAR, JobInfo
 from grainlike.engine import QUIET_S, Engine, LocalCalls, Resolving
 from grainlike.eventloop import Alarm, Home, held_up, here, soon, spawn_detached
 from grainlike.executor._current import alone, current, left
-from grainlike.executor._embedded import embed
+from grainlike.executor._embedded import embed, hooked_streams
 from grainlike.executor._settings import Settings
 from grainlike.head import Head
 from grainlike.head.server import Door, Guests
@@ -72,7 +72,7 @@ class Life(Resolving):
         self._engine = Engine(self, lambda call: soon(home, call), fail_fast=self._settings.fail_fast)
         self._alarm = Alarm(self._ring)
         self._head = self._make_head()
-        self._calls = LocalCalls(self._engine, current, self, home)
+        self._calls = LocalCalls(self._engine, current, self, home, echo=self._settings.echo)
         self._calls.observers = self._head.observers
         self._engine.jobs = self._head
         self._foreign: BackendJobs | None = None
@@ -137,6 +137,8 @@ class Life(Resolving):
         # A loop that ends at once ends here: tasks that were made but never ran would be reported as never awaited.
         await anyio.lowlevel.checkpoint()
         with ExitStack() as stack:
+            if not self._settings.echo:
+                stack.enter_context(hooked_streams())
             entrance = None
             if self._settings.listen is not None:
                 entrance = stack.enter_context(self._open_entrance(self._settings.listen))

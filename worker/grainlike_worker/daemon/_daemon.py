@@ -178,7 +178,7 @@ async def serve_embedded(link: Link, offer: Allocation, *, name: str, echo: bool
         async with open_keeper(cgroups) as keeper:
             spawn = partial(RunnerProcess.spawn, keeper=keeper, options=_devices(offer).option)
             hello = _hello(name, offer, _memory_tier(keeper, cgroups))
-            make = partial(runner_at_home, spawn)
+            make = partial(runner_at_home, spawn, echo=echo)
             await _Daemon(link, mind, hello, make, echo=echo, locks=locks, in_program=True, keeper=keeper).run()
 
 

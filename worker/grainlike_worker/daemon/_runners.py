@@ -99,9 +99,11 @@ def runner_in_process(spawn: Spawn, kind: RunnerKind, named: Callable[[int], Non
     return ProcessRunner(partial(spawn, kind), named, tap, own=kind == "own")
 
 
-def runner_at_home(spawn: Spawn, kind: RunnerKind, named: Callable[[int], None], tap: Tap) -> RunnerBody:
-    """The shared runner in the calling loop; any other in a process of its own."""
-    return _LoopRunner(tap) if kind == "shared" else runner_in_process(spawn, kind, named, tap)
+def runner_at_home(
+    spawn: Spawn, kind: RunnerKind, named: Callable[[int], None], tap: Tap, *, echo: bool = True
+) -> RunnerBody:
+    """The shared runner in the calling loop, whose own streams show its output with `echo`; others as processes."""
+    return _LoopRunner(tap, echo=echo) if kind == "shared" else runner_in_process(spawn, kind, named, tap)
 
 
 class _LoopRunner:
@@ -110,7 +112,8 @@ class _LoopRunner:
     farewell_s = 0.0
     unborn = nobody = False
 
-    def __init__(self, tap: Tap) -> None:
+    def __init__(self, tap: Tap, *, echo: bool) -> None:
+        self._echo = echo
         self.defined: set[int] = set()
         self._near, self._far = memory_pair()
         self._tap = tap
@@ -121,7 +124,7 @@ class _LoopRunner:
 
     async def run(self, on_frames: OnFrames) -> str:
         # Not before: a runner may be made in a callback of the loop, where nothing tells which loop it is.
-        self._output = HomeOutput(_threadsafe(self.drain))
+        self._output = HomeOutput(_threadsafe(self.drain), shown=self._echo)
         with hooked_streams():
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(serve_shared, self._far, None, self._output, None, _tell_blocked)

@@ -41,11 +41,13 @@ class PipeOutput:
 
 
 class HomeOutput:
-    """Keeps what jobs in the user's own loop write until that loop turns; `wake` is called from whatever thread."""
+    """Keeps what jobs in the user's own loop write until that loop turns; `wake` is called from whatever thread.
 
-    shown = True
+    `shown`: whether the program's own streams show it, too.
+    """
 
-    def __init__(self, wake: Callable[[], object]) -> None:
+    def __init__(self, wake: Callable[[], object], *, shown: bool = True) -> None:
+        self.shown = shown
         self._wake = wake
         self._lock = threading.Lock()
         self._waiting: deque[tuple[JobInfo, OutputStream, bytes]] = deque()
@@ -75,7 +77,7 @@ class HomeOutput:
 class JobStream:
     """Stands in for a text stream: what a job writes is told to its output, and all the rest is the stream's.
 
-    Where jobs run in the user's own process, the stream still shows what they write.
+    Where jobs run in the user's own process, the stream still shows what they write, unless `echo=False` was said.
     """
 
     def __init__(self, stream: Any, kind: OutputStream) -> None:
