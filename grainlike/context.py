@@ -154,10 +154,11 @@ _current: ContextVar[JobView | None] = ContextVar("grainlike_job", default=None)
 class _Process:
     """What a thread sees that copied no context: the one job of a process that runs one at a time."""
 
-    __slots__ = ("view",)
+    __slots__ = ("used_up", "view")
 
     def __init__(self) -> None:
         self.view = _OUTSIDE
+        self.used_up = False
 
 
 _process = _Process()
@@ -269,6 +270,16 @@ def leave_job(*, whole_process: bool = False, silent: bool = False) -> None:
 def holds_whole_process() -> bool:
     """Whether a job has this process to itself, so that all of the process is held to its slots."""
     return _process.view is not _OUTSIDE
+
+
+def use_up_process() -> None:
+    """Have this process run no job after this one, where a job has it to itself; another takes its place."""
+    _process.used_up = holds_whole_process()
+
+
+def is_used_up() -> bool:
+    """Return whether a job called `use_up_process`."""
+    return _process.used_up
 
 
 def author() -> tuple[JobOutput, JobInfo] | None:

@@ -10,17 +10,23 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
+from grainlike.context import use_up_process
+
 __all__ = [
     "InitializerFailedError",
     "call_after",
     "call_after_async",
     "call_batch",
+    "call_counted",
     "call_each",
     "fulfil",
 ]
 
 _initialized = threading.local()
 """For the running thread, by the token of each pool: the globals that its initializer set, or the error it raised."""
+
+_counts: dict[str, int] = {}
+"""The calls that this process has made, by the token of each pool that limits them."""
 
 
 class InitializerFailedError(Exception):
@@ -53,6 +59,14 @@ async def call_after_async(
     """Await a coroutine function; else as `call_after`."""
     _initialize(token, initializer, initargs, [fn])
     return await fn(*args, **kw)
+
+
+def call_counted(token: str, most: int, fn: Callable[..., Any], /, *args: Any, **kw: Any) -> Any:
+    """Call `fn`; the `most`th call of a pool in a process is the last that it makes."""
+    _counts[token] = _counts.get(token, 0) + 1
+    if _counts[token] >= most:
+        use_up_process()
+    return fn(*args, **kw)
 
 
 def _initialize(

@@ -26,7 +26,7 @@ except ImportError as error:
 
 __all__ = ["register_joblib"]
 
-_OF_POOLS = ("initializer", "initargs", "retries", "head")
+_OF_POOLS = ("initializer", "initargs", "max_tasks_per_child", "retries", "head")
 """The options of a pool that are none of its executor's."""
 
 _AT_LEAST = 2
@@ -42,9 +42,10 @@ def register_joblib() -> None:
       call has cores, unless its own `n_jobs` says less; thread pools of NumPy and its like are set to the cores, too.
     - `pool`: a `GrainlikePool` to use. It is not shut down.
     - `head`: the address of a running head, or the path of its `client.json`: calls run on its workers.
-    - `initializer`, `initargs` and all other options of `GrainlikePool`, for a pool that is opened when it is needed.
-      The next `Parallel` with the same options and `n_jobs` uses it, too; it is closed when it was idle for five
-      minutes, when other options are asked for, and with the program. In a job it is closed with the `Parallel`.
+    - `initializer`, `initargs`, `max_tasks_per_child` and all other options of `GrainlikePool`, for a pool that is
+      opened when it is needed. The next `Parallel` with the same options and `n_jobs` uses it, too; it is closed when
+      it was idle for five minutes, when other options are asked for, and with the program. In a job it is closed with
+      the `Parallel`.
 
     `n_jobs` is how many calls run at once: by default, and for -1, as many as there are slots, and never more; 1 means
     one after another in this process, without slots, as with every backend. With `pool=` it is how many are handed in

@@ -12,7 +12,7 @@ from os import PathLike
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from grainlike.adapters._calls import call_after, call_after_async, call_each
+from grainlike.adapters._calls import call_after, call_after_async, call_counted, call_each
 from grainlike.adapters._thread import ExecutorThread
 from grainlike.graph import Delayed, Retry, delayed
 from grainlike.resources import Cores, Request, as_request
@@ -45,6 +45,8 @@ class GrainlikePool(FuturesExecutor):
             `ThreadBackend`. When it raises, the pool is broken: what is open and what is submitted then fails with a
             `BrokenProcessPool`.
         initargs: the arguments of `initializer`. They travel to each worker once.
+        max_tasks_per_child: how many calls of plain functions a process makes before another takes its place; by
+            default as many as come. A chunk of `map` counts as one. Coroutines, which share a process, are not counted.
         retries: how often a call that failed, or whose process died, is made again, as `@delayed(retries=...)` takes
             it: by default never, as with `Retry(0, losses=0)`. Of a graph for `start`, its functions say it themselves.
         head: the address of a running head, or the path of its `client.json`: calls run on its workers, see `connect`,
@@ -69,6 +71,7 @@ class GrainlikePool(FuturesExecutor):
         *,
         initializer: Callable[..., object] | None = None,
         initargs: tuple[Any, ...] = (),
+        max_tasks_per_child: int | None = None,
         retries: int | Retry = ONE_ATTEMPT,
         head: str | PathLike[str] | None = None,
         **options: Any,
@@ -77,12 +80,18 @@ class GrainlikePool(FuturesExecutor):
         """What each call asks for."""
         if initializer is not None and not callable(initializer):
             raise TypeError("initializer must be a callable")
+        _check_max_tasks(max_tasks_per_child, options.get("backend"))
         self._retries = retries
-        self._first: tuple[Callable[..., Any], Callable[..., Any]] | None = None
-        """What plain functions and coroutine functions are called by, where there is an initializer."""
+        self._through: dict[bool, Callable[..., Any]] = {}
+        """What calls plain functions, and what calls coroutine functions (True), where they are not called directly."""
+        token = uuid4().hex
         if initializer is not None:
-            begin = (uuid4().hex, initializer, tuple(initargs))
-            self._first = partial(call_after, *begin), partial(call_after_async, *begin)
+            begin = (token, initializer, tuple(initargs))
+            self._through = {False: partial(call_after, *begin), True: partial(call_after_async, *begin)}
+        if max_tasks_per_child is not None:
+            through = self._through.get(False)
+            counted = partial(call_counted, token, max_tasks_per_child)
+            self._through[False] = counted if through is None else partial(counted, through)
         self._thread = ExecutorThread({"head": head, **options})
         weakref.finalize(self, self._thread.end).atexit = False  # then its thread waits for what was submitted
 
@@ -128,11 +137,12 @@ class GrainlikePool(FuturesExecutor):
         self, request: Request, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Delayed[Any]:
         placeholder: Delayed[Any]
-        if self._first is None:
-            placeholder = (delayed(fn, retries=self._retries) @ request)(*args, **kwargs)
+        plain = delayed(fn, retries=self._retries)
+        through = self._through.get(plain.function.is_async) if self._through else None
+        if through is None:
+            placeholder = (plain @ request)(*args, **kwargs)
         else:
-            plain = delayed(fn).function  # checked as in a pool without an initializer
-            run = delayed(self._first[plain.is_async], name=plain.name, retries=self._retries)
+            run = delayed(through, name=plain.function.name, retries=self._retries)
             placeholder = (run @ request)(fn, *args, **kwargs)
         return placeholder
 
@@ -198,6 +208,17 @@ class GrainlikePool(FuturesExecutor):
         self._thread.end(cancel=cancel_futures)
         if wait:
             self._thread.join()
+
+
+def _check_max_tasks(most: object, backend: object) -> None:
+    if most is None:
+        return
+    if not isinstance(most, int):
+        raise TypeError("max_tasks_per_child must be an integer")
+    if most <= 0:
+        raise ValueError("max_tasks_per_child must be >= 1")
+    if backend is not None:
+        raise ValueError(f"max_tasks_per_child= is for processes of grainlike's own, and {backend!r} has others")
 
 
 def _pieces(rows: Iterator[tuple[Any, ...]], size: int) -> Iterator[list[tuple[Any, ...]]]:

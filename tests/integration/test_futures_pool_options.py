@@ -6,6 +6,7 @@ import gc
 import os
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -44,6 +45,14 @@ def status() -> tuple[list[object], int]:
 
 async def status_async() -> list[object]:
     return STATUS
+
+
+def pid_of(_: object) -> int:
+    return os.getpid()
+
+
+async def pid_of_coroutine() -> int:
+    return os.getpid()
 
 
 def fail(*_: object) -> None:
@@ -124,6 +133,48 @@ def test_an_initializer_that_raises_breaks_the_pool() -> None:
 def test_an_initializer_that_is_none_is_refused() -> None:
     with pytest.raises(TypeError, match="initializer must be a callable"):
         GrainlikePool(initializer=3)
+
+
+# --- max_tasks_per_child ---------------------------------------------------------------------------------------------
+
+
+def test_a_process_makes_as_many_calls_as_is_said() -> None:
+    with GrainlikePool(local=Cores([0]), max_tasks_per_child=2) as pool:
+        futures = [pool.submit(os.getpid) for _ in range(6)]
+        pids = [future.result(LIMIT_S) for future in futures]
+        assert pids[0::2] == pids[1::2]
+        assert len(set(pids)) == 3
+        assert len(set(pool.map(pid_of, range(6), chunksize=2))) == 2
+        assert pool.submit(pid_of_coroutine).result(LIMIT_S) == os.getpid()
+
+
+def test_the_rest_of_a_run_list_goes_to_the_next_process() -> None:
+    with GrainlikePool(local=Cores([0]), max_tasks_per_child=25) as pool:
+        futures = [pool.submit(os.getpid) for _ in range(100)]  # in run-lists, once their time is known
+        assert list(Counter(future.result(LIMIT_S) for future in futures).values()) == [25] * 4
+
+
+def test_a_call_that_fails_counts_and_each_process_is_initialized() -> None:
+    with GrainlikePool(local=Cores([0]), max_tasks_per_child=1, initializer=initialize, initargs=("ready",)) as pool:
+        for _ in range(2):
+            with pytest.raises(ValueError, match="on purpose"):
+                pool.submit(fail).result(LIMIT_S)
+        said, pids = zip(*(pool.submit(status).result(LIMIT_S) for _ in range(3)), strict=True)
+        assert said == (["ready"],) * 3
+        assert len(set(pids)) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        ({"max_tasks_per_child": 0}, ValueError),
+        ({"max_tasks_per_child": "2"}, TypeError),
+        ({"max_tasks_per_child": 1, "backend": ThreadBackend(1)}, ValueError),
+    ],
+)
+def test_a_wrong_max_tasks_per_child_is_refused(options, kind) -> None:
+    with pytest.raises(kind, match="max_tasks_per_child"):
+        GrainlikePool(**options)
 
 
 # --- attempts and errors ---------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from typing import TYPE_CHECKING
 
-from grainlike.context import JobInfo, enter_job, leave_job
+from grainlike.context import JobInfo, enter_job, is_used_up, leave_job
 from grainlike.errors import ProtocolError
 from grainlike.payload import Payload, dump_value, load_arguments
 from grainlike.resources import Allocation, parse_allocation
@@ -191,7 +191,7 @@ class OwnRunner:
         leave_job(whole_process=True)
         hide_job()
         # A process that is about to end anyway has no successor.
-        spoiled = self._house.is_spoiled() and not self._interrupts.asked
+        spoiled = (self._house.is_spoiled() or is_used_up()) and not self._interrupts.asked
         if lease.scratch:
             lease.scratch.hide()
             lease.scratch.remove()
@@ -308,6 +308,7 @@ class OwnRunner:
         if nested:
             # It may have awaited to its end and lent its cores: they are not those of the jobs behind it any more.
             lease.columns.awaited = True
+        if nested or is_used_up():
             lease.hand_back(lease.index)
 
     def _call(self, function: Loaded, arguments: Parcel, allocation: Allocation, info: JobInfo) -> Payload:
