@@ -19,7 +19,6 @@ __all__ = [
     "call_batch",
     "call_counted",
     "call_each",
-    "fulfil",
 ]
 
 _initialized = threading.local()
@@ -141,8 +140,3 @@ def _register_joblib() -> None:
 def call_each(function: Callable[..., Any], rows: Sequence[tuple[Any, ...]]) -> list[Any]:
     """One piece of a `map`."""
     return [function(*row) for row in rows]
-
-
-def fulfil(task: Callable[[dict[Any, Any]], Any], names: Sequence[Any], *values: Any) -> Any:
-    """Run a task of a Dask graph, with the values of those that it needs."""
-    return task(dict(zip(names, values, strict=True)))

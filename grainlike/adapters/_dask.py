@@ -9,7 +9,7 @@ from graphlib import TopologicalSorter
 from os import PathLike
 from typing import Any
 
-from grainlike.adapters._calls import fulfil
+from grainlike.adapters._dask_task import cautions_of, fulfil, say_again, without_warnings
 from grainlike.adapters._kept import borrowed
 from grainlike.adapters._pool import GrainlikePool
 from grainlike.graph import Delayed, Retry, delayed, delayed_value
@@ -56,7 +56,8 @@ def dask_get(
         head: the address of a running head, or the path of its `client.json`: tasks run on its workers.
 
     `Callback`s of Dask, its `ProgressBar` among them, are called in this thread; with them all values come to this
-    process.
+    process. Warnings of tasks come to the caller when the values do, and heed its filters; those of a task that fails
+    are shown as they are raised.
 
     Returns:
         Values in the places of their keys; lists of keys give tuples.
@@ -147,9 +148,11 @@ def _values(pool: GrainlikePool, futures: Mapping[Hashable, Future[Any]]) -> dic
         done, _ = wait(futures.values(), return_when=FIRST_EXCEPTION)
         for future in done:
             future.result()
-        return {key: future.result() for key, future in futures.items()}
+        values = {key: future.result() for key, future in futures.items()}
     finally:
         pool.abandon(futures.values())
+    say_again(one for value in values.values() for one in cautions_of(value))
+    return {key: without_warnings(value) for key, value in values.items()}
 
 
 def _arranged(keys: Any, values: Mapping[Hashable, Any]) -> Any:

@@ -13,6 +13,7 @@ from dask.callbacks import unpack_callbacks
 from dask.local import finish_task, start_state_from_dask
 from dask.order import order
 
+from grainlike.adapters._dask_task import Caution, cautions_of, say_again, without_warnings
 from grainlike.adapters._pool import GrainlikePool
 from grainlike.graph import Delayed
 
@@ -40,6 +41,7 @@ def watched(
     begun: list[tuple[Callable[..., None] | None, ...]] = []
     state: Any = {}
     futures: dict[Hashable, Future[Any]] = {}
+    cautions: list[Caution] = []
     failed = True
     try:
         for callback in callbacks:
@@ -63,7 +65,9 @@ def watched(
                 for call in before:
                     call(key, tasks, state)
             key = _next_of(state["running"], came, ended)
-            value = state["cache"][key] = futures.pop(key).result()
+            come = futures.pop(key).result()
+            cautions += cautions_of(come)
+            value = state["cache"][key] = without_warnings(come)
             finish_task(tasks, key, state, set(wanted), rank)  # type: ignore[no-untyped-call]
             for call in after:
                 call(key, value, tasks, state, os.getpid())
@@ -73,6 +77,7 @@ def watched(
         for callback in begun:
             if callback[4]:
                 callback[4](tasks, state, failed)
+    say_again(cautions)
     return {key: state["cache"][key] for key in wanted}
 
 

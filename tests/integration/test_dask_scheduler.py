@@ -6,8 +6,9 @@ import io
 import os
 import select
 import time
+import warnings
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from operator import add, mul
 from pathlib import Path
@@ -213,3 +214,45 @@ def test_tasks_may_run_on_a_head() -> None:
         with pytest.raises(TypeError, match="takes no head="):
             dask.delayed(square)(3).compute(scheduler=dask_get, pool=head, head=head.address)
         close_kept()
+
+
+class OwnWarning(UserWarning):
+    """Is not made of a text alone."""
+
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+def caution(x: int) -> int:
+    warnings.warn(f"careful with {x}", RuntimeWarning, stacklevel=1)
+    return x
+
+
+def caution_in_a_way_of_its_own(x: int) -> int:
+    warnings.warn(OwnWarning(f"really careful with {x}", 3), stacklevel=1)
+    return x
+
+
+@pytest.mark.parametrize("callbacks", [False, True], ids=["plain", "callbacks"])
+def test_warnings_of_tasks_come_to_the_caller_with_their_values(pool: GrainlikePool, callbacks: bool) -> None:
+    graph = {"a": (caution, 2), "b": (square, "a"), "c": (caution_in_a_way_of_its_own, "b"), "d": (add, "a", "b")}
+    with Log() if callbacks else nullcontext() as log, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert dask_get(graph, ["c", "d", "a"], pool=pool) == (4, 6, 2)
+    assert {(str(one.message), one.category, Path(one.filename).name) for one in caught} == {
+        ("careful with 2", RuntimeWarning, Path(__file__).name),
+        ("really careful with 4", UserWarning, Path(__file__).name),
+    }
+    assert len(caught) == 2
+    if log is not None:
+        assert {entry[2] for entry in log.seen if entry[0] == "after"} == {2, 4, 6}
+
+
+def test_the_callers_filters_are_those_that_count(pool: GrainlikePool) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(RuntimeWarning, match="careful with 2"):
+            dask_get({"a": (caution, 2)}, "a", pool=pool)
+        warnings.simplefilter("ignore")
+        assert dask_get({"a": (caution, 2)}, "a", pool=pool) == 2

@@ -1,0 +1,82 @@
+"""What runs a task of a Dask graph on a worker, and brings its warnings back. Dask itself is not loaded for it."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+__all__ = ["Caution", "cautions_of", "fulfil", "say_again", "without_warnings"]
+
+
+class Caution(NamedTuple):
+    """A warning, as it travels."""
+
+    text: str
+    category: type[Warning]
+    file: str
+    line: int
+
+
+class Warned(NamedTuple):
+    """The value of a task, and the warnings of it and of the tasks that it needs."""
+
+    value: Any
+    cautions: tuple[Caution, ...]
+
+
+def fulfil(task: Callable[[dict[Any, Any]], Any], names: Sequence[Any], *values: Any) -> Any:
+    """Run a task with the values of those that it needs; return its value, as `Warned` if there were warnings.
+
+    Beside the main thread warnings are the process's own, and are shown where they are raised, as are those of a task
+    that fails: there is no value for them to come with.
+    """
+    before = [one for value in values for one in cautions_of(value)]
+    needed = dict(zip(names, map(without_warnings, values), strict=True))
+    if threading.current_thread() is not threading.main_thread():
+        value, cautions = task(needed), before
+    else:
+        caught: list[warnings.WarningMessage] = []
+        try:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("default")  # the filters that count are those of the caller
+                value = task(needed)
+        except BaseException:
+            for one in caught:
+                warnings.showwarning(one.message, one.category, one.filename, one.lineno)
+            raise
+        cautions = before + [_caution(one) for one in caught]
+    return Warned(value, tuple(dict.fromkeys(cautions))) if cautions else value
+
+
+def without_warnings(value: Any) -> Any:
+    """The value itself, of one that came with warnings."""
+    return value.value if isinstance(value, Warned) else value
+
+
+def cautions_of(value: Any) -> tuple[Caution, ...]:
+    """The warnings that a value came with."""
+    return value.cautions if isinstance(value, Warned) else ()
+
+
+def say_again(cautions: Iterable[Caution]) -> None:
+    """Warn the caller of what tasks warned of, by its own filters; of what several values brought, once.
+
+    Raises:
+        Warning: as a filter of the caller says.
+    """
+    for text, category, file, line in dict.fromkeys(cautions):
+        warnings.warn_explicit(text, category, file, line)
+
+
+def _caution(one: warnings.WarningMessage) -> Caution:
+    """As `warn_explicit` takes it; a category that a text alone does not make is one of its standard bases."""
+    text, category = str(one.message), one.category
+    for category in one.category.__mro__:
+        try:
+            category(text)
+        except Exception:  # noqa: BLE001, S112 - the user's own: it may raise anything
+            continue
+        break
+    return Caution(text, category, one.filename, one.lineno)
