@@ -8,6 +8,7 @@ from typing import Any
 
 from grainlike.adapters._calls import call_batch
 from grainlike.adapters._kept import borrow, borrowed, give_back
+from grainlike.adapters._memmaps import Memmaps
 from grainlike.adapters._pool import GrainlikePool
 from grainlike.executor import Executor
 from grainlike.resources import Cores, Request, as_request
@@ -49,7 +50,9 @@ def register_joblib() -> None:
 
     `n_jobs` is how many calls run at once: by default, and for -1, as many as there are slots, and never more; 1 means
     one after another in this process, without slots, as with every backend. With `pool=` it is how many are handed in
-    at a time, and slots say how many of them run. `inner_max_num_threads` is refused: `request` says it.
+    at a time, and slots say how many of them run. `inner_max_num_threads` is refused: `request` says it. Arrays with
+    more than `max_nbytes` bytes that are arguments of calls are written to a file once, and mapped where they are used,
+    as joblib's own processes do it (`mmap_mode`, `temp_folder`); where all slots are this program's own.
 
     Raises, when the adapter is first asked for:
         ImportError: joblib is not installed.
@@ -85,6 +88,7 @@ class GrainlikeBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[
         self._options = options
         self._pool: GrainlikePool | None = None
         self._borrowed: dict[str, Any] = {}
+        self._memmaps: Memmaps | None = None
         self._open: set[Future[Any]] = set()
         """The batches that have not ended."""
 
@@ -125,6 +129,9 @@ class GrainlikeBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[
         parallel: Any = None,
         prefer: Any = None,  # noqa: ARG002 - a hint for whoever chooses a backend, and this one is chosen
         require: Any = None,  # noqa: ARG002 - likewise
+        max_nbytes: int | None = None,
+        mmap_mode: str | None = None,
+        temp_folder: str | None = None,
         **_: Any,
     ) -> Any:
         """Open a pool, unless one was given."""
@@ -139,14 +146,20 @@ class GrainlikeBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[
         else:
             self._borrowed = self._pool_options(n_jobs)
             self._pool = borrow(self._borrowed)
+        if max_nbytes is not None and mmap_mode is not None and self._pool.is_here:
+            self._memmaps = Memmaps(max_nbytes, mmap_mode, temp_folder)
         return max(_AT_LEAST, n_jobs)
 
     def submit(self, func: Callable[[], Any], callback: Callable[[Any], Any] | None = None) -> Future[Any]:
         """Run a batch of calls."""
         assert self._pool is not None
+        memmaps = self._memmaps
+        used = set() if memmaps is None else memmaps.replaced(getattr(func, "items", []))
         future: Future[Any] = self._pool.submit_as(self._request, call_batch, func)
         self._open.add(future)
         future.add_done_callback(self._open.discard)
+        if memmaps is not None and used:
+            future.add_done_callback(lambda _: memmaps.release(used))
         if callback is not None:
             future.add_done_callback(callback)
         return future
@@ -157,6 +170,9 @@ class GrainlikeBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[
 
     def terminate(self) -> None:
         """Give back what `configure` has borrowed."""
+        if self._memmaps is not None:
+            self._memmaps.close()
+            self._memmaps = None
         pool, self._pool = self._pool, None
         if pool is not None and pool is not self._given:
             pool.abandon(list(self._open))

@@ -82,6 +82,8 @@ class GrainlikePool(FuturesExecutor):
             raise TypeError("initializer must be a callable")
         _check_max_tasks(max_tasks_per_child, options.get("backend"))
         self._retries = retries
+        self.is_here = all(options.get(name) is None for name in ("listen", "backend")) and head is None
+        """Whether all calls run in processes on this machine."""
         self._through: dict[bool, Callable[..., Any]] = {}
         """What calls plain functions, and what calls coroutine functions (True), where they are not called directly."""
         token = uuid4().hex

@@ -23,6 +23,7 @@ from sklearn.model_selection import GridSearchCV
 from grainlike import GVAR, Cores
 from grainlike.adapters import GrainlikePool, register_joblib
 from grainlike.adapters._kept import close_kept
+from grainlike.launch import open_core_locks
 
 register_joblib()
 
@@ -214,3 +215,14 @@ def test_a_grid_search_finds_what_it_finds_without(pool: GrainlikePool) -> None:
     with joblib.parallel_config("grainlike", pool=pool):
         in_slots = search.fit(x, y).cv_results_["mean_test_score"]
     assert in_slots == pytest.approx(alone)
+
+
+def test_an_idle_pool_that_is_kept_uses_no_core() -> None:
+    with joblib.parallel_config("grainlike", local=Cores([0])):
+        assert Parallel()(later(square)(x) for x in range(3)) == [0, 1, 4]
+    locks = open_core_locks([0])
+    try:
+        assert not locks.others()  # what programs prefer other cores for
+    finally:
+        locks.close()
+        close_kept()

@@ -1,0 +1,183 @@
+"""Large arrays among the arguments of joblib's calls: written to a file once, and mapped by each process that calls.
+
+One `Parallel` gives the same few arrays to very many calls, whose processes are on this machine.
+"""
+
+from __future__ import annotations
+
+import logging
+import mmap
+import os
+import shutil
+import sys
+import tempfile
+import threading
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import joblib
+
+__all__ = ["Mapped", "Memmaps"]
+
+logger = logging.getLogger("grainlike")
+
+_PREFIX = "grainlike-joblib-"
+
+
+class Memmaps:
+    """The files of one `Parallel`. One is removed when its array is gone and no call that is open needs it, at the
+    latest with `close`; processes that have mapped it may go on with it.
+
+    Args:
+        max_nbytes: arrays with more bytes than this are mapped.
+        mode: how: as `numpy.memmap` takes it.
+        folder: where the files are; by default `$JOBLIB_TEMP_FOLDER`, else the system's folder for temporary files.
+    """
+
+    def __init__(self, max_nbytes: int, mode: str, folder: str | None) -> None:
+        self._max_nbytes = max_nbytes
+        self._mode = mode
+        self._parent = folder or os.environ.get("JOBLIB_TEMP_FOLDER") or tempfile.gettempdir()
+        self._folder: Path | None = None
+        self._remove: Callable[[], object] = _nothing
+        self._written = 0
+        self._warned = False
+        self._known: dict[int, Mapped] = {}
+        """What stands for the arrays that are alive, by their ids."""
+        self._lock = threading.RLock()  # an array may be gone in the middle of anything
+
+    def replaced(self, calls: list[tuple[Any, tuple[Any, ...], dict[str, Any]]]) -> set[Mapped]:
+        """Put what stands for large arrays in their places; return all of these, for `release` once the calls are made.
+
+        An array whose file cannot be written stays, and travels with its call.
+        """
+        used: set[Mapped] = set()
+        numpy = sys.modules.get("numpy")
+        if numpy is None:  # then nothing is an array
+            return used
+
+        def one(value: Any) -> Any:
+            if not self._is_large(numpy, value):
+                return value
+            try:
+                found = self._stand_in(numpy, value)
+            except OSError as error:  # a full disk, say
+                if not self._warned:
+                    logger.warning("arrays travel with their calls, as no file of them can be written: %s", error)
+                self._warned = True
+                return value
+            if found not in used:
+                used.add(found)
+                found.uses += 1
+            return found
+
+        with self._lock:
+            for at, (function, args, kwargs) in enumerate(calls):
+                calls[at] = function, tuple(map(one, args)), {key: one(value) for key, value in kwargs.items()}
+        return used
+
+    def release(self, used: set[Mapped]) -> None:
+        """The calls that needed these have been made."""
+        with self._lock:
+            for mapped in used:
+                mapped.uses -= 1
+                mapped.tidy()
+
+    def close(self) -> None:
+        """Remove the files."""
+        with self._lock:
+            self._known.clear()
+            self._remove()
+            self._folder = None
+
+    def _is_large(self, numpy: Any, value: Any) -> bool:
+        kinds = (numpy.ndarray, numpy.memmap)
+        return type(value) in kinds and value.nbytes > self._max_nbytes and not value.dtype.hasobject
+
+    def _stand_in(self, numpy: Any, array: Any) -> Mapped:
+        found = self._known.get(id(array))
+        if found is None:
+            found = self._known[id(array)] = _mapped_already(numpy, array) or self._write(array)
+            weakref.finalize(array, self._gone, id(array), found).atexit = False
+        return found
+
+    def _gone(self, number: int, mapped: Mapped) -> None:
+        with self._lock:
+            if self._known.get(number) is mapped:
+                del self._known[number]
+            mapped.gone = True
+            mapped.tidy()
+
+    def _write(self, array: Any) -> Mapped:
+        self._written += 1
+        path = self._made() / f"{self._written}.array"
+        joblib.dump(array, path)
+        return Mapped(joblib.load, (str(path), self._mode), path)
+
+    def _made(self) -> Path:
+        if self._folder is None:
+            _remove_those_of_the_dead(self._parent)
+            self._folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=self._parent))
+            self._remove = weakref.finalize(self, _remove_own, os.getpid(), self._folder)
+        return self._folder
+
+
+class Mapped:
+    """Stands for an array, and arrives as one: it is pickled as the call that maps it.
+
+    Attributes:
+        uses: how many open batches of calls have it among their arguments.
+        gone: whether nobody has the array any more.
+    """
+
+    def __init__(self, load: Callable[..., Any], args: tuple[Any, ...], path: Path | None = None) -> None:
+        self._load = load
+        self._args = args
+        self._path = path
+        """The file, where it was written for this."""
+        self.uses = 0
+        self.gone = False
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return self._load, self._args
+
+    def tidy(self) -> None:
+        """Remove the file if nobody needs it."""
+        if self._path is not None and self.gone and not self.uses:
+            self._path.unlink(missing_ok=True)
+
+
+def _mapped_already(numpy: Any, array: Any) -> Mapped | None:
+    """What stands for an array that lies in one piece in a file that the user has mapped; None for all others."""
+    root = array
+    while isinstance(root.base, numpy.ndarray):
+        root = root.base
+    if type(root) is not numpy.memmap or not isinstance(root.base, mmap.mmap) or not array.flags.c_contiguous:
+        return None
+    if root.filename is None or root.mode == "c":  # such changes are in no file
+        return None
+    root.flush()
+    mode = "r+" if root.mode == "w+" else root.mode
+    offset = root.offset + array.ctypes.data - root.ctypes.data
+    return Mapped(numpy.memmap, (str(root.filename), array.dtype, mode, offset, array.shape))
+
+
+def _nothing() -> None:
+    """There is no folder."""
+
+
+def _remove_own(pid: int, folder: Path) -> None:
+    if os.getpid() == pid:  # no child after fork
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_those_of_the_dead(parent: str) -> None:
+    """Remove what programs of this user that were killed have left there."""
+    for folder in Path(parent).glob(f"{_PREFIX}*-*"):
+        pid = folder.name.removeprefix(_PREFIX).partition("-")[0]
+        with suppress(OSError):
+            if pid.isdigit() and folder.lstat().st_uid == os.geteuid() and not Path("/proc", pid).exists():
+                shutil.rmtree(folder, ignore_errors=True)
