@@ -26,7 +26,8 @@ is parallel there is serial here, one call after the other::
     placeholders = [(delayed(fn) @ Cores(1))(x) for x in data]
     values = [await r_ for r_ in placeholders]
 
-Write `await gather(placeholders)`, or `start(...)` around each call, which then begins there and then.
+The first such loop of a program is warned of. Write `await gather(placeholders)`, or `start(...)` around each call,
+which then begins there and then.
 
 It prints::
 

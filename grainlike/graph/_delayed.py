@@ -16,10 +16,14 @@ from grainlike.graph._operators import Operators, binary, operate
 from grainlike.graph._placeholder import Placeholder, rebind
 from grainlike.graph._refusals import Refusals
 from grainlike.graph._resolver import current_resolver
+from grainlike.graph._serial import hint_at_serial_loop
+from grainlike.graph._state import Place, State
 
 __all__ = ["Delayed", "node_of"]
 
 T_co = TypeVar("T_co", covariant=True)
+
+_LAZY, _INLINE = State.LAZY, Place.INLINE
 
 
 def _pick(value: Any, index: int, nout: int) -> Any:
@@ -85,6 +89,8 @@ class Delayed(Operators, NumpyProtocols, Refusals, Generic[T_co]):
         node = self._node
         if node.finished:
             return cast("T_co", node.result())
+        if node.state is _LAZY and node.place is not _INLINE:
+            hint_at_serial_loop(self, sys._getframe(1))
         return cast("T_co", (yield from current_resolver(node).wait(node).__await__()))
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Delayed[Any]:
