@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from grainlike.engine._stream_reader import Reading
-from grainlike.eventloop import Home, soon, soon_from_anywhere
+from grainlike.eventloop import Home, here, soon, soon_from_anywhere
 from grainlike.graph import Delayed, Node, Stream, StreamNode
 
 if TYPE_CHECKING:
@@ -44,6 +45,13 @@ class Resolving(ABC):
         """The event loop in which it lives, once it was opened."""
         assert self._home is not None
         return self._home
+
+    def is_at_home(self) -> bool:
+        """Return whether the running event loop is the one in which it lives; each await asks."""
+        home = self._home
+        if home is None:
+            return False
+        return asyncio._get_running_loop() is home.loop if home.backend == "asyncio" else here() == home
 
     def start(self, nodes: Sequence[Node]) -> None:
         """Start the nodes and what they need, without waiting."""

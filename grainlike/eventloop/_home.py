@@ -10,16 +10,7 @@ from collections.abc import Awaitable, Callable
 from contextvars import Context, copy_context
 from typing import Any, NamedTuple
 
-__all__ = [
-    "Home",
-    "forget_the_loop",
-    "here",
-    "is_here",
-    "name_the_loop",
-    "soon",
-    "soon_from_anywhere",
-    "spawn_detached",
-]
+__all__ = ["Home", "forget_the_loop", "here", "name_the_loop", "soon", "soon_from_anywhere", "spawn_detached"]
 
 
 class Home(NamedTuple):
@@ -47,13 +38,6 @@ def here() -> Home | None:
         return _home("asyncio", asyncio.get_running_loop())
     except RuntimeError:
         return None
-
-
-def is_here(home: Home) -> bool:
-    """Return whether the running task lives there: as `here() == home`, in less time on asyncio."""
-    if home.backend == "asyncio" and asyncio._get_running_loop() is home.loop:
-        return True
-    return here() == home
 
 
 def _home(backend: str, loop: object) -> Home:

@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, TypeAlias
 
 from grainlike.context import JobView, this_job
-from grainlike.eventloop import Home, here, is_here
+from grainlike.eventloop import Home, here
 from grainlike.executor._ready import Ready, is_ready
 from grainlike.graph import Node
 from grainlike.nested import JobExecutor
@@ -79,8 +79,9 @@ def find_for(node: Node) -> AnyExecutor | Ready:
     Raises:
         RuntimeError: as `find`.
     """
-    job = this_job()
-    executor = _innermost(job)
+    job, executor = this_job(), current.get()
+    if executor is None or not executor.is_open or job is not None or not executor.is_at_home():
+        executor = _innermost(job)  # rarely so: each await passes here
     if executor is not None:
         return executor
     home = here()
@@ -93,7 +94,7 @@ def _innermost(job: JobView | None) -> AnyExecutor | None:
     """Return the innermost executor of this context that is open in this loop, and is the job's where one runs."""
     executor = current.get()
     while executor is not None:
-        if executor.is_open and (job is None or executor.opened_in is job.job) and is_here(executor.home):
+        if executor.is_open and (job is None or executor.opened_in is job.job) and executor.is_at_home():
             return executor
         executor = executor.enclosing
     return None
