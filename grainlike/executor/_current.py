@@ -103,8 +103,8 @@ def _innermost(job: JobView | None) -> AnyExecutor | None:
 def _of_loop(job: JobView | None, home: Home | None) -> AnyExecutor:
     if home is None:
         raise RuntimeError(
-            "no event loop is running here, and placeholders run inside one: write `async def main():` around this, "
-            "and call grainlike.run(main), or asyncio.run(main())"
+            f"no event loop is running here{_elsewhere()}, and placeholders run inside one: write `async def main():` "
+            "around this, and call grainlike.run(main), or asyncio.run(main())"
         )
     if job is not None:
         return _of_job(job, home)
@@ -117,13 +117,17 @@ def _of_loop(job: JobView | None, home: Home | None) -> AnyExecutor:
             "`async with` block of the one you mean"
         )
     if home.backend == "trio":
-        other = enclosing()
-        elsewhere = "" if other is None else f" ({other!r} lives in the {other.home})"
         raise RuntimeError(
-            f"no executor is open in this loop{elsewhere}, and on trio there is no implicit one: use "
+            f"no executor is open in this loop{_elsewhere()}, and on trio there is no implicit one: use "
             "grainlike.run(main, backend='trio') or `async with grainlike.Executor():`"
         )
     return _implicitly(home)
+
+
+def _elsewhere() -> str:
+    """Return which executor of this context is open in another loop, in brackets."""
+    other = enclosing()
+    return "" if other is None else f" ({other!r} lives in the {other.home})"
 
 
 def only_open() -> Executor:
