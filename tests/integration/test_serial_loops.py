@@ -85,8 +85,10 @@ async def test_loops_that_are_not_serial_or_must_be_are_left_alone():
 
 async def test_a_caller_may_make_it_an_error():
     async with Executor(local=Cores([0])):
+        rs = [job(n) for n in range(4)]
         with pytest.raises(UserWarning, match="one by one"):
-            await in_a_loop([job(n) for n in range(4)])
+            await in_a_loop(rs)
+        await gather(rs)
 
 
 async def test_a_placeholder_may_be_awaited_by_what_is_no_coroutine():
