@@ -116,9 +116,10 @@ class Keeper:
         A task of its own, which no cancellation of the worker's reaches: what is awaited of that process while a worker
         ends would else never come.
         """
+        scope = anyio.CancelScope()
+        self._watching.append(scope)
         try:
-            with anyio.CancelScope() as scope:
-                self._watching.append(scope)
+            with scope:
                 if not self._closed:
                     await self._watch(process, control)
         except OSError:
