@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -28,6 +29,12 @@ __all__ = ["UsageError", "submit"]
 
 _LOOK_S = 0.1
 """How often it is looked whether a job has started."""
+
+_LAST_LINES = 10
+"""How many of the last lines that a command wrote are told when it fails."""
+
+_LINE_MOST = 500
+"""How many characters of each."""
 
 
 class UsageError(ValueError):
@@ -118,6 +125,8 @@ class _Submitted:
     started: bool = False
     ended: bool = False
     error: Exception | None = None
+    last_lines: deque[str] = field(default_factory=lambda: deque(maxlen=_LAST_LINES))
+    """What it wrote last, on either stream."""
 
 
 class _Submission:
@@ -183,6 +192,7 @@ class _Submission:
         try:
             async for line in self._executor.logs(job.placeholder):
                 self._note_start(job)
+                job.last_lines.append(line[:_LINE_MOST])
                 self._show(job, line)
             await job.placeholder
         except Exception as error:  # noqa: BLE001 - whatever became of it is told
@@ -211,7 +221,9 @@ class _Submission:
         if job.error is None:
             self._tell(job, f"completed{after}")
         else:
-            self._tell(job, f"failed{after}: {_why(job.error)}")
+            last = next((line for line in reversed(job.last_lines) if line.strip()), "")
+            words = f"; it wrote last: {last}" if last and len(self._jobs) > 1 else ""
+            self._tell(job, f"failed{after}: {_why(job.error)}{words}")
 
     async def _look_for_starts(self) -> None:
         waiting = [job for job in self._jobs if not job.started]
@@ -251,6 +263,7 @@ def _told(job: _Submitted) -> dict[str, Any]:
         "state": known.state,
         "exit_code": 0 if job.ended and job.error is None else code,
         "error": "interrupted" if not job.ended else None if job.error is None else _why(job.error),
+        "last_lines": [] if job.error is None else list(job.last_lines),
         "worker": known.worker,
         "slots": None if known.allocation is None else str(known.allocation),
         "attempt": known.attempt,

@@ -65,7 +65,7 @@ def test_k7_k9_commands_are_staged_many_at_a_time_and_run_under_the_same_rules(t
     assert "[1] scheduled (requires gpu0=1): sh -c" in done.stderr
     assert "[1] started on local, slots gpu0=1" in done.stderr
     assert re.search(r"\[1\] completed after [\d.]+ s", done.stderr)
-    assert re.search(r"\[3\] failed after [\d.]+ s: exit code 3", done.stderr)
+    assert re.search(r"\[3\] failed after [\d.]+ s: exit code 3; it wrote last: ccc", done.stderr)
     assert "[5] failed: yyy=1 zzz=1 can never be given: no worker has yyy, zzz" in done.stderr
     assert re.search(r"3 succeeded, 2 failed in [\d.]+ s\n$", done.stderr)
 
@@ -82,8 +82,21 @@ def test_k9_output_and_exit_code_are_kept_for_programs_too(tmp_path):
     assert told["exit_code"] == 7
     assert told["state"] == "failed"
     assert told["error"] == "exit code 7"
+    assert told["last_lines"] == [f"{tmp_path} 1 2"]
     assert re.fullmatch(r"cores=\[\d+\]", told["slots"])
     assert f"{tmp_path} 1 2" in done.stderr.splitlines()
+
+
+def test_the_last_lines_of_a_failed_command_are_told_and_of_both_streams(tmp_path):
+    many = "for i in $(seq 30); do echo out $i; done; echo why >&2; echo; false"
+    done = submit(
+        "--run-once", "-r", "cores=1", "--json", "--file", "-", stdin=f"-- true\n-- sh -c '{many}'", cwd=tmp_path
+    )
+    right, wrong = json.loads(done.stdout)
+    assert right["last_lines"] == []
+    assert len(wrong["last_lines"]) == 10
+    assert "why" in wrong["last_lines"]
+    assert re.search(r"\[2\] failed after [\d.]+ s: exit code 1; it wrote last: \S", done.stderr)
 
 
 @pytest.mark.parametrize(
