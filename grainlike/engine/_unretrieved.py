@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from traceback import TracebackException
 
 from grainlike.errors import JobCancelledError
 from grainlike.graph import Node, StreamNode
@@ -38,13 +40,39 @@ class _Unseen:
 
     def __del__(self) -> None:
         error = self._error
-        if error is not None:
-            logger.error(
-                "%s failed with %s, and nobody has seen it: await what you start, or ask info() of it",
-                self._name,
-                type(error).__name__,
-                exc_info=error,
+        if error is not None and logger.isEnabledFor(logging.ERROR):
+            words = "%s failed with %s, and nobody has seen it: await what you start, or ask info() of it"
+            what = type(error), error, error.__traceback__
+            record = logger.makeRecord(
+                logger.name, logging.ERROR, __file__, 0, words, (self._name, type(error).__name__), what
             )
+            record.exc_text = _formatted(error)
+            logger.handle(record)
+
+
+def _formatted(error: BaseException) -> str:
+    """Return the traceback without marks under the columns.
+
+    Python finds those with its parser, which may be what runs: a collector calls destructors in the middle of anything,
+    and the parser of CPython 3.11 cannot be entered twice (python/cpython#106905).
+    """
+    whole = TracebackException.from_exception(error)
+    for part in _parts(whole):
+        for frame in part.stack:
+            frame.colno = frame.end_colno = None
+    return "".join(whole.format()).rstrip("\n")
+
+
+def _parts(whole: TracebackException) -> Iterator[TracebackException]:
+    """Give an exception, those that it stands for or follows from, and so on."""
+    waiting, seen = [whole], set[int]()
+    while waiting:
+        part = waiting.pop()
+        if id(part) not in seen:
+            seen.add(id(part))
+            yield part
+            others = (part.__cause__, part.__context__, *(part.exceptions or ()))
+            waiting += [other for other in others if other is not None]
 
 
 class _SeenElsewhere:

@@ -22,7 +22,7 @@ from grainlike.engine import ThreadCall, this_call
 from grainlike.errors import JobCancelledError
 from grainlike.eventloop import Home, here, name_the_loop
 from grainlike.executor._current import AnyExecutor, current, find, only_open
-from grainlike.graph import Delayed, Node, node_of
+from grainlike.graph import Delayed, Node, State, node_of
 from grainlike.nested import JobExecutor
 
 __all__ = ["result"]
@@ -94,7 +94,8 @@ def _in_job(job: JobView, node: Node, timeout: float | None) -> None:
         assert job.job is not None
         raise RuntimeError(
             f"result(r_) in a thread that {job.job.name} has started itself: its answer could not be heard there. Call "
-            "it in the job's main thread, or run the thread's function as `await delayed(fn)(...)`"
+            "it where a plain job's function runs, or `await r_` in a coroutine; or run the thread's function as "
+            "`await delayed(fn)(...)`"
         )
     _beside(executor, node, timeout)
 
@@ -201,6 +202,8 @@ class _Waiting:
 
     def check(self) -> None:
         """Raise if the wait did not last until the node had finished."""
+        if self._node.state in (State.SUCCEEDED, State.FAILED):
+            return  # maybe in the turn in which its time was over
         name = self._node.function.name
         if self._error is not None:
             raise self._error

@@ -271,4 +271,4 @@ async def test_a_thread_that_a_job_starts_is_told_where_to_call_it():
         return said[0]
 
     async with Executor(local=Cores([0])):
-        assert "in the job's main thread" in await (delayed(beside) @ Cores(1))()
+        assert "where a plain job's function runs" in await (delayed(beside) @ Cores(1))()

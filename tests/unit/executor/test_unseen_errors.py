@@ -120,3 +120,33 @@ def test_an_error_without_words_is_named_all_the_same(engine: Engine, said: Call
     r_ = failed(engine, job(), SilentError())
     del r_
     assert [words.split(",")[0] for words in said()] == ["save failed with SilentError"]
+
+
+def test_the_parser_is_not_entered_for_the_traceback(
+    engine: Engine, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A collector calls destructors in the middle of anything, and CPython 3.11 cannot parse while it parses."""
+
+    parsed: list[object] = []
+
+    def parse(source: object, *_: Any, **__: Any) -> None:
+        parsed.append(source)
+
+    try:
+        try:
+            _ = {}["first"] + 1
+        except KeyError as first:
+            raise ValueError("second") from first
+    except ValueError as second:
+        r_ = failed(engine, job(), second)
+    with monkeypatch.context() as patch:
+        patch.setattr("ast.parse", parse)
+        del r_
+        gc.collect()
+    assert parsed == []
+    (record,) = caplog.records
+    assert record.exc_info is not None
+    text = logging.Formatter().format(record)
+    assert text.count("Traceback") == 2
+    assert 'raise ValueError("second") from first\n' in text
+    assert "KeyError: 'first'" in text
