@@ -75,17 +75,23 @@ def start_head(
 
 async def _serve(daemon: HeadDaemon, access: Path | None, ready: int | None) -> None:
     before = current_folder()
+    failure: Exception | None = None
     async with daemon:
-        words = f"head at {daemon.address}, process {os.getpid()}; access files in {_folder(access)}"
-        print(words, flush=True)  # noqa: T201
-        _tell_of(before)
-        if ready is not None:
-            os.write(ready, words.encode())
-            os.close(ready)
         async with anyio.create_task_group() as tasks:
-            await tasks.start(_stop_at_signal, daemon)
-            await daemon.stop.wait()
+            await tasks.start(_stop_at_signal, daemon)  # first: who reads that it is there may stop it at once
+            try:
+                words = f"head at {daemon.address}, process {os.getpid()}; access files in {_folder(access)}"
+                print(words, flush=True)  # noqa: T201
+                _tell_of(before)
+                if ready is not None:
+                    os.write(ready, words.encode())
+                    os.close(ready)
+                await daemon.stop.wait()
+            except Exception as error:  # noqa: BLE001 - raised below, where the group does not wrap it
+                failure = error
             tasks.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
         logger.info("stopping after %s; a second signal does not wait for jobs to end", daemon.report())
 
 

@@ -34,3 +34,27 @@ async def test_the_next_head_removes_the_files_of_a_killed_one(private_state, mo
         assert now != left.resolve()
         assert str(executor.address) in (now / "worker.json").read_text()
     assert not list(private_state.glob("*/*"))
+
+
+STOPPED_AT_ONCE = """
+import builtins, os, signal, sys
+show = builtins.print
+
+def print_and_stop(*words, **options):
+    show(*words, **options)
+    if str(words[0]).startswith("head at "):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+builtins.print = print_and_stop
+from grainlike.cli import main
+sys.exit(main())
+"""
+
+
+def test_a_head_that_is_told_to_stop_as_soon_as_it_says_where_it_is_ends_in_order(private_state, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{ROOT / 'worker'}")
+    command = [sys.executable, "-c", STOPPED_AT_ONCE, "head", "start", "--listen", "tcp://127.0.0.1:0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert done.stdout.startswith("head at ")
+    assert done.returncode == 0, done.stderr
+    assert not list(private_state.glob("*/*"))
