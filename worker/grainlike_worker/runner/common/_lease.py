@@ -146,7 +146,7 @@ class Lease:
 
     def failed(self, error: BaseException) -> tuple[Code, Payload]:
         """Return the outcome of the job at `index`, which raised `error`; see to its scratch directory."""
-        if self.scratch:
+        if self.scratch.made:
             self.scratch.keep(f"{self.job}-{self._run.attempts[self.index]}", error)
         return failed(error)
 

@@ -37,29 +37,26 @@ class Scratch:
     With `shown`, the environment of this process names the one that was made last.
     """
 
-    __slots__ = ("_made", "_root", "_shown")
+    __slots__ = ("_root", "_shown", "made")
 
     def __init__(self, root: str | None, *, shown: bool = False) -> None:
         self._root = root
         self._shown = shown
-        self._made: dict[str, Path] = {}
-
-    def __bool__(self) -> bool:
-        """Whether there is anything to remove."""
-        return bool(self._made)
+        self.made: dict[str, Path] = {}
+        """Those that there are, by the names of their jobs. Each job looks whether there are any."""
 
     def make(self, name: str) -> Path:
         """The directory of a job, made when it asks for the first time."""
-        path = self._made.get(name)
+        path = self.made.get(name)
         if path is None:
-            path = self._made[name] = _new(self._root, name)
+            path = self.made[name] = _new(self._root, name)
             if self._shown:
                 os.environ[SHOWN] = str(path)
         return path
 
     def keep(self, name: str, error: BaseException) -> None:
         """Keep the directory of a job that failed with `error`, and say there where it is; if that was asked for."""
-        if keeps() and (path := self._made.pop(name, None)) is not None:
+        if keeps() and (path := self.made.pop(name, None)) is not None:
             with suppress(Exception):  # the user's own class may refuse
                 error.add_note(f"Its scratch directory is kept: {path} on {os.uname().nodename}")
 
@@ -71,9 +68,9 @@ class Scratch:
     def remove(self) -> None:
         """Remove them all with what is in them, unless they are to be kept; what cannot be removed stays."""
         if keeps() != "always":
-            for path in self._made.values():
+            for path in self.made.values():
                 remove(str(path))
-        self._made.clear()
+        self.made.clear()
 
 
 def directory_for(name: str) -> str:

@@ -179,7 +179,7 @@ class _SharedRunner:
             if disturbed():
                 # A job that cancels its task, now or later, hurts only itself if nobody else waits in that task.
                 lease.hand_back(lease.index)
-        if lease.scratch:
+        if lease.scratch.made:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(lease.scratch.remove)
         self._flush(lease)
@@ -230,7 +230,7 @@ class _SharedRunner:
             try:
                 outcome = context.run(step, context, function, lease, info, arguments)
             except BaseException as error:  # noqa: BLE001 - whatever a job raises is its outcome
-                if lease.scratch:
+                if lease.scratch.made:
                     lease.scratch.keep(f"{info.id}-{info.attempt}", error)
                 code, outcome = failed(error)
                 final = function.is_final(error)

@@ -192,7 +192,7 @@ class OwnRunner:
         hide_job()
         # A process that is about to end anyway has no successor.
         spoiled = (self._house.is_spoiled() or is_used_up()) and not self._interrupts.asked
-        if lease.scratch:
+        if lease.scratch.made:
             lease.scratch.hide()
             lease.scratch.remove()
         self._memory.lift()
@@ -285,7 +285,7 @@ class OwnRunner:
         interrupts = self._interrupts
         function = self._functions.get(lease.fn)
         final = False
-        if lease.scratch:
+        if lease.scratch.made:
             lease.scratch.hide()  # that of the job in front of it
         try:
             interrupts.exposed = True
