@@ -7,6 +7,7 @@ import threading
 import anyio
 import anyio.lowlevel
 import pytest
+from limits import LIMIT_S
 
 from grainlike import Executor, JobCancelledError, JobTimeoutError, cancel, delayed, gather, start
 from grainlike.graph import node_behind
@@ -36,7 +37,7 @@ async def test_a_thread_past_its_timeout_is_answered_for_at_once_and_waited_for_
     @delayed(timeout=0.05)
     def stuck():
         begun.append(True)
-        release.wait(30)
+        release.wait(LIMIT_S)
         left.append(True)
 
     async with Executor(local=None):

@@ -282,7 +282,7 @@ def test_programs_find_what_others_kept_and_it_is_listed_and_removed(tmp_path, c
 
     def said(x):
         command = [sys.executable, str(script), str(x)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=LIMIT_S)
         return done.stdout.split()
 
     assert said(1) == ["runs", "2"]

@@ -33,7 +33,7 @@ def submit(*arguments, stdin="", cwd=None, env=()):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=LIMIT_S,
         check=False,
     )
 
@@ -201,7 +201,7 @@ def test_when_nobody_reads_its_output_any_more_it_ends():
         assert process.stdout.readline() == "y\n"
         process.stdout.close()
         said = process.stderr.read()
-        assert process.wait(60) == 1
+        assert process.wait(LIMIT_S) == 1
     assert "Traceback" not in said
     assert "failed" not in said
 

@@ -5,7 +5,6 @@ import contextlib
 import os
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import anyio
 import psutil
 import pytest
 from limits import LIMIT_S
+from waiting import still_running as running_after
 
 ROOT = Path(__file__).parents[3]
 """How long anything here may take at most; a test that waits longer has found something that hangs."""
@@ -48,9 +48,15 @@ class Gate:
         self.visits = 0
         self._arrived: asyncio.Queue[Visitor] = asyncio.Queue()
         self._writers: list[asyncio.StreamWriter] = []
+        self._empty = asyncio.Event()
 
     async def arrival(self) -> Visitor:
         return await asyncio.wait_for(self._arrived.get(), LIMIT_S)
+
+    async def until_left(self) -> None:
+        """Wait until nobody stands there: who was here went on, or has ended."""
+        async with asyncio.timeout(LIMIT_S):
+            await self._empty.wait()
 
     def release_all(self) -> None:
         """Let everybody through, now and from now on."""
@@ -60,6 +66,7 @@ class Gate:
 
     async def receive(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.append(writer)
+        self._empty.clear()
         text = (await reader.readline()).decode()
         self.visits += 1
         if self.open:
@@ -68,6 +75,8 @@ class Gate:
         with contextlib.suppress(ConnectionError):
             await reader.read()
         self._writers.remove(writer)
+        if not self._writers:
+            self._empty.set()
         writer.close()
 
     @property
@@ -171,21 +180,7 @@ def start_worker() -> Iterator[Callable[..., Worker]]:
 
 async def ended(pids: list[int], within: float = LIMIT_S) -> list[int]:
     """Those of `pids` that still run after at most so many seconds; a zombie has ended."""
-
-    def wait() -> list[int]:
-        deadline = time.monotonic() + within
-        while (left := [pid for pid in pids if _runs(pid)]) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        return left
-
-    return await anyio.to_thread.run_sync(wait)
-
-
-def _runs(pid: int) -> bool:
-    try:
-        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
+    return await anyio.to_thread.run_sync(running_after, pids, within)
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ import logging
 import os
 import time
 
-import anyio
 import pytest
 from limits import LIMIT_S
+from waiting import logged
 
 from grainlike import GVAR, Cores, Executor, WorkerLostError, delayed, gather, start
 from grainlike_worker.runner.loop import _runner
@@ -35,13 +35,6 @@ def blocks_with_the_lock_held(path):
         assert ctypes.PyDLL(None).read(way.fileno(), ctypes.create_string_buffer(1), 1) == 1
 
 
-async def logged(caplog, text):
-    with anyio.fail_after(LIMIT_S):
-        while not (found := [r.getMessage() for r in caplog.records if text in r.getMessage()]):  # noqa: ASYNC110
-            await anyio.sleep(0.01)
-    return found
-
-
 @pytest.mark.asyncio
 @pytest.mark.parametrize("block", [blocks_in_python, blocks_with_the_lock_held])
 async def test_who_blocks_the_loop_is_told_with_its_stack(start_worker, gates, caplog, block):
@@ -65,7 +58,7 @@ async def test_who_blocks_the_loop_is_told_with_its_stack(start_worker, gates, c
         assert explanation.blocked_s >= 0.3
         assert "It has blocked the event loop" in str(explanation)
         visitor.release()
-        assert await asyncio.wait_for(r_, 20) == "went on"
+        assert await asyncio.wait_for(r_, LIMIT_S) == "went on"
     _, said = await worker.exit()
     assert "job 1 has blocked the event loop of runner" in said
     assert said.count("has blocked") == 1
@@ -127,7 +120,7 @@ async def test_of_those_in_a_process_that_died_only_the_one_that_ran_is_a_suspec
         first = [(await gate.arrival()).pid for _ in range(2)]
         gate.open = True
         with pytest.raises(WorkerLostError, match="SIGABRT") as caught:
-            await asyncio.wait_for((killer @ Cores(1))(), 20)
+            await asyncio.wait_for((killer @ Cores(1))(), LIMIT_S)
         pids, attempts = zip(*await gather(neighbours), strict=True)
         assert attempts == (2, 2)
         assert pids[0] == pids[1] != first[0] == first[1]

@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 from limits import LIMIT_S
+from waiting import until
 
 from grainlike import GVAR, Cores, Executor, WorkerLostError, delayed, info
 from grainlike.system._cgroup import Cgroup, own_cgroups
@@ -59,8 +60,7 @@ async def test_each_runner_has_a_cgroup_and_so_have_its_children_and_all_go_with
         os.kill(runner, signal.SIGKILL)
         again, _, _, other = await (where @ Cores(1))()
         assert (Path(again).parent, other != runner) == (Path(path).parent, True)
-        while Path(path).exists():  # noqa: ASYNC110, ASYNC240
-            await asyncio.sleep(0.01)
+        await until(lambda: not Path(path).exists())  # the kernel's books, which tell nobody
     assert of_worker(os.getpid()) == []
 
 
@@ -69,14 +69,15 @@ async def test_a_killed_keeper_leaves_no_daemon_while_the_worker_lives(tmp_path,
         import time
 
         daemon = tmp_path / f"daemon-{GVAR.job.attempt}"  # a job that is lost with its runner runs again
+        told, tell = os.pipe()
         if os.fork() == 0:
             os.setsid()
             if os.fork() == 0:
                 daemon.write_text(str(os.getpid()))
+                os.write(tell, b".")
                 time.sleep(3600)
             os._exit(0)
-        while not daemon.exists() or not daemon.read_text():
-            time.sleep(0.001)
+        os.read(told, 1)
         os.kill(os.getppid(), signal.SIGKILL)
         time.sleep(3600)
 

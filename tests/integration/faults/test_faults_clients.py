@@ -13,6 +13,7 @@ from pathlib import Path
 import anyio
 import pytest
 from limits import LIMIT_S
+from waiting import logged, until_called
 
 from grainlike import (
     AuthenticationError,
@@ -33,6 +34,7 @@ from grainlike.client import _connection
 from grainlike.client._connection import UnableError, call
 from grainlike.head.server import _accept, _clients, _trace_rows
 from grainlike.net import dial, find_access
+from grainlike.scheduler import HeadMind
 from grainlike.wire import (
     FROM_CLIENT,
     AskCancel,
@@ -90,12 +92,6 @@ def wait_at(visit, name):
 @delayed(name="\x1b[2Jrude\x07[bold]")
 def rude(visit):
     visit("rude")
-
-
-async def until(condition):
-    async with asyncio.timeout(LIMIT_S):
-        while not condition():  # noqa: ASYNC110 - nobody tells of it
-            await asyncio.sleep(0.01)
 
 
 async def test_the_command_line_asks_a_head_over_tls_and_cancels(gates, start_worker, told):
@@ -181,7 +177,7 @@ async def test_a_head_tells_how_jobs_of_all_programs_ended_and_what_ran_where(to
             assert (report["succeeded"], report["failed"], report["timed_out"], report["unended"]) == (4, 2, 1, 2)
             cancel(waits_)
             cancel(runs_)
-            await until(lambda: not head._head.view.unended)
+            await until_called(HeadMind, "handle", lambda: not head._head.view.unended)
         report = head.report()
         counts = (report.succeeded, report.failed, report.timed_out, report.cancelled, report.skipped)
         assert counts == (4, 2, 1, 2, 0)
@@ -237,7 +233,7 @@ async def test_what_a_failure_skips_is_skipped_in_every_tally(where, gates):
             arrived = {visitor.name: visitor for visitor in [await gate.arrival(), await gate.arrival()]}
             arrived["fails"].release()
             await failing
-            await until(lambda: not head._head.view.unended)
+            await until_called(HeadMind, "handle", lambda: not head._head.view.unended)
             reports = [head.report(), *([ex.report()] if where == "program" else [])]
         for report in reports:
             assert (report.failed, report.cancelled, report.skipped) == (1, 1, 3)
@@ -322,11 +318,11 @@ async def test_a_workers_certificate_can_not_ask(private_state, caplog):
         link.post(handshake.hello)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(link.run, heard.extend)
-            await until(lambda: executor.workers())
+            await executor.wait_for_workers(1)
             with caplog.at_level(logging.WARNING, "grainlike"):
                 link.post(AskJobs(1, 10))
                 link.post(AskCancel(2, 1))
-                await until(lambda: caplog.text.count("which workers do not send") == 2)
+                await logged(caplog, "which workers do not send", 2)
             link.close()
         assert not [frame for frame in heard if isinstance(frame.message, JobsAre | Done)]
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from limits import LIMIT_S
+from waiting import logged, until, until_called, until_ended
 
 from grainlike import (
     AuthenticationError,
@@ -37,6 +38,7 @@ from grainlike.cli import main
 from grainlike.client import _connection
 from grainlike.head.server import _clients
 from grainlike.net import dial, find_access
+from grainlike.scheduler import HeadMind
 from grainlike.wire import Dialer, Nested, NestedFunction, RetrySpec
 from grainlike_worker.daemon import _daemon
 
@@ -75,12 +77,6 @@ def _confess(path):
     with open(path, "a") as file:  # noqa: PTH123 - it travels by value
         file.write(f"{os.getpid()}\n")
     return path
-
-
-async def until(condition):
-    async with asyncio.timeout(LIMIT_S):
-        while not condition():  # noqa: ASYNC110 - nobody tells of it
-            await asyncio.sleep(0.01)
 
 
 async def told(*arguments):
@@ -153,8 +149,11 @@ async def test_events_are_of_ones_own_jobs_and_of_all_workers(head, start_worker
         late = executor.events()
         cancel(runs_)
         gate.release_all()
+        leaves = executor.events()
         worker.process.terminate()
-        await until(lambda: not executor.workers())
+        while (await anext(leaves)).kind != "worker_left":
+            pass
+        assert not executor.workers()
     found = [event async for event in events]
     assert [event.number for event in found] == list(range(1, len(found) + 1))
     assert [event.at for event in found] == sorted(event.at for event in found)
@@ -188,7 +187,7 @@ async def test_what_runs_when_the_head_is_lost_is_told_to_be_lost(head, start_wo
         head.send_signal(signal.SIGKILL)
         with pytest.raises(HeadLostError):
             await runs_
-        await until(lambda: not gate._writers)
+        await gate.until_left()
     assert [(event.kind, event.outcome) async for event in events] == [
         ("worker_joined", ""),
         ("job_started", ""),
@@ -211,7 +210,7 @@ async def test_a_head_that_is_killed_fails_what_waits_and_what_comes(head, start
             await (square @ Cores(1))(1)
         with pytest.raises(HeadLostError):
             await executor.wait_for_workers(1)
-        await until(lambda: not gate._writers)
+        await gate.until_left()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -226,7 +225,7 @@ async def test_a_signal_ends_a_head_in_good_order(head, start_worker, gates, pri
         assert await asyncio.to_thread(head.wait, 20) == 0
         assert (await worker.exit())[0] == 0
         assert not _runs(visitor.pid)
-        await until(lambda: not gate._writers)
+        await gate.until_left()
         assert not list(private_state.glob("*/*.json"))
         assert await told("head", "status") == 3
 
@@ -338,13 +337,13 @@ asyncio.run(main())
         await gate.arrival()
         other = script(text, gate.path, staying.path)
         theirs = await gate.arrival()
-        await until(lambda: head._head.view.unended == 4)
+        await until_called(HeadMind, "handle", lambda: head._head.view.unended == 4)
         if how == "dies":
             other.kill()
         else:
             staying.release_all()
-        await until(lambda: head._head.view.unended == 1)
-        await until(lambda: not _runs(theirs.pid))
+        await until_called(HeadMind, "handle", lambda: head._head.view.unended == 1)
+        await until_ended(theirs.pid)
         gate.release_all()
         assert await with_us_ == "ours"
 
@@ -381,8 +380,7 @@ async def test_a_job_that_waits_for_its_next_attempt_does_not_run(gates):
         visitor = await gate.arrival()
         assert info(r_).state == "running"
         visitor.release()
-        while info(r_).state == "running":  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
+        await until(lambda: info(r_).state != "running")  # a client is no observer of attempts that will be repeated
         assert info(r_).state == "pending"
         assert (await executor.explain(r_)).reason == "backoff"
 
@@ -449,7 +447,7 @@ async def test_a_program_hears_that_nobody_could_run_its_jobs(caplog):
     async with Executor(listen=TLS, local=Cores(2)) as head, connect(head.address):
         job = start((square @ Cores(16))(3))
         words = "1 job waits for a worker that can give cores=16: "
-        await until(lambda: [record.getMessage().startswith(words) for record in caplog.records].count(True) == 2)
+        await logged(caplog, words, 2)
         assert info(job).worker is None
     by_whom = [record.module for record in caplog.records if record.getMessage().startswith(words)]
     assert sorted(by_whom) == ["_actions", "_remote_jobs"]
@@ -490,9 +488,9 @@ async def test_a_worker_submits_nothing_of_its_own(caplog):
         link = await dial(find_access(executor.address, "worker"))
         link.post(Dialer(_daemon._hello("greedy", Cores([0]))).hello)
         running = asyncio.create_task(link.run(lambda frames: None))
-        await until(lambda: executor.workers())
+        await executor.wait_for_workers(1)
         link.post(Nested(0, 0, "cores=1", 0, False, [function], [1], [0], [b"arguments"], [0]), [b"code"])
-        await until(lambda: "sent Nested, which workers do not send" in caplog.text)
+        await logged(caplog, "sent Nested, which workers do not send")
         assert executor._head.view.unended == 0
         link.close()
         await running

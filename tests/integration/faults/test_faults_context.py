@@ -19,14 +19,16 @@ import anyio
 from grainlike import GVAR
 
 class Counter:
-    beats = 0
+    def __init__(self):
+        self.beat = anyio.Event()
 
 @asynccontextmanager
 async def service():
     counter = Counter()
     async def beat():
         while True:
-            counter.beats += 1
+            last, counter.beat = counter.beat, anyio.Event()
+            last.set()
             await anyio.sleep(0.001)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(beat)
@@ -90,17 +92,13 @@ def plain():
 
 @delayed
 async def coroutine():
-    before = GVAR.context.beats
-    while GVAR.context.beats == before:  # noqa: ASYNC110
-        await asyncio.sleep(0.001)
+    await GVAR.context.beat.wait()
     return os.getpid(), type(GVAR.context).__name__
 
 
 @delayed(isolate=True)
 async def isolated():
-    before = GVAR.context.beats
-    while GVAR.context.beats == before:  # noqa: ASYNC110
-        await asyncio.sleep(0.001)
+    await GVAR.context.beat.wait()
     return os.getpid(), type(GVAR.context).__name__
 
 

@@ -60,9 +60,11 @@ async def test_without_a_worker_jobs_wait_and_run_when_one_joins(gates, start_wo
         start_worker(executor.address, name="first")
         all_ = start(gather((job @ Cores(1))(number) for number in range(20)))
         await gate.arrival()
+        events = executor.events()
         os.kill(executor.workers()[0].pid, signal.SIGKILL)
-        while executor.workers():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+        while (await anext(events)).kind != "worker_left":
+            pass
+        assert not executor.workers()
         gate.release_all()
         start_worker(executor.address, name="second")
         assert await all_ == ["second"] * 20
@@ -83,7 +85,7 @@ async def test_a_poison_job_ends_alone_in_worker_lost_error(kind, how, start_wor
 
         @delayed
         async def neighbour(number):
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0)
             return number
 
     elif kind == "isolated":

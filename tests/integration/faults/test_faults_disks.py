@@ -33,7 +33,7 @@ async def head_on(mounted, options, folder):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )
-    said, _ = await asyncio.wait_for(process.communicate(), 20)
+    said, _ = await asyncio.wait_for(process.communicate(), LIMIT_S)
     return process.returncode, said.decode()
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from limits import LIMIT_S
+from waiting import logged
 
 from grainlike import Cores, Executor, delayed
 from grainlike.executor._head_daemon import HeadDaemon
@@ -93,8 +94,7 @@ async def test_garbage_is_dropped_and_logged_once_and_a_real_worker_still_works(
         caplog.clear()
         with caplog.at_level(logging.INFO):
             await knock(executor, data)
-            while not caplog.records:  # it is said once the stranger has gone  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+            await logged(caplog, "")  # it is said once the stranger has gone
         said = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
         assert len(said) == 1, said
         assert not any(record.exc_info for record in caplog.records)

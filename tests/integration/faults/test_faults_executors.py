@@ -1,9 +1,9 @@
 """Executors that are left in a hurry, opened many times, or live in a loop that is blocked: nothing stays behind."""
 
 import asyncio
-import contextlib
 import os
 import re
+import select
 import signal
 import time
 from pathlib import Path
@@ -11,8 +11,10 @@ from pathlib import Path
 import anyio
 import pytest
 from limits import LIMIT_S
+from waiting import until, until_ended_blocking
 
 from grainlike import Cores, Executor, delayed, gather, run, start
+from grainlike.head import _head
 from grainlike.head.server import _accept
 from grainlike_worker.daemon import _daemon
 
@@ -140,20 +142,38 @@ async def test_waiting_for_workers_of_an_executor_that_closes_is_an_error():
                 await anyio.wait_all_tasks_blocked()
 
 
+class Clock:
+    """The machine's, and so many seconds ahead."""
+
+    ahead = 0.0
+
+    def monotonic(self):
+        return time.monotonic() + self.ahead
+
+
 @pytest.mark.anyio
 async def test_a_blocked_loop_loses_no_worker(monkeypatch, start_worker):
     """A user's code may block the loop for longer than a worker may be silent: what waits to be read is no silence."""
-    for module in (_accept, _daemon):
-        monkeypatch.setattr(module, "LOST_S", 1.2)
+    clock = Clock()
+    for module in (_accept, _head, _daemon):
+        monkeypatch.setattr(module, "time", clock)
     monkeypatch.setattr(_accept, "HEARTBEAT_S", 0.05)
-    monkeypatch.setattr(_accept, "HANDSHAKE_S", 0.1)
+
+    async def beaten(times):
+        before = executor.workers()[-1].beats
+        await until(lambda: executor.workers()[-1].beats >= before + times)  # a heart gives no other sign
+
     with anyio.fail_after(LIMIT_S):
         async with Executor(local=Cores(1), listen=LISTEN) as executor:
-            start_worker(executor.address, resources="cores=1")
+            worker = start_worker(executor.address, name="far", resources="cores=1")
             await executor.wait_for_workers(2)
-            await anyio.sleep(0.2)
-            time.sleep(1.5)  # noqa: ASYNC251
-            await anyio.sleep(0.3)
+            assert executor.workers()[-1].pid == worker.pid
+            await beaten(1)
+            # The loop turns no further until a beat waits to be read; meanwhile the clock goes on by minutes.
+            link = list(executor._head.peers.values())[-1].link
+            assert select.select([link.fileno()], [], [], LIMIT_S)[0]
+            clock.ahead = 10 * _accept.LOST_S
+            await beaten(3)
             assert len(executor.workers()) == 2
             assert await gather((one @ Cores(1))() for _ in range(4)) == [1] * 4
 
@@ -180,8 +200,7 @@ async def test_a_job_that_blocks_its_loop_or_holds_the_interpreter_does_not_stop
             blocked = start((block @ Cores(1))(str(gate)))
             with await anyio.to_thread.run_sync(gate.open, "w") as opened:
                 before = executor.workers()[0].beats
-                while executor.workers()[0].beats < before + 5:  # noqa: ASYNC110 - they come from another process
-                    await anyio.sleep(0.01)
+                await until(lambda: executor.workers()[0].beats >= before + 5)  # a heart gives no other sign
                 opened.write("done")
             assert await blocked == "done"
 
@@ -222,7 +241,7 @@ def test_ctrl_c_ends_everything_with_one_clean_message(backend, script, tmp_path
     os.mkfifo(begun)
     process = script(SCRIPT, begun, backend)
     begun.read_text()
-    runners = psutil.Process(process.pid).children(recursive=True)
+    runners = [runner.pid for runner in psutil.Process(process.pid).children(recursive=True)]
     os.kill(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=LIMIT_S)
     assert process.returncode in (130, -signal.SIGINT)
@@ -237,7 +256,7 @@ def test_ctrl_c_ends_everything_with_one_clean_message(backend, script, tmp_path
     assert err.count("Traceback (most recent call last)") <= 2, err
     assert "ExceptionGroup" not in err
     assert "never" not in err
-    assert psutil.wait_procs(runners, timeout=3.0)[1] == []
+    until_ended_blocking(*runners)
 
 
 RUNS_A_PROGRAM = """
@@ -257,20 +276,13 @@ run(main, local=Cores(1))
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_killed_program_takes_those_along_that_its_coroutines_run(number, script, tmp_path):
-    import psutil
-
     told = tmp_path / "told"
     os.mkfifo(told)
     process = script(RUNS_A_PROGRAM, told)
-    programs = [psutil.Process(int(pid)) for pid in told.read_text().split()]
+    programs = [int(pid) for pid in told.read_text().split()]
     os.kill(process.pid, number)
     assert len(programs) == 2
-    deadline = time.monotonic() + LIMIT_S
-    for program in programs:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            while program.status() != psutil.STATUS_ZOMBIE:
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
+    until_ended_blocking(*programs)
 
 
 def test_run_after_run_in_one_program():
@@ -298,14 +310,9 @@ loop = asyncio.new_event_loop()
 loop.run_until_complete(main())
 os._exit(0)
 """
-    import psutil
-
     process = script(text)
     out, _ = process.communicate(timeout=LIMIT_S)
-    runner = int(out.split()[0])
-    deadline = time.monotonic() + LIMIT_S
-    while psutil.pid_exists(runner) and psutil.Process(runner).status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < deadline
+    until_ended_blocking(int(out.split()[0]))
 
 
 @pytest.mark.asyncio

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from limits import LIMIT_S
+from waiting import logged, until_called, until_files
 from weather import Weather, port, way_through
 
 from grainlike import Cores, JobCancelledError, Retry, cancel, connect, delayed, gather, info, start
@@ -23,6 +24,7 @@ from grainlike.cli import main
 from grainlike.client._connection import call
 from grainlike.errors import HeadLostError, JournalError
 from grainlike.executor._head_daemon import HeadDaemon
+from grainlike.head._logs import Listener
 from grainlike.head.durable import _store
 from grainlike.head.durable._clients import DurableGuests
 from grainlike.head.durable._head import DurableHead
@@ -108,6 +110,13 @@ async def one_of_each(path, number):
         assert (await (grows @ Cores(1))(path, number, np.zeros(30_000)))[-1] == number
     else:
         assert await (KINDS[number % 6] @ Cores(1))(path, number) == number
+
+
+async def ended(jobs, count):
+    """Return when so many of the jobs have ended: the others are then in the middle of something."""
+    async with asyncio.timeout(LIMIT_S):
+        while sum(job.done() for job in jobs) < count:
+            await asyncio.wait([job for job in jobs if not job.done()], return_when=asyncio.FIRST_COMPLETED)
 
 
 def check(path, numbers):
@@ -198,7 +207,7 @@ async def test_a_head_is_made_again_down_to_what_it_had_said(images, start_worke
             jobs = []
             for number in range(90):
                 jobs.append(asyncio.ensure_future(one_of_each(path, number)))
-                await asyncio.sleep(0.005)
+                await ended(jobs, number - 10)
                 if number % 9 == 0:
                     same(told(daemon._head, guests), told(*made_again(journal, tmp_path, number)))
             await asyncio.gather(*jobs)
@@ -274,7 +283,7 @@ async def test_restarts_lose_nothing_and_do_nothing_twice(start_worker, tmp_path
             for restart in range(12):
                 numbers = range(20 * restart, 20 * restart + 20)
                 jobs += [asyncio.ensure_future(one_of_each(path, number)) for number in numbers]
-                await asyncio.sleep(0.02 * restart)
+                await ended(jobs[-20:], restart)
                 stopped = start((waits @ Cores(1))(tmp_path / "stopped", restart))
                 cancel(stopped)
                 with pytest.raises(JobCancelledError):
@@ -298,9 +307,7 @@ async def test_a_head_that_records_knows_the_workers_of_an_image(start_worker, t
             for number in range(3):
                 assert await (delayed(abs) @ Cores(1))(-number) == number
                 address = await heads.next()
-                while not (drawn := set(journal.glob("*.image"))) - images:  # noqa: ASYNC110 - nobody tells of it
-                    await asyncio.sleep(0.01)
-                images |= drawn
+                images |= await until_files(journal, lambda: set(journal.glob("*.image")) - images)  # noqa: B023
             assert await (delayed(divmod) @ Cores(1))(7, 2) == (3, 1)
             address = await heads.next()
             assert await (delayed(len) @ Cores(1))("abc") == 3
@@ -342,7 +349,7 @@ async def test_a_killed_head_is_followed_by_one_that_goes_on(start_worker, tmp_p
                 jobs = []
                 for kill in range(3):
                     jobs += [asyncio.ensure_future(one_of_each(path, 40 * kill + number)) for number in range(40)]
-                    await asyncio.sleep(0.1 * kill)
+                    await ended(jobs[-40:], 10 * kill)
                     heads[-1].send_signal(signal.SIGKILL)
                     heads.append(head_process(journal))
                     assert await listens(heads[-1]) == address
@@ -394,12 +401,11 @@ async def test_nobody_is_told_that_his_words_have_come_before_they_are_on_disk(t
                 assert len(kept) > 0
             finally:
                 disk_is_free.set()
-            while len(kept) > 0:  # noqa: ASYNC110 - nobody tells of it
-                await asyncio.sleep(0.01)
+            await until_called(type(kept), "acknowledged", lambda: len(kept) == 0)
         daemon.leaves = False
 
 
-async def test_a_full_disk_refuses_new_jobs_and_stops_none(start_worker, gates, tmp_path, monkeypatch):
+async def test_a_full_disk_refuses_new_jobs_and_stops_none(start_worker, gates, tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(_store, "LOOK_S", 0.05)
     unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
     journal = tmp_path / "journal"
@@ -421,9 +427,7 @@ async def test_a_full_disk_refuses_new_jobs_and_stops_none(start_worker, gates, 
                     await (delayed(len) @ Cores(1))(b"y")
             finally:
                 resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
-            async with asyncio.timeout(LIMIT_S):
-                while daemon._keeping.failure is not None:  # noqa: ASYNC110 - nobody tells of it
-                    await asyncio.sleep(0.01)
+            await logged(caplog, "the journal is kept again")
             assert await (delayed(len) @ Cores(1))(b"zz") == 2
     async with a_head(journal) as daemon:
         assert daemon._head.view.unended == 0
@@ -495,17 +499,16 @@ async def test_who_has_heard_more_than_the_journal_has_is_told_so(start_worker, 
         await heads.end()
 
 
-async def test_a_journal_that_was_moved_away_is_not_kept_until_it_is_back(tmp_path, monkeypatch):
+async def test_a_journal_that_was_moved_away_is_not_kept_until_it_is_back(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(_store, "LOOK_S", 0.02)
     journal, away = tmp_path / "journal", tmp_path / "away"
     async with asyncio.timeout(LIMIT_S), a_head(journal) as daemon:
         journal.rename(away)
-        while daemon._keeping.failure is None:  # noqa: ASYNC110 - nobody tells of it
-            await asyncio.sleep(0.01)
+        await logged(caplog, "the journal is not kept any more")
         assert "was removed, or moved away" in str(daemon._keeping.failure)
         away.rename(journal)
-        while daemon._keeping.failure is not None:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        await logged(caplog, "the journal is kept again")
+        assert daemon._keeping.failure is None
         assert list(journal.glob("*.image"))
         daemon.leaves = False
 
@@ -548,12 +551,10 @@ async def test_an_image_is_drawn_while_somebody_reads_a_log(start_worker, gates,
             job = start((delayed(gate.visit) @ Cores(1))("read"))
             await gate.arrival()
             reads = asyncio.ensure_future(anext(client.logs(job), None))
-            while not daemon._head.logs:  # noqa: ASYNC110 - nobody tells of it
-                await asyncio.sleep(0.005)
+            await until_called(Listener, "catch_up", lambda: daemon._head.logs)
             assert await (delayed(len) @ Cores(1))(bytes(100_000)) == 100_000
-            while not list(journal.glob("*.image")):
-                assert "no new image" not in caplog.text
-                await asyncio.sleep(0.01)
+            await until_files(journal, lambda: list(journal.glob("*.image")) or "no new image" in caplog.text)
+            assert "no new image" not in caplog.text
             again, guests = made_again(journal, tmp_path, 1)
             (guest,) = guests.here.values()
             guest.hush()  # as when it is there again
@@ -588,12 +589,10 @@ async def test_who_reads_a_log_over_a_death_has_each_line_once(start_worker, gat
             weather.swallow()  # the question goes nowhere
             lines = client.logs(job)
             first = asyncio.ensure_future(anext(lines))
-            while not daemon._head.logs:  # noqa: ASYNC110 - nobody tells of it
-                await asyncio.sleep(0.005)
+            await until_called(Listener, "catch_up", lambda: daemon._head.logs)
             weather.closed = True
         async with HeadDaemon(f"tcp://127.0.0.1:{head_port}", journal=journal) as again:
-            while not again._head.logs:  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
+            await until_called(Listener, "catch_up", lambda: again._head.logs)
             weather.reset()
             weather.clear_up()
             weather.closed = False

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from limits import LIMIT_S
 from test_faults_head_again import made_again
+from waiting import logged, until_files
 from weather import Weather, port, way_through
 
 from grainlike import Cores, Executor, SessionError, connect, delayed, gather, info
@@ -54,13 +55,7 @@ async def fails(text):
 
 
 def kept(folder):
-    return sorted(path.name for path in folder.rglob("*") if path.is_file() and path.name[0].isdigit())
-
-
-async def until(condition):
-    async with asyncio.timeout(LIMIT_S):
-        while not condition():  # noqa: ASYNC110 - nobody tells of it
-            await asyncio.sleep(0.005)
+    return sorted(name for _, _, names in os.walk(folder) for name in names if name[0].isdigit())
 
 
 async def sessions():
@@ -81,7 +76,7 @@ async def fill(letters, folder):
         await ex.wait_for_workers(1)
         named = [ex.name(letter, (block @ Cores(1))(letter)) for letter in letters]
         assert [value[:1].decode() for value in await gather(named)] == list(letters)
-    await until(lambda: len(kept(folder)) >= len(letters))
+    await until_files(folder, lambda: len(kept(folder)) >= len(letters))
 
 
 async def test_outcomes_beyond_memory_are_all_found_by_the_next_program(private_state):
@@ -106,7 +101,7 @@ async def test_outcomes_beyond_memory_are_all_found_by_the_next_program(private_
             assert len(await gather(found[letter] for letter in "abcdefgh")) == 8
             assert len(await (ex.placeholders()["a"] + b"more")) == SIZE + 4
             await ex.forget(*found)
-        await until(lambda: kept(private_state) == [])
+        await until_files(private_state, lambda: kept(private_state) == [])
     assert not (private_state / "outcomes").exists()
 
 
@@ -154,7 +149,7 @@ async def test_at_the_budget_calls_with_names_are_refused_and_others_run(private
     async with asyncio.timeout(LIMIT_S), a_head(keep=2 * SIZE) as daemon:
         start_worker(daemon.address, resources="cores=2")
         await fill("ab", private_state)
-        await until(lambda: "no new ones are taken" in caplog.text)
+        await logged(caplog, "no new ones are taken")
         async with connect(session="sweep") as ex:
             more_ = ex.name("c", (block @ Cores(1))("c"))
             other_ = (block @ Cores(1))("d")
@@ -185,14 +180,14 @@ async def test_where_the_disk_refuses_outcomes_stay_in_memory(private_state, sta
         async with connect(session="sweep") as ex:
             await ex.wait_for_workers(1)
             assert await ex.name("a", (block @ Cores(1))("a")) == b"a" * SIZE
-            await until(lambda: "stay in memory" in caplog.text)
+            await logged(caplog, "stay in memory")
             more_ = ex.name("more", (block @ Cores(1))("m"))
             with pytest.raises(SessionError, match=r"No space left.*make room"):
                 await more_
         async with connect(session="sweep") as ex:
             assert await ex.placeholders()["a"] == b"a" * SIZE
         full = False
-        await until(lambda: kept(private_state) != [])
+        await until_files(private_state, lambda: kept(private_state) != [])
         async with connect(session="sweep") as ex:
             assert await ex.name("b", (block @ Cores(1))("b")) == b"b" * SIZE
             assert await ex.placeholders()["a"] == b"a" * SIZE
@@ -213,7 +208,7 @@ async def test_the_next_head_with_a_journal_finds_the_files(images, start_worker
                     await ex.name("e", (block @ Cores(1))("e"))
             if images:
                 first = set(journal.glob("*.image"))
-                await until(lambda: bool(set(journal.glob("*.image")) - first))
+                await until_files(journal, lambda: set(journal.glob("*.image")) - first)
         files = kept(journal / "outcomes")
         assert len(files) == 4
         if images:
@@ -232,9 +227,9 @@ async def test_the_next_head_with_a_journal_finds_the_files(images, start_worker
                     await found["d"]
             else:
                 assert await found["d"] == b"d" * SIZE
-            await until(lambda: "99-1" not in kept(journal / "outcomes"))
+            await until_files(journal, lambda: "99-1" not in kept(journal / "outcomes"))
             await ex.forget("a")
-            await until(lambda: files[0] not in kept(journal / "outcomes"))
+            await until_files(journal, lambda: files[0] not in kept(journal / "outcomes"))
         async with a_head(journal), connect(session="sweep") as ex:
             assert list(ex.placeholders()) == list("bcd")
             assert await ex.placeholders()["b"] == b"b" * SIZE
@@ -255,7 +250,7 @@ async def test_a_closed_head_leaves_nothing_of_its_jobs_on_disk(start_worker, tm
             async with connect(session="sweep") as ex:
                 await ex.wait_for_workers(1)
                 assert len(await ex.name("big", (delayed(os.urandom) @ Cores(1))(3_000_000))) == 3_000_000
-            await until(lambda: kept(journal) != [])
+            await until_files(journal, lambda: kept(journal) != [])
         left = {path.name: path.stat().st_size for path in journal.rglob("*") if path.is_file()}
         assert sum(left.values()) < 100_000, left
 
@@ -263,9 +258,9 @@ async def test_a_closed_head_leaves_nothing_of_its_jobs_on_disk(start_worker, tm
 async def test_what_a_killed_head_left_is_removed_by_the_next(private_state, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{ROOT / 'worker'}")
     hold = (
-        "import sys, pathlib, time; from grainlike.net import hold_lock; folder = pathlib.Path(sys.argv[1]);"
+        "import sys, pathlib; from grainlike.net import hold_lock; folder = pathlib.Path(sys.argv[1]);"
         "lock = hold_lock(folder); lock.__enter__(); (folder / '7-1').write_bytes(b'x' * 1000);"
-        "print('held', flush=True); time.sleep(600)"
+        "print('held', flush=True); sys.stdin.read()"
     )
     lives, dead = private_state / "outcomes" / "lives", private_state / "outcomes" / "dead"
     for folder in (lives, dead):
@@ -275,7 +270,8 @@ async def test_what_a_killed_head_left_is_removed_by_the_next(private_state, mon
     with contextlib.ExitStack() as stack:
         processes = []
         for folder in (lives, dead):
-            process = subprocess.Popen([sys.executable, "-c", hold, str(folder)], stdout=subprocess.PIPE)  # noqa: ASYNC220
+            command = [sys.executable, "-c", hold, str(folder)]
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: ASYNC220
             processes.append(stack.enter_context(process))
             stack.callback(process.kill)
             assert process.stdout is not None
@@ -283,7 +279,7 @@ async def test_what_a_killed_head_left_is_removed_by_the_next(private_state, mon
         processes[1].send_signal(signal.SIGKILL)
         processes[1].wait()
         async with asyncio.timeout(LIMIT_S), Executor(listen=TLS, local=Cores(1)):
-            await until(lambda: not dead.exists())
+            await until_files(dead.parent, lambda: not dead.exists())
         assert (lives / "7-1").exists()
     shutil.rmtree(lives)
 
@@ -293,7 +289,7 @@ async def test_what_is_forgotten_while_it_is_written_leaves_no_file(private_stat
 
     def slow(self, name, pieces):
         begun.set()
-        assert go_on.wait(60)
+        assert go_on.wait(LIMIT_S)
         return write(self, name, pieces)
 
     monkeypatch.setattr(OutcomeStore, "_write", slow)
@@ -305,7 +301,8 @@ async def test_what_is_forgotten_while_it_is_written_leaves_no_file(private_stat
             ex.name("b", (block @ Cores(1))("b"))
             await ex.placeholders()["b"]
         go_on.set()
-        await until(lambda: any(name.endswith("-2") for name in kept(private_state)))  # they are written in order
+        # They are written in order.
+        await until_files(private_state, lambda: any(name.endswith("-2") for name in kept(private_state)))
         assert len(kept(private_state)) == 1
         async with connect(session="sweep") as ex:
             assert await ex.placeholders()["b"] == b"b" * SIZE

@@ -1,13 +1,12 @@
 """A head daemon that was killed had no time to remove its access files; the next head does it."""
 
-import asyncio
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from limits import LIMIT_S
+from waiting import until_files
 
 from grainlike import Executor
 from grainlike.net import left_behind
@@ -21,9 +20,7 @@ async def test_the_next_head_removes_the_files_of_a_killed_one(private_state, mo
     command = [sys.executable, "-m", "grainlike", "head", "start", "--listen", "tcp://127.0.0.1:0"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE)  # noqa: ASYNC220
     with process:
-        async with asyncio.timeout(LIMIT_S):
-            while not list(private_state.glob("*/head.lock")):  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await until_files(private_state, lambda: list(private_state.glob("*/head.lock")))
         assert left_behind() == []
         process.send_signal(signal.SIGKILL)
         process.communicate()

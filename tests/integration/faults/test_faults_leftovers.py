@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 from limits import LIMIT_S
+from waiting import until_files
 
 from grainlike import (
     Cores,
@@ -41,31 +42,25 @@ DEAF = [
 def daemonise(count, path):
     """Start `count` daemons as a textbook does: forked twice, in sessions of their own. Their ids go into `path`."""
     import os
-    import time
 
+    told, tell = os.pipe()
     for _ in range(count):
         if os.fork() == 0:
             os.setsid()
             if os.fork() == 0:
                 with open(path, "a") as file:  # noqa: PTH123
                     file.write(f"{os.getpid()}\n")
+                os.write(tell, b".")
                 time.sleep(3600)
             os._exit(0)
         os.wait()
-    while True:
-        with open(path) as file:  # noqa: PTH123
-            if len(file.readlines()) >= count:  # a second attempt has those of the first there too
-                return
-        time.sleep(0.001)
+        os.read(told, 1)
+    os.close(told)
+    os.close(tell)
 
 
 def pids(path):
     return [int(line) for line in Path(path).read_text().split()]
-
-
-def until_there(path, count):
-    while not (Path(path).exists() and len(pids(path)) == count):
-        time.sleep(0.01)
 
 
 def alive(processes):
@@ -125,7 +120,6 @@ async def test_a_job_whose_process_dies_leaves_no_daemon(end, tmp_path):
     def job():
         import os  # noqa: F401 - for what is executed
         import resource
-        import time  # noqa: F401
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         daemonise(5, daemons)
@@ -138,7 +132,7 @@ async def test_a_job_whose_process_dies_leaves_no_daemon(end, tmp_path):
     async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1)):
         r_ = start((delayed(job, timeout=3.0 if end == "timeout" else None) @ Cores(1))())
         if end == "cancel":
-            await asyncio.to_thread(until_there, daemons, 5)
+            await until_files(tmp_path, lambda: Path(daemons).exists() and len(pids(daemons)) == 5)
             cancel(r_)
         error = {"cancel": JobCancelledError, "timeout": JobTimeoutError}.get(end, WorkerLostError)
         with pytest.raises(error, match="exit code 3|SIGABRT|SIGKILL" if error is WorkerLostError else None):
@@ -239,6 +233,9 @@ async def test_a_process_that_came_to_hold_much_more_memory_is_not_used_again():
     def hoard(size):
         import builtins
 
+        from grainlike_worker.runner.process import _reset
+
+        _reset._WEIGH_S = 0.0  # before each lease, here, and not once a second
         builtins.hoarded = b"\1" * size
         return os.getpid()
 
@@ -250,7 +247,6 @@ async def test_a_process_that_came_to_hold_much_more_memory_is_not_used_again():
         small = await (hoard @ Cores(1))(10_000_000)
         assert await (where @ Cores(1))() == small
         assert await (hoard @ Cores(1))(600_000_000) == small
-        await asyncio.sleep(1.1)  # it is weighed once a second
         assert await (where @ Cores(1))() != small
         assert alive([small]) == []
 

@@ -7,6 +7,7 @@ import signal
 import numpy as np
 import pytest
 from limits import LIMIT_S
+from waiting import until_files
 from weather import Weather, port, way_through
 
 from grainlike import Cores, Executor, delayed, gather, info, start
@@ -35,9 +36,8 @@ async def test_broken_links_lose_nothing_and_do_nothing_twice(how, start_worker,
         all_ = start(gather((marked @ Cores(1))(tmp_path / "marks", number) for number in range(600)))
         for count in range(1, 5):
             await weather.until_made(count)
-            while weather.carried == 0:  # noqa: ASYNC110
-                await asyncio.sleep(0.001)
-            await asyncio.sleep(0.02)  # so that it breaks in the middle of something
+            await weather.until_carried()
+            await weather.until_passed(5_000)
             getattr(weather, how)()
         assert await all_ == list(range(600))
         assert len(executor.workers()) == 1
@@ -59,9 +59,8 @@ async def test_arrays_that_lie_in_shared_memory_come_through_too(start_worker, t
         all_ = start(gather((doubled @ Cores(1))(array) for array in arrays))
         for count in range(1, 4):
             await weather.until_made(count)
-            while weather.carried == 0:  # noqa: ASYNC110
-                await asyncio.sleep(0.001)
-            await asyncio.sleep(0.03)
+            await weather.until_carried()
+            await weather.until_passed(1_000)
             weather.reset()
         for number, array in enumerate(await all_):
             assert array[0] == array[-1] == 2 * number
@@ -158,14 +157,15 @@ async def test_a_worker_that_was_given_up_comes_back_as_somebody_new(
         r_ = start((job @ Cores(1))())
         first = await gate.arrival()
         os.kill(worker.pid, signal.SIGSTOP)
-        monkeypatch.setattr(_accept, "LOST_S", 0.3)
-        while executor.workers():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-        monkeypatch.setattr(_accept, "LOST_S", 30.0)
+        events = executor.events()
+        with monkeypatch.context() as impatient:
+            impatient.setattr(_accept, "LOST_S", 0.3)
+            while (await anext(events)).kind != "worker_left":
+                pass
+        assert executor.workers() == []
         if finishes:
             first.release()
-            while not (tmp_path / f"ended {first.pid}").exists():  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
+            await until_files(tmp_path, (tmp_path / f"ended {first.pid}").exists)
         os.kill(worker.pid, signal.SIGCONT)
         second = await gate.arrival()
         assert second.pid != first.pid
@@ -205,11 +205,10 @@ async def test_delays_cost_time_and_nothing_else(start_worker, tmp_path):
         assert (await anext(events)).kind == "worker_joined"
         weather.delay_s = 0.02
         slow = [start((marked @ Cores(1))(tmp_path / "marks", number)) for number in range(100)]
-        while not (tmp_path / "marks").exists():  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
+        await until_files(tmp_path, (tmp_path / "marks").exists)
         weather.swallow()
         held = start((marked @ Cores(1))(tmp_path / "marks", 100))
-        await asyncio.sleep(0.1)  # a while
+        await weather.swallowed.wait()
         assert info(held).state == "pending"
         weather.clear_up()
         weather.delay_s = 0.0

@@ -6,20 +6,16 @@ from pathlib import Path
 
 import pytest
 from limits import LIMIT_S
+from waiting import until
 
 from benchmarks.bench_load import Head, Other
-from grainlike.client._connection import Caller, call
+from grainlike.client._connection import call
 from grainlike.wire import AskReport, AskWorkers, ReportIs, WorkersAre
 
 WORKERS = 100
 JOBS = 50_000
 MOST_BYTES = 2048
 """What the head's process may grow by for each job that waits."""
-
-
-async def until_queued(caller: Caller) -> None:
-    while (await caller.ask(AskReport(0), ReportIs)).unended < JOBS:  # noqa: ASYNC110 - nobody tells of it
-        await asyncio.sleep(0.05)
 
 
 @pytest.mark.asyncio
@@ -37,7 +33,11 @@ async def test_a_long_queue_fits_in_memory_and_a_hundred_workers_answer_all_of_i
         caller = await stack.enter_async_context(call(head.access("client")))
         before = head.memory
         client = process("_load_client", head.access("client"), "short", JOBS)
-        await until_queued(caller)
+
+        async def queued() -> bool:
+            return (await caller.ask(AskReport(0), ReportIs)).unended == JOBS
+
+        await until(queued)  # a head answers, and tells nobody of itself
         grown = (head.memory - before) / JOBS
         light = process("_light_workers", head.access("worker"), WORKERS)
         await light.says("joined")

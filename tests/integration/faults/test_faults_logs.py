@@ -171,10 +171,10 @@ async def test_lines_come_while_the_job_runs(opened, gates, is_async):
 
         r_ = start((delayed(coroutine if is_async else plain) @ Cores(1))())
         iteration = executor.logs(r_)
-        assert await asyncio.wait_for(anext(iteration), 20) == "before"
+        assert await asyncio.wait_for(anext(iteration), LIMIT_S) == "before"
         visitor = await gate.arrival()
         late = executor.logs(r_)
-        assert await asyncio.wait_for(anext(late), 20) == "before"
+        assert await asyncio.wait_for(anext(late), LIMIT_S) == "before"
         visitor.release()
         assert [str(line) async for line in iteration] == [str(line) async for line in late] == ["after"]
         await r_
@@ -227,7 +227,7 @@ async def test_so_has_the_error_of_a_job_that_took_too_much_memory():
 
     async with Executor(local=Cores(1) & Memory("100M")):
         with pytest.raises(JobMemoryError) as caught:
-            await asyncio.wait_for((greedy @ (Cores(1) & Memory("100M")))(), 20)
+            await asyncio.wait_for((greedy @ (Cores(1) & Memory("100M")))(), LIMIT_S)
     assert any("loading it all" in note for note in caught.value.__notes__)
 
 
@@ -262,7 +262,7 @@ async def test_a_process_that_dies_with_all_its_coroutines_leaves_what_they_prin
         start_worker(executor.address)
         r_ = (dies @ Cores(1))()
         with pytest.raises(WorkerLostError, match="SIGKILL"):
-            await asyncio.wait_for(r_, 20)
+            await asyncio.wait_for(r_, LIMIT_S)
         first = [str(line) async for line in executor.logs(r_) if line.attempt == 1]
         assert first == ["about to "]
 
@@ -280,11 +280,11 @@ async def test_when_the_worker_dies_the_iteration_says_what_is_gone_and_goes_on(
         one = start_worker(executor.address, name="one")
         r_ = start((tells @ Cores(1))())
         iteration = executor.logs(r_)
-        assert await asyncio.wait_for(anext(iteration), 20) == "I am on one"
+        assert await asyncio.wait_for(anext(iteration), LIMIT_S) == "I am on one"
         await gate.arrival()
         start_worker(executor.address, name="two")
         one.process.kill()
-        assert await asyncio.wait_for(anext(iteration), 20) == "I am on two"
+        assert await asyncio.wait_for(anext(iteration), LIMIT_S) == "I am on two"
         (await gate.arrival()).release()
         assert [line async for line in iteration] == []
         again = [(line.stream, line.attempt, str(line)) async for line in executor.logs(r_)]

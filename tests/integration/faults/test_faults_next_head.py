@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from limits import LIMIT_S
+from waiting import until
 
 from grainlike import Cores, Executor, HeadLostError, SessionError, connect, delayed, info, start
 from grainlike.client import _connected_executor, _connection
@@ -80,9 +81,11 @@ async def test_what_is_in_flight_fails_and_what_comes_after_goes_to_the_next_hea
         async with connect(wait=LIMIT_S, reconnect=True) as ex:
             address = ex.address
             assert await (square @ Cores(1))(2) == 4
+            events = ex.events()
             r_ = start((stay @ Cores(1))())
-            while info(r_).state != "running":  # noqa: ASYNC110
-                await asyncio.sleep(0)
+            while (await anext(events)).kind != "job_started":
+                pass
+            assert info(r_).state == "running"
             await first.__aexit__(None, None, None)
             with pytest.raises(HeadLostError):
                 await r_
@@ -119,13 +122,14 @@ async def test_when_no_head_comes_in_time_calls_fail_until_one_is_there():
             with pytest.raises(HeadLostError):
                 await (square @ Cores(1))(4)
             async with Head():
-                while True:
+
+                async def answered():
                     try:
-                        assert await (square @ Cores(1))(5) == 25
+                        return await (square @ Cores(1))(5) == 25
                     except HeadLostError:
-                        await asyncio.sleep(0.01)  # until the head has been found
-                    else:
-                        break
+                        return False
+
+                await until(answered)  # that a head has been found is told to nobody
 
 
 async def test_without_reconnect_a_lost_head_is_lost_for_good():

@@ -6,6 +6,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 from limits import LIMIT_S
+from waiting import until
 
 from grainlike import (
     Cores,
@@ -102,6 +103,16 @@ async def test_workers_that_dial_in_and_clients_and_jobs_of_jobs_know_it(tmp_pat
         assert (tmp_path / "b").read_text() == "x"
 
 
+async def explained(executor, r_, reason):
+    """Return why it waits, once that is for this reason; of a call without resources nobody is told."""
+
+    async def waits():
+        found = await executor.explain(r_)
+        return found if found.reason == reason else None
+
+    return await until(waits)
+
+
 @pytest.mark.asyncio
 async def test_explain_says_that_a_job_waits_and_it_can_be_given_up(tmp_path):
     for call in (
@@ -111,8 +122,7 @@ async def test_explain_says_that_a_job_waits_and_it_can_be_given_up(tmp_path):
         with anyio.fail_after(LIMIT_S):
             async with Executor(local=Cores(1)) as executor:
                 r_ = start(call(tmp_path / str(id(call)), OSError))
-                while (found := await executor.explain(r_)).reason != "backoff":  # noqa: ASYNC110
-                    await anyio.sleep(0.001)
+                found = await explained(executor, r_, "backoff")
                 assert str(found).endswith("s, attempt 2 of 4.")
                 assert 440 < found.starts_in_s <= 600
                 assert info(r_).state == "pending"

@@ -14,6 +14,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 from limits import LIMIT_S
+from waiting import until_files
 
 from grainlike import Cores, Executor, SerializationError, delayed, info, start
 
@@ -129,8 +130,7 @@ async def test_a_child_forked_in_a_task_of_a_job_takes_nobodys_steps(
         async with Executor(listen="tcp://127.0.0.1:0") as executor:
             start_worker(executor.address)
             beside_ = start((delayed(_notes_who_takes_its_steps) @ Cores(1))(str(steps), str(end)))
-            while not steps.exists():  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+            await until_files(tmp_path, steps.exists)
             for _ in range(5):
                 assert await (delayed(_forks_in_a_task) @ Cores(1))(str(back)) != 0
             end.touch()
@@ -147,7 +147,8 @@ async def _stops_the_loop(*, later: bool) -> str:
         loop.call_soon(loop.stop)
     else:
         loop.stop()
-    await asyncio.sleep(0.01)
+    for _ in range(3):
+        await asyncio.sleep(0)
     return "went on"
 
 

@@ -5,6 +5,7 @@ import json
 
 import pytest
 from limits import LIMIT_S
+from waiting import logged, until, until_called
 from weather import Weather, port, way_through
 
 from grainlike import (
@@ -27,6 +28,7 @@ from grainlike.executor import _lifecycle
 from grainlike.executor._head_daemon import HeadDaemon
 from grainlike.head.server import _accept
 from grainlike.head.server._clients import Guests
+from grainlike.scheduler import HeadMind
 from grainlike.wire import AskSessions, Nested, NestedFunction, RetrySpec, SessionsAre
 
 pytestmark = pytest.mark.asyncio
@@ -56,12 +58,6 @@ async def count():
     yield 1
 
 
-async def until(condition):
-    async with asyncio.timeout(LIMIT_S):
-        while not condition():  # noqa: ASYNC110 - nobody tells of it
-            await asyncio.sleep(0.005)
-
-
 @pytest.fixture
 def told(capsys):
     """Run a command in a thread; its exit code, and what it printed."""
@@ -81,9 +77,10 @@ async def sessions():
 
 
 async def until_gone():
-    async with asyncio.timeout(LIMIT_S):
-        while await sessions():  # noqa: ASYNC110 - nobody tells of it
-            await asyncio.sleep(0.005)
+    async def gone():
+        return not await sessions()
+
+    await until(gone)  # a head answers, and tells nobody of itself
 
 
 async def test_what_a_program_leaves_is_found_by_the_next(gates):
@@ -234,11 +231,11 @@ async def test_names_come_over_broken_links_once(tmp_path):
         async with connect(way_through(weather, head, tmp_path, "client"), session="sweep") as ex:
             for count in range(1, 4):
                 await weather.until_made(count)
-                await until(lambda: weather.carried == 1)
+                await weather.until_carried()
                 weather.swallow()  # the submission leaves, and never comes
                 for number in range(20):
                     ex.name(f"{count}.{number}", (square @ Cores(1))(number))
-                await asyncio.sleep(0.001)
+                await weather.swallowed.wait()
                 weather.reset()
                 weather.clear_up()
             assert await gather(*ex.placeholders().values()) == [number * number for number in range(20)] * 3
@@ -289,7 +286,7 @@ async def test_the_command_line_lists_sessions_and_ends_them(gates, told):
                 await r_
             assert (await told("sessions", "end", "left"))[0] == 0
             assert [row.name for row in await sessions()] == ["held"]
-            await until(lambda: head._head.view.unended == 0)
+            await until_called(HeadMind, "handle", lambda: head._head.view.unended == 0)
             assert (await told("sessions", "end", "left"))[0] == 1
         await until_gone()
 
@@ -339,5 +336,5 @@ async def test_questions_of_the_command_line_are_no_news_and_programs_are(told, 
         assert (await told("ls"))[0] == 0
         async with connect():
             pass
-        await until(lambda: "is gone" in caplog.text)
+        await logged(caplog, "is gone")
     assert len([one for one in caplog.messages if one.startswith("client ")]) == 1

@@ -8,6 +8,7 @@ from collections import Counter
 import psutil
 import pytest
 from limits import LIMIT_S
+from waiting import until_called, until_ended
 
 from grainlike import (
     Cores,
@@ -29,7 +30,7 @@ from grainlike import (
     parse,
     start,
 )
-from grainlike.scheduler import _node_runners
+from grainlike.scheduler import HeadMind, _node_runners
 
 pytestmark = pytest.mark.asyncio
 
@@ -167,7 +168,8 @@ async def storm(dice, kill):
             cancel(tasks[victim][1])
         if number % (JOBS // 5) == JOBS // 10:
             await kill()
-        await asyncio.sleep(dice.choice([0, 0, 0.001]))
+        for _ in range(dice.choice([1, 1, 10])):
+            await asyncio.sleep(0)
     await asyncio.gather(*(task for task, _ in tasks.values()))
     return [(expected[number], answers[number], number in cancelled) for number in range(JOBS)]
 
@@ -194,8 +196,8 @@ def judge(outcomes):
 async def assert_all_is_free(executor):
     """No job, no slot and no limit is held: by the head's books, and by what the nodes still give."""
     mind = executor._head.books.mind
-    while mind.jobs or any(worker.leases for worker in mind.workers.values()):  # noqa: ASYNC110 - nobody tells of it
-        await asyncio.sleep(0.01)
+    busy = lambda: mind.jobs or any(worker.leases for worker in mind.workers.values())  # noqa: E731
+    await until_called(HeadMind, "handle", lambda: not busy())
     mind.check()
     for worker in mind.workers.values():
         assert worker.free == worker.capacity
@@ -251,8 +253,7 @@ async def test_a_storm_over_two_daemons_one_of_which_dies(seed, start_worker):
                     tree = workers[0].tree()
                     workers[0].process.kill()
                     join(executor)
-                    await asyncio.to_thread(psutil.wait_procs, tree, 5)
-                    assert not any(process.is_running() for process in tree)
+                    await until_ended(*(process.pid for process in tree))
 
             join(executor)
             join(executor)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from limits import LIMIT_S
+from waiting import until_files
 
 from grainlike import Cores, Executor, JobCancelledError, WorkerLostError, amap, delayed, info
 from grainlike.wire import WINDOW_ITEMS
@@ -21,12 +22,6 @@ pytestmark = pytest.mark.asyncio
 
 def lines(path: Path) -> list[str]:
     return path.read_text().split() if path.exists() else []
-
-
-async def until(condition) -> None:
-    async with asyncio.timeout(LIMIT_S):
-        while not condition():  # noqa: ASYNC110 - it asks about another process
-            await asyncio.sleep(0.005)
 
 
 @delayed
@@ -59,13 +54,13 @@ async def test_a_stream_of_a_worker_keeps_its_window_and_its_finally_runs(start_
         stream = fn(str(log), 10**9)
         async for item in stream:
             if item == 0:
-                await until(lambda: len(lines(log)) > WINDOW_ITEMS)
+                await until_files(tmp_path, lambda: len(lines(log)) > WINDOW_ITEMS)
                 # Another one is read meanwhile, on the same worker: nobody waits, and the first makes no step.
                 assert len([x async for x in fn(str(tmp_path / "other"), 100)]) == 100
                 assert lines(log) == ["begun", *map(str, range(WINDOW_ITEMS))]
             if item == 50:
                 break
-        await until(lambda: lines(log)[-1] == "closed")
+        await until_files(tmp_path, lambda: lines(log)[-1] == "closed")
         assert int(lines(log)[-2]) <= 50 + WINDOW_ITEMS
         assert info(stream).state == "cancelled"
 
@@ -88,7 +83,7 @@ async def test_a_worker_that_dies_after_items_loses_the_stream_and_before_them_o
         begun, fresh = aiter((noted @ Cores(1))(str(log), 10, 3)), (noted @ Cores(1))(str(early), 10, 0)
         assert await anext(begun) == 0
         waiting = asyncio.ensure_future(_all(fresh))
-        await until(lambda: lines(early) == ["begun"] and lines(log)[-1] == "2")
+        await until_files(tmp_path, lambda: lines(early) == ["begun"] and lines(log)[-1] == "2")
         early.unlink()
         assert await anext(begun) == 1
         os.kill(first.pid, signal.SIGKILL)
@@ -96,7 +91,8 @@ async def test_a_worker_that_dies_after_items_loses_the_stream_and_before_them_o
         with pytest.raises(WorkerLostError, match="noted had given items when it was lost"):
             await anext(begun)
         start_worker(executor.address, name="second")
-        await until(lambda: "begun" in lines(early))  # the orphaned process may have written its end before
+        # The orphaned process may have written its end before.
+        await until_files(tmp_path, lambda: "begun" in lines(early))
         assert lines(log).count("begun") == 1
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -113,7 +109,7 @@ async def test_a_worker_that_is_told_to_stop_ends_its_streams(start_worker, tmp_
         worker = start_worker(executor.address)
         reader = aiter((noted @ Cores(1))(str(log), 10, 3))
         assert await anext(reader) == 0
-        await until(lambda: lines(log)[-1] == "2")
+        await until_files(tmp_path, lambda: lines(log)[-1] == "2")
         os.kill(worker.pid, signal.SIGTERM)
         assert [await anext(reader), await anext(reader)] == [1, 2]
         with pytest.raises(WorkerLostError, match="noted"):

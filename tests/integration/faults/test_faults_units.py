@@ -97,7 +97,7 @@ async def test_what_units_and_recipe_start_finds_each_other_works_and_ends(priva
             assert await (delayed(sum) @ Cores(1))([1, 2]) == 3
         for name in ("worker", "container", "head"):
             running[name].send_signal(signal.SIGTERM)
-            assert await asyncio.to_thread(running[name].wait, 20) == 0, name
+            assert await asyncio.to_thread(running[name].wait, LIMIT_S) == 0, name
     finally:
         for process in running.values():
             process.kill()

@@ -11,9 +11,12 @@ import asyncio
 import contextlib
 import socket
 import struct
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
+
+from limits import LIMIT_S
 
 from grainlike.net import TcpAddress, find_access, write_access
 
@@ -49,6 +52,8 @@ class Weather:
         delay_s: how long each piece is held before it goes on, from now on.
         closed: whether who dials is turned away, by RST.
         held: set when what the head says is held, after `hold_down`.
+        swallowed: set when something has come that does not come through, after `swallow`.
+        passed: how many bytes have come through.
     """
 
     def __init__(self, to: int) -> None:
@@ -60,8 +65,10 @@ class Weather:
         self._down = asyncio.Event()
         self._down_left: int | None = None
         self.held = asyncio.Event()
-        self._changed = asyncio.Condition()
+        self.swallowed = asyncio.Event()
+        self._changed = asyncio.Event()
         self.made = 0
+        self.passed = 0
         self.delay_s = 0.0
         self.closed = False
         self.port = 0
@@ -86,8 +93,25 @@ class Weather:
 
     async def until_made(self, count: int) -> None:
         """Wait until so many connections have been made in all."""
-        async with self._changed:
-            await self._changed.wait_for(lambda: self.made >= count)
+        await self._until(lambda: self.made >= count)
+
+    async def until_carried(self, count: int = 1) -> None:
+        """Wait until so many connections are there at once."""
+        await self._until(lambda: self.carried == count)
+
+    async def until_passed(self, count: int) -> None:
+        """Wait until so many bytes more have come through: what breaks then breaks in the middle of something."""
+        end = self.passed + count
+        await self._until(lambda: self.passed >= end)
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(LIMIT_S):
+            while not condition():
+                await self._changed.wait()
+
+    def _change(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
 
     # --- what can befall connections ---------------------------------------------------------------------------------
 
@@ -101,6 +125,7 @@ class Weather:
 
     def swallow(self) -> None:
         """A black hole: nothing comes through any more, and nobody is told."""
+        self.swallowed.clear()
         self._clear.clear()
 
     def clear_up(self) -> None:
@@ -119,6 +144,7 @@ class Weather:
         for pair in pairs:
             for writer in pair:
                 _end(writer, by_reset=by_reset)
+        self._change()
 
     # --- carrying ----------------------------------------------------------------------------------------------------
 
@@ -138,8 +164,7 @@ class Weather:
         pair = (writer, far_writer)
         self._pairs.append(pair)
         self.made += 1
-        async with self._changed:
-            self._changed.notify_all()
+        self._change()
         try:
             with contextlib.suppress(ConnectionError, asyncio.CancelledError):  # it is cancelled to end, and then ends
                 async with asyncio.TaskGroup() as ways:
@@ -152,6 +177,7 @@ class Weather:
                 end.close()
             if pair in self._pairs:
                 self._pairs.remove(pair)
+                self._change()
 
     async def _one_way(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, down: bool = False) -> None:
         while data := await reader.read(65536):
@@ -162,8 +188,12 @@ class Weather:
                     await self._down.wait()
             if self.delay_s:
                 await asyncio.sleep(self.delay_s)
-            await self._clear.wait()
+            if not self._clear.is_set():
+                self.swallowed.set()
+                await self._clear.wait()
             writer.write(data)
+            self.passed += len(data)
+            self._change()
             await writer.drain()
         writer.close()
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from limits import LIMIT_S
 
 from grainlike.bench import SYSTEMS, WORKLOADS, Figures, Session, System, facts, installed, measure, picture, table
 from grainlike.bench._system import drive_blocking
@@ -134,7 +135,7 @@ def test_every_system_says_how_to_install_it() -> None:
 
 def test_measuring_prints_figures_last_whatever_a_system_prints_before() -> None:
     command = [sys.executable, "-m", "grainlike.bench", "pool", "trips=3"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=True)
     assert set(json.loads(done.stdout.splitlines()[-1])) == {"p50", "p99"}
 
 

@@ -10,6 +10,7 @@ from xml.etree import ElementTree as Xml
 import anyio
 import pytest
 from counting import counted
+from limits import LIMIT_S
 
 from grainlike import (
     Cores,
@@ -324,7 +325,7 @@ def test_no_executor_comes_of_it():
         "assert plan.makespan_s == 1.0\n"
         "assert not [name for name in sys.modules if name.startswith('grainlike_worker')]\n"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=LIMIT_S)
 
 
 def test_functions_options_reach_the_simulation():

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from limits import LIMIT_S
 
 HERE = Path(__file__).parent / "journeys"
 ROOT = Path(__file__).parents[3]
@@ -31,7 +32,7 @@ def interpreter(*command: str, stdin: str = "") -> str:
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{HERE}", "PYTHONHASHSEED": "1"}
     command = (sys.executable, *command)
     done = subprocess.run(
-        command, input=stdin, env=environment, capture_output=True, text=True, timeout=60, check=False
+        command, input=stdin, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

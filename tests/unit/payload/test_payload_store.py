@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from limits import LIMIT_S
 
 from grainlike import SerializationError
 from grainlike.payload import (
@@ -165,7 +166,7 @@ def test_what_a_killed_process_left_is_swept_and_what_a_living_one_has_is_not(st
     script = (
         "import os; from grainlike.payload._store import Store; print(Store.make().directory, flush=True); os._exit(9)"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=LIMIT_S)
     left = Path(done.stdout.strip())
     assert left.is_dir()
     other = Store.make()
@@ -185,7 +186,7 @@ def test_a_process_that_was_told_of_the_directory_reads_it(store: Store) -> None
         "print(load_value(Payload(bytes.fromhex(sys.argv[2]))).sum())"
     )
     command = [sys.executable, "-c", script, str(store.directory), bytes(payload.data).hex()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=True)
     assert float(done.stdout) == LARGE.sum()
 
 
@@ -196,7 +197,7 @@ def test_knowing_a_directory_twice_is_knowing_it_once(store: Store) -> None:
 
 def test_processes_of_one_machine_and_user_name_their_memory_alike() -> None:
     script = "from grainlike.payload._store import memory_id; print(memory_id())"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=LIMIT_S, check=True)
     assert done.stdout.strip() == memory_id()
     assert memory_id()
 

@@ -12,6 +12,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from limits import LIMIT_S
 
 from grainlike.errors import ProtocolError
 from grainlike.wire import (
@@ -417,5 +418,5 @@ for way, rooms in ways.items():
     print(way, bytes(frames[0].buffers[0]).decode())
     assert decoder.feed(b"".join(encode_frame(Beat(2))))[0].message == Beat(2)
 """
-    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=LIMIT_S)
     assert done.stdout.split("\n")[:2] == [f"{way} {200 * BLOCK} of 0" for way in ("feed", "room")]

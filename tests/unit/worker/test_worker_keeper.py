@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+from limits import LIMIT_S
 
 from grainlike_worker.daemon._keeper import Keeper
 
@@ -31,7 +32,7 @@ async def test_a_birth_over_which_the_keeper_dies_is_told_of_and_not_waited_for_
         keeper.start()  # as another birth would, before the loop turns
         assert keeper._process is not first
         with pytest.raises(OSError, match="their keeper ended: killed by SIGKILL"):
-            await asyncio.wait_for(birth, 20)
+            await asyncio.wait_for(birth, LIMIT_S)
     finally:
         await keeper.aclose()
 
