@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import random
 import sys
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from histories import Record, note
+from histories import OVER, Record, note
 
 from grainlike import (
     GVAR,
@@ -208,11 +209,12 @@ async def opened(access: str, stack: contextlib.AsyncExitStack) -> Any:
         try:
             return await stack.enter_async_context(connect(access))
         except ConnectionError:
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.2)  # as a user's program would
 
 
 async def main(history: str, name: str, access: str, jobs: int, at_once: int, seed: int) -> None:
-    """Want so many jobs; end when all is told."""
+    """Want so many jobs, and more while faults fall; end when all is told."""
+    over = Path(history).with_name(OVER)
     todo = asyncio.Semaphore(at_once)
     async with contextlib.AsyncExitStack() as stack:
         executor = await opened(access, stack)
@@ -225,8 +227,10 @@ async def main(history: str, name: str, access: str, jobs: int, at_once: int, se
             finally:
                 todo.release()
 
-        for number in range(jobs):
+        for number in itertools.count():
             await todo.acquire()
+            if number >= jobs and over.exists():
+                break
             tasks.create_task(run(number))
 
 

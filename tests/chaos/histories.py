@@ -13,7 +13,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Complaint", "Record", "complaints", "note", "read"]
+__all__ = ["OVER", "Complaint", "Record", "complaints", "note", "read"]
+
+OVER = "over"
+"""A file beside the history that is made when no more faults fall."""
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ FAULTS_OF_A_TOWN = min(20, KILLS)
 EVERYDAY_SEED = 64375
 FIRST_SEED = int(os.environ.get("GRAINLIKE_TEST_SEED", EVERYDAY_SEED))
 PAUSE_S = 0.25
-JOBS_OF_A_FAULT = 25
-"""How many jobs each of the two clients wants, for each fault."""
+JOBS_OF_A_FAULT = 5
+"""How many jobs each of the two clients wants at least, for each fault; they want more while faults fall."""
 
 HEADS = ("kill_head", "kill_head_and_worker", "kill_head_and_client")
 LIMIT_S = 1200.0

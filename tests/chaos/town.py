@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Self
 
 import psutil
-from histories import Record, note
+from histories import OVER, Record, note
 from limits import LIMIT_S
+from waiting import still_running, until_files
 from weather import Weather
 
 from grainlike.net import TcpAddress, find_access, write_access
@@ -65,7 +66,8 @@ class Town:
     seed: int
     workers: int = 2
     clients: int = 2
-    jobs: int = 200
+    jobs: int = 100
+    """How many each client wants at least; it goes on wanting while faults fall."""
     at_once: int = 30
     kills: Counter[str] = field(default_factory=Counter)
 
@@ -154,11 +156,10 @@ class Town:
 
     async def until_begun(self) -> None:
         """Wait until a job has begun: before that there is nothing to lose."""
-        while '"begin"' not in self.history.read_text():  # noqa: ASYNC110 - processes tell of nothing
-            await asyncio.sleep(0.02)
+        await until_files(self.folder, lambda: '"begin"' in self.history.read_text())
 
     async def befall(self, faults: list[Fault]) -> None:
-        """Let all of this happen."""
+        """Let all of this happen, after pauses that are drawn as the faults are: they are no waits for anything."""
         for fault in faults:
             await asyncio.sleep(fault.pause)
             self.kills[fault.name] += 1
@@ -252,6 +253,7 @@ class Town:
 
     async def settle(self, within: float) -> None:
         """Wait until all clients have been told all; then end the head, and the workers with it."""
+        (self.folder / OVER).touch()
         end = time.monotonic() + within
         for name, client in self._clients.items():
             code = await asyncio.to_thread(client.wait, max(0.0, end - time.monotonic()))
@@ -264,11 +266,8 @@ class Town:
         await self._look_for_orphans("the town", below)
 
     async def _look_for_orphans(self, who: str, below: list[psutil.Process]) -> None:
-        deadline = time.monotonic() + ORPHAN_S
-        while (left := [one for one in below if _runs(one)]) and time.monotonic() < deadline:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
-        for process in left:
-            note(self.history, Record("left", process=f"p{process.pid}", who=who))
+        for pid in await asyncio.to_thread(still_running, [process.pid for process in below], ORPHAN_S):
+            note(self.history, Record("left", process=f"p{pid}", who=who))
 
     @property
     def said(self) -> str:
@@ -308,10 +307,3 @@ def _is_runner(process: psutil.Process) -> bool:
     with contextlib.suppress(psutil.NoSuchProcess):
         return len(process.parents()) > 2 and not process.children()
     return False
-
-
-def _runs(process: psutil.Process) -> bool:
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
