@@ -7,12 +7,10 @@ noted in a table, which must be that of docs/engines.md (`GRAINLIKE_WRITE_TABLE=
 from __future__ import annotations
 
 import os
-import select
 import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ import anyio
 import pytest
 from engine_table import COLUMNS, read
 from limits import LIMIT_S
+from waiting import until_ended
 
 from grainlike import (
     GVAR,
@@ -73,16 +72,6 @@ def _bounded() -> Iterator[None]:
     yield
     signal.alarm(0)
     signal.signal(signal.SIGALRM, before)
-
-
-def wait_gone(pid: int) -> None:
-    """Wait until a process has ended."""
-    with suppress(ProcessLookupError):
-        descriptor = os.pidfd_open(pid)
-        try:
-            assert select.select([descriptor], [], [], LIMIT_S)[0], f"process {pid} goes on"
-        finally:
-            os.close(descriptor)
 
 
 def add(*values: int) -> int:
@@ -392,7 +381,7 @@ async def test_a_cancelled_job_is_ended(engine, table, fifo):
             r_ = executor.submit(Cores(1), hold, fifo)
             pid = int(await anyio.to_thread.run_sync(lambda: Path(fifo).read_text()))
             cancel(r_)
-            await anyio.to_thread.run_sync(wait_gone, pid)
+            await until_ended(pid)
         elif engine.in_process:
             gate = threading.Event()
             r_ = executor.submit(Cores(1), hold_until, fifo, gate)

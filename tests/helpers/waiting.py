@@ -22,7 +22,7 @@ import select
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from functools import wraps
 from pathlib import Path
 from typing import TypeVar
@@ -94,7 +94,7 @@ def until_files_blocking(folder: Path, condition: Callable[[], T]) -> T:
     deadline = time.monotonic() + LIMIT_S
     with closing(_Changes(folder)) as changes:
         while not (found := changes.look(condition)):
-            if not select.select([changes.fd], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            if not _readable(changes.fd, deadline):
                 raise TimeoutError
     return found
 
@@ -135,15 +135,15 @@ class _Changes:
 
 async def until_ended(*pids: int) -> None:
     """Return when all these processes have ended, anybody's children; those too whom nobody has waited for yet."""
-    with anyio.fail_after(LIMIT_S):
-        for pid in pids:
-            if not LINUX:
-                await until(lambda pid=pid: not _runs(pid))
-            elif (watch := _watch(pid)) is not None:
-                try:
-                    await anyio.wait_readable(watch)
-                finally:
-                    os.close(watch)
+    if not LINUX:
+        await until(lambda: not any(map(_runs, pids)))
+        return
+    with anyio.fail_after(LIMIT_S), ExitStack() as stack:
+        watches = [watch for watch in map(_watch, pids) if watch is not None]
+        for watch in watches:
+            stack.callback(os.close, watch)
+        for watch in watches:
+            await anyio.wait_readable(watch)
 
 
 def until_ended_blocking(*pids: int) -> None:
@@ -155,20 +155,23 @@ def until_ended_blocking(*pids: int) -> None:
 def still_running(pids: list[int] | tuple[int, ...], within: float = LIMIT_S) -> list[int]:
     """Return those of `pids` that still run after at most `within` seconds, blocking the thread."""
     deadline = time.monotonic() + within
-    return [pid for pid in pids if not _ends(pid, deadline)]
-
-
-def _ends(pid: int, deadline: float) -> bool:
     if not LINUX:
-        while _runs(pid) and time.monotonic() < deadline:
+        while (left := [pid for pid in pids if _runs(pid)]) and time.monotonic() < deadline:
             time.sleep(LOOK_S)
-        return not _runs(pid)
-    if (watch := _watch(pid)) is None:
-        return True
-    try:
-        return bool(select.select([watch], [], [], max(0.0, deadline - time.monotonic()))[0])
-    finally:
-        os.close(watch)
+        return left
+    with ExitStack() as stack:
+        watches = {}
+        for pid in pids:  # of all of them first: an id may be given to somebody new
+            if (watch := _watch(pid)) is not None:
+                stack.callback(os.close, watch)
+                watches[pid] = watch
+        return [pid for pid, watch in watches.items() if not _readable(watch, deadline)]
+
+
+def _readable(watch: int, deadline: float) -> bool:
+    poll = select.poll()  # descriptors beyond 1024, too
+    poll.register(watch, select.POLLIN)
+    return bool(poll.poll(1000 * max(0.0, deadline - time.monotonic())))
 
 
 def _watch(pid: int) -> int | None:

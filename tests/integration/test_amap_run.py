@@ -6,7 +6,7 @@ import gc
 import itertools
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import anyio
 import psutil
 import pytest
 from limits import LIMIT_S
+from waiting import until, until_files
 
 from grainlike import GVAR, Cores, Executor, GPUs, JobCancelledError, amap, delayed
 from grainlike.eventloop import on_asyncio
@@ -48,6 +49,7 @@ class Source:
     def __init__(self, n: int | None = None, fails_at: int | None = None) -> None:
         self.taken = 0
         self.closed = False
+        self.ended = anyio.Event()
         self._numbers = itertools.count() if n is None else iter(range(n))
         self._fails_at = fails_at
 
@@ -67,6 +69,7 @@ class Source:
             if on_asyncio():  # on trio every further wait is cancelled too
                 await anyio.lowlevel.checkpoint()
             self.closed = True
+            self.ended.set()
 
     def of_kind(self, kind: str) -> Any:
         return self if kind == "plain" else self.asynchronous()
@@ -77,12 +80,6 @@ on_one_loop = pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=Tru
 """For what is the same on both loops."""
 
 both_orders = pytest.mark.parametrize("ordered", [True, False])
-
-
-async def until(condition: Callable[[], object]) -> None:
-    with anyio.fail_after(LIMIT_S):
-        while not condition():  # noqa: ASYNC110 - what it asks about happens in other processes too
-            await anyio.sleep(0.002)
 
 
 # --- values and order ------------------------------------------------------------------------------------------------
@@ -229,7 +226,8 @@ async def test_the_first_failure_is_raised_in_its_place(executor: Executor, fn: 
     values = amap(fn, source.of_kind(kind))
     assert await values_before(KeyError, "37", values) == list(range(37))
     taken = source.taken
-    await until(lambda: source.closed or kind == "plain")
+    if kind == "asynchronous":
+        await source.ended.wait()
     assert source.taken == taken <= 37 + 64 + 1
 
 
@@ -309,25 +307,31 @@ async def endless(path: str) -> AsyncIterator[int]:
 @pytest.mark.parametrize("where", ["here", "worker"])
 async def test_leaving_cancels_what_runs_and_closes_the_source(executor: Executor, where: str, tmp_path: Path) -> None:
     running: set[int] = set()
+    begun, nobody = anyio.Event(), anyio.Event()
 
     @delayed
     async def waits(x: int) -> int:
         running.add(x)
         try:
             if x > 3:
+                begun.set()
                 await anyio.sleep_forever()
             return x
         finally:
             running.discard(x)
+            if left and not running:
+                nobody.set()
 
     log = tmp_path / "log"
     source = delayed(endless) if where == "here" else delayed(endless) @ Cores(1)
+    left = False
     async for y in amap(waits, source(str(log)), in_flight=20):
         if y == 3:
-            await until(lambda: running)  # on trio the next may begin a turn later
+            await begun.wait()  # on trio the next may begin a turn later
+            left = True
             break
-    await until(lambda: not running)
-    await until(log.exists)
+    await nobody.wait()
+    await until_files(tmp_path, log.exists)
 
 
 @pytest.mark.parametrize("how", ["dropped", "cancelled", "aclose", "closed executor"])
@@ -354,8 +358,8 @@ async def test_other_ways_to_leave(anyio_backend: Any, how: str) -> None:
                 case "aclose":
                     await values.aclose()
             if how != "closed executor":
-                await until(lambda: source.closed)
-                await until(lambda: not executor._engine._wanted)
+                await source.ended.wait()
+                await until(lambda: not executor._engine._wanted)  # an engine tells nobody that it is idle
         if how == "closed executor":
             with pytest.raises(JobCancelledError):
                 await anext(values)

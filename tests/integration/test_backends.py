@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-import select
 import signal
 import subprocess
 import sys
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 from limits import LIMIT_S
+from waiting import until_ended, until_ended_blocking
 
 from grainlike import (
     Cores,
@@ -52,16 +51,6 @@ def fifo(tmp_path: Path) -> Path:
     path = tmp_path / "fifo"
     os.mkfifo(path)
     return path
-
-
-def wait_gone(pid: int) -> None:
-    """Wait until a process has ended."""
-    with suppress(ProcessLookupError):
-        descriptor = os.pidfd_open(pid)
-        try:
-            assert select.select([descriptor], [], [], LIMIT_S)[0], f"process {pid} goes on"
-        finally:
-            os.close(descriptor)
 
 
 def add(*values: int) -> int:
@@ -178,7 +167,7 @@ async def test_a_process_that_was_killed_while_idle_is_no_calls_fault():
     async with Executor(backend=ProcessBackend(1)) as executor:
         pid = await executor.submit(Cores(1), os.getpid)
         os.kill(pid, signal.SIGKILL)
-        await anyio.to_thread.run_sync(wait_gone, pid)
+        await until_ended(pid)
         assert await executor.submit(Cores(1), add) == 1
 
 
@@ -199,8 +188,7 @@ async def test_cancelling_frees_the_slots_when_the_process_is_gone(fifo):
         cancel(r_)
         with anyio.fail_after(LIMIT_S):
             assert await waiting_ == 1
-        for pid in pids.split():
-            await anyio.to_thread.run_sync(wait_gone, int(pid))
+        await until_ended(*map(int, pids.split()))
         report = executor.report()
         assert (report.cancelled, report.skipped, report.succeeded) == (2, 0, 1)
 
@@ -240,7 +228,7 @@ def test_processes_end_with_a_program_that_is_killed(tmp_path, fifo):
     finally:
         process.kill()
         process.wait()
-    wait_gone(pid)
+    until_ended_blocking(pid)
 
 
 def _paths() -> str:

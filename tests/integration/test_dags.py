@@ -517,8 +517,8 @@ async def test_r5_slots_of_a_lost_worker_are_no_longer_held(tmp_path, monkeypatc
 
 async def test_r5_a_run_does_not_wait_for_slots_of_a_lost_worker(tmp_path, monkeypatch):
     async def worker_is_gone() -> None:
-        while executor.workers():  # noqa: ASYNC110
-            await anyio.sleep(0.005)
+        while (await anext(events)).kind != "worker_left":
+            pass
         raise ValueError("the worker is gone")
 
     monkeypatch.setattr(_run, "QUIET_S", 3600.0)  # with what it waits for slots of its own workers
@@ -530,6 +530,7 @@ async def test_r5_a_run_does_not_wait_for_slots_of_a_lost_worker(tmp_path, monke
     async with Executor(listen=f"unix://{tmp_path}/socket") as executor:
         with worker(executor, "only") as only, anyio.fail_after(LIMIT_S):
             await executor.wait_for_workers(1)
+            events = executor.events()
             callbacks = replace(listening(heard), on_start=lambda name: name == "lost" and only.kill())
             report = await dag.run(callbacks=callbacks)
     assert [job.status for job in report.values()] == ["cancelled", "failed"]

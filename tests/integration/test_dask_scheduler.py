@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import io
 import os
-import select
-import time
+import signal
 import warnings
 from collections.abc import Iterator
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from functools import partial
 from operator import add, mul
 from pathlib import Path
@@ -19,13 +18,12 @@ import pytest
 from dask.callbacks import Callback
 from dask.diagnostics import ProgressBar
 from dask.local import get_sync
+from waiting import until_ended_blocking
 
 from grainlike import GVAR, Cores, GPUs, Token, UnsatisfiableError
 from grainlike.adapters import GrainlikePool, dask_get
 from grainlike.adapters._dask_callbacks import _next_of
 from grainlike.adapters._kept import close_kept
-
-LIMIT_S = 10.0
 
 
 def square(x: int) -> int:
@@ -117,7 +115,7 @@ def hold(path: str) -> None:
     """Say who runs, then stay longer than anybody waits."""
     with open(path, "w") as file:  # noqa: PTH123
         file.write(str(os.getpid()))
-    time.sleep(2 * LIMIT_S)
+    signal.pause()
 
 
 def fail_beside(path: str, told: str) -> None:
@@ -126,22 +124,13 @@ def fail_beside(path: str, told: str) -> None:
     raise ValueError("broken on purpose")
 
 
-def wait_gone(pid: int) -> None:
-    with suppress(ProcessLookupError):
-        descriptor = os.pidfd_open(pid)
-        try:
-            assert select.select([descriptor], [], [], LIMIT_S)[0], f"process {pid} goes on"
-        finally:
-            os.close(descriptor)
-
-
 def test_when_a_task_fails_the_others_are_ended_whichever_was_asked_for_first(pool: GrainlikePool, tmp_path) -> None:
     fifo, told = tmp_path / "fifo", tmp_path / "pid"
     os.mkfifo(fifo)
     tasks = [dask.delayed(hold)(str(fifo)), dask.delayed(fail_beside)(str(fifo), str(told))]
     with pytest.raises(ValueError, match="on purpose"):
         dask.compute(*tasks, scheduler=dask_get, pool=pool)
-    wait_gone(int(told.read_text()))
+    until_ended_blocking(int(told.read_text()))
 
 
 def test_a_circle_is_refused(pool: GrainlikePool) -> None:

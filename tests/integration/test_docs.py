@@ -16,7 +16,6 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from pathlib import Path
 
 import pytest
 from limits import LIMIT_S
+from waiting import until_blocking, until_ended_blocking, until_files_blocking
 
 from grainlike.scheduler import JobState, transition_table
 
@@ -127,10 +127,7 @@ def test_an_example_that_stands_still_fails_and_leaves_nothing(tmp_path: Path) -
         _nothing_left(tmp_path),
         _start([sys.executable, "-c", _STANDS_STILL], tmp_path, _environment(tmp_path)) as one,
     ):
-        deadline = time.monotonic() + LIMIT_S
-        while "\n" not in one.printed():
-            assert time.monotonic() < deadline, "it printed nothing"
-            time.sleep(0.01)
+        until_blocking(lambda: "\n" in one.printed())  # a file without a name, of whose changes nobody is told
         with pytest.raises(pytest.fail.Exception, match=r"did not end[^$]*started \d+"):
             _finish(one, limit_s=0)
         left = int(one.printed().split()[1])
@@ -211,13 +208,11 @@ def _nothing_left(home: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        deadline = time.monotonic() + LIMIT_S
         while left := _those_of(home):
-            assert time.monotonic() < deadline, f"{left} do not end"
             for pid in left:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            time.sleep(0.01)
+            until_ended_blocking(*left)
 
 
 def _those_of(home: Path) -> list[int]:
@@ -250,10 +245,7 @@ def _finish(program: _Process, limit_s: float = LIMIT_S) -> str:
 
 def _start_beside(command: str, home: Path, work: Path, environment: dict[str, str]) -> _Process:
     """Start a command in "another terminal", once there is a head to find."""
-    deadline = time.monotonic() + LIMIT_S
-    while not (home / "grainlike" / "current" / "worker.json").exists():
-        assert time.monotonic() < deadline, "the program did not listen"
-        time.sleep(0.01)
+    until_files_blocking(home, (home / "grainlike" / "current" / "worker.json").exists)
     return _start(_argv(command), work, environment)
 
 

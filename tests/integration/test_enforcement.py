@@ -13,9 +13,10 @@ from typing import Any
 import psutil
 import pytest
 from limits import LIMIT_S
+from waiting import until_called, until_files
 
 from grainlike import GVAR, Cores, Executor, GPUs, Memory, cancel, delayed, gather, info, start
-from grainlike.scheduler import _node_runners
+from grainlike.scheduler import HeadMind, _node_runners
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.skipif(sys.platform != "linux", reason="only Linux enforces")]
 
@@ -180,9 +181,8 @@ async def test_no_two_jobs_share_a_core_though_some_ignore_their_end(
     async with asyncio.timeout(LIMIT_S), Executor(local=Cores(2)):
         jobs = [start(job(str(tmp_path / str(number)), 3600.0 if number % 5 == 0 else 0.02)) for number in range(20)]
         for number in range(0, 20, 5):
-            while not (tmp_path / str(number)).exists():  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
-            await asyncio.sleep(0.05)
+            file = tmp_path / str(number)
+            await until_files(tmp_path, lambda: file.exists() and file.stat().st_size > 64)  # noqa: B023 - it has said so twice
             cancel(jobs[number])
         for number, r_ in enumerate(jobs):
             if number % 5:
@@ -212,8 +212,8 @@ async def test_random_cancellations_leak_no_slot_process_descriptor_or_thread() 
             r_ = start((fn @ Cores(1))(dice.choice([0.0, 0.001, 3600.0])))
             for _ in range(dice.randrange(4)):
                 await asyncio.sleep(0)
-            if turn % 50 == 0:
-                await asyncio.sleep(0.02)
+            if turn % 50 == 0:  # some have begun
+                await until_called(HeadMind, "handle", lambda: info(r_).state != "pending")  # noqa: B023
             cancel(r_)
         await (plain @ Cores(2))(0.0)
         (worker,) = executor.workers()

@@ -14,6 +14,7 @@ import anyio.to_thread
 import psutil
 import pytest
 from limits import LIMIT_S
+from waiting import until
 
 from grainlike import (
     GVAR,
@@ -531,8 +532,7 @@ async def test_a_frozen_runner_does_not_stop_the_daemons_heart(state, monkeypatc
             try:
                 assert executor.workers()[0].pid == worker.pid != runner
                 beats = executor.workers()[0].beats
-                while executor.workers()[0].beats < beats + 3:  # noqa: ASYNC110 - a heart gives no other sign
-                    await anyio.sleep(0.01)
+                await until(lambda: executor.workers()[0].beats >= beats + 3)  # a heart gives no other sign
                 r_ = start((delayed(pid) @ Cores(1))())
                 assert info(r_).state == "pending"
             finally:

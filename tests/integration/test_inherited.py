@@ -41,7 +41,7 @@ def die():
 
 @delayed
 def long(marker):
-    Path(marker).touch()
+    Path(marker).write_text("begun")
     time.sleep(3600)
 
 @delayed
@@ -66,9 +66,9 @@ async def main():
         await (die @ Cores(1))()
     except WorkerLostError:
         said.append("lost")
+    os.mkfifo("begun")
     r_ = start((long @ Cores(1))("begun"))
-    while not Path("begun").exists():
-        await anyio.sleep(0.01)
+    await anyio.to_thread.run_sync(Path("begun").read_text)
     cancel(r_)
     said.append(await (talk @ Cores(1))())  # when the other has given its core back
     Path("said").write_text(repr(said))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import select
+import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import joblib
@@ -16,9 +15,11 @@ import pytest
 import threadpoolctl
 from joblib import Parallel
 from joblib import delayed as later
+from limits import LIMIT_S
 from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
+from waiting import until_ended_blocking
 
 from grainlike import GVAR, Cores
 from grainlike.adapters import GrainlikePool, register_joblib
@@ -28,8 +29,6 @@ from grainlike.launch import open_core_locks
 register_joblib()
 
 GIVEN: list[str] = []
-
-LIMIT_S = 10.0
 
 
 def square(x: int) -> int:
@@ -59,22 +58,13 @@ def hold(path: str) -> None:
     """Say who runs, then stay longer than anybody waits."""
     with open(path, "w") as file:  # noqa: PTH123
         file.write(str(os.getpid()))
-    time.sleep(2 * LIMIT_S)
+    signal.pause()
 
 
 def fail_beside(path: str, told: str) -> None:
     """Fail once `hold` runs, and leave word of who does."""
     Path(told).write_text(Path(path).read_text())
     raise ValueError("broken on purpose")
-
-
-def wait_gone(pid: int) -> None:
-    with suppress(ProcessLookupError):
-        descriptor = os.pidfd_open(pid)
-        try:
-            assert select.select([descriptor], [], [], LIMIT_S)[0], f"process {pid} goes on"
-        finally:
-            os.close(descriptor)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -110,7 +100,7 @@ def test_parallels_with_the_same_options_share_a_pool_that_is_kept() -> None:
     assert words == ("once",)
     with joblib.parallel_config("grainlike", local=Cores([0])):  # other options: the pool before is closed
         assert Parallel()(later(given)(x) for x in range(1))[0][0] != pid
-    wait_gone(pid)
+    until_ended_blocking(pid)
     close_kept()
     assert set(threading.enumerate()) <= before
 
@@ -191,7 +181,7 @@ def test_when_a_call_fails_those_beside_it_are_ended(pool: GrainlikePool, tmp_pa
     calls = [later(hold)(str(fifo)), later(fail_beside)(str(fifo), str(told))]
     with joblib.parallel_config("grainlike", pool=pool), pytest.raises(ValueError, match="on purpose"):
         Parallel(n_jobs=2)(calls)
-    wait_gone(int(told.read_text()))
+    until_ended_blocking(int(told.read_text()))
 
 
 def test_n_jobs_is_how_many_run_at_once(pool: GrainlikePool) -> None:

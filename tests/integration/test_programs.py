@@ -4,13 +4,13 @@ import os
 import re
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 from limits import LIMIT_S
+from waiting import still_running
 
 ROOT = Path(__file__).parents[2]
 
@@ -44,17 +44,20 @@ def interpreter(tmp_path: Path):
 
 
 def _left(mark: str) -> list[str]:
-    """Processes that a program left, by what stands in their environment; the kernel may take a moment."""
-    deadline = time.monotonic() + LIMIT_S
-    while True:
-        found = []
-        for process in psutil.process_iter():
-            with suppress(psutil.Error):
-                if mark in process.environ().get("XDG_STATE_HOME", ""):
-                    found.append(" ".join(process.cmdline()))
-        if not found or time.monotonic() > deadline:
-            return found
-        time.sleep(0.02)
+    """Processes that a program left and that do not end, by what stands in their environment."""
+    while found := _marked(mark):
+        if still_running(list(found)):
+            return list(found.values())
+    return []
+
+
+def _marked(mark: str) -> dict[int, str]:
+    found = {}
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if mark in process.environ().get("XDG_STATE_HOME", "") and process.status() != psutil.STATUS_ZOMBIE:
+                found[process.pid] = " ".join(process.cmdline())
+    return found
 
 
 @pytest.fixture

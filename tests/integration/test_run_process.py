@@ -9,6 +9,7 @@ import anyio
 import psutil
 import pytest
 from limits import LIMIT_S
+from waiting import until_ended, until_files
 
 from grainlike import GVAR, Cores, Executor, cancel, delayed, gather, run_process, start
 
@@ -126,8 +127,7 @@ async def test_cancelled_it_takes_the_whole_tree_along_and_waits_for_it(tmp_path
     async with Executor(local=Cores(1)):
         r_ = start((job @ Cores(1))(str(listed)))
         with anyio.fail_after(LIMIT_S):
-            while not (listed.exists() and len(listed.read_text().split()) == 4):  # noqa: ASYNC110
-                await anyio.sleep(0.01)
+            await until_files(tmp_path, lambda: listed.exists() and len(listed.read_text().split()) == 4)
             cancel(r_)
             # The slots are free when the program is gone.
             assert (await (delayed(place) @ Cores(1))())[0]
@@ -141,10 +141,7 @@ async def test_what_it_leaves_in_its_group_is_ended_with_it() -> None:
         return int(done.stdout)
 
     async with Executor(local=Cores(1)):
-        left = await (job @ Cores(1))()
-        with anyio.fail_after(LIMIT_S):
-            while lives(left):  # noqa: ASYNC110
-                await anyio.sleep(0.01)
+        await until_ended(await (job @ Cores(1))())
 
 
 async def test_outside_a_job_it_is_anyios() -> None:

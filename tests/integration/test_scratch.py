@@ -10,6 +10,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 from limits import LIMIT_S
+from waiting import until_files
 
 from grainlike import GVAR, Cores, Executor, WorkerLostError, cancel, delayed, gather, start
 
@@ -71,16 +72,14 @@ async def test_it_goes_when_the_process_was_killed(end: str, place: Path) -> Non
         r_ = start((job @ Cores(1))(str(mark)))
         with anyio.fail_after(LIMIT_S):
             if end == "cancel":
-                while not mark.exists() or not mark.read_text():  # noqa: ASYNC110
-                    await anyio.sleep(0.01)
+                await until_files(place, lambda: mark.exists() and mark.read_text())
                 cancel(r_)
                 await (write @ Cores(1))(1)
             else:
                 with pytest.raises(WorkerLostError):
                     await r_
-            directory = anyio.Path(mark.read_text())
-            while await directory.exists():  # noqa: ASYNC110
-                await anyio.sleep(0.01)
+            directory = Path(mark.read_text())
+            await until_files(place, lambda: not directory.exists())
     assert left_in(place) == []
 
 

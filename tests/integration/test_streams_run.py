@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 import pytest
 from limits import LIMIT_S
+from waiting import until_files
 
 from grainlike import (
     GVAR,
@@ -99,12 +100,6 @@ async def items_before(error: type[BaseException], match: str, stream: Any) -> l
     return got
 
 
-async def until(condition: Callable[[], object]) -> None:
-    with anyio.fail_after(LIMIT_S):
-        while not condition():  # noqa: ASYNC110 - what it asks about happens in other processes too
-            await anyio.sleep(0.002)
-
-
 @everywhere
 async def test_items_come_in_order_and_the_stream_ends(executor: Executor, placed: Any, log: Path) -> None:
     stream = placed(noted)(str(log), 100)
@@ -151,7 +146,7 @@ async def _aclose(stream: Any) -> None:
 async def test_who_leaves_ends_the_generator(executor: Executor, placed: Any, log: Path, leave: Any) -> None:
     stream = placed(noted)(str(log), 10**9)
     await leave(stream)
-    await until(lambda: "closed" in lines(log))
+    await until_files(log.parent, lambda: "closed" in lines(log))
     assert info(stream).state == "cancelled"
     assert lines(log)[-1] == "closed"
 
@@ -178,7 +173,7 @@ async def test_who_is_cancelled_in_a_step_ends_the_generator(executor: Executor,
         await first.wait()
         await anyio.wait_all_tasks_blocked()
         tasks.cancel_scope.cancel()
-    await until(lambda: lines(log) == ["closed"])
+    await until_files(log.parent, lambda: lines(log) == ["closed"])
     assert info(stream).state == "cancelled"
 
 
@@ -192,7 +187,7 @@ async def test_cancel_is_told_to_the_reader(executor: Executor, placed: Any, log
         await anext(reader)
     with pytest.raises(StopAsyncIteration):
         await anext(reader)
-    await until(lambda: lines(log) == ["closed"])
+    await until_files(log.parent, lambda: lines(log) == ["closed"])
 
 
 @everywhere
@@ -200,7 +195,7 @@ async def test_the_generator_does_not_run_away_from_a_slow_reader(executor: Exec
     other = placed(noted)
     reader = aiter(placed(noted)(str(log), 1000))
     assert await anext(reader) == 0
-    await until(lambda: len(lines(log)) >= WINDOW_ITEMS)
+    await until_files(log.parent, lambda: len(lines(log)) >= WINDOW_ITEMS)
     # One that is read runs on beside it; by its end, anything else that could have happened has.
     assert len([item async for item in other(str(log) + "2", 200)]) == 200
     assert len(lines(log)) == WINDOW_ITEMS
@@ -229,11 +224,11 @@ async def test_a_started_stream_runs_ahead_by_a_window_and_ends_when_nobody_can_
     executor: Executor, placed: Any, log: Path
 ) -> None:
     stream = start(placed(noted)(str(log), 10**9))
-    await until(lambda: len(lines(log)) == WINDOW_ITEMS)
+    await until_files(log.parent, lambda: len(lines(log)) == WINDOW_ITEMS)
     assert info(stream).state == "running"
     del stream
     gc.collect()
-    await until(lambda: "closed" in lines(log))
+    await until_files(log.parent, lambda: "closed" in lines(log))
 
 
 @everywhere
@@ -245,7 +240,7 @@ async def test_a_reader_that_is_dropped_in_another_thread_ends_the_stream(
     thread = threading.Thread(target=holder.clear)
     thread.start()
     thread.join()
-    await until(lambda: "closed" in lines(log))
+    await until_files(log.parent, lambda: "closed" in lines(log))
 
 
 @everywhere

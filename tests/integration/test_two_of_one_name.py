@@ -5,13 +5,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from limits import LIMIT_S
+from waiting import until_files
 
-from grainlike import GVAR, Cores, Executor, delayed, gather
+from grainlike import GVAR, Cores, Executor, delayed, gather, start
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,21 +29,26 @@ async def test_jobs_see_the_name_that_the_head_gave_their_worker(
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "worker")]))
 
     @delayed
-    def meet(door: Path) -> str | None:
-        """Return once two of us are there, which takes both workers."""
+    def meet(door: Path, way: Path) -> str | None:
+        """Return when the way is open, which it is for two of us: that takes both workers."""
         (door / str(os.getpid())).touch()
-        while len(list(door.iterdir())) < 2:
-            time.sleep(0.01)
+        with way.open("rb", buffering=0) as opened:
+            opened.read(1)
         return GVAR.instance
 
-    door = tmp_path / "door"
+    door, way = tmp_path / "door", tmp_path / "way"
     door.mkdir()
+    os.mkfifo(way)
     async with asyncio.timeout(LIMIT_S), Executor(listen="tcp://127.0.0.1:0") as executor:
         assert executor.address is not None
         workers = [start_worker(executor.address) for _ in range(2)]
         try:
             await executor.wait_for_workers(2)
-            names = await gather((meet @ Cores(1))(door) for _ in range(2))
+            meeting = start(gather((meet @ Cores(1))(door, way) for _ in range(2)))
+            await until_files(door, lambda: len(list(door.iterdir())) == 2)
+            with way.open("r+b", buffering=0) as opened:
+                opened.write(b"..")
+                names = await meeting
             assert sorted(map(str, names)) == ["twin", "twin-2"]
             assert sorted(worker.name for worker in executor.workers()) == ["twin", "twin-2"]
         finally:
