@@ -6,7 +6,7 @@ import time
 
 from grainlike import Cores, Executor, delayed, dry_run, gather, info, run
 
-SECONDS = 0.3
+SECONDS = 0.1
 
 
 @delayed

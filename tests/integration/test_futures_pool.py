@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import (
     ALL_COMPLETED,
@@ -22,13 +21,14 @@ from concurrent.futures import (
     as_completed,
     wait,
 )
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack, closing
 from multiprocessing import get_context, resource_tracker
 from pathlib import Path
 
 import psutil
 import pytest
 from limits import LIMIT_S
+from waiting import until_blocking, until_files_blocking
 
 from grainlike import (
     GVAR,
@@ -89,24 +89,43 @@ def divide(x: int, y: int) -> float:
 def wait_for(path: Path) -> str:
     """Say that it runs, and go on when somebody lets it."""
     path.with_suffix(".begun").touch()
-    deadline = time.monotonic() + LIMIT_S
-    while not path.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
+    with path.open("rb", buffering=0) as way:
+        way.read(1)
     return path.name
 
 
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
+class Way:
+    """A named pipe at which calls of `wait_for` stand until it is opened."""
+
+    def __init__(self, path: Path) -> None:
+        os.mkfifo(path)
+        self.path = path
+        self._end = os.open(path, os.O_RDWR)
+
+    def open(self) -> None:
+        os.write(self._end, b".")
+
+    def close(self) -> None:
+        os.close(self._end)
 
 
-def begun(pool: Executor, path: Path) -> Future[str]:
+@pytest.fixture(scope="module")
+def ways(no_leaks: None) -> Iterator[ExitStack]:
+    """All ways of the module: a call may come to one that was opened when its test has ended."""
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def go(ways: ExitStack, tmp_path: Path) -> Way:
+    return ways.enter_context(closing(Way(tmp_path / "go")))
+
+
+def begun(pool: Executor, way: Way) -> Future[str]:
     """A call that runs, and holds the only slot."""
-    future = pool.submit(wait_for, path)
-    until(lambda: path.with_suffix(".begun").exists() and future.running())
+    future = pool.submit(wait_for, way.path)
+    until_files_blocking(way.path.parent, way.path.with_suffix(".begun").exists)
+    until_blocking(future.running)  # a future does not tell of it
     return future
 
 
@@ -128,11 +147,11 @@ def test_an_error_comes_as_its_own_type(pool: Executor) -> None:
     assert type(future.exception()) is ZeroDivisionError
 
 
-def test_a_value_that_is_late_is_a_timeout_and_still_comes(pool: Executor, tmp_path: Path) -> None:
-    future = begun(pool, tmp_path / "go")
+def test_a_value_that_is_late_is_a_timeout_and_still_comes(pool: Executor, go: Way) -> None:
+    future = begun(pool, go)
     with pytest.raises(TimeoutError):
         future.result(timeout=0)
-    (tmp_path / "go").touch()
+    go.open()
     assert future.result(LIMIT_S) == "go"
 
 
@@ -141,7 +160,7 @@ def test_callbacks_are_called_with_the_future_also_late_ones(pool: Executor) -> 
     future = pool.submit(square, 3)
     future.add_done_callback(called.append)
     future.result(LIMIT_S)
-    until(lambda: bool(called))
+    until_blocking(lambda: bool(called))  # a thread of the pool's calls it, after it has told of the value
     future.add_done_callback(called.append)
     assert called == [future, future]
 
@@ -191,17 +210,17 @@ def test_map_refuses_pieces_of_nothing(pool: Executor) -> None:
         pool.map(square, [1], chunksize=0)
 
 
-def test_map_says_when_a_value_is_late(pool: Executor, tmp_path: Path) -> None:
-    values = pool.map(wait_for, [tmp_path / "go"], timeout=0.01)
+def test_map_says_when_a_value_is_late(pool: Executor, go: Way) -> None:
+    values = pool.map(wait_for, [go.path], timeout=0.01)
     with pytest.raises(TimeoutError):
         next(values)
-    (tmp_path / "go").touch()
+    go.open()
 
 
-def test_wait_tells_done_from_not_done(pool: Executor, tmp_path: Path) -> None:
-    held, quick = begun(pool, tmp_path / "go"), pool.submit(divide, 1, 0)
+def test_wait_tells_done_from_not_done(pool: Executor, go: Way) -> None:
+    held, quick = begun(pool, go), pool.submit(divide, 1, 0)
     assert wait([held, quick], timeout=0) == (set(), {held, quick})
-    (tmp_path / "go").touch()
+    go.open()
     assert wait([held, quick], LIMIT_S, FIRST_COMPLETED).done >= {held}
     assert quick in wait([quick, pool.submit(square, 1)], LIMIT_S, FIRST_EXCEPTION).done
     assert wait([held, quick], LIMIT_S, ALL_COMPLETED) == ({held, quick}, set())
@@ -212,8 +231,10 @@ def test_as_completed_gives_each_once(pool: Executor) -> None:
     assert sorted(future.result() for future in as_completed(futures, LIMIT_S)) == [x * x for x in range(20)]
 
 
-def test_a_call_that_has_not_begun_is_cancelled_and_one_that_has_is_not(pool: Executor, tmp_path: Path) -> None:
-    running = begun(pool, tmp_path / "go")
+def test_a_call_that_has_not_begun_is_cancelled_and_one_that_has_is_not(
+    pool: Executor, tmp_path: Path, go: Way
+) -> None:
+    running = begun(pool, go)
     behind = [pool.submit(square, x) for x in range(4)]  # a process pool has one more in its hands
     last = pool.submit((tmp_path / "ran").touch)
     if isinstance(pool, GrainlikePool):
@@ -223,7 +244,7 @@ def test_a_call_that_has_not_begun_is_cancelled_and_one_that_has_is_not(pool: Ex
     assert (last.cancelled(), last.done(), running.cancel(), running.cancelled()) == (True, True, False, False)
     with pytest.raises(CancelledError):
         last.result(LIMIT_S)
-    (tmp_path / "go").touch()
+    go.open()
     assert wait(behind, LIMIT_S).not_done == set()
     assert running.result(LIMIT_S) == "go"
     assert [future.result() for future in behind] == [0, 1, 4, 9]
@@ -231,16 +252,16 @@ def test_a_call_that_has_not_begun_is_cancelled_and_one_that_has_is_not(pool: Ex
     assert not (tmp_path / "ran").exists()
 
 
-def test_waiting_for_a_call_that_is_cancelled_ends(pool: Executor, tmp_path: Path) -> None:
-    begun(pool, tmp_path / "go")
+def test_waiting_for_a_call_that_is_cancelled_ends(pool: Executor, go: Way) -> None:
+    begun(pool, go)
     last = [pool.submit(square, x) for x in range(5)][-1]
     waiting = threading.Thread(target=wait, args=([last],))
     waiting.start()
     assert last.cancel()
     if not isinstance(pool, GrainlikePool):  # a process pool tells of it when it comes to it
-        (tmp_path / "go").touch()
+        go.open()
     waiting.join(LIMIT_S)
-    (tmp_path / "go").touch()
+    go.open()
     assert [future.cancelled() for future in as_completed([last], LIMIT_S)] == [True]
 
 
@@ -267,16 +288,19 @@ def test_an_event_loop_may_run_things_in_it(pool: Executor) -> None:
     assert asyncio.run(main()) == [0, 1, 4, 9, 16]
 
 
-def test_shutdown_can_cancel_what_has_not_begun_and_leaves_nothing(make: Make, tmp_path: Path) -> None:
+def test_shutdown_can_cancel_what_has_not_begun_and_leaves_nothing(make: Make, go: Way) -> None:
     threads, children = set(threading.enumerate()), _children()
     pool = make()
-    running = begun(pool, tmp_path / "go")
+    running = begun(pool, go)
     behind = [pool.submit(square, x) for x in range(5)]
+    ended = threading.Event()
+    behind[-1].add_done_callback(lambda _: ended.set())
     shutting = threading.Thread(target=pool.shutdown, kwargs={"cancel_futures": True})
     shutting.start()
-    until(behind[-1].cancelled)
+    assert ended.wait(LIMIT_S)
+    assert behind[-1].cancelled()
     assert not running.done()
-    (tmp_path / "go").touch()
+    go.open()
     shutting.join(LIMIT_S)
     assert running.result(0) == "go"
     assert all(future.done() for future in behind)
@@ -284,9 +308,9 @@ def test_shutdown_can_cancel_what_has_not_begun_and_leaves_nothing(make: Make, t
     assert _children() == children
 
 
-def test_shutdown_need_not_wait_and_what_was_submitted_runs(make: Make, tmp_path: Path) -> None:
+def test_shutdown_need_not_wait_and_what_was_submitted_runs(make: Make, go: Way) -> None:
     with make() as pool:
-        running = begun(pool, tmp_path / "go")
+        running = begun(pool, go)
         behind = pool.submit(square, 3)
         pool.shutdown(wait=False)
         assert not running.done()
@@ -294,7 +318,7 @@ def test_shutdown_need_not_wait_and_what_was_submitted_runs(make: Make, tmp_path
             pool.submit(square, 1)
         with pytest.raises(RuntimeError, match="cannot schedule new futures after shutdown"):
             pool.map(square, [1])
-        (tmp_path / "go").touch()
+        go.open()
     assert (running.result(LIMIT_S), behind.result(LIMIT_S)) == ("go", 9)
 
 
@@ -376,15 +400,15 @@ def test_a_pool_that_is_dropped_ends() -> None:
     assert future.result(0) == 9
 
 
-def test_a_placeholder_of_another_executor_fails_its_own_call(tmp_path: Path) -> None:
+def test_a_placeholder_of_another_executor_fails_its_own_call(go: Way) -> None:
     with GrainlikePool(local=Cores([0])) as first, GrainlikePool(local=Cores([0])) as second:
-        held = (delayed(wait_for) @ Cores(1))(tmp_path / "go")
+        held = (delayed(wait_for) @ Cores(1))(go.path)
         future = first.start(held)
-        until(future.running)
+        until_blocking(future.running)  # a future does not tell of it
         refused = second.submit(square, held)
         good = second.submit(square, 3)
         assert good.result(LIMIT_S) == 9
         with pytest.raises(GraphError, match="another executor"):
             refused.result(LIMIT_S)
-        (tmp_path / "go").touch()
+        go.open()
         assert future.result(LIMIT_S) == "go"

@@ -1,9 +1,11 @@
 """The runner of coroutines, driven by frames over a memory link, on both event loops."""
 
 import asyncio
+import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import anyio
 import anyio.lowlevel
@@ -255,9 +257,9 @@ async def test_stopping_runs_finally_and_leaves_neighbours_alone() -> None:
             Path(path).write_text("tidy")  # noqa: ASYNC240 - a job's own business
 
     async def nap() -> str:
-        import anyio
+        import anyio.lowlevel
 
-        await anyio.sleep(0.01)
+        await anyio.lowlevel.checkpoint()
         return "rested"
 
     async with anyio.TemporaryDirectory() as directory, a_worker(tidy, nap) as worker:
@@ -458,15 +460,20 @@ class TestOnAsyncio:
             await worker.until(1)
         assert isinstance(worker.values[1], KeyError)
 
-    async def test_cancelling_the_runner_natively_waits_for_its_jobs(self) -> None:
+    async def test_cancelling_the_runner_natively_waits_for_its_jobs(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        go = asyncio.Event()
+        monkeypatch.setitem(sys.modules, "what_test_and_job_share", SimpleNamespace(go=go))
+
         async def slow_to_go(path: str) -> None:
             import asyncio
             from pathlib import Path
 
+            from what_test_and_job_share import go
+
             try:
                 await asyncio.sleep(3600)
             finally:
-                await asyncio.sleep(0.3)  # longer than the second cancellation takes to come
+                await go.wait()  # until the second cancellation has come
                 Path(path).write_text("gone")  # noqa: ASYNC240 - a job's own business
 
         async with anyio.TemporaryDirectory() as directory:
@@ -482,6 +489,9 @@ class TestOnAsyncio:
             serving.cancel()
             await anyio.wait_all_tasks_blocked()
             serving.cancel()
+            await anyio.wait_all_tasks_blocked()
+            assert not serving.done()
+            go.set()
             await asyncio.wait([serving, receiving])
             assert serving.cancelled()
             assert await trace.read_text() == "gone"

@@ -60,12 +60,13 @@ async def test_a_step_is_told_while_it_lasts_and_a_slow_one_after_it(monkeypatch
 
     async def job():
         import anyio
+        import anyio.lowlevel
         import what_test_and_job_share as shared
 
         shared.seen.append(shared.words[1])
         await anyio.sleep(0)  # noqa: ASYNC115
         shared.seen.append(shared.words[1])
-        await anyio.sleep(0.001)
+        await anyio.lowlevel.checkpoint()
         shared.seen.append(shared.words[1])
         raise ValueError
 
