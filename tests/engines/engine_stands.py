@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import until_blocking
 
 from grainlike import DaskBackend, ProcessBackend, RayBackend, ThreadBackend
 
 ROOT = Path(__file__).parents[2]
 ENGINES = os.environ.get("GRAINLIKE_TEST_ENGINES", "threads processes").split()
-START_S = 60.0
 
 
 @dataclass
@@ -164,7 +164,7 @@ def redis() -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
         arguments = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", folder]
         with running([server, *arguments], folder):
-            wait_until(lambda: _connects(port), "redis-server does not listen")
+            until_blocking(lambda: _connects(port))  # redis-server tells nobody that it listens
             yield f"redis://127.0.0.1:{port}/0"
 
 
@@ -205,11 +205,3 @@ def _connects(port: int) -> bool:
     with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
         return True
     return False
-
-
-def wait_until(condition: Callable[[], bool], failure: str) -> None:
-    """Look again until it holds."""
-    deadline = time.monotonic() + START_S
-    while not condition():
-        assert time.monotonic() < deadline, failure
-        time.sleep(0.02)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from engine_stands import ENGINES, ROOT, redis
+from waiting import until
 
 from grainlike import CeleryBackend, Cores, DaskBackend, Executor, GPUs, Memory, RayBackend, Resource, Token
 
@@ -80,8 +81,7 @@ async def test_x2_celery_sends_to_the_queue_that_is_given():
         async with Executor(backend=CeleryBackend(url, queue="nights", queues=["gpu"])) as executor:
             executor.submit(Cores(1), add)
             executor.submit(Cores(1) & Token("gpu"), add)
-            while not (server.llen("nights") and server.llen("gpu")):
-                await _turn()
+            await until(lambda: server.llen("nights") and server.llen("gpu"))  # a server tells nobody of its lists
             task = json.loads(server.lindex("nights", 0))
             assert task["headers"]["task"] == "grainlike.run_call"
             assert server.llen("celery") == 0
@@ -106,9 +106,3 @@ def test_the_tutorials_pipeline_runs_there_by_changing_one_line(name, tmp_path):
         program, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
     )
     assert done.stdout == f"{name}: 7 succeeded in 6 jobs, the best model is right for 99 %\n", done.stderr
-
-
-async def _turn() -> None:
-    from anyio.lowlevel import checkpoint
-
-    await checkpoint()

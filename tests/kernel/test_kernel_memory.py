@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from waiting import until, until_blocking
 
 from grainlike import Cores, Executor, JobMemoryError, Memory, delayed, gather, info, start
 from grainlike.executor import Executor as AnyExecutor
@@ -88,9 +89,7 @@ class Starter:
         for process in self.running:
             process.kill()
             process.wait()
-        deadline = time.monotonic() + 20
-        while self.unit.is_populated() and time.monotonic() < deadline:
-            time.sleep(0.05)
+        until_blocking(lambda: not self.unit.is_populated())  # the kernel's books
 
 
 @delayed
@@ -214,8 +213,7 @@ async def test_a_killed_worker_leaves_its_cgroup_fit_for_the_next(unit: Cgroup, 
         first = worker(executor)
         await (take @ LIMITED)(MB)
         first.kill()
-        while unit.is_populated():  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+        await until(lambda: not unit.is_populated())  # the kernel's books
         assert unit.below() == []
         worker(executor, "n2")
         r_ = (take @ LIMITED)(MB)

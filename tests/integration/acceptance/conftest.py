@@ -18,7 +18,8 @@ import pytest
 # Jobs import it too, in processes that know nothing of pytest's way to import.
 sys.path.insert(0, str(Path(__file__).parent))
 
-from stagehands import LIMIT_S, Stage, eventually
+from stagehands import LIMIT_S, Stage
+from waiting import until, until_ended
 
 from grainlike import Executor, parse
 
@@ -76,8 +77,8 @@ async def daemon(executor: Executor, offer: str, name: str = "n1") -> AsyncItera
             await executor.wait_for_workers(expected)
         yield process
         process.terminate()
-        await eventually(lambda: process.poll() is not None)
-        assert process.returncode == 0
+        await until_ended(process.pid)
+        assert process.wait() == 0
     finally:
         process.kill()
         process.wait()
@@ -107,4 +108,5 @@ async def all_slots_come_back(request: pytest.FixtureRequest) -> AsyncIterator[N
     yield
     if "executor" in request.fixturenames:
         executor: Executor = request.getfixturevalue("executor")
-        await eventually(lambda: all(worker.running == 0 for worker in executor.workers()))
+        # What is cancelled as a test ends has nobody left to tell.
+        await until(lambda: all(worker.running == 0 for worker in executor.workers()))

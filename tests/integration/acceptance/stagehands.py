@@ -11,7 +11,6 @@ import os
 import socket
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 import anyio
 import anyio.abc
@@ -152,6 +151,12 @@ class Stage:
             while ("gone", name) not in self.log:
                 await self._changed.wait()
 
+    async def wait_empty(self) -> None:
+        """Return when nobody is on stage."""
+        with anyio.fail_after(LIMIT_S):
+            while self._on:
+                await self._changed.wait()
+
     async def cue(self, *names: str) -> None:
         """Let these go on."""
         for name in names:
@@ -166,10 +171,3 @@ class Stage:
     def applaud(self) -> None:
         """Fail if what was on stage at any moment was too much."""
         assert not self._faults, self._faults
-
-
-async def eventually(condition: Any) -> None:
-    """Return when `condition()` holds, for what gives no sign of itself."""
-    with anyio.fail_after(LIMIT_S):
-        while not condition():  # noqa: ASYNC110 - nothing to wait for
-            await anyio.sleep(0.005)

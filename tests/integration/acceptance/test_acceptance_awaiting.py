@@ -11,7 +11,8 @@ import traceback
 
 import anyio
 import pytest
-from stagehands import Stage, appear, appear_blocking, eventually
+from stagehands import Stage, appear, appear_blocking
+from waiting import until
 
 from grainlike import (
     Cores,
@@ -328,7 +329,7 @@ async def test_fail_after_cancels_the_remote_work(executor: Executor, stage: Sta
         with anyio.fail_after(0.05):
             await r_
     assert info(r_).state == "cancelled"
-    await eventually(lambda: not stage.names)
+    await stage.wait_empty()
 
 
 async def test_a_timeout_ends_the_job_and_frees_its_slots(executor: Executor, stage: Stage):
@@ -364,7 +365,7 @@ async def test_info_tells_a_jobs_life(executor: Executor, stage: Stage):
     seen.append(info(r_))
     await stage.cue("blocker")
     await stage.wait_for("a")
-    await eventually(lambda: info(r_).state == "running")
+    await until(lambda: info(r_).state == "running")  # the job may be quicker to appear than its worker to say so
     seen.append(info(r_))
     await stage.cue("a")
     await r_

@@ -4,7 +4,8 @@ import logging
 import os
 
 import pytest
-from stagehands import Stage, appear_blocking, eventually
+from stagehands import Stage, appear_blocking
+from waiting import until
 
 from grainlike import (
     GVAR,
@@ -145,7 +146,7 @@ async def test_k8_an_amount_above_every_capacity_is_refused_at_once(executor: Ex
             assert info(r_).state == "failed"
         else:
             start(r_)
-            await eventually(lambda r_=r_: info(r_).state == "pending")
+            await until(lambda r_=r_: info(r_).state == "pending")  # a job that waits is no event
             cancel(r_)
     with pytest.raises(ResourceSpecError, match="many"):
         parse("foo=many")

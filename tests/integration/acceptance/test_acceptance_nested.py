@@ -23,7 +23,8 @@ from nested_jobs import (
     through_a_local_call,
     waits_for,
 )
-from stagehands import Stage, eventually
+from stagehands import Stage
+from waiting import until
 
 from grainlike import Cores, Executor, JobCancelledError, UnsatisfiableError, cancel, delayed, gather, info, start
 from grainlike.scheduler import _standstill
@@ -52,8 +53,8 @@ async def _move(stage: Stage, cores: int, *, isolate: bool) -> set[int]:
     await stage.wait_for("stays", "ends")
     await stage.cue("ends")
     await stage.wait_for("stays", "moved")
-    # The job may be quicker to say so than its worker.
-    await eventually(lambda: info(moves_).allocation.cores == filled)
+    # The job may be quicker to say so than its worker, who tells the head alone.
+    await until(lambda: info(moves_).allocation.cores == filled)
     await stage.cue("moved")
     before, after, in_a_task, affinity = await moves_
     assert set(before).isdisjoint(after)
@@ -91,8 +92,11 @@ async def test_cancelling_a_job_cancels_what_it_awaits(executor: Executor, stage
 async def test_a_job_that_gives_up_waiting_goes_on_with_its_cores(executor: Executor, stage: Stage):
     r_ = start((gives_up_waiting @ Cores(8))(stage.path))
     await stage.wait_for("takes its cores")
-    while (await executor.explain(r_)).reason != "cores":  # noqa: ASYNC110 - nothing tells of it
-        await anyio.sleep(0.005)
+
+    async def waits() -> bool:
+        return (await executor.explain(r_)).reason == "cores"
+
+    await until(waits)  # nor is one that waits for its cores
     await stage.cue("takes its cores")
     await stage.wait_for("goes on")
     await stage.cue("goes on")
@@ -154,7 +158,7 @@ async def test_a_job_that_awaits_is_explained(executor: Executor, stage: Stage):
     assert (said.state, said.reason, len(said.holders)) == ("leased", "jobs", 1)
     assert "waits for its own jobs" in str(said)
     stranger_ = start((act @ Cores(8))(stage.path, "stranger"))
-    await eventually(lambda: info(stranger_).state == "pending")
+    await until(lambda: info(stranger_).state == "pending")  # a job that waits is no event
     await stage.cue("below")
     await r_
     await stage.wait_for("stranger")

@@ -7,7 +7,7 @@ import signal
 import numpy as np
 import pytest
 from limits import LIMIT_S
-from waiting import until_files
+from waiting import until, until_files
 from weather import Weather, port, way_through
 
 from grainlike import Cores, Executor, delayed, gather, info, start
@@ -126,8 +126,11 @@ async def test_a_worker_that_is_killed_is_known_to_be_dead_however_its_link_ends
         await gate.arrival()
         if unread:  # what it did not read makes an RST of its end
             os.kill(worker.pid, signal.SIGSTOP)
+            (peer,) = executor._head.peers.values()
+            sent = peer.session._transcript.sent_in_all
             waiting = [start((job @ Cores(1))()) for _ in range(5)]
-            await asyncio.sleep(0.05)
+            # How far a socket has been written to is told to nobody.
+            await until(lambda: peer.session._transcript.sent_in_all > sent and not peer.link.waiting())
             del waiting
         os.kill(worker.pid, signal.SIGKILL)
         start_worker(executor.address, name="second")

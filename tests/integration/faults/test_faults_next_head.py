@@ -4,10 +4,11 @@ import asyncio
 
 import pytest
 from limits import LIMIT_S
-from waiting import until
+from waiting import until, until_called
 
 from grainlike import Cores, Executor, HeadLostError, SessionError, connect, delayed, info, start
-from grainlike.client import _connected_executor, _connection
+from grainlike.client import _connected_executor, _connection, _first_link
+from grainlike.net import Way, waits
 
 LISTEN = "tcp://127.0.0.1:0"
 
@@ -51,7 +52,7 @@ async def stay():
     await asyncio.Event().wait()
 
 
-async def test_a_head_is_waited_for_at_the_start():
+async def test_a_head_is_waited_for_at_the_start(monkeypatch):
     connected = asyncio.Event()
 
     async def use():
@@ -60,9 +61,11 @@ async def test_a_head_is_waited_for_at_the_start():
             return await (square @ Cores(1))(3)
 
     async with asyncio.timeout(LIMIT_S):
+        looks = []
+        monkeypatch.setattr(_first_link, "waits", lambda: (looks.append(pause) or pause for pause in waits()))
         program = asyncio.create_task(use())
-        with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(connected.wait(), 0.2)
+        await until_called(Way, "first", lambda: len(looks) >= 3)
+        assert not connected.is_set()
         async with Head():
             assert await program == 9
 

@@ -33,7 +33,6 @@ async def main():
         while len(executor.workers()) < 2:
             number += 1
             assert await (job @ Cores(1))(number) == number
-            await asyncio.sleep(0.01)
         print("two workers", flush=True)
 
 asyncio.run(main())

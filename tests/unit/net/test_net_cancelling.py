@@ -66,8 +66,12 @@ async def test_what_has_settled_is_left_alone() -> None:
     task = asyncio.create_task(_swallow(1, begun))
     await begun.wait()
     RepeatedCancellation(task, "f").settled()
-    done, _ = await asyncio.wait([task], timeout=0.1)  # ten graces
-    assert not done
+    other = asyncio.create_task(_swallow(5, begun))
+    await asyncio.sleep(0)
+    cancellation = RepeatedCancellation(other, "g")
+    await asyncio.wait([other])  # which takes as many graces
+    cancellation.settled()
+    assert not task.done()
     task.cancel()
     await asyncio.wait([task])
 

@@ -28,7 +28,13 @@ class Head:
 
     def __init__(self):
         self.heard: list[Output] = []
-        self.outputs = Outputs(self.heard.append)
+        self.has_data = anyio.Event()
+        self.outputs = Outputs(self.hear)
+
+    def hear(self, message):
+        self.heard.append(message)
+        if message.data:
+            self.has_data.set()
 
     def take(self):
         taken = [(m.follower, s, d) for m in self.heard for s, d in zip(m.streams, m.data, strict=True)]
@@ -211,8 +217,29 @@ def test_only_so_many_ended_attempts_are_remembered(head, monkeypatch):
     assert head.take() == [(1, OUT, b"2"), (1, OUT, b"3")]
 
 
+@pytest.fixture
+def passed_over(monkeypatch):
+    """Returns when the output of pipes has been left where it is, so many times."""
+    sleep, count, more = anyio.sleep, 0, anyio.Event()
+
+    async def sleeps(seconds):
+        nonlocal count, more
+        count += 1
+        more.set()
+        more = anyio.Event()
+        await sleep(seconds)
+
+    async def passed_over(times):
+        with anyio.fail_after(LIMIT_S):
+            while count < times:
+                await more.wait()
+
+    monkeypatch.setattr(anyio, "sleep", sleeps)
+    return passed_over
+
+
 @pytest.mark.anyio
-async def test_the_output_of_a_run_list_is_left_to_its_runner_until_one_job_is_left(head, monkeypatch):
+async def test_the_output_of_a_run_list_is_left_to_its_runner_until_one_job_is_left(head, passed_over, monkeypatch):
     monkeypatch.setattr(_output_pipes, "PATIENCE_S", 0.001)
     with closing(_output_pipes.OutputPipes(framed=False)) as pipes:
         tap = head.outputs.tap(1)
@@ -221,20 +248,20 @@ async def test_the_output_of_a_run_list_is_left_to_its_runner_until_one_job_is_l
         os.write(pipes.given["--stdout"], b"whose")
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(pipes.run, tap)
-            await anyio.sleep(0.02)
+            await passed_over(3)
             pipes.drain(tap)
             assert os.read(pipes.held[0], 100) == b"whose"
             tap.only(1)
             os.write(pipes.given["--stderr"], b"its own")
-            with anyio.fail_after(LIMIT_S):
-                while not any(message.data for message in head.heard):  # noqa: ASYNC110
-                    await anyio.sleep(0.001)
+            await head.has_data.wait()
             tasks.cancel_scope.cancel()
     assert head.take() == [(0, ERR, b"its own")]
 
 
 @pytest.mark.anyio
-async def test_a_lease_that_has_just_begun_may_be_a_chain_whose_output_is_its_runners_to_tell(head, monkeypatch):
+async def test_a_lease_that_has_just_begun_may_be_a_chain_whose_output_is_its_runners_to_tell(
+    head, passed_over, monkeypatch
+):
     monkeypatch.setattr(_output_pipes, "PATIENCE_S", 1000.0)
     with closing(_output_pipes.OutputPipes(framed=False)) as pipes:
         tap = head.outputs.tap(1)
@@ -243,7 +270,7 @@ async def test_a_lease_that_has_just_begun_may_be_a_chain_whose_output_is_its_ru
         os.write(pipes.given["--stdout"], b"whose")
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(pipes.run, tap)
-            await anyio.sleep(0.02)
+            await passed_over(1)
             assert os.read(pipes.held[0], 100) == b"whose"
             os.write(pipes.given["--stdout"], b"its own")
             head.outputs.follow(5, 1)
