@@ -12,6 +12,7 @@ from counting import counted
 from grainlike import Cores, Executor, amap, delayed, gather
 from grainlike.engine import _engine
 from grainlike.net._byte_link import ByteLink
+from grainlike_worker.daemon import _daemon
 from grainlike_worker.runner.common import _outcomes, _usage
 from grainlike_worker.runner.loop import _runner
 
@@ -39,22 +40,25 @@ class Steady:
     thread_time = staticmethod(time.thread_time)
 
 
+@pytest.fixture(autouse=True)
+def a_machine_that_never_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What goes by the clock would go otherwise on a busy machine, and cost other calls."""
+    # A slower machine would make smaller batches, and look at its cores more often.
+    for module, name in ((_outcomes, "FLUSH_S"), (_runner, "_TURN_S"), (_engine, "_SLICE_S"), (_daemon, "LOOK_S")):
+        monkeypatch.setattr(module, name, 3600.0)
+    # Nor does one stop of a busy machine make a function, whose jobs run in this process, one that takes long.
+    steady = Steady()
+    for module in (_usage, _runner):
+        monkeypatch.setattr(module, "time", steady)
+
+
 @pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("function", "python", "c"),
     # One of each: a placeholder that is let go of looks whether its call is known elsewhere, or was awaited, 50 ns.
     [pytest.param(plain, 11.2, 30.5, id="plain"), pytest.param(coroutine, 18.2, 42.2, id="async")],
 )
-async def test_a_job_that_does_nothing_costs_the_caller_this_many_calls(
-    function, python, c, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # By the clock, a slower machine would make smaller batches, and those cost calls.
-    for module, name in ((_outcomes, "FLUSH_S"), (_runner, "_TURN_S"), (_engine, "_SLICE_S")):
-        monkeypatch.setattr(module, name, 0.05)
-    # Nor does one stop of a busy machine make a function, whose jobs run in this process, one that takes long.
-    steady = Steady()
-    for module in (_usage, _runner):
-        monkeypatch.setattr(module, "time", steady)
+async def test_a_job_that_does_nothing_costs_the_caller_this_many_calls(function, python, c) -> None:
     async with Executor(local=Cores(2)):
         job = delayed(function) @ Cores(1)
         await gather([job(i) for i in range(300)])
