@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from limits import LIMIT_S
 from waiting import until_files
 
 from grainlike import Executor
