@@ -160,7 +160,9 @@ def _room(base: Explanation, job: Job, workers: list[WorkerBook], planner: Plann
         return replace(base, reason="lent", nearest=lent[0].name, holders=_lenders(lent[0]))
     if len(in_time) >= shape.nodes:
         kept = next((worker for worker in in_time if not planner.admits(worker, job, shape, now)), in_time[0])
-        holders = tuple(held.job.job for held in planner.reservations.get(kept.worker, ()) if held.job is not job)
+        holders = tuple(
+            held.job.job for held in planner.reserving.by_worker.get(kept.worker, ()) if held.job is not job
+        )
         return replace(base, reason="reservation", nearest=kept.name, holders=holders)
     if shape.nodes > 1:
         base = _too_few(base, shape, [worker for worker in in_time if planner.admits(worker, job, shape, now)])
@@ -235,7 +237,7 @@ def _smaller(worker: WorkerBook, shape: Shape) -> Request | None:
 
 def _starts_in(job: Job, workers: list[WorkerBook], planner: Planner, now: float) -> float | None:
     """In how many seconds it could start at the soonest, by what runs; None where a run time on the way is unknown."""
-    reserved = [found for held in planner.reservations.values() for found in held if found.job is job]
+    reserved = [found for held in planner.reserving.by_worker.values() for found in held if found.job is job]
     shape = job.cls.shapes[0]
     starts = reserved or [Reservation(job, shape, w, now) for w in workers if w.fits_ever(shape) and not w.shut]
     known = sorted(found.start for found in starts if _all_known(found.worker))

@@ -9,8 +9,9 @@ Laws (checked by `HeadMind.check` in tests after every step):
    hold, or its leader's lease, on each of its workers; nobody else has one. 6. Limits and shares count what is
    planned, held or leased, and nothing else (`_laws`).
 
-The policy of a pass stands in `_planning`, the life of a gang in `_gangs`, what is forgiven in `_attempts`, who waits
-for ever in `_standstill`; the moves from place to place in `_head_books`. Here stands what events mean.
+The policy of a pass stands in `_planning`, `_reserving` and `_ahead`, the life of a gang in `_gangs`, what is forgiven
+in `_attempts`, who waits for ever in `_standstill`; the moves from place to place in `_head_books`. Here stands what
+events mean.
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ class HeadMind:
                 return out
             case WorkerJoined():
                 self.workers[event.worker] = WorkerBook(event.worker, event.name, event.offer, now, self._planner.log)
-                self._planner.joined(self.workers[event.worker])
+                self._planner.reserving.joined(self.workers[event.worker])
                 self._attempts.isolate(self.workers[event.worker], now, out)
             case WorkerLeaving():
                 self._leaving(event, out)
@@ -241,7 +242,7 @@ class HeadMind:
         if cls.head() is None:
             cls.blocked_since = now
             self._catalogue.doubt(cls)
-        self._planner.fresh.add(cls.cls)
+        self._planner.ahead.fresh.add(cls.cls)
         functions = self._functions
         jobs = [Job(number, cls, functions[fn], parent) for number, fn in zip(event.jobs, event.fns, strict=True)]
         self.jobs.update(zip(event.jobs, jobs, strict=True))
@@ -424,7 +425,7 @@ class HeadMind:
         """Jobs that have waited long enough go to the front of their classes."""
         due = self._books.backoffs.due(self._now)
         self._books.requeue(due, out)
-        self._planner.fresh.update(job.cls.cls for job in due)
+        self._planner.ahead.fresh.update(job.cls.cls for job in due)
         if due and self.closed:
             self._fail_impossible(out)
         self._wake_at(self._books.backoffs.next, out)
@@ -508,7 +509,7 @@ class HeadMind:
             return
         worker.drain()
         self._books.lose_members()
-        self._planner.recall_all(worker, out)
+        self._planner.ahead.recall_all(worker, out)
         if self.closed:
             self._fail_impossible(out)
 

@@ -36,7 +36,7 @@ class HeadBooks:
 
     def lose_members(self) -> None:
         """A worker leaves, or refuses a shape for good."""
-        self.planner.members += 1
+        self.planner.reserving.members += 1
         self.catalogue.doubt_all()
 
     def current(self, worker: WorkerBook, number: int, attempt: int) -> Job | None:

@@ -34,7 +34,7 @@ def check_common_books(workers: Mapping[int, WorkerBook], shapes: Mapping[int, S
         for lease in worker.leases.values():
             shares.take(lease.client, lease.shape)
             clients.add(lease.client)
-    for kept in planner.reservations.values():
+    for kept in planner.reserving.by_worker.values():
         assert not any(reservation.worker.shut for reservation in kept), "a place is kept where nobody may start"
     for name in {name for shape in shapes.values() for name, _ in shape.limits}:
         assert planner.rations.running(name) == running[name], f"{running[name]} jobs run under limit {name!r}"

@@ -85,6 +85,7 @@ def plant(bug: Bug | None, tree: Path) -> None:
 
 
 _HEAD, _BOOKS, _PLANNING = "scheduler/_head.py", "scheduler/_books.py", "scheduler/_planning.py"
+_RESERVING, _AHEAD = "scheduler/_reserving.py", "scheduler/_ahead.py"
 _RATIONS, _RESERVATION, _SHARES = "scheduler/_rations.py", "scheduler/_reservation.py", "scheduler/_shares.py"
 _ATTEMPTS, _MOVES, _QUEUES = "scheduler/_attempts.py", "scheduler/_head_books.py", "scheduler/_queues.py"
 _WAITING = "scheduler/_waiting.py"
@@ -357,7 +358,7 @@ BUGS: tuple[Bug, ...] = (
         HEAD,
         "no worker is kept for a wide job",
         "waits",
-        (_PLANNING, "                self._keep_for(job, reservations)\n", ""),
+        (_RESERVING, "                self._keep_for(job, reservations)\n", ""),
     ),
     _bug(
         "lose_patience",
@@ -365,7 +366,7 @@ BUGS: tuple[Bug, ...] = (
         "who is not wide is passed over for ever",
         "waits",
         (
-            _PLANNING,
+            _RESERVING,
             "workers = self._workers.values() if patient or shape.nodes > 1 else self._wide_for(shape)",
             "workers = self._wide_for(shape)",
         ),
@@ -382,15 +383,15 @@ BUGS: tuple[Bug, ...] = (
         HEAD,
         "quick jobs hand their slots on past a more urgent one",
         "waits",
-        (_PLANNING, "if not any(_goes_first(elder, job, shape, worker) for elder in elders):", "if True:"),
-        (_PLANNING, "            self._make_way(elder, changed, out)\n", "            pass\n"),
+        (_AHEAD, "if not any(_goes_first(elder, job, shape, worker) for elder in elders):", "if True:"),
+        (_AHEAD, "            self._make_way(elder, changed, out)\n", "            pass\n"),
     ),
     _bug(
         "lose_a_take_back",
         HEAD,
         "what was to come back is never asked for",
         "waits",
-        (_PLANNING, "out.append(RetractJobs(", "[].append(RetractJobs("),
+        (_AHEAD, "out.append(RetractJobs(", "[].append(RetractJobs("),
     ),
     # --- limits, rates, times ----------------------------------------------------------------------------------------
     _bug(

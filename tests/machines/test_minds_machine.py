@@ -121,7 +121,7 @@ class Minds(RuleBasedStateMachine):
         assigned: list[AssignJobs] = []
         said: dict[type, list[int]] = {JobsSettled: [], JobsLost: [], JobsOrphaned: []}
         stuck: list[int] = []
-        kept = set(self.head._planner.reservations)
+        kept = set(self.head._planner.reserving.by_worker)
         self.whole = False
         for action in self.head.handle(event, self.now):
             match action:
@@ -153,7 +153,7 @@ class Minds(RuleBasedStateMachine):
             self.naive.gave_up(job)
         self.answer([*settled, *given_up, *stuck])
         self.naive.leave_queues([job for action in assigned for job in action.jobs])
-        self.check_head(assigned, kept | set(self.head._planner.reservations))
+        self.check_head(assigned, kept | set(self.head._planner.reserving.by_worker))
         self.whole = True
 
     def answer(self, jobs: list[int]) -> None:

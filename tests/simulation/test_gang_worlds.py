@@ -61,7 +61,7 @@ def test_a_gang_waits_for_what_runs_and_for_nothing_else(seed):
 
 
 def test_without_reservations_it_starves(monkeypatch):
-    monkeypatch.setattr("grainlike.scheduler._planning.reserve_on", lambda *_: [])
+    monkeypatch.setattr("grainlike.scheduler._reserving.reserve_on", lambda *_: [])
     assert narrow_stream_with_a_gang(0).starts[400] - 1.0 > 3.0
 
 

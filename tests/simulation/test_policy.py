@@ -42,7 +42,7 @@ def test_a_wide_job_waits_for_what_runs_and_for_nothing_else(seed):
 
 
 def test_without_reservations_it_starves(monkeypatch):
-    monkeypatch.setattr("grainlike.scheduler._planning.reserve_on", lambda *_: None)
+    monkeypatch.setattr("grainlike.scheduler._reserving.reserve_on", lambda *_: None)
     outcome = narrow_stream_with_a_wide_job(0)
     assert outcome.violations == ()
     assert outcome.starts[400] - 1.0 > 5.0
@@ -89,7 +89,7 @@ def test_without_sending_ahead_tiny_jobs_are_slow(monkeypatch):
         return World(0, workload, equal_nodes(1, Cores(2)), network=STEADY, judged=False).run().makespan
 
     quick = makespan()
-    monkeypatch.setattr("grainlike.scheduler._planning.AHEAD_MOST", 0)
+    monkeypatch.setattr("grainlike.scheduler._ahead.AHEAD_MOST", 0)
     assert makespan() > 3 * quick
 
 

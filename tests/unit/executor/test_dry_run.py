@@ -233,7 +233,7 @@ async def narrow_jobs_and_a_wide_one():
 async def test_the_plan_is_the_schedulers(monkeypatch):
     """With a rule taken out of the scheduler, here the reservations for wide jobs, the plan is another one."""
     with_rule = await narrow_jobs_and_a_wide_one()
-    monkeypatch.setattr("grainlike.scheduler._planning.reserve_on", lambda *_: None)
+    monkeypatch.setattr("grainlike.scheduler._reserving.reserve_on", lambda *_: None)
     without = await narrow_jobs_and_a_wide_one()
     assert starts(with_rule, "wide")[0] < 3.0
     assert starts(without, "wide")[0] > 10.0

@@ -197,7 +197,7 @@ def test_a_gang_starts_although_narrow_jobs_never_stop_coming():
 
 
 def test_without_its_reservation_it_would_not(monkeypatch):
-    monkeypatch.setattr("grainlike.scheduler._planning.reserve_on", lambda *_: [])
+    monkeypatch.setattr("grainlike.scheduler._reserving.reserve_on", lambda *_: [])
     with pytest.raises(KeyError):
         test_a_gang_starts_although_narrow_jobs_never_stop_coming()
 
@@ -207,7 +207,7 @@ def test_a_reservation_is_made_on_all_its_workers_and_admits_what_ends_before_th
     cluster.submit(Cores(2) & WallTime(10), 10)
     cluster.submit(Cores(1) & WallTime(20), 20)
     gang = cluster.submit(Nodes(2, each=Cores(2)), 1)
-    reserved = cluster.head._planner._reserved
+    reserved = cluster.head._planner.reserving.by_class
     (held,) = reserved.values()
     assert [(claim.worker.worker, claim.start) for claim in held] == [(1, 20), (2, 20)]
     early = cluster.submit(Cores(1) & WallTime(19), 19)
@@ -226,7 +226,7 @@ def test_one_that_is_not_wide_is_reserved_for_at_once_too():
     cluster = cluster_of(Cores(4), Cores(4))
     cluster.submit(Cores(4) & WallTime(9), 9)
     gang = cluster.submit(Nodes(2, each=Cores(1)), 1)
-    (held,) = cluster.head._planner._reserved.values()
+    (held,) = cluster.head._planner.reserving.by_class.values()
     assert [claim.job.job for claim in held] == [gang, gang]
     assert {claim.start for claim in held} == {9}
 
@@ -237,7 +237,7 @@ def test_what_may_outlast_it_fits_beside_it_on_each_of_its_workers():
     cluster.submit(Cores(2) & WallTime(5), 5)
     cluster.submit(Cores(3) & WallTime(3), 3)
     cluster.submit(Nodes(3, each=Cores(2)), 1)
-    (held,) = cluster.head._planner._reserved.values()
+    (held,) = cluster.head._planner.reserving.by_class.values()
     beside = {claim.worker.worker: claim.spare["cores"] // 10**9 for claim in held}
     assert beside == {1: 2, 2: 2, 3: 2}  # all that ends before the last of them can start counts
     pair = cluster.submit(Nodes(2, each=Cores(1)) & WallTime(50), 50)
@@ -249,7 +249,7 @@ def test_half_assembled_gangs_count_as_running_for_as_long_as_they_may():
     cluster = cluster_of(Cores(2), Cores(2), answering=False)
     cluster.submit(Nodes(2, each=Cores(1)) & WallTime(10), 5)
     cluster.submit(Cores(2), 1)
-    ((claim,),) = cluster.head._planner._reserved.values()
+    ((claim,),) = cluster.head._planner.reserving.by_class.values()
     assert (claim.start, claim.spare["cores"]) == (10, 0)
     for cluster.now, worker in ((2, 1), (4, 2)):
         cluster.answer(worker)
@@ -262,7 +262,7 @@ def test_a_half_assembled_gang_counts_once_where_it_leads():
     cluster.submit(Nodes(2, each=Cores(1)) & WallTime(10), 5)
     cluster.submit(Cores(1) & WallTime(20), 20)
     cluster.submit(PAIR, 1)
-    (held,) = cluster.head._planner._reserved.values()
+    (held,) = cluster.head._planner.reserving.by_class.values()
     assert [(claim.start, claim.spare["cores"]) for claim in held] == [(20, 0)] * 2
 
 
@@ -281,7 +281,7 @@ def test_a_reservation_ends_with_the_first_of_its_workers_that_goes(stops):
     cluster = cluster_of(*[Cores(2)] * 4)
     cluster.submit(Cores(2) & WallTime(10), 10, n=4)
     gang = cluster.head.jobs[cluster.submit(PAIR, 1)]
-    reserved = cluster.head._planner._reserved
+    reserved = cluster.head._planner.reserving.by_class
     gone = reserved[gang.cls.cls][0].worker.worker
     cluster.tell(WorkerLeaving(gone) if stops else WorkerLost(gone, "gone"))
     after = reserved[gang.cls.cls]
@@ -293,7 +293,7 @@ def test_one_that_cannot_wait_for_all_its_workers_has_no_reservation():
     cluster = cluster_of(Cores(2) & WallTime(100), Cores(2))
     cluster.submit(Cores(2) & WallTime(60), 60)
     cluster.submit(Nodes(2, each=Cores(2)) & WallTime(50), 1)
-    assert not cluster.head._planner._reserved
+    assert not cluster.head._planner.reserving.by_class
 
 
 def test_a_worker_that_is_kept_for_too_many_gives_up_the_last_of_them_everywhere():
@@ -305,7 +305,7 @@ def test_a_worker_that_is_kept_for_too_many_gives_up_the_last_of_them_everywhere
         gangs.append(cluster.submit(Nodes(2, each=Cores(4 - at % 4)), 1, priority=at))
         cluster.now += 10
         cluster.tell(Ticked())
-    reservations = cluster.head._planner.reservations
+    reservations = cluster.head._planner.reserving.by_worker
     for held in reservations.values():
         assert [claim.job.job for claim in held] == gangs[:1:-1]
     cluster.run()

@@ -6,7 +6,7 @@ import pytest
 from scheduler_cluster import Cluster
 
 from grainlike.resources import Cores
-from grainlike.scheduler import AssignJobs, JobsSubmitted, Ticked, WakeAt, WorkerReported, _planning
+from grainlike.scheduler import AssignJobs, JobsSubmitted, Ticked, WakeAt, WorkerReported, _ahead, _planning
 from grainlike.wire import LeaseStart
 
 WORKERS, CORES = 6, 2
@@ -97,7 +97,7 @@ def test_what_comes_between_two_passes_is_heard(monkeypatch: pytest.MonkeyPatch)
 def test_a_pass_sends_so_many_jobs_ahead_and_the_next_goes_on(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """One worker may get more than that, for it is filled up at once; the next pass goes on with the next worker."""
     each = 20  # 25 ms of work for each of two jobs, of 2.5 ms each
-    monkeypatch.setattr(_planning, "SENT_MOST", most)
+    monkeypatch.setattr(_ahead, "SENT_MOST", most)
     cluster = cluster_of(known_s=0.0025)
     length_of(cluster, 1000)
     count = WORKERS * CORES

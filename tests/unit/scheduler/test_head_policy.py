@@ -26,7 +26,7 @@ from grainlike.scheduler import (
     WorkerLeaving,
     WorkerLost,
     WorkerReported,
-    _planning,
+    _ahead,
 )
 from grainlike.scheduler._complaints import NOBODY_S
 from grainlike.scheduler._planning import Planner
@@ -80,7 +80,7 @@ def test_a_wide_job_in_a_narrow_stream_starts_after_what_runs_now(known):
 
 
 def test_without_the_reservation_it_would_starve(monkeypatch):
-    monkeypatch.setattr("grainlike.scheduler._planning.reserve_on", lambda *_: None)
+    monkeypatch.setattr("grainlike.scheduler._reserving.reserve_on", lambda *_: None)
     cluster = Cluster(Cores(16))
     cluster.function(1)
     lengths = [0.10, 0.13, 0.11]
@@ -356,8 +356,8 @@ def test_a_worker_that_leaves_is_not_the_nearest():
 def test_a_cancelled_job_does_not_cost_a_look_at_all_that_was_sent_ahead(monkeypatch):
     """Each of them lets another job come to the front of the queue, for whose sake others might have to make way."""
     looks = []
-    goes_first = _planning._goes_first
-    monkeypatch.setattr(_planning, "_goes_first", lambda *of: looks.append(of) or goes_first(*of))
+    goes_first = _ahead._goes_first
+    monkeypatch.setattr(_ahead, "_goes_first", lambda *of: looks.append(of) or goes_first(*of))
     cluster = Cluster(Cores(4))
     cluster.function(1, known_s=0.0001)
     jobs = cluster.submit(Cores(1), 0.0001, n=2000)
