@@ -33,6 +33,7 @@ from grainlike.scheduler import (
     JobsStarted,
     JobsUnsatisfiable,
     RetractJobs,
+    ShapesForgotten,
     WakeAt,
     WorkerQuarantined,
     WorkerReleased,
@@ -118,6 +119,9 @@ class Acting:
                 placement = self._books.jobs[action.job].placement
                 assert placement is not None
                 placement.slots = action.allocation
+            case ShapesForgotten():
+                for peer in self._books.peers.values():
+                    peer.undefine_classes(action.shapes)
             case WakeAt():
                 self._alarm(action.at)
             case JobsStarted() | JobsSettled():

@@ -55,7 +55,14 @@ class Peer(Party):
         gone = [fn for fn in functions if fn in self._functions]
         if gone:
             self._functions.difference_update(gone)
-            self.post(Undefine(gone))
+            self.post(Undefine(gone, []))
+
+    def undefine_classes(self, classes: Iterable[int]) -> None:
+        """Let the worker drop those of these classes that it was told of."""
+        gone = [cls for cls in classes if cls in self._classes]
+        if gone:
+            self._classes.difference_update(gone)
+            self.post(Undefine([], gone))
 
     def real_cores(self) -> list[int]:
         """Return the offered cores that its machine has."""

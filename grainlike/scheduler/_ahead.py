@@ -191,6 +191,11 @@ class SendingAhead:
                 self._recall(worker, past, out)
                 return
 
+    def forget(self, shapes: Iterable[int]) -> None:
+        """No job asks for these any more."""
+        for number in shapes:
+            self._holders.pop(number, None)
+
     def _recall(self, worker: WorkerBook, jobs: Iterable[Job], out: list[HeadAction]) -> None:
         if not worker.recalled:
             _take_back(worker, jobs, out)

@@ -47,6 +47,9 @@ class Backoffs:
     def __bool__(self) -> bool:
         return bool(self._jobs)
 
+    def __len__(self) -> int:
+        return len(self._jobs)
+
     def wait(self, job: Job, now: float) -> float | None:
         """Let a job wait that has another attempt; None if its function says nothing of waits, else for how long."""
         if job.fn.backoff is None:

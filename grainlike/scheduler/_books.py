@@ -352,6 +352,11 @@ class WorkerBook:
         self._fits[shape.shape] = False
         self._changed()
 
+    def forget(self, shapes: Iterable[int]) -> None:
+        """No job asks for these any more."""
+        for number in shapes:
+            self._fits.pop(number, None)
+
     def leave(self) -> None:
         """It stops: from now on nothing fits."""
         self.leaving, self.draining = True, False

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain, islice
 
 from grainlike.resources import Missing, Request, missing
-from grainlike.scheduler._books import Job, Shape, WorkerBook
+from grainlike.scheduler._books import Shape, WorkerBook
 from grainlike.scheduler._queues import RequestClass
 from grainlike.scheduler._statistics import RunTimes
 
 __all__ = ["KEPT_EMPTY", "Catalogue"]
 
 KEPT_EMPTY = 64
-"""How many classes in which nothing waits are kept in any case: jobs that ask for the same may come again."""
+"""How many classes in which nothing waits are kept in any case: jobs that ask for the same may come again. Of shapes
+that nothing uses, twice as many."""
 
 
 class Catalogue:
-    """The classes and shapes of one head. `jobs`, `workers` and `trees` are the mind's own, live.
+    """The classes and shapes of one head. `workers` and `trees` are the mind's own, live.
 
     Attributes:
         classes: by number.
@@ -25,20 +26,20 @@ class Catalogue:
         doubted: the classes that got jobs, or lost a worker, since somebody here was seen to be able to run theirs.
     """
 
-    def __init__(
-        self, jobs: Mapping[int, Job], workers: Mapping[int, WorkerBook], trees: dict[int, list[RequestClass]]
-    ) -> None:
+    def __init__(self, workers: Mapping[int, WorkerBook], trees: dict[int, list[RequestClass]]) -> None:
         self.classes: dict[int, RequestClass] = {}
         self.shapes: dict[int, Shape] = {}
         self.doubted: dict[int, RequestClass] = {}
-        self._jobs = jobs
         self._workers = workers
         self._trees = trees
         self._class_ids: dict[tuple[int, Request, int, bool, int], RequestClass] = {}
         self._last_class = 0
-        self._sweep_at = 8
-        self._of_programs = 0
-        """How many of the classes are of no tree."""
+        self._last_shape = 0
+        self._options = 0
+        """How many shapes the classes have, each class for itself."""
+        self._trees_most = 8
+        self._at_work = 0
+        """How many shapes were in use of which there was no class, when that was looked at."""
         self._groups: dict[str, RunTimes] = {}
         self._shape_ids: dict[tuple[Request, bool], Shape] = {}
 
@@ -50,8 +51,6 @@ class Catalogue:
             shapes = tuple(self.shape_of(option, isolate=isolate) for option in request.options)
             self._last_class += 1
             found = RequestClass(self._last_class, client, request, priority, shapes, isolate=isolate, root=root)
-            if root and len(self._trees) > self._sweep_at:
-                self._sweep()
             self.know(found)
         return found
 
@@ -72,37 +71,71 @@ class Catalogue:
     def know(self, cls: RequestClass) -> None:
         """Take a class in; one that was forgotten comes back."""
         self._class_ids[cls.client, cls.request, cls.priority, cls.isolate, cls.root] = self.classes[cls.cls] = cls
-        self._of_programs += not cls.root
+        self._options += len(cls.shapes)
         if cls.root:
             self._trees.setdefault(cls.root, []).append(cls)
 
-    def forget_empty(self, waiting: int) -> None:
-        """Forget the classes of programs in which nothing waits, if they are more than those in which something does.
+    # --- what nobody uses --------------------------------------------------------------------------------------------
 
-        What runs of them may come back, see `back`. `waiting`: in how many classes something waits.
+    def is_full(self, waiting: int) -> bool:
+        """Whether `forget` is due: no more than half of what is here may be in use. `waiting`: in how many classes jobs
+        wait.
         """
-        if self._of_programs <= KEPT_EMPTY + 2 * waiting:
-            return
-        for cls in [cls for cls in self.classes.values() if not cls.root and cls.place is None and cls.head() is None]:
+        return (
+            len(self._trees) > self._trees_most
+            or self._many_classes(waiting)
+            or len(self.shapes) > 2 * KEPT_EMPTY + 2 * (self._options + self._at_work)
+        )
+
+    def _many_classes(self, waiting: int) -> bool:
+        return len(self.classes) > KEPT_EMPTY + 2 * waiting
+
+    def forget(self, waiting: int, at_work: Callable[[], Iterable[Shape]], held: int) -> list[int]:
+        """Forget the classes in which nothing waits, and the shapes that neither a class nor a job needs any more.
+
+        What runs of such classes may come back, see `back`.
+
+        Args:
+            waiting: in how many classes jobs wait.
+            at_work: returns the shapes of all that is at workers, or is to be tried again; asked for if need be.
+            held: how many jobs that is: so many are looked at.
+
+        Returns:
+            The numbers of the shapes that are forgotten. They are never given again.
+        """
+        self._forget_empty(waiting)
+        if len(self.shapes) <= 2 * KEPT_EMPTY + 2 * self._options:
+            return []
+        used = {shape.shape for cls in self.classes.values() for shape in cls.shapes}
+        of_classes = len(used)
+        used.update(shape.shape for shape in at_work())
+        self._at_work = max(len(used) - of_classes, held // 8)
+        gone = [number for number in self.shapes if number not in used]
+        for number in gone:
+            del self.shapes[number]
+        self._shape_ids = {key: shape for key, shape in self._shape_ids.items() if shape.shape in used}
+        return gone
+
+    def _forget_empty(self, waiting: int) -> None:
+        """Forget empty classes of trees, for the like comes again only while a tree lives; all, if they are many."""
+        many = self._many_classes(waiting)
+        classes = self.classes.values() if many else chain.from_iterable(self._trees.values())
+        trees: set[int] = set()
+        for cls in [cls for cls in classes if cls.place is None and cls.head() is None]:
             del self.classes[cls.cls]
-            del self._class_ids[cls.client, cls.request, cls.priority, cls.isolate, 0]
+            del self._class_ids[cls.client, cls.request, cls.priority, cls.isolate, cls.root]
             self.doubted.pop(cls.cls, None)
-            self._of_programs -= 1
-
-    def _sweep(self) -> None:
-        """Forget the classes of trees that have ended, when there are twice as many as after the last time.
-
-        A job of such a tree may still run somewhere, and come back: who queues it again brings its class back then.
-        """
-        trees = self._trees
-        for root in [root for root in trees if root not in self._jobs]:
-            for cls in [cls for cls in trees[root] if cls.head() is None and cls.place is None]:
-                trees[root].remove(cls)
-                del self.classes[cls.cls]
-                del self._class_ids[cls.client, cls.request, cls.priority, cls.isolate, root]
-            if not trees[root]:
-                del trees[root]
-        self._sweep_at = 8 + 2 * len(trees)
+            self._options -= len(cls.shapes)
+            cls.blocked_job = None  # a job refers to its class: together they would wait for the cycle collector
+            if cls.root:
+                trees.add(cls.root)
+        for root in trees:
+            left = [cls for cls in self._trees[root] if cls.cls in self.classes]
+            if left:
+                self._trees[root] = left
+            else:
+                del self._trees[root]
+        self._trees_most = 8 + 2 * len(self._trees)
 
     def shape_of(self, request: Request, *, isolate: bool) -> Shape:
         """The one shape of one way to satisfy a request."""
@@ -110,7 +143,8 @@ class Catalogue:
         if found is None:
             name = request.walltime_group
             group = None if name is None else self._groups.setdefault(name, RunTimes())
-            found = Shape(len(self.shapes) + 1, request, group, isolate=isolate)
+            self._last_shape += 1
+            found = Shape(self._last_shape, request, group, isolate=isolate)
             self._shape_ids[request, isolate] = self.shapes[found.shape] = found
         return found
 

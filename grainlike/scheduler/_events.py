@@ -51,6 +51,7 @@ __all__ = [
     "RunnerReady",
     "RunnerRenewed",
     "RunnerRetired",
+    "ShapesForgotten",
     "SpawnRunner",
     "StartLease",
     "StartsPaused",
@@ -353,6 +354,12 @@ class JobsOrphaned(msgspec.Struct, frozen=True, gc=False):
     jobs: list[int]
 
 
+class ShapesForgotten(msgspec.Struct, frozen=True, gc=False):
+    """No job uses these shapes any more, and none will by these numbers: workers may drop them."""
+
+    shapes: list[int]
+
+
 class JobsMoved(msgspec.Struct, frozen=True, gc=False):
     """A job that lent its cores goes on, on this allocation."""
 
@@ -377,6 +384,7 @@ HeadAction = (
     | JobsDeadlocked
     | JobsOrphaned
     | JobsMoved
+    | ShapesForgotten
     | WakeAt
 )
 

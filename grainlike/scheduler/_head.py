@@ -22,7 +22,6 @@ from itertools import islice
 from grainlike.resources import Allocation, Missing, Request
 from grainlike.scheduler._attempts import Attempts
 from grainlike.scheduler._books import Function, Hold, Job, LeaseBook, WorkerBook
-from grainlike.scheduler._catalogue import KEPT_EMPTY
 from grainlike.scheduler._complaints import complain
 from grainlike.scheduler._events import (
     CancelJobs,
@@ -168,8 +167,7 @@ class HeadMind:
         if self._gangs.assembling:
             self._wake_at(self._gangs.due, out)
         self._wake_at(complain(self._books, now, out), out)
-        if len(self.classes) > KEPT_EMPTY:
-            self._catalogue.forget_empty(self._planner.waiting.count)
+        self._books.forget_unused(out)
         return out
 
     @property

@@ -6,11 +6,12 @@ A live job is in exactly one place: its class's queue, one worker's `held`, or a
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 from grainlike.scheduler._backoff import Backoffs
 from grainlike.scheduler._books import Function, Job, LeaseBook, Shape, WorkerBook
 from grainlike.scheduler._catalogue import Catalogue
-from grainlike.scheduler._events import HeadAction, JobsRequeued
+from grainlike.scheduler._events import HeadAction, JobsRequeued, ShapesForgotten
 from grainlike.scheduler._families import Families
 from grainlike.scheduler._laws import check_common_books
 from grainlike.scheduler._planning import Planner
@@ -30,7 +31,7 @@ class HeadBooks:
         self.functions: dict[int, Function] = {}
         self.families = Families()
         self.backoffs = Backoffs(seed)
-        self.catalogue = Catalogue(self.jobs, self.workers, self.families.trees)
+        self.catalogue = Catalogue(self.workers, self.families.trees)
         self.planner = Planner(self.workers, self.catalogue.classes, self.families)
         self.gangs = self.planner.gangs
 
@@ -99,6 +100,31 @@ class HeadBooks:
             self.catalogue.doubt(cls)
             self.planner.waiting.touch(cls)
 
+    def forget_unused(self, out: list[HeadAction]) -> None:
+        """Forget classes and shapes that no job uses, if they are many; workers are to hear of the shapes."""
+        catalogue, waiting = self.catalogue, self.planner.waiting.count
+        if not catalogue.is_full(waiting):
+            return
+        held = sum(len(worker.held) for worker in self.workers.values()) + len(self.backoffs)
+        gone = catalogue.forget(waiting, self._shapes_at_work, held)
+        if gone:
+            self.planner.forget(gone)
+            for worker in self.workers.values():
+                worker.forget(gone)
+            out.append(ShapesForgotten(gone))
+
+    def _shapes_at_work(self) -> Iterator[Shape]:
+        """The shapes of all that is at workers. Those of jobs may be needed again if the jobs come back."""
+        for worker in self.workers.values():
+            for job in worker.held.values():
+                yield from job.cls.shapes
+            for lease in worker.leases.values():
+                yield lease.shape
+            for hold in worker.holds.values():
+                yield hold.shape
+        for number in self.backoffs.jobs():
+            yield from self.jobs[number].cls.shapes
+
     # --- laws --------------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
@@ -116,7 +142,16 @@ class HeadBooks:
         assert places == dict.fromkeys(self.jobs, 1), "a live job is in exactly one place"
         self.planner.waiting.check()
         self.gangs.check(self.jobs.values(), self.workers.values())
+        self._check_shapes()
         check_common_books(self.workers, self.catalogue.shapes, self.planner)
+
+    def _check_shapes(self) -> None:
+        """Each shape that a class or a job needs is known by its number, and workers may name it."""
+        known = self.catalogue.shapes
+        used = [shape for cls in self.catalogue.classes.values() for shape in cls.shapes]
+        used += self._shapes_at_work()
+        used += [job.shape for worker in self.workers.values() for job in worker.held.values() if job.shape is not None]
+        assert all(known.get(shape.shape) is shape for shape in used), "a shape was forgotten that is in use"
 
     def _check_worker(self, worker: WorkerBook) -> None:
         for job in worker.held.values():

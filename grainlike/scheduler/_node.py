@@ -122,6 +122,8 @@ class NodeMind:
             case Undefine():
                 for fn in event.functions:
                     self._functions.pop(fn, None)
+                for cls in event.classes:
+                    self._classes.pop(cls, None)
                 return out
             case HoldSlots():
                 self._holds.ask(event, self._classes[event.cls], now, out)

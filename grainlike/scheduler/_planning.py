@@ -14,7 +14,7 @@ reserved for in the same way (`_gangs` says what follows). It is never sent ahea
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from heapq import heapify, heappop, heapreplace
 
 from grainlike.scheduler._ahead import SendingAhead, assignment
@@ -101,6 +101,13 @@ class Planner:
         self._read = self.log.epoch, len(self.log.entries)
         left, self.ahead.left = self.ahead.left, []
         return [worker for worker in dict.fromkeys([*left, *entries] if left else entries) if not worker.gone]
+
+    def forget(self, shapes: Iterable[int]) -> None:
+        """No job asks for these any more."""
+        for number in shapes:
+            self._candidates.pop(number, None)
+        self.reserving.forget(shapes)
+        self.ahead.forget(shapes)
 
     # --- placing -----------------------------------------------------------------------------------------------------
 

@@ -134,6 +134,11 @@ class Reserving:
             self._wide[shape.shape] = self.members, wide
         return wide
 
+    def forget(self, shapes: Iterable[int]) -> None:
+        """No job asks for these any more."""
+        for number in shapes:
+            self._wide.pop(number, None)
+
     def release(self, job: Job) -> None:
         """Keep nothing for a job any more."""
         reservations = self.by_class.get(job.cls.cls)

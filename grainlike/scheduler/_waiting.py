@@ -174,7 +174,7 @@ class Waiting:
     @property
     def count(self) -> int:
         """In how many classes jobs may wait."""
-        return len(self.few) if self.are_few else self.size
+        return len(self.few) if self.are_few else self.size + len(self._touched)
 
     def touch(self, cls: RequestClass) -> None:
         """The first job of a class may be another one now."""

@@ -26,6 +26,7 @@ from grainlike.scheduler import (
     JobsSubmitted,
     JobsUnsatisfiable,
     RetractJobs,
+    ShapesForgotten,
     Ticked,
     WakeAt,
     WorkerHeard,
@@ -57,6 +58,7 @@ from grainlike.wire import (
     LeaseStart,
     LeaseWait,
     Retract,
+    Undefine,
 )
 
 __all__ = ["Head", "Peer"]
@@ -253,6 +255,8 @@ class Head:
             case JobsOrphaned():
                 for job in self._nests.orphaned(action.jobs):
                     self.witness.cancelled(job)
+            case ShapesForgotten():
+                self._undefine(action.shapes)
             case WakeAt():
                 self._wake(action.at)
 
@@ -306,7 +310,14 @@ class Head:
             ]
             self._post(worker, Define(specs, classes))
 
-    def _post(self, worker: int, message: Assign | Cancel | Define | Hold | Retract) -> None:
+    def _undefine(self, shapes: list[int]) -> None:
+        for worker, peer in self.peers.items():
+            gone = sorted(peer.classes.intersection(shapes))
+            if gone:
+                peer.classes.difference_update(gone)
+                self._post(worker, Undefine([], gone))
+
+    def _post(self, worker: int, message: Assign | Cancel | Define | Hold | Retract | Undefine) -> None:
         peer = self.peers[worker]
         peer.down.send(peer.daemon.hear, message)
 

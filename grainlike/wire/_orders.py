@@ -57,11 +57,12 @@ class Define(BaseMessage, frozen=True, tag=10):
 
 
 class Undefine(BaseMessage, frozen=True, tag=35):
-    """Head to worker, and on to its runners: drop these functions. No job calls them any more, and no later message
-    names them.
+    """Head to worker: drop these functions and request classes. No job calls or needs them any more, and no later
+    message names them. Runners are told of functions, too.
     """
 
     functions: list[int]
+    classes: list[int]
 
 
 class Assign(BaseMessage, frozen=True, tag=11):

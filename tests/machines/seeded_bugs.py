@@ -88,7 +88,7 @@ _HEAD, _BOOKS, _PLANNING = "scheduler/_head.py", "scheduler/_books.py", "schedul
 _RESERVING, _AHEAD = "scheduler/_reserving.py", "scheduler/_ahead.py"
 _RATIONS, _RESERVATION, _SHARES = "scheduler/_rations.py", "scheduler/_reservation.py", "scheduler/_shares.py"
 _ATTEMPTS, _MOVES, _QUEUES = "scheduler/_attempts.py", "scheduler/_head_books.py", "scheduler/_queues.py"
-_WAITING = "scheduler/_waiting.py"
+_WAITING, _CATALOGUE = "scheduler/_waiting.py", "scheduler/_catalogue.py"
 _CANDIDATES, _NODE = "scheduler/_candidates.py", "scheduler/_node.py"
 _RUNNERS = "scheduler/_node_runners.py"
 _DEADLOCK, _LENDING = "scheduler/_deadlock.py", "scheduler/_node_lending.py"
@@ -317,6 +317,13 @@ BUGS: tuple[Bug, ...] = (
             "                blocked.append(cls)\n                heappop(ranked)\n",
             "                blocked.append(cls)\n                ranked.clear()\n",
         ),
+    ),
+    _bug(
+        "forget_what_runs",
+        HEAD,
+        "requests are forgotten that jobs at workers use",
+        "machine",
+        (_CATALOGUE, "        used.update(shape.shape for shape in at_work())\n", ""),
     ),
     _bug(
         "look_only_where_something_changed",

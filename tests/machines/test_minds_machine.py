@@ -37,14 +37,16 @@ from grainlike.scheduler import (
     JobsSubmitted,
     NodeStopped,
     RetractJobs,
+    ShapesForgotten,
     Ticked,
     WakeAt,
     WorkerJoined,
     WorkerLeaving,
     WorkerLost,
     WorkerReported,
+    _catalogue,
 )
-from grainlike.wire import Assign, Cancel, ClassSpec, Code, Define, FunctionSpec, Retract
+from grainlike.wire import Assign, Cancel, ClassSpec, Code, Define, FunctionSpec, Retract, Undefine
 
 EXAMPLES = int(os.environ.get("GRAINLIKE_TEST_EXAMPLES", "500"))
 STEPS = int(os.environ.get("GRAINLIKE_TEST_STEPS", "50"))
@@ -95,8 +97,10 @@ PICK = st.integers(0, 10**6)
 
 
 class Minds(RuleBasedStateMachine):
-    @initialize(offers=st.lists(st.sampled_from(OFFERS), max_size=2))
-    def begin(self, offers: list[Any]) -> None:
+    @initialize(offers=st.lists(st.sampled_from(OFFERS), max_size=2), kept=st.sampled_from([64, 0]))
+    def begin(self, offers: list[Any], kept: int = 64) -> None:
+        """`kept`: how many classes that nothing uses the head keeps in any case."""
+        _catalogue.KEPT_EMPTY = kept
         self.now = 0.0
         self.head = HeadMind(closed=False)
         self.naive = NaiveHead()
@@ -136,6 +140,10 @@ class Minds(RuleBasedStateMachine):
                     said[JobsSettled] += [action.completed.jobs[row] for row in action.rows]
                 case JobsLost():
                     said[JobsLost] += action.jobs
+                case ShapesForgotten():
+                    for node in self.nodes.values():
+                        node.defined.difference_update(action.shapes)
+                        node.down.append(Undefine([], action.shapes))
                 case WakeAt():
                     self.wake = action.at if self.wake is None else min(self.wake, action.at)
                 case JobsOrphaned():

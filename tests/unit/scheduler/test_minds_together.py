@@ -32,6 +32,7 @@ from grainlike.scheduler import (
     RetractJobs,
     RunnerCompleted,
     RunnerGone,
+    ShapesForgotten,
     SpawnRunner,
     StartLease,
     StopJobs,
@@ -44,10 +45,11 @@ from grainlike.scheduler import (
     WorkerJoined,
     WorkerLost,
     WorkerReported,
+    _catalogue,
     transition_table,
 )
 from grainlike.scheduler._books import Job
-from grainlike.wire import Assign, Cancel, ClassSpec, Code, Completed, Define, FunctionSpec, Retract
+from grainlike.wire import Assign, Cancel, ClassSpec, Code, Completed, Define, FunctionSpec, Retract, Undefine
 
 FUNCTIONS = {1: ("tiny", True, 0.0001), 2: ("tiny", False, 0.0001), 3: ("long", False, 1.0), 4: ("waits", True, 0.0001)}
 REQUESTS = [Cores(1), Cores(2), Cores(4), Cores(1) & Memory("1G"), GPUs(1), Resource("lic", 1) & Cores(1)]
@@ -196,6 +198,11 @@ class World:
                     self.nodes[action.worker].from_head.append(Retract(action.jobs, action.attempts))
                 case CancelJobs():
                     self.nodes[action.worker].from_head.append(Cancel(action.jobs, action.attempts))
+                case ShapesForgotten():
+                    self.seen["forgotten"] += 1
+                    for node in self.nodes.values():
+                        node.defined.difference_update(action.shapes)
+                        node.from_head.append(Undefine([], action.shapes))
                 case JobsSettled():
                     for row in action.rows:
                         self.outcomes[action.completed.jobs[row]] += 1
@@ -327,9 +334,16 @@ def live_through(seed):
     return world
 
 
+@pytest.fixture
+def _forgetful(monkeypatch):
+    """Requests that nothing uses are forgotten at once."""
+    monkeypatch.setattr(_catalogue, "KEPT_EMPTY", 0)
+
+
+@pytest.mark.usefixtures("_forgetful")
 def test_the_worlds_see_every_path():
     """A world in which nothing dies or comes back proves nothing."""
-    paths = {"run-list", "handed back", "barred", "retracted", "terminated", "died in a run-list", "lost"}
+    paths = {"forgotten", "run-list", "handed back", "barred", "retracted", "terminated", "died in a run-list", "lost"}
     seen = Counter()
     for seed in range(200):
         seen += live_through(seed).seen
@@ -339,7 +353,9 @@ def test_the_worlds_see_every_path():
 
 
 @pytest.mark.parametrize("seed", range(150))
-def test_every_job_is_told_of_exactly_once_whatever_happens(seed):
+def test_every_job_is_told_of_exactly_once_whatever_happens(seed, monkeypatch):
+    if seed % 2:
+        monkeypatch.setattr(_catalogue, "KEPT_EMPTY", 0)
     world = live_through(seed)
     for job in world.submitted:
         assert world.outcomes[job] == (0 if job in world.cancelled else 1), job

@@ -333,7 +333,7 @@ class _Daemon:
                 raise ProtocolError(f"{type(message).__name__} is nothing that a head says to a worker")
 
     def _undefine(self, message: Undefine) -> None:
-        """Drop functions, here and in the runners that were told of them."""
+        """Drop functions, here and in the runners that were told of them, and request classes, which the mind has."""
         for fn in message.functions:
             self._functions.pop(fn, None)
         self._tell(message)
@@ -341,7 +341,7 @@ class _Daemon:
             known = runner.defined.intersection(message.functions)
             if known:
                 runner.defined -= known
-                runner.post(Undefine(sorted(known)))
+                runner.post(Undefine(sorted(known), []))
 
     def _follow(self, message: Follow) -> None:
         if not message.on:
