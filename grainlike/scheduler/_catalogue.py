@@ -24,12 +24,14 @@ class Catalogue:
         classes: by number.
         shapes: what travels to workers by number.
         doubted: the classes that got jobs, or lost a worker, since somebody here was seen to be able to run theirs.
+        may_be_full: False as long as there is so little here that `is_full` is not worth a call in each step of a job.
     """
 
     def __init__(self, workers: Mapping[int, WorkerBook], trees: dict[int, list[RequestClass]]) -> None:
         self.classes: dict[int, RequestClass] = {}
         self.shapes: dict[int, Shape] = {}
         self.doubted: dict[int, RequestClass] = {}
+        self.may_be_full = False
         self._workers = workers
         self._trees = trees
         self._class_ids: dict[tuple[int, Request, int, bool, int], RequestClass] = {}
@@ -74,6 +76,12 @@ class Catalogue:
         self._options += len(cls.shapes)
         if cls.root:
             self._trees.setdefault(cls.root, []).append(cls)
+        self._look_at_size()
+
+    def _look_at_size(self) -> None:
+        self.may_be_full = (
+            len(self.classes) > KEPT_EMPTY or len(self.shapes) > 2 * KEPT_EMPTY or len(self._trees) > self._trees_most
+        )
 
     # --- what nobody uses --------------------------------------------------------------------------------------------
 
@@ -104,8 +112,11 @@ class Catalogue:
             The numbers of the shapes that are forgotten. They are never given again.
         """
         self._forget_empty(waiting)
-        if len(self.shapes) <= 2 * KEPT_EMPTY + 2 * self._options:
-            return []
+        gone = self._forget_shapes(at_work, held) if len(self.shapes) > 2 * (KEPT_EMPTY + self._options) else []
+        self._look_at_size()
+        return gone
+
+    def _forget_shapes(self, at_work: Callable[[], Iterable[Shape]], held: int) -> list[int]:
         used = {shape.shape for cls in self.classes.values() for shape in cls.shapes}
         of_classes = len(used)
         used.update(shape.shape for shape in at_work())

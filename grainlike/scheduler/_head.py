@@ -167,7 +167,8 @@ class HeadMind:
         if self._gangs.assembling:
             self._wake_at(self._gangs.due, out)
         self._wake_at(complain(self._books, now, out), out)
-        self._books.forget_unused(out)
+        if self._catalogue.may_be_full:
+            self._books.forget_unused(out)
         return out
 
     @property

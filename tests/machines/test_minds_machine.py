@@ -72,6 +72,7 @@ message takes this long."""
 RETRIES = {LONG: 1}
 WALL = {TINY: 0.0002, TINY_ASYNC: 0.0002, WAITS: 0.0002, LONG: 1.0, HURRIED: 0.1, PARENT: 2.0, KEEPER: 2.0}
 
+MOST_WORKERS = 4
 OFFERS = (
     Cores(4) & Memory("2G") & GPUs(1) & Resource("lic", 2) & Token("fast"),
     Cores(2),
@@ -236,7 +237,7 @@ class Minds(RuleBasedStateMachine):
 
     @rule(offer=st.sampled_from(OFFERS))
     def join(self, offer: Any) -> None:
-        if len(self.naive.capacity) < 4:
+        if len(self.naive.capacity) < MOST_WORKERS:
             self.joined += 1
             given = offer_of(offer, own_cores=range(4))
             self.nodes[self.joined] = NaiveNode(self.joined, given, frozenset((KEEPER,)))
@@ -447,11 +448,10 @@ class Minds(RuleBasedStateMachine):
         for number in [*self.naive.capacity]:  # those who leave have had their time
             if ("leaving", ()) in self.nodes[number].up or number in self.naive.leaving:
                 self.tell(WorkerLost(number, "gone"), given_up=self.naive.lost(number))
-        if not any(self.nodes[number].offer.cores and self.naive.tokens[number] for number in self.naive.capacity):
-            self.join(OFFERS[0])
-        elif not any("gpus" in capacity for capacity in self.naive.capacity.values()):
-            number = next(iter(self.naive.capacity))
-            self.tell(WorkerLost(number, "gone"), given_up=self.naive.lost(number))
+        if not any("gpus" in capacity for capacity in self.naive.capacity.values()):  # no worker that can run every job
+            if len(self.naive.capacity) == MOST_WORKERS:
+                number = next(iter(self.naive.capacity))
+                self.tell(WorkerLost(number, "gone"), given_up=self.naive.lost(number))
             self.join(OFFERS[0])
         for _ in range(40 + 4 * self.submitted):
             if not self.naive.jobs and all(node.idle() and not node.up for node in self.here()):
