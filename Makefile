@@ -27,7 +27,7 @@ ALONE := tests/machines/test_minds_machine.py
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-engines test-long test-kernel bugs check lint format bench clean
+.PHONY: help demo test test-engines test-long test-kernel bugs check house lint format bench clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -75,6 +75,9 @@ check: lint  ## style, types, and the walls between the rooms
 	$(BIN)/mypy
 	$(BIN)/pyright --warnings --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
+
+house: $(VENV)/.dev  ## print figures of the source tree, beside what they were and are to be (ARGS="--list circles" for what makes up a row)
+	$(BIN)/python tests/architecture/house.py $(ARGS)
 
 lint: $(VENV)/.dev  ## style alone
 	$(BIN)/ruff check
