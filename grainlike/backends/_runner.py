@@ -41,7 +41,7 @@ class Outcomes(Protocol):
     def succeeded(self, node: Node, value: object) -> None: ...
     def failed(self, node: Node, error: BaseException) -> None: ...
     def pump(self) -> None: ...
-    def context_of(self, node: Node) -> Context: ...
+    def take_context(self, node: Node) -> Context: ...
 
 
 class BackendJobs:
@@ -149,7 +149,7 @@ class BackendJobs:
         self._numbers += 1
         job = EngineJob(self._numbers, node, partial(function.callable, *args, **kwargs), blob, packed)
         if self._manner.in_process:
-            job.context = self._outcomes.context_of(node)
+            job.context = self._outcomes.take_context(node)
         node.record = job
         return job
 

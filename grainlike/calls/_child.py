@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 from grainlike.calls._call import Answer, Call, import_paths, run_call, where
@@ -67,6 +68,7 @@ class Child:
             if not self._ready:
                 self._ours.settimeout(None)
                 self._ready = bool(_receive(self._ours))
+                _send(self._ours, _authkey())
             self._ours.settimeout(timeout)
             _send(self._ours, call)
             answer: Answer = _receive(self._ours)
@@ -115,8 +117,17 @@ def serve(descriptor: int) -> None:
     threading.Thread(target=_end_with, args=(link,), daemon=True, name="grainlike lifeline").start()
     with suppress(OSError, EOFError):
         _send(link, True)
+        key = _receive(link)
+        if key:
+            import_module("multiprocessing.process").current_process().authkey = key
         while True:
             _send(link, run_call(_receive(link)))
+
+
+def _authkey() -> bytes:
+    """Return the key by which processes of this program know each other, as a `multiprocessing.Manager` asks for it."""
+    process = sys.modules.get("multiprocessing.process")  # no manager without it
+    return bytes(process.current_process().authkey) if process is not None else b""
 
 
 def _end_with(link: socket.socket) -> None:

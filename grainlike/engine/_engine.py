@@ -184,9 +184,12 @@ class Engine:
         """Cancel whatever has not finished: nobody is left to run it."""
         self.cancel(unfinished_nodes(self._wanted), "was cancelled: its executor closed")
 
-    def context_of(self, node: Node) -> Context:
-        """Return the context in which a call with resources was started, where `keeps_contexts`; else an empty one."""
-        return self._contexts.get(node, _EMPTY)
+    def take_context(self, node: Node) -> Context:
+        """Return the context in which a call with resources was started, where `keeps_contexts`; else an empty one.
+
+        It is kept until it is taken, once.
+        """
+        return self._contexts.pop(node, _EMPTY)
 
     def release_hold(self) -> None:
         """The workers that must be here are: calls with resources may go out."""

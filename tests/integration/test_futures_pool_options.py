@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import threading
 import weakref
@@ -245,6 +246,20 @@ def test_calls_in_threads_see_the_context_of_their_caller() -> None:
         assert first.result(LIMIT_S) == "none"
 
 
+def test_a_pool_of_threads_keeps_neither_calls_nor_values() -> None:
+    with GrainlikePool(backend=ThreadBackend(2)) as pool:
+        plain, gone, values_gone = Plain(), threading.Event(), threading.Event()
+        watched = weakref.ref(plain, lambda _: gone.set())
+        assert pool.submit(plain.method).result(LIMIT_S) is None
+        del plain
+        assert gone.wait(LIMIT_S), gc.get_referrers(watched())
+        value = pool.submit(Plain).result(LIMIT_S)
+        watched_value = weakref.ref(value, lambda _: values_gone.set())
+        del value
+        gc.collect()
+        assert values_gone.wait(LIMIT_S), gc.get_referrers(watched_value())
+
+
 def test_what_a_call_in_a_thread_sets_is_its_own() -> None:
     with GrainlikePool(backend=ThreadBackend(1)) as pool:
         pool.submit(variable.set, "theirs").result(LIMIT_S)
@@ -257,6 +272,13 @@ def test_a_process_backend_takes_calls_by_itself() -> None:
         assert backend.result(backend.submit(lambda x, *, y: x + y, 1, y=2), LIMIT_S) == 3
         with pytest.raises(ValueError, match="on purpose"):
             backend.result(backend.submit(fail), LIMIT_S)
+
+
+def test_calls_in_processes_may_use_a_manager_of_the_callers() -> None:
+    with multiprocessing.get_context("spawn").Manager() as manager, GrainlikePool(backend=ProcessBackend(1)) as pool:
+        shared = manager.list()
+        pool.submit(shared.append, 7).result(LIMIT_S)
+        assert list(shared) == [7]
 
 
 def test_a_pool_may_run_its_calls_on_a_head(tmp_path: Path) -> None:
