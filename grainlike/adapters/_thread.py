@@ -217,6 +217,10 @@ class ExecutorThread:
             self._inbox.clear()
         for order in orders:
             order.do()
+        self._start_all()
+
+    def _start_all(self) -> None:
+        """Start the calls that were handed in and not withdrawn."""
         starting, self._starting = self._starting, []
         live = [call for call in starting if not call.future.cancelled()]
         for call in live:  # known before they start: they may begin at once
@@ -273,7 +277,8 @@ class ExecutorThread:
                 call.future.set_exception(JobCancelledError("its pool was told to end it"))
 
     def _cancel_all(self) -> None:
-        for call in [*self._starting, *chain.from_iterable(self._calls.values())]:
+        self._start_all()  # calls for which there are free threads have begun, as with the standard library's pools
+        for call in list(chain.from_iterable(self._calls.values())):
             call.future.cancel()  # its callback withdraws it
 
     def _fail_all(self, why: BaseException | None) -> None:

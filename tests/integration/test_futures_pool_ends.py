@@ -139,3 +139,14 @@ def test_a_call_that_runs_on_an_engine_is_running_and_not_cancelled(make, tmp_pa
             assert (waiting.running(), waiting.cancel()) == (False, True)
             assert file.read() == "5"
         assert running.result(LIMIT_S) == 1
+
+
+def test_calls_for_which_there_are_free_threads_have_begun_when_the_others_are_cancelled() -> None:
+    free = threading.Event()
+    pool = GrainlikePool(backend=ThreadBackend(2))
+    futures = [pool.submit(free.wait, LIMIT_S) for _ in range(5)]
+    pool.shutdown(wait=False, cancel_futures=True)
+    wait(futures[2:], LIMIT_S)
+    free.set()
+    pool.shutdown()
+    assert [future.cancelled() for future in futures] == [False, False, True, True, True]
