@@ -30,6 +30,9 @@ __all__ = ["register_joblib"]
 _OF_POOLS = ("initializer", "initargs", "max_tasks_per_child", "retries", "head")
 """The options of a pool that are none of its executor's."""
 
+_OF_PARALLEL = ("verbose", "context", "idle_worker_timeout")
+"""What a `Parallel` tells every backend, and is nothing to this one, which was chosen."""
+
 _AT_LEAST = 2
 """What a `Parallel` with an open pool is told at least: of 1 it would run the calls in this process, without slots."""
 
@@ -37,7 +40,7 @@ _AT_LEAST = 2
 def register_joblib() -> None:
     """Make the backend `"grainlike"` known to joblib. Any number of times.
 
-    `joblib.parallel_config("grainlike", ...)` then takes these, all of which may be left out:
+    `joblib.parallel_config("grainlike", ...)` then takes these, all of which may be left out, and so does a `Parallel`:
 
     - `request`: what each call asks for, `Cores(1)` by default. A `Parallel` inside a call has as many threads as the
       call has cores, unless its own `n_jobs` says less; thread pools of NumPy and its like are set to the cores, too.
@@ -81,16 +84,23 @@ class GrainlikeBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[
         **options: Any,
     ) -> None:
         super().__init__(nesting_level=nesting_level, inner_max_num_threads=inner_max_num_threads)
-        if pool is not None and options:
-            raise TypeError(f"a pool that is open takes no options: leave {', '.join(options)} out, or pool=")
-        self._request = as_request(request) if request is not None else Cores(1) if pool is None else pool.request
-        self._given = pool
-        self._options = options
+        self._said = {"request": request, "pool": pool, **options}
+        self._take(**self._said)
+        self._how: dict[str, Any] = {}
+        """What `configure` was called with."""
         self._pool: GrainlikePool | None = None
         self._borrowed: dict[str, Any] = {}
         self._memmaps: Memmaps | None = None
         self._open: set[Future[Any]] = set()
         """The batches that have not ended."""
+
+    def _take(self, request: Request | None = None, pool: GrainlikePool | None = None, **options: Any) -> None:
+        """Set the options: `parallel_config` gives them, and each `Parallel` may give others."""
+        if pool is not None and options:
+            raise TypeError(f"a pool that is open takes no options: leave {', '.join(options)} out, or pool=")
+        self._request = as_request(request) if request is not None else Cores(1) if pool is None else pool.request
+        self._given = pool
+        self._options = options
 
     def effective_n_jobs(self, n_jobs: int | None) -> Any:
         """How many calls run at once."""
@@ -132,9 +142,11 @@ class GrainlikeBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[
         max_nbytes: int | None = None,
         mmap_mode: str | None = None,
         temp_folder: str | None = None,
-        **_: Any,
+        **options: Any,
     ) -> Any:
         """Open a pool, unless one was given."""
+        self._how = {"max_nbytes": max_nbytes, "mmap_mode": mmap_mode, "temp_folder": temp_folder, **options}
+        self._take(**{**self._said, **{name: options[name] for name in options if name not in _OF_PARALLEL}})
         if n_jobs == 1:
             raise FallbackToBackend(SequentialBackend(nesting_level=self.nesting_level))
         n_jobs = self.effective_n_jobs(n_jobs)
@@ -185,7 +197,7 @@ class GrainlikeBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[
             self._pool.abandon(list(self._open))
         self.terminate()
         if ensure_ready:
-            self.configure(n_jobs=self.parallel.n_jobs, parallel=self.parallel)
+            self.configure(n_jobs=self.parallel.n_jobs, parallel=self.parallel, **self._how)
 
     def get_nested_backend(self) -> Any:
         """What a `Parallel` inside a call uses: threads, one on each core of the call."""

@@ -105,6 +105,29 @@ def test_parallels_with_the_same_options_share_a_pool_that_is_kept() -> None:
     assert set(threading.enumerate()) <= before
 
 
+def test_a_parallel_takes_options_of_its_own() -> None:
+    with joblib.parallel_config("grainlike", local=Cores([0, 1])):
+        own = Parallel(request=Cores(2), initializer=initialize, initargs=("own",))
+        assert [words for _, words in own(later(given)(x) for x in range(3))] == [("own",)] * 3
+        assert own([later(slots_and_widths)(0)])[0][0] == 2
+        with pytest.raises(ValueError, match="on purpose"), own:
+            own(later(fail)(x) for x in range(4))
+        (widths,) = Parallel()([later(slots_and_widths)(0)])  # those of `parallel_config` hold for all others
+        assert widths[0] == 1
+        with pytest.raises(TypeError, match="unknown_option"):
+            Parallel(unknown_option=1)([later(square)(2)])
+    close_kept()
+
+
+def test_options_stay_after_a_call_has_failed() -> None:
+    own = {"initializer": initialize, "initargs": ("own",)}
+    with joblib.parallel_config("grainlike", local=Cores([0])), Parallel(**own) as parallel:
+        with pytest.raises(ValueError, match="on purpose"):
+            parallel([later(fail)(1)])
+        assert parallel([later(given)(0)])[0][1] == ("own",)
+    close_kept()
+
+
 def test_a_pool_is_kept_after_a_call_has_failed() -> None:
     with joblib.parallel_config("grainlike", local=Cores([0])):
         (pid,) = Parallel()([later(os.getpid)()])
@@ -196,6 +219,8 @@ def test_n_jobs_is_how_many_run_at_once(pool: GrainlikePool) -> None:
 def test_options_are_for_pools_that_it_opens(pool: GrainlikePool) -> None:
     with pytest.raises(TypeError, match="leave local out"):
         joblib.parallel_config("grainlike", pool=pool, local=Cores(1))
+    with joblib.parallel_config("grainlike", pool=pool), pytest.raises(TypeError, match="leave initializer out"):
+        Parallel(initializer=initialize)([later(square)(2)])
 
 
 def test_a_grid_search_finds_what_it_finds_without(pool: GrainlikePool) -> None:
