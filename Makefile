@@ -19,6 +19,8 @@ STEPS ?= 200
 KILLS ?= 5000
 KERNEL ?= /
 PROGRAMS := redis-server openmpi-bin mpich
+# The standard library's own tests, which run on our pools where they are of the Python that runs.
+TESTSUITE := libpython3.11-testsuite
 LONG := tests/integration/faults tests/simulation tests/chaos
 # Hypothesis draws from the constants of all modules that are loaded: by itself, a machine of states is every day the same.
 ALONE := tests/machines/test_minds_machine.py
@@ -51,7 +53,7 @@ else
 	$(BIN)/python -m pytest $(ARGS)
 endif
 
-test-engines: $(ENGINES)/.engines  ## run the tests of Dask, Ray, Celery (with a Redis server of their own) and MPI
+test-engines: $(ENGINES)/.engines  ## run the tests of Dask, Ray, Celery (with a Redis server of their own) and MPI, and others' suites on our parts
 	GRAINLIKE_TEST_ENGINES="plain dask dask-scheduler ray celery" $(ENGINES)/bin/python -m pytest tests/engines $(ARGS)
 
 test-long: bugs  ## what takes hours: SEEDS=100000 worlds and broken journals, EXAMPLES=20000 of STEPS=200 of both minds, KILLS=5000 of processes, every seeded bug
@@ -107,6 +109,11 @@ $(VENV)/.pip:
 
 # Celery is tried with a real broker, and MPI programs with two real launchers: none of them is a Python package.
 $(ENGINES)/.engines: $(VENV)/.pip pyproject.toml
+	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || exit 0; \
+		test -e /usr/lib/python3.11/test/test_concurrent_futures.py || { echo "Installing $(TESTSUITE) ..."; \
+		test "$$(id -u)" = 0 && { apt-get install -y -q $(TESTSUITE) \
+			|| { apt-get update -q && apt-get install -y -q $(TESTSUITE); }; } >/dev/null; } \
+		|| { echo "the standard library's tests need: apt-get install $(TESTSUITE)" >&2; exit 2; }
 	@{ command -v redis-server && command -v mpirun.openmpi && command -v mpirun.mpich; } >/dev/null \
 		|| { echo "Installing $(PROGRAMS) ..."; test "$$(id -u)" = 0 \
 			&& { apt-get install -y -q $(PROGRAMS) || { apt-get update -q && apt-get install -y -q $(PROGRAMS); }; } >/dev/null; } \

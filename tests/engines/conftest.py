@@ -8,7 +8,9 @@ import pytest
 from engine_stands import ENGINES, STARTS, Engine
 from engine_table import Table
 
-collect_ignore = [] if {"dask", "ray", "celery"} & set(ENGINES) else ["test_each_engine.py", "test_mpi.py"]
+collect_ignore = (
+    [] if {"dask", "ray", "celery"} & set(ENGINES) else ["test_each_engine.py", "test_mpi.py", "suites/test_suites.py"]
+)
 
 
 @pytest.fixture(scope="session", params=ENGINES)
