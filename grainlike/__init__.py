@@ -1,7 +1,7 @@
 """Async-native delayed objects on exact, enforced resources.
 
-The front door: requests, errors and `GVAR` are here at once; the rest is loaded when its name is first used,
-so that `import grainlike` stays light::
+Public names of grainlike: requests, errors and `GVAR` are here at once; the rest is loaded when its name is first
+used, so that `import grainlike` stays light::
 
     from grainlike import Cores, delayed, run
 

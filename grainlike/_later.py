@@ -1,5 +1,4 @@
-"""Names of a room that are loaded when somebody first asks for them, so that what few programs use costs the others
-nothing at the start."""
+"""Lazy loading of a room's names on first use, so that what few programs use costs the others nothing at the start."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -10,7 +9,7 @@ __all__ = ["later"]
 
 
 def later(room: str, names: Mapping[str, str]) -> Callable[[str], Any]:
-    """The `__getattr__` of a room (PEP 562): `names` says in which of its modules each of its late names stands.
+    """Return the `__getattr__` of a package (PEP 562): `names` maps each lazily loaded name to its module.
 
     Raises:
         AttributeError: when it is asked for any other name.

@@ -15,7 +15,8 @@ HUGE = 4 * 1024 * 1024
 
 
 def mapped_memory(size: int) -> memoryview | None:
-    """`size` zeros, of which those take memory that are written; given back when the last view of them is gone.
+    """Return `size` zeroed bytes of which only pages that are written take memory; released with the last view of
+    them.
 
     None where it cannot be had like this. `MemoryError` where the system has not so much.
     """

@@ -1,7 +1,7 @@
 """Files of one user alone: folders and files whose owner and mode are checked on the descriptor that is used.
 
-A check of a path says nothing about what the next call finds there, in a directory that others may write to. So a
-folder is opened first, then looked at, and what lies in it is opened by that descriptor, never through a symbolic link.
+A check of a path does not hold for the next call, in a directory that others may write to. So a folder is opened
+first, then looked at, and what lies in it is opened by that descriptor, never through a symbolic link.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ANY_ACCESS = 0o077
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-"""Without O_NONBLOCK a pipe in the place of a file would hold up whoever opens it."""
+"""Open flags of a file. O_NONBLOCK, since otherwise a pipe in the place of a file would block the opener."""
 
 
 def make_folder(path: Path) -> None:
@@ -45,7 +45,8 @@ def folder(path: Path, closed: int, *, make: bool = False, follow: bool = False)
         follow: let its last name be a symbolic link. What it leads to is checked all the same.
 
     Raises:
-        PermissionError: it is somebody else's, others have such rights, or it is a symbolic link; says what to do.
+        PermissionError: another user owns it, others have such rights, or it is a symbolic link; the message names
+            the remedy.
         OSError: it is not there, or cannot be opened.
     """
     if make:

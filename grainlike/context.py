@@ -1,8 +1,8 @@
 """`GVAR`: what a job sees of itself.
 
-It answers which slots, worker and job the running code belongs to, and never finds that out by itself:
-whoever runs a job enters it here. The state is one context variable, so it is right in every task that a
-job starts, and in every thread that copies the context, as `asyncio.to_thread` and anyio's do.
+The slots, worker and job that the running code belongs to, as entered here by the runner of each job. The state is
+one context variable, so it is right in every task that a job starts, and in every thread that copies the context, as
+`asyncio.to_thread` and anyio's do.
 """
 
 from contextvars import ContextVar
@@ -31,7 +31,9 @@ __all__ = [
 
 
 class JobNode(NamedTuple):
-    """One node of a job that has several (`Nodes`): the worker's name, its host's address, and what it gives there."""
+    """One node of a job that has several (`Nodes`): the worker's name, its host's address, and the slots it gives
+    there.
+    """
 
     name: str
     host: str
@@ -44,7 +46,7 @@ class JobInfo:
 
     Attributes:
         id: its number, unique at its head.
-        name: the function's name, or what `name=` said.
+        name: the function's name, or `name=`.
         attempt: 1 for the first try.
         deadline: when its timeout ends it, on the clock of `time.monotonic`; None without a timeout.
         nodes: of a job with `Nodes(n, each=...)`, its n nodes, the one it runs on first; empty for all others.
@@ -83,7 +85,7 @@ class JobInfo:
         names it from then on to programs that the job starts.
 
         Raises:
-            RuntimeError: whoever runs this job has no directories to give.
+            RuntimeError: the runner of this job provides no directories.
         """
         if self._directory is None:
             raise RuntimeError(f"{self.name} runs where there is no scratch directory")
@@ -100,11 +102,11 @@ _set_directory = JobInfo.__dict__["_directory"].__set__
 
 
 class JobOutput(Protocol):
-    """Where it is told what a job has printed, in a process in which several run at once."""
+    """Receiver of a job's output, in a process in which several jobs run at once."""
 
     @property
     def shown(self) -> bool:
-        """Whether the process's own streams show it all the same."""
+        """Return True if the process's own streams show the output as well."""
         ...
 
     def write(self, job: JobInfo, stream: Any, text: str) -> None:
@@ -112,14 +114,14 @@ class JobOutput(Protocol):
 
 
 class JobView:
-    """What is shown of one job, in all its tasks and threads: they share this object.
+    """State of one job that all its tasks and threads share: they refer to this object.
 
     Attributes:
-        allocation: what it holds. One that lent its cores while it awaited may go on with others.
-        uplink: its way to its worker, which whoever put it here knows the type of; None where there is none.
-        resolver: what runs the placeholders that it awaits, once it has awaited one.
-        author: the job that speaks when something is printed here; None where nobody asks.
-        output: where it is told; None where nobody asks.
+        allocation: the slots it holds. A job that lent its cores while it awaited may resume with others.
+        uplink: its connection to its worker, typed by the code that put it here; None where there is none.
+        resolver: runs the placeholders that it awaits; set once it has awaited one.
+        author: the job to which output printed here is attributed; None if output is not attributed.
+        output: receiver of that output; None if output is not attributed.
         carrier: the view of the job that runs this one as a part of itself; None for one that runs alone.
     """
 
@@ -152,7 +154,7 @@ _current: ContextVar[JobView | None] = ContextVar("grainlike_job", default=None)
 
 
 class _Process:
-    """What a thread sees that copied no context: the one job of a process that runs one at a time."""
+    """Process-wide state, seen by threads that copied no context: the one job of a process that runs one at a time."""
 
     __slots__ = ("used_up", "view")
 
@@ -180,7 +182,7 @@ class _GVar:
 
     @property
     def res(self) -> Allocation:
-        """What the job was given, with ids; empty outside a job and in calls without resources."""
+        """Slots that the job was given, with ids; empty outside a job and in calls without resources."""
         return _view().allocation
 
     @property
@@ -195,7 +197,7 @@ class _GVar:
 
     @property
     def context(self) -> Any:  # only the user's module knows its type
-        """What the worker's context module yielded; None without one."""
+        """Value that the worker's context module yielded; None without one."""
         return _view().context
 
     def __repr__(self) -> str:
@@ -217,7 +219,7 @@ def enter_job(
 ) -> None:
     """Show a job to the current context and to all that copy it from now on. `uplink`: see `JobView`.
 
-    `output` is told what it prints (see `author`). With `whole_process`, threads that copied no context see the job
+    `output` receives what it prints (see `author`). With `whole_process`, threads that copied no context see the job
     too: for a process that runs one job at a time.
     """
     view = JobView(allocation, instance, job, context, uplink, None, job, output)
@@ -268,7 +270,7 @@ def leave_job(*, whole_process: bool = False, silent: bool = False) -> None:
 
 
 def holds_whole_process() -> bool:
-    """Whether a job has this process to itself, so that all of the process is held to its slots."""
+    """Return True if a job has this process to itself, so that all of the process is held to its slots."""
     return _process.view is not _OUTSIDE
 
 
@@ -283,7 +285,9 @@ def is_used_up() -> bool:
 
 
 def author() -> tuple[JobOutput, JobInfo] | None:
-    """Who speaks when the current context prints, and where it is told; None outside a job that has an output."""
+    """Return the output receiver and the job to which prints of the current context belong; None outside a job that
+    has an output.
+    """
     view = _current.get()
     if view is None or view.output is None or view.author is None:
         return None

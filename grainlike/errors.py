@@ -13,7 +13,7 @@ Each derives from `GrainlikeError` and from the built-in that a caller would alr
     ├── JobMemoryError(MemoryError)               a job took more memory than it asked for
     ├── JobCancelledError(CancelledError)         a job that was cancelled is asked for its value
     ├── WorkerLostError(RuntimeError)             a job's worker or runner died too many times
-    ├── HeadLostError(ConnectionError)            the head is gone
+    ├── HeadLostError(ConnectionError)            the head has exited or is unreachable
     ├── JournalError(OSError)                     the head's journal is damaged, in use, or cannot be written
     ├── SessionError(RuntimeError)                a named session is another program's, or has no more room
     ├── VersionMismatchError(RuntimeError)        the two ends cannot speak to each other
@@ -58,7 +58,7 @@ class ResourceError(GrainlikeError, RuntimeError):
 
 
 class UnsatisfiableError(ResourceError):
-    """No worker, present or launchable, can ever give what the request asks for."""
+    """Raised when no worker, present or launchable, can ever give what the request asks for."""
 
 
 class ResourceSpecError(GrainlikeError, ValueError):
@@ -109,7 +109,7 @@ class WorkerLostError(GrainlikeError, RuntimeError):
 
 
 class HeadLostError(GrainlikeError, ConnectionError):
-    """The head is gone, or cannot be reached."""
+    """Raised when the head has exited, or cannot be reached."""
 
 
 class JournalError(GrainlikeError, OSError):

@@ -1,4 +1,4 @@
-"""What a program wants to be told while a named graph runs."""
+"""Callbacks of a program while a named graph runs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Callbacks:
 
 
 class News:
-    """What callbacks are still to be told of one run."""
+    """Queue of callbacks that are still to be called for one run."""
 
     def __init__(self, callbacks: Callbacks | None) -> None:
         self.callbacks = callbacks if callbacks is not None else Callbacks()

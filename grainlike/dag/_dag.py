@@ -22,9 +22,9 @@ __all__ = ["Dag"]
 class Dag(NamedGraph):
     """A graph whose jobs have names: a mapping of names to placeholders, to which `add` adds.
 
-    Values flow where a placeholder of the graph is among a job's arguments; `after=` says order alone. What is added
-    can only need what was added before, so there are no cycles; `from_edges` takes edges in any order, and refuses
-    those that form one. Nothing runs before `run`, or before somebody awaits one of the placeholders.
+    Values flow where a placeholder of the graph is among a job's arguments; `after=` sets the order alone. What is
+    added can only need what was added before, so there are no cycles; `from_edges` takes edges in any order, and
+    refuses those that form one. Nothing runs before `run`, or before one of the placeholders is awaited.
 
     Example::
 
@@ -45,29 +45,29 @@ class Dag(NamedGraph):
         partition: Partition | None = None,
         trace: str | PathLike[str] | None = None,
     ) -> DagReport:
-        """Run all jobs in the executor that an `await` here means, and tell how each ended.
+        """Run all jobs in the executor that an `await` here uses, and return how each ended.
 
         It raises nothing for a job's failure; the report has it. A job starts as soon as all that it needs has
         succeeded and there is room: there are no levels that wait for each other. It returns when no job of it runs
         any more and their slots are free.
 
         Placeholders run at most once. So a second run of the same graph reports the same outcomes, and runs only what
-        was added since, or not ended; build the graph in a function to run it anew. Cancelling `run` cancels what has
-        not finished and what nobody else wants.
+        was added since, or not ended; build the graph in a function to run it again. Cancelling `run` cancels what
+        has not finished and nothing else awaits.
 
         Args:
             on_failure: when a job fails or runs past its own timeout, `"fail_fast"` cancels those that run and skips
                 those that have not started; `"continue"` skips only those that need it.
             timeout: seconds after which those that run are ended, as timed out, and the others are skipped.
             callbacks: functions that are called as jobs go on.
-            partition: cut the graph into parts, each of which is sent as one job that asks for the element-wise maximum
-                of what its jobs ask for. They give the same values; sending them costs less. Jobs of a part start
-                together, and their outcomes are heard of together, when the part has ended; so fail-fast ends a part
-                at its first failure, and the others when that is heard of. Calls without resources, jobs with a
-                timeout, and jobs whose requests say more than amounts and tokens run by themselves beside the parts.
-            trace: a file to write to at the end, for ui.perfetto.dev and chrome://tracing: which job ran when on which
-                core or GPU of which worker. It is opened before anything starts. If it cannot be written at the end,
-                as the disk is full by then, a warning says so, and the report's `trace_error` has the reason.
+            partition: cut the graph into parts, each of which is sent as one job that asks for the element-wise
+                maximum of what its jobs ask for. They give the same values; sending them costs less. Jobs of a part
+                start together, and their outcomes arrive together, when the part has ended; so fail-fast ends a part
+                at its first failure, and the others when that outcome arrives. Calls without resources, jobs with a
+                timeout, and jobs whose requests have more than amounts and tokens run by themselves beside the parts.
+            trace: a file to write to at the end, for ui.perfetto.dev and chrome://tracing: which job ran when on
+                which core or GPU of which worker. It is opened before anything starts. If it cannot be written at the
+                end, as the disk is full by then, a warning says so, and the report's `trace_error` has the reason.
 
         Raises:
             UnsatisfiableError: no worker could ever give what some job asks for, and none can join; nothing was

@@ -1,4 +1,4 @@
-"""Which slots the jobs of one run hold, and the most that they held at one moment."""
+"""Slots that the jobs of one run hold, and the most that they held at one moment."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ __all__ = ["Occupancy"]
 
 
 _Slot = tuple[int, str, int]
-"""One core or one device of a worker."""
+"""Key of one core or one device of a worker: (worker number, resource name, id)."""
 
 
 class Occupancy:
     """The leases of a run's jobs, in the order in which workers granted them.
 
-    A report tells of leases begun before it tells of those ended, though one of the latter made room for one of the
-    former. The ids show it: who gets a core that another had comes after the other.
+    A report lists leases begun before those ended, though one of the latter may have made room for one of the former.
+    The ids show it: a lease on a core that another held comes after the other.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Occupancy:
         self._most: dict[str, float] = {}
 
     def offer(self, worker: int, offer: Allocation | None) -> None:
-        """A worker offers this from now on; None when it is gone."""
+        """Set a worker's offer; None when the worker has left."""
         if offer is not None:
             self._offers[worker] = offer
         elif self._offers.pop(worker, None) is not None:
@@ -43,7 +43,7 @@ class Occupancy:
                 self._most.setdefault(name, 0.0)
 
     def take(self, lease: Lease, allocation: Allocation, ended: Collection[int]) -> None:
-        """A lease of one of the run's jobs began; the report that tells of it says that these have ended.
+        """Record that a lease of one of the run's jobs began; the same report lists the leases in `ended`.
 
         One that was held for a gang begins again when its job runs there.
         """
@@ -74,7 +74,7 @@ class Occupancy:
                 del self._holders[slot]
 
     def peaks(self) -> dict[str, float]:
-        """For each name that workers offered, the largest part of it that was held at one moment, from 0 to 1."""
+        """Return for each resource that workers offered the largest part held at one moment, from 0 to 1."""
         return dict(sorted(self._most.items()))
 
 

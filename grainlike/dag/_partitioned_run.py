@@ -1,4 +1,8 @@
-"""One run of a named graph in parts: each part, or what of it can travel so, is one job.
+"""Partitioned run of a named graph: each part, or what of it can be sent so, is one job.
+
+The nodes of a part behave to all other code as before: they are wanted, awaited and cancelled like any others. The
+engine only does not run them: it receives their outcomes when the job of their part has ended. What cannot be sent in
+a part the engine runs as usual, since it receives all outcomes.
 
 The nodes of a part stay what they were to everybody else: they are wanted, awaited and cancelled like any others. The
 engine only does not run them. It is told their outcomes when the job of their part has ended. What can not travel in a
@@ -48,7 +52,7 @@ class PartedRun(DagRun):
         super().__init__(executor, graph, fail_fast=fail_fast, callbacks=callbacks)
         self._pieces: list[Piece] = []
         self._others: list[Node] = []
-        """What the engine runs: all nodes that are in no piece."""
+        """Nodes that the engine runs: all that are in no part."""
         self._nameless: list[Node] = []
         """All nodes that are no jobs of the graph: operators on jobs, and placeholders among their arguments."""
         self._sent: dict[Node, list[Node]] = {}
@@ -165,7 +169,7 @@ class PartedRun(DagRun):
 
 
 def _error_before(node: Node, bad: Mapping[Node, BaseException]) -> BaseException | None:
-    """Why a node will never have what it needs, or any more be wanted; None if it may have it."""
+    """Return the error for which a node can never have its inputs, or is wanted no more; None if it may run."""
     if node.finished:
         return node.error
     for dep in node.deps:
@@ -176,7 +180,7 @@ def _error_before(node: Node, bad: Mapping[Node, BaseException]) -> BaseExceptio
 
 
 class _Load:
-    """What travels in one piece, as it is packed: what is the same is packed once."""
+    """Payload of one part while it is packed: equal parts of it are packed once."""
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
@@ -190,7 +194,7 @@ class _Load:
         self._given: list[int | None] = []
         self._numbers: dict[tuple[int, ...], int] = {}
         self._alive: list[tuple[Any, ...]] = []
-        """What was packed; while it lives, nothing else has its identity."""
+        """Objects that were packed, kept alive so that no other object gets the same `id`."""
 
     def add(self, node: Node, name: str) -> None:
         """Take a node along; raises what its function or its arguments have against it."""
@@ -244,7 +248,7 @@ class _Told:
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """What is known of a call that travelled in a part. Implements the graph's `Record`."""
+    """Record of a call that was sent in a part. Implements the graph's `Record`."""
 
     worker: str | None
     allocation: Allocation | None
@@ -256,7 +260,7 @@ class StepRecord:
 
     @classmethod
     def of(cls, told: Told, job: Node) -> StepRecord:
-        """From what the job of the part told; its clock began with the part's."""
+        """Make the record from the part's report; its clock began with the part's."""
         whole: Record | None = job.record
         assert whole is not None
         zero = whole.began or 0.0
@@ -281,5 +285,5 @@ class StepRecord:
         return None if self.began is None or self.ended is None else self.ended - self.began
 
     def why_pending(self) -> str | None:
-        """It is not pending."""
+        """Return None: the call is never pending by itself."""
         return None

@@ -1,4 +1,4 @@
-"""What a run gave: how each job ended, what it took, and the whole in figures."""
+"""Report of a run: how each job ended, what it used, and the totals."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ __all__ = ["DagReport", "Ended", "JobReport"]
 logger = logging.getLogger("grainlike")
 
 _MOST_LINES = 10
-"""How many failures the text names before it only counts the others."""
+"""Number of failures that the text lists by name; the others are only counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReport:
-    """How one job ended.
+    """Outcome of one job.
 
     Attributes:
         name: what the graph calls it.
         status: `"succeeded"`, `"failed"`, `"skipped"` (it never started, for what it needs did not succeed or the run
             ended), `"timed_out"` (past its own limit or the run's), or `"cancelled"`.
         value: what it returned; None unless it succeeded.
-        error: why it did not succeed; of a skipped job, the error that it was skipped for.
-        worker: who ran it last; None where it never ran, or ran in the caller's process.
+        error: the exception if it did not succeed; of a skipped job, the error for which it was skipped.
+        worker: the worker of its last attempt; None where it never ran, or ran in the caller's process.
         allocation: the slots of its last attempt.
         attempt: how many attempts there were; 0 for one that never started.
         queued_s: seconds from when its inputs were there to when its last attempt started; None without one.
@@ -55,7 +55,7 @@ class JobReport:
 
 
 class Ended(NamedTuple):
-    """One job of a run that is over; `needs` are those that it waited for, `stopped` is when it was ended early."""
+    """One finished job of a run; `needs` are its dependencies, `stopped` is when it was ended early."""
 
     status: Status
     error: BaseException | None
@@ -66,7 +66,9 @@ class Ended(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class DagReport(Totals, Mapping[str, JobReport]):
-    """How a run of a named graph went: a mapping of names to `JobReport`s, and the totals.
+    """Report of a run of a named graph: a mapping of names to `JobReport`s, and the totals.
+
+    `print(report)` shows a summary.
 
     `print(report)` says the main things.
 
@@ -160,7 +162,9 @@ class DagReport(Totals, Mapping[str, JobReport]):
             file.write(trace(self._stretches(), self._depths()))
 
     def traced_to(self, file: LateFile, name: str) -> Self:
-        """Write the trace to a file; return the report, which says so if that failed: it is worth more than a trace."""
+        """Write the trace to a file and return the report; a failure to write is recorded in it, since the report is
+        worth more than a trace.
+        """
         try:
             file.write(trace(self._stretches(), self._depths()))
         except Exception as error:  # noqa: BLE001 - whatever it is, hours of work have a report
@@ -188,7 +192,7 @@ class DagReport(Totals, Mapping[str, JobReport]):
         return depths(self._times())
 
     def _times(self) -> Iterator[tuple[float, float, float]]:
-        """When each job that ran was ready, began and ended."""
+        """Iterate over (ready, began, ended) of each job that ran."""
         for job in self._jobs.values():
             record = job.node.record
             seconds = _seconds(job.node, job.stopped)
@@ -197,12 +201,12 @@ class DagReport(Totals, Mapping[str, JobReport]):
                 yield ready, record.began, record.began + seconds
 
     def _ready(self, needs: Iterable[Node]) -> float:
-        """When all that a job needs was there."""
+        """Return when all inputs of a job were available."""
         return max([self._began, *(need.record.ended or 0.0 for need in needs if need.record is not None)])
 
 
 def _seconds(node: Node, stopped: float | None) -> float | None:
-    """How long a job ran: to its end, or until it was stopped."""
+    """Return how many seconds a job ran: to its end, or until it was stopped; None if it did not."""
     record = node.record
     if record is None or record.began is None:
         return None

@@ -1,4 +1,8 @@
-"""One run of a named graph: it hears how jobs begin and end, and decides what becomes of the others.
+"""One run of a named graph: it receives the starts and ends of jobs, and decides whether the others still run.
+
+The engine runs the nodes; this code takes no part in that, and there is no task and no timer for a job. Events that
+arrive in the middle of the engine's work are noted at once, so that a failure stops the rest without delay; callbacks
+are called later, from the task that waits for the run.
 
 The engine runs the nodes; nothing here takes part in that, and there is no task and no timer for a job. What is heard
 in the middle of the engine's work is noted down at once, so that a failure stops the rest without delay; callbacks are
@@ -54,7 +58,7 @@ class DagRun:
         self._freed: dict[Node, Allocation] = {}
         """The slots of jobs that have given them back and not ended: they may get others."""
         self._linked: dict[Node, Allocation] = {}
-        """The slots of calls that ran in a chain, behind the one that was told to have started."""
+        """Slots of calls that ran in a chain, after the first, whose start was reported."""
         self._started: set[Node] = set()
         self._changed = anyio.Event()
 
@@ -120,7 +124,7 @@ class DagRun:
             self._stop("cancelled", f"{job.name} {outcome.status.replace('_', ' ')}")
 
     def _outcome(self, job: NamedJob) -> Ended:
-        """How a job ended that has finished, in this run or before it."""
+        """Return how a finished job ended, in this run or before it."""
         node = job.node
         needs = tuple([self._graph[name].node for name in job.needs])
         if job.status is not None:
@@ -178,7 +182,7 @@ class DagRun:
         self._slots.offer(peer.number, peer.offer)
 
     def left(self, peer: Worker) -> None:
-        """A worker is gone, and with it all its leases."""
+        """Remove a worker that has left, with all its leases."""
         self._slots.offer(peer.number, None)
         for lease in [lease for lease in self._holding if lease[0] == peer.number]:
             self._lease_ended(lease)
@@ -198,7 +202,7 @@ class DagRun:
             self._lease_ended((peer.number, number))
 
     def _jobs_of(self, numbers: list[int], attempts: list[int]) -> list[NamedJob]:
-        """Those of the run among the jobs of a lease."""
+        """Return the jobs of this run among the jobs of a lease."""
         found = []
         for number, attempt in zip(numbers, attempts, strict=True):
             live = self._executor.live_job(number, attempt)
@@ -266,7 +270,7 @@ def _status(node: Node, needs: Iterable[Node]) -> Status:
 
 
 class _End:
-    """Tells a run that a node has finished."""
+    """Waiter of one node: notifies a run that it has finished."""
 
     __slots__ = ("_node", "_run")
 

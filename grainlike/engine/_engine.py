@@ -4,7 +4,7 @@ Laws:
 
 1. A node is bound to the first engine that starts it, and is done at most once.
 2. `interest` of an unfinished node is the number of awaiters, starts and unfinished dependents that want it. When it
-   falls to zero the node is cancelled and lets go of what it needs: that is how cancelling the last awaiter of a
+   falls to zero the node is cancelled and releases what it needs: that is how cancelling the last awaiter of a
    placeholder ends remote work, and how one of two awaiters leaves the other's result intact.
 3. A node fails as soon as one of its inputs fails, with the same exception; but one whose function accepts errors
    (`gather(return_exceptions=True)`) is ready when all its inputs have finished, however they did.
@@ -27,10 +27,10 @@ from grainlike.graph import Node, Place, State, pending_nodes, unfinished_nodes
 __all__ = ["Cache", "Calls", "Engine", "Jobs", "Waiter"]
 
 _SLICE_S = 0.005
-"""How long the event loop is kept before others get a turn."""
+"""Seconds for which the engine keeps the event loop before other callbacks get a turn."""
 
 _BATCH = 512
-"""How many calls are sent to workers in one step."""
+"""Number of calls that are sent to workers in one step."""
 
 _SHORT_STEPS = 16
 """After how many steps of a microsecond, in which nothing of the user's runs, the clock is looked at."""
@@ -41,57 +41,59 @@ _PENDING, _REMOTE = State.PENDING, Place.REMOTE
 
 
 class Jobs(Protocol):
-    """Where calls with resources go."""
+    """Receiver of calls with resources."""
 
     def submit(self, nodes: Sequence[Node]) -> None:
         """Run these on workers."""
 
     def cancel(self, nodes: Iterable[Node], *, skipped: bool = False) -> None:
-        """Nobody wants these any more; those that had not begun were `skipped` if that is for what has failed."""
+        """Cancel calls that are wanted no more; with `skipped`, those that had not started count as skipped, not
+        cancelled.
+        """
 
 
 class Calls(Protocol):
-    """Where calls without resources go."""
+    """Receiver of calls without resources."""
 
     def begin(self, node: Node, context: Context) -> None:
         """Run it in this process, in a copy of `context`."""
 
     def cancel(self, node: Node) -> None:
-        """Nobody wants it any more."""
+        """Cancel a call that is wanted no more."""
 
 
 class Cache(Protocol):
-    """Where results are kept, and looked for. A call passes here twice at most: before it runs, and when it is good."""
+    """Result cache of calls. A call passes here twice at most: before it runs, and when it has succeeded."""
 
     def wants_to_look(self, node: Node) -> bool:
-        """Whether it is to be looked for before it runs."""
+        """Return True if the result is to be looked up before the call runs."""
         ...
 
     def look(self, node: Node, go_on: Callable[[], None]) -> None:
-        """Look for it: tell its outcome if that is there, else `go_on`."""
+        """Look up the result: report the call's outcome on a hit, else call `go_on`."""
 
     def wants_to_keep(self, node: Node) -> bool:
-        """Whether its value is to be kept before anybody sees it."""
+        """Return True if the call's value is to be stored before awaiters get it."""
         ...
 
     def keep(self, node: Node, value: Any) -> None:
-        """Keep it, then tell its outcome again."""
+        """Store the value, then report the call's outcome again."""
 
     def forget(self, node: Node) -> None:
-        """It has finished."""
+        """Drop the state of a call that has finished."""
 
 
 class Waiter(Protocol):
-    """Anything that wants to know when a node has finished."""
+    """Waiter of a node: notified when it has finished."""
 
     def set(self) -> object:
-        """It has."""
+        """Notify the waiter that the node has finished."""
 
 
 class Engine:
     """Runs graphs for one executor. `soon(call)` calls back in a later turn of the event loop.
 
-    `fail_fast`: when a node fails, what only it needed is cancelled; otherwise that goes on to its end.
+    `fail_fast`: when a node fails, what only it needed is cancelled; otherwise that runs to its end.
     """
 
     def __init__(self, owner: Any, soon: Callable[[Callable[[], None]], None], *, fail_fast: bool) -> None:
@@ -99,7 +101,7 @@ class Engine:
         self.calls: Calls
         self.cache: Cache | None = None
         self.applied: Callable[[Node], None] | None = None
-        """Hears of each operator before it is applied, while its inputs are there."""
+        """Called with each operator before it is applied, while its inputs are there."""
         self._owner = owner
         self._soon = soon
         self._fail_fast = fail_fast
@@ -109,7 +111,7 @@ class Engine:
         self._contexts: dict[Node, Context] = {}
         """The contexts of calls without resources that wait for their inputs; with `keeps_contexts` of all calls."""
         self.keeps_contexts = False
-        """Whether calls with resources run in the contexts of those who start them: where they run in this process."""
+        """True if calls with resources run in the contexts of their callers: where they run in this process."""
         self._wanted: set[Node] = set()
         """The roots: what has not finished is among these, or is needed by one of them."""
         self._pumping = False
@@ -118,12 +120,14 @@ class Engine:
     # --- from awaiters -----------------------------------------------------------------------------------------------
 
     def start(self, nodes: Sequence[Node]) -> None:
-        """Begin nodes and what they need; each keeps running until it has finished, whoever waits."""
+        """Start nodes and what they need; each keeps running until it has finished, with or without awaiters."""
         self._want(nodes)
         self.pump()
 
     def adopt(self, nodes: Sequence[Node]) -> None:
-        """Bind lazy nodes, dependencies first, that somebody else runs: their outcomes come as those of jobs do."""
+        """Bind lazy nodes, dependencies first, that another component runs: their outcomes arrive as those of jobs
+        do.
+        """
         for node in nodes:
             node.owner = self._owner
             node.state = State.PENDING
@@ -134,7 +138,7 @@ class Engine:
             self._wanted.add(node)
 
     def apply(self, nodes: Iterable[Node]) -> None:
-        """Apply adopted operators after all, in this order, once what was told of before is settled."""
+        """Apply adopted operators after all, in this order, once the outcomes that arrived before are handled."""
         self._ready.extend((node, _EMPTY) for node in nodes)
 
     async def wait(self, node: Node) -> Any:
@@ -160,12 +164,12 @@ class Engine:
             node.waiters.append(waiter)
 
     def unwatch(self, node: Node, waiter: Waiter) -> None:
-        """Never mind. A waiter that was called already is passed over."""
+        """Remove `waiter` from `node`; no-op if it was already notified."""
         if node.waiters is not None and waiter in node.waiters:
             node.waiters.remove(waiter)
 
     def release(self, nodes: Iterable[Node], *, skipped: bool = False) -> None:
-        """Take back the interest of `start` or `wait`; what nobody wants any more is cancelled (see `Jobs`)."""
+        """Take back the interest of `start` or `wait`; nodes with no interest left are cancelled (see `Jobs`)."""
         why = "was cancelled" if skipped else _NOBODY_LEFT
         self._lose_interest([node for node in nodes if not node.finished], why, skipped=skipped)
         self.pump()
@@ -181,7 +185,7 @@ class Engine:
         self.pump()
 
     def cancel_all(self) -> None:
-        """Cancel whatever has not finished: nobody is left to run it."""
+        """Cancel all nodes that have not finished, as the executor closes."""
         self.cancel(unfinished_nodes(self._wanted), "was cancelled: its executor closed")
 
     def take_context(self, node: Node) -> Context:
@@ -284,7 +288,7 @@ class Engine:
             self._remote.append(node)
 
     def _look_up(self, node: Node, context: Context) -> bool:
-        """Whether the call has to wait until its result was looked for."""
+        """Look up the result of a call that has a cache; return True if the call has to wait for that."""
         if self.cache is None or not self.cache.wants_to_look(node):
             return False
 
@@ -339,7 +343,9 @@ class Engine:
         self._ready.append((node, context if context is not None else _EMPTY))
 
     def _has_inputs(self, node: Node) -> bool:
-        """Whether all inputs of a node are there; where not, it is told of them. One that failed fails it, too."""
+        """Return True if all inputs of a node have finished, else register it as their dependent. A failed input
+        fails it, too.
+        """
         missing = 0
         error: BaseException | None = None
         alone = (node,)  # one tuple for all inputs that nobody else waits for, as those of a `gather`
@@ -362,7 +368,7 @@ class Engine:
         return missing == 0 and error is None
 
     def _lose_interest(self, nodes: list[Node], why: str = "was cancelled", *, skipped: bool) -> None:
-        """Take one interest from each; cancel those that nobody wants, and so on down."""
+        """Take one interest from each node; cancel those with none left, and so on down their dependencies."""
         dropped: list[Node] = []
         while nodes:
             node = nodes.pop()
@@ -404,7 +410,7 @@ class Engine:
             self._close(node, deps, outcome)
 
     def _close(self, node: Node, deps: Sequence[Node], error: BaseException | None) -> None:
-        """Tell awaiters and dependents of an outcome that is there; `error` is the node's, if it has one."""
+        """Notify awaiters and dependents of a finished node; `error` is the node's, if it has one."""
         if self._contexts or node.function.options.cache is not None:
             self._forget(node)
         else:
@@ -435,11 +441,11 @@ class Engine:
 
 
 def _wake(node: Node) -> None:
-    """Tell those who wait for a node that it has finished."""
+    """Notify the waiters of a node that it has finished."""
     waiters, node.waiters = node.waiters, None
     for waiter in waiters or ():
         waiter.set()
 
 
 _EMPTY = Context()
-"""For nodes that never look at their context: operators, and calls that go to a worker."""
+"""Empty context of nodes that never read it: operators, and calls that are sent to a worker."""

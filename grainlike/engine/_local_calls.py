@@ -36,14 +36,15 @@ __all__ = ["QUIET_S", "LocalCall", "LocalCalls"]
 logger = logging.getLogger("grainlike")
 
 QUIET_S = 12.0
-"""How long closing waits in silence for what was cancelled: a grace, a signal, and another."""
+"""Seconds for which closing waits for cancelled calls before it logs them: enough for a grace, a signal, and another.
+"""
 
 THREADS = 40
-"""How many plain functions run at once; anyio's own default for worker threads."""
+"""Number of plain functions that run at once; anyio's own default for worker threads."""
 
 
 class Outcomes(Protocol):
-    """Who hears how calls ended."""
+    """Receiver of the outcomes of calls."""
 
     def succeeded(self, node: Node, value: object) -> None: ...
     def failed(self, node: Node, error: BaseException) -> None: ...
@@ -72,7 +73,7 @@ class LocalCalls:
         self._threads = anyio.CapacityLimiter(THREADS)
         self._tasks: TaskGroup | None = None
         self._early: list[tuple[Node, Context]] = []
-        """Calls that came before the executor had opened: nobody waits for an implicit one to open."""
+        """Calls made before the executor had opened: an implicit one is used without waiting for it to open."""
 
     def open(self, tasks: TaskGroup) -> None:
         """Run calls in `tasks` from now on, and those that came before."""
@@ -101,7 +102,7 @@ class LocalCalls:
             task.cancellation = task.cancel()
 
     async def _see_off(self) -> None:
-        """When the executor closes, wait until every call has ended, and say once which of them take long."""
+        """Wait until every call has ended when the executor closes, and log once which of them take long."""
         try:
             await anyio.sleep_forever()
         finally:
@@ -128,7 +129,7 @@ class LocalCalls:
         return calls + [f"{name}, at {thread.place}" for thread, name in self._threads_left.items()]
 
     async def _run(self, task: _Task) -> None:
-        """Make the call and tell of its end; only cancellation leaves this."""
+        """Run the call and report its outcome; only cancellation leaves this."""
         node = task.node
         try:
             if not node.finished and task.cancellation is None:  # else its arguments may be gone
@@ -222,7 +223,7 @@ class LocalCalls:
         return call.result()
 
     async def _outlive(self, call: ThreadCall) -> None:
-        """Wait for a thread though nobody wants its answer: closing the executor must leave none behind."""
+        """Wait for the thread of an abandoned call: closing the executor must leave none behind."""
         with anyio.CancelScope(shield=True):
             await call.done.wait()
         call.join()
@@ -313,7 +314,7 @@ class _ScopedTask(_Task):
 
 
 class LocalCall:
-    """When a call without resources ran. Implements the graph's `Record`; it has no worker and no slots."""
+    """Times of a call without resources. Implements the graph's `Record`; it has no worker and no slots."""
 
     __slots__ = ("again_at", "attempt", "began", "ended")
 
@@ -324,21 +325,21 @@ class LocalCall:
         self.began: float | None = time.monotonic()
         self.ended: float | None = None
         self.again_at: float | None = None
-        """When the next attempt may begin, while the call waits for that."""
+        """Monotonic time at which the next attempt may begin, while the call waits for that."""
 
     def elapsed_s(self) -> float | None:
         """Seconds that the call has run, or ran."""
         return None if self.began is None else (self.ended or time.monotonic()) - self.began
 
     def why_pending(self) -> str | None:
-        """It is not pending, but between two attempts."""
+        """Return what the call waits for between two attempts; None at other times, since it is never pending."""
         if self.again_at is None:
             return None
         return f"tries again in {max(0.0, self.again_at - time.monotonic()):.1f} s"
 
 
 def _no_placeholder(node: Node, value: Any) -> Any:
-    """Return the value of a call; a placeholder is none, as nobody would await it."""
+    """Return the value of a call; raise `TypeError` if it is a placeholder, which would never be awaited."""
     if type(value) is not Delayed:
         return value
     name = node.function.name
@@ -349,7 +350,7 @@ def _no_placeholder(node: Node, value: Any) -> Any:
 
 
 async def _in_time(node: Node, call: Callable[[Node], Coroutine[Any, Any, Any]]) -> Any:
-    """One attempt, within the function's `timeout`."""
+    """Run one attempt, within the function's `timeout`."""
     timeout = node.function.options.timeout
     if timeout is None:
         return await call(node)

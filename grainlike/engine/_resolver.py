@@ -1,4 +1,4 @@
-"""What every resolver of a graph does alike, be it an executor that users open or that of one job."""
+"""Base of all resolvers of a graph: of an executor that users open, and of that of one job."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Resolving"]
 
 _HELD_BY_USERS = (Delayed, Stream)
-"""What users hold, in place of nodes: the names below are for who runs graphs."""
+"""Types that users hold in place of nodes: the names below are for code that runs graphs."""
 
 
 class Resolving(ABC):
@@ -30,11 +30,11 @@ class Resolving(ABC):
     @property
     @abstractmethod
     def is_open(self) -> bool:
-        """Whether an `await` may mean it."""
+        """True if an `await` may use it."""
 
     @abstractmethod
     def _check_home(self, what: str) -> None:
-        """Raise unless it is open, and this is its event loop; `what` says what is being done to it."""
+        """Raise unless the resolver is open and belongs to the running event loop; `what` is the verb of the error."""
 
     @abstractmethod
     async def wait(self, node: Node) -> Any:
@@ -61,7 +61,7 @@ class Resolving(ABC):
         self._engine.start(nodes)
 
     def adopt(self, nodes: Sequence[Node]) -> None:
-        """Take lazy nodes for started, without running them: whoever adopts them tells their outcomes to `settle`."""
+        """Mark lazy nodes as started without running them: the adopter reports their outcomes to `settle`."""
         self._check_home("started")
         self._engine.adopt(nodes)
 
@@ -86,7 +86,7 @@ class Resolving(ABC):
         self._engine.watch(node, waiter)
 
     def release(self, nodes: Sequence[Node], *, skipped: bool = False) -> None:
-        """Take back what `start` put in: nodes that nobody else wants are cancelled, or `skipped` (see `Jobs`)."""
+        """Take back the interest of `start`: nodes with none left are cancelled, or `skipped` (see `Jobs`)."""
         if self.is_open:
             self._engine.release(nodes, skipped=skipped)
 
@@ -96,7 +96,7 @@ class Resolving(ABC):
         return Reading(self, node)
 
     def end(self, nodes: Iterable[Node]) -> None:
-        """End the work of nodes that nobody can want any more; closing has done so already."""
+        """Cancel nodes that can be wanted no more; closing has done so already."""
         if self.is_open:
             self._engine.cancel([node for node in nodes if node.owner is self])
 

@@ -1,4 +1,4 @@
-"""Where the items of a stream wait for their reader."""
+"""Buffer of a stream's items until they are read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ __all__ = ["Bell", "Inlet", "inlet_of"]
 
 
 class Inlet:
-    """The items of one stream that have come and were not taken, oldest first; at most a window of them.
+    """Items of one stream that were received and not taken, oldest first; at most a window of them.
+
+    The producer passes `begin` a function that gives credit when items are taken. The reader's `bell` is set when
+    items arrive.
 
     Whoever brings items says how to give credit when some are taken (`begin`). Whoever takes them has `bell` set to
     hear of more.
@@ -35,7 +38,7 @@ class Inlet:
 
     @property
     def begun(self) -> bool:
-        """Whether an attempt has brought items: no other attempt may."""
+        """True if an attempt has brought items: no other attempt may."""
         return self._credit is not None
 
     def begin(self, credit: Callable[[int, int], object]) -> None:
@@ -57,7 +60,7 @@ class Inlet:
         return load_value(item, what="an item of the stream") if isinstance(item, Payload) else item
 
     def clear(self) -> None:
-        """Nobody will take what is here."""
+        """Drop all items: no reader takes them."""
         self._items.clear()
 
 
@@ -70,7 +73,7 @@ def inlet_of(node: StreamNode) -> Inlet:
 
 
 class Bell:
-    """Wakes a reader. It does not hold the reader, so that a reader that is dropped is gone."""
+    """One-shot event that wakes a reader. It does not refer to the reader, so that a dropped reader is collected."""
 
     __slots__ = ("_rung",)
 
@@ -87,7 +90,7 @@ class Bell:
 
     @property
     def awaited(self) -> bool:
-        """Whether somebody waits."""
+        """True if a reader waits."""
         return self._rung is not None
 
     def set(self) -> None:

@@ -1,4 +1,4 @@
-"""One call of a plain function in a thread of its own, which may block there until a placeholder has its value."""
+"""Call of a plain function in a thread of its own, which may block there until a placeholder has its value."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ class ThreadCall:
     # --- while it is blocked -----------------------------------------------------------------------------------------
 
     def block(self, wait: anyio.CancelScope) -> bool:
-        """Note that the thread is blocked until what runs in `wait` has ended; False if nobody wants the call."""
+        """Record that the thread is blocked until what runs in `wait` has ended; return False if the call was
+        abandoned.
+        """
         if self._abandoned:
             return False
         self._blocked.add(wait)
@@ -70,12 +72,12 @@ class ThreadCall:
         return True
 
     def unblock(self, wait: anyio.CancelScope) -> None:
-        """Note that the thread goes on."""
+        """Record that the thread resumes."""
         self._blocked.remove(wait)
         self._threads.total_tokens -= 1
 
     def abandon(self) -> None:
-        """Leave the thread to its end, as nobody wants its answer: end what it is blocked by, now and later."""
+        """Abandon the call, whose thread runs to its end: cancel what blocks it, now and later."""
         self._abandoned = True
         for wait in self._blocked:
             wait.cancel()
@@ -95,7 +97,7 @@ class ThreadCall:
         return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
 
     def result(self) -> Any:
-        """What the function returned or raised, once it is `done`."""
+        """Return what the function returned, or raise what it raised, once it is `done`."""
         self._thread.join()
         if isinstance(self._error, StopIteration | GeneratorExit):  # in a coroutine they would mean something else
             raise RuntimeError(f"the function raised {type(self._error).__name__}") from self._error

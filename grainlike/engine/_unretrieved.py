@@ -1,4 +1,4 @@
-"""Errors that nobody ever saw are logged: a started call that fails would otherwise do so without a word."""
+"""Log of errors that were never retrieved: a started call that fails would otherwise do so silently."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ logger = logging.getLogger("grainlike")
 
 
 def watch_over(node: Node, error: BaseException) -> None:
-    """See that the error of a node, which has failed just now, is logged if it is let go of before anybody saw it.
+    """Log the error of a node that has just failed if the node is collected before its error was retrieved.
+
+    Awaiters and dependents of the node receive the error, so it is not logged then. Cancellation is no error.
 
     Whoever waits for the node, or depends on it, is told of the error. That a call was cancelled is no error.
     """
@@ -77,8 +79,8 @@ def _parts(whole: TracebackException) -> Iterator[TracebackException]:
 
 class _SeenElsewhere:
     def set(self) -> None:
-        """It has finished."""
+        """Do nothing: the outcome is kept elsewhere."""
 
 
 SEEN_ELSEWHERE = _SeenElsewhere()
-"""Waits for a node whose outcome is kept elsewhere, where somebody may look: nothing is lost when it is let go of."""
+"""Marks a node's error as retrieved: its outcome is kept elsewhere, so do not log it when the node is dropped."""

@@ -1,4 +1,9 @@
-"""What users hold: `Executor` with its settings and life, `run`, and which executor an `await` means.
+"""The executor as users hold it: `Executor` with its settings and lifecycle, `run`, and the current executor of an
+`await`.
+
+Answers: the arguments of an executor (`_settings`), when its parts start and stop (`_lifecycle`), which executor the
+running task uses (`_current`), and how the embedded worker is connected (`_embedded`). The graph is run by `engine`,
+the jobs by `head` or a backend.
 
 Answers: what a program says when it makes an executor (`_settings`), when all of it lives and dies (`_lifecycle`),
 which executor the running task uses (`_current`), and how the embedded worker is joined (`_embedded`). The graph is

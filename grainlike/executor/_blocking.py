@@ -30,7 +30,7 @@ __all__ = ["result"]
 T = TypeVar("T")
 
 _LOOK_S = 1.0
-"""How often a blocked thread looks whether the event loop that it waits for is still there."""
+"""Seconds between two checks of a blocked thread that the event loop it waits for still runs."""
 
 _AWAIT = (
     "result(r_) blocks its thread, and an event loop runs in this one, which would stand still: write `await r_`, or "
@@ -45,8 +45,8 @@ def result(placeholder: Delayed[T], timeout: float | None = None) -> T:
     has a thread, in a plain job, and in any thread beside the program's event loop. What has not been started begins.
     A job lends its cores while it is blocked, as if it awaited.
 
-    After `timeout` seconds it gives up, as a cancelled `await` does: a call that nobody else wants is cancelled, and
-    one that was started goes on. The same happens when nobody wants the blocked call itself any more.
+    After `timeout` seconds it gives up, as a cancelled `await` does: a call that nothing else awaits is cancelled,
+        and one that was started keeps running. The same happens when the blocked call itself is cancelled.
 
     Raises:
         TimeoutError: there was no value within `timeout`.
@@ -153,7 +153,9 @@ def _on_asyncio(home: Home, waiting: _Waiting) -> None:
 
 
 class _Waiting:
-    """One wait for a node, in the event loop. It raises nothing there: the blocked thread asks the node."""
+    """Wait for one node in the event loop, on behalf of a blocked thread. Raises nothing there: the thread reads the
+    outcome from the node.
+    """
 
     def __init__(
         self, node: Node, timeout: float | None, finds: Callable[[], AnyExecutor], call: ThreadCall | None = None

@@ -1,4 +1,4 @@
-"""Which executor does an `await` mean?
+"""Find the executor that an `await` uses.
 
 The innermost one of this event loop that is open in this context; else the one open in this event loop; else, on
 asyncio, an implicit one of the loop's own, over this process's cores. So a REPL or a notebook needs no set-up, and two
@@ -50,7 +50,7 @@ def left(executor: object, home: Home) -> None:
 
 
 def alone(home: Home) -> bool:
-    """Whether no executor is left in a loop, so that no job can run there."""
+    """Return True if no executor is left in an event loop, so that no job can run there."""
     return home not in _open and home not in _implicit
 
 

@@ -1,4 +1,6 @@
-"""The one place that knows of an embedded worker: it loads the worker's room by name and joins it by a memory link."""
+"""Embedded worker: the only module that refers to the worker's package. It imports it by name and connects it by a
+memory link.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +17,17 @@ __all__ = ["embed", "hooked_streams", "offer_for"]
 
 
 class _WorkerRoom(Protocol):
-    """What the executor uses of `grainlike_worker.embedded`."""
+    """Interface of `grainlike_worker.embedded`, as far as the executor uses it."""
 
     def offer_for(self, what: Request | None) -> Allocation:
-        """What this process can give: `what`, or its own cores."""
+        """Return what this process can offer: `what` with concrete ids, or its own cores."""
         ...
 
     def warn_of_logical(self, offer: Allocation) -> None:
         """Log a warning if `offer` has cores that this machine does not have."""
 
     async def serve(self, link: Link, offer: Allocation, *, name: str, echo: bool) -> None:
-        """Be a worker at the other end of `link` until it closes; leave nothing behind."""
+        """Serve as a worker at the other end of `link` until it closes; leave nothing behind."""
 
     def hooked_streams(self) -> AbstractContextManager[None]:
         """Have standard output and error ask whose words they are given: see `grainlike.context.author`."""
@@ -33,12 +35,16 @@ class _WorkerRoom(Protocol):
 
 
 def hooked_streams() -> AbstractContextManager[None]:
-    """For a while, have this program's streams ask whose words they are given: see `grainlike.context.author`."""
+    """Context manager during which this program's streams attribute output to the job that prints it: see
+    `grainlike.context.author`.
+    """
     return _worker_room().hooked_streams()
 
 
 def offer_for(what: Request | None) -> Allocation:
-    """What an embedded worker gives: `what` with concrete ids, or this process's own cores.
+    """Return what an embedded worker offers: `what` with concrete ids, or this process's own cores.
+
+    Cores that this machine does not have are accepted, with a warning in the log that names them.
 
     Cores that this machine does not have are given, and a warning in the log says which they are.
 
@@ -58,6 +64,6 @@ def embed(offer: Allocation, *, echo: bool) -> tuple[Link, Callable[[], Coroutin
 
 
 def _worker_room() -> _WorkerRoom:
-    """By name, because nothing here may import it: a worker is somebody else's process."""
+    """Import the worker's room by name: a static import would make `grainlike` depend on the worker's package."""
     module: Any = import_module("grainlike_worker.embedded")
     return cast("_WorkerRoom", module)

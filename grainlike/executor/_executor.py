@@ -30,7 +30,8 @@ __all__ = ["Executor"]
 
 
 class Executor(Life):
-    """Runs placeholders: on a worker embedded in this process, on workers that dial in, or both.
+    """Async context manager that runs placeholders: on a worker embedded in this process, on workers that connect, or
+    both.
 
     Args:
         local: what the embedded worker offers, as `Cores(4)`, `Node(4, "8Gi")`, `Cores([6, 7])`; None for no embedded
@@ -103,7 +104,7 @@ class Executor(Life):
 
     @classmethod
     def implicit(cls, home: Home) -> Executor:
-        """An executor that nobody opens or closes: it lives as long as its loop."""
+        """Return a new open executor that nobody closes: it lives as long as its event loop."""
         executor = cls()
         executor._open(home)
         return executor
@@ -160,7 +161,9 @@ class Executor(Life):
 
     @property
     def is_open(self) -> bool:
-        """Whether it is what an `await` in its block means; one that is closing refuses the work itself."""
+        """Return True if an `await` in its block uses it. One that is closing still does, and refuses the work
+        itself.
+        """
         return self._state in ("open", "closing")
 
     async def wait(self, node: Node) -> Any:
@@ -183,20 +186,20 @@ class Executor(Life):
         await self._opened.wait()
 
     def refusal(self, request: Request) -> str | None:
-        """Why no call that asks for this would ever run here; None if one may."""
+        """Return why no call with this request could ever run here; None if it may."""
         if self._foreign is not None:
             return self._foreign.refusal(request)
         return self._head.view.refusal(request)
 
     def refusal_of(self, node: Node) -> str | None:
-        """Why the call of `node` would never run here; None if it may."""
+        """Return why the call of `node` could never run here; None if it may."""
         if node.request is None:
             return None
         return self.refusal(node.request) if self._foreign is None else self._foreign.refusal_of(node)
 
     @property
     def backend_name(self) -> str:
-        """What runs the jobs, for reports."""
+        """Name of what runs the jobs, for reports: `"grainlike"`, or the backend's name."""
         return "grainlike" if self._settings.manner is None else self._settings.manner.name
 
     async def pause(
@@ -216,7 +219,7 @@ class Executor(Life):
 
     @property
     def address(self) -> str | None:
-        """What a worker dials, as `tcp://HOST:PORT` or `unix:///PATH`; None without `listen=`."""
+        """Address to which workers connect, as `tcp://HOST:PORT` or `unix:///PATH`; None without `listen=`."""
         return self._address
 
     def workers(self) -> list[WorkerInfo]:
@@ -239,7 +242,8 @@ class Executor(Life):
             raise RuntimeError(f"{self!r} is not open any more, and {n} workers were waited for")
 
     async def explain(self, placeholder: Delayed[Any] | Stream[Any]) -> Explanation:
-        """Say where a placeholder stands and what it waits for, from the books that decide; `str` of it is a sentence.
+        """Return where a placeholder stands and what it waits for, read from the scheduler's state; `str` of it is a
+        sentence.
 
         It starts nothing.
 
@@ -265,16 +269,16 @@ class Executor(Life):
         `"note"` for a remark of grainlike's, such as how much is left out: of long output the first 1 MiB is kept
         and the last 64 KiB, and past the first a live iteration gets at most 64 KiB a second.
 
-        Coroutines share a process, so of theirs only what Python prints or logs can be told apart; for what C code and
-        children write, see the worker's log, or use `isolate=True`. Calls without resources are no jobs and have no
-        lines. Output lies at the job's workers, and what a worker has not told yet is gone with it.
+        Coroutines share a process, so of theirs only what Python prints or logs can be told apart; for what C code
+        and children write, see the worker's log, or use `isolate=True`. Calls without resources are no jobs and have
+        no lines. Output lies at the job's workers, and what a worker has not sent yet is lost with it.
 
         Leaving the iteration, or cancelling it, changes nothing for the job.
 
         Raises:
-            GraphError: nobody has started the placeholder yet, or another executor has.
-            RuntimeError: the executor is not open, or lives in another event loop; or it has `backend=`, whose own logs
-                have what its jobs print.
+            GraphError: the placeholder has not been started yet, or another executor started it.
+            RuntimeError: the executor is not open, or lives in another event loop; or it has `backend=`, whose own
+                logs have what its jobs print.
 
         Example::
 
@@ -291,14 +295,20 @@ class Executor(Life):
         return self._head.logs.lines(node, self._head.peers.values())
 
     def _own(self, placeholder: Delayed[Any] | Stream[Any], *, even_finished: bool = False) -> Node:
-        """The node behind it, unless that is another executor's: of one that has finished, all is known anywhere."""
+        """Return the node of a placeholder; raise if it is another executor's. A finished node may be any executor's,
+        unless `even_finished`.
+        """
         node = node_behind(placeholder)
         if node.owner not in (None, self) and (even_finished or not node.finished):
             raise GraphError(f"{node.function.name} belongs to another executor ({node.owner}): ask that one")
         return node
 
     def events(self) -> AsyncIterator[Event]:
-        """What happens on the workers from now on: workers that are here, come and go, jobs that start and end.
+        """Iterate over events of the workers from now on: workers that are present, join and leave, jobs that start
+        and end.
+
+        It ends when the executor has closed. Any number of readers may iterate, each over all events; a reader that
+        is dropped receives no more.
 
         It ends when the executor has closed. Any number of readers may listen, each to all; one that is dropped is
         listened to no more.
@@ -317,7 +327,8 @@ class Executor(Life):
         return Events(feed, self.unobserve)
 
     def report(self) -> Totals:
-        """How the jobs of this executor have ended so far, and what time they took. Calls without resources are none.
+        """Return how many jobs of this executor ended how so far, and their run times in seconds. Calls without
+        resources do not count.
 
         Raises:
             RuntimeError: the executor was never opened, or lives in another event loop.
@@ -338,12 +349,13 @@ class Executor(Life):
         values, counters show how many jobs waited and ran, and what memory was held. What still runs is drawn to this
         moment. It may be called at any time, also after the executor has closed.
 
-        A job on several nodes is drawn on the first of them. Calls that `amap` puts together are one bar. Of jobs that
-        other programs submit, or other jobs, it is not known what they were given: they have no arrows. It keeps the
+        A job on several nodes is drawn on the first of them. Calls that `amap` puts together are one bar. Of jobs
+            that
+        other programs submit, or other jobs, the inputs are unknown: they have no arrows. It keeps the
         event loop for about a second for 100 000 jobs.
 
         Raises:
-            RuntimeError: the executor was not told to record, or was never opened.
+            RuntimeError: the executor was made without `record=`, or was never opened.
             OSError: the file cannot be written.
 
         Example::

@@ -1,4 +1,4 @@
-"""A head that is a program of its own: it has no worker, runs no graph, and ends when it is told to, or is done."""
+"""A head as a program of its own: it has no worker, runs no graph, and ends when it is stopped or its work is done."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ class HeadDaemon(Executor):
     With `run_once`, `stop` is set too when the last program that was connected has left, once there were jobs: those
     end with their programs, so then the queue is empty. Named sessions keep it, until nothing is left of them.
 
-    With `journal`, a directory, it outlives its process: whatever it is told is written there first, with the access
-    files of its cluster. When it was killed, the next one with this directory goes on where it was; workers go on with
-    their jobs meanwhile, and they and the clients find it again. `salvage` sets aside what is damaged there. When it is
+    With `journal`, a directory, it survives its process: all input is journaled there first, with the access files of
+        its cluster. When it was killed, the next one with this directory resumes; workers go on with
+        their jobs meanwhile, and they and the clients find it again. `salvage` sets aside what is damaged there. When
+        it is
     closed it ends the work, as always; unless `leaves` is set, which keeps all for the next.
 
     Named sessions keep outcomes in memory and, beyond that, in files in the journal's directory, else in the user's
@@ -65,9 +66,9 @@ class HeadDaemon(Executor):
             raise ValueError("salvage= is about a journal")
         self.stop = anyio.Event()
         self.leaves = False
-        """Whether the work is left as it is when this closes, for the next head with this journal."""
+        """True if closing leaves the work as it is, for the next head with this journal."""
         self._unkept: JournalError | None = None
-        """Why its end is not in the journal."""
+        """Error for which the head's end is not in the journal; None if there was none."""
         self._returns = journal is not None
         self._run_once = run_once
         self._journal = None if journal is None else Path(journal).expanduser().absolute()

@@ -1,4 +1,4 @@
-"""When an executor's head, engine and workers begin and end, and in which order."""
+"""Lifecycle of an executor: when its head, engine and workers start and stop, and in which order."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ logger = logging.getLogger("grainlike")
 class Life(Resolving):
     """A head, an engine, and all that waits for them, from `_open` to the end of `_close`.
 
-    What kind of head it is, and what clients may do to it, is for heirs to say: see the last two parts.
+    Subclasses define the kind of head, and what clients may do to it: see the last two parts.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.offer: Allocation | None = settings.offer
-        """What the embedded worker offers, with ids; None without one."""
+        """Offer of the embedded worker, with ids; None without one."""
         self._recorder: Recorder | None = None
         self._state: Literal["new", "open", "closing", "closed"] = "new"
         self.opened_in: JobInfo | None = None
-        """The job that opened it; jobs inherit the context of a task that may know of other executors."""
+        """The job that opened it; jobs inherit the context of a task, which may refer to other executors."""
         self._failure: BaseException | None = None
         self._address: str | None = None
 
@@ -111,7 +111,7 @@ class Life(Resolving):
             await self._closed.wait()
 
     async def _serve(self) -> None:
-        """Everything that waits, in one task group of a task of its own. Raises nothing but its cancellation."""
+        """Run all waiting tasks, in one task group of a task of its own. Raises nothing but its cancellation."""
         try:
             await self._live()
         except Exception as error:
@@ -248,7 +248,7 @@ class Life(Resolving):
     # --- who looks on ------------------------------------------------------------------------------------------------
 
     def observe(self, observer: Observer) -> None:
-        """Let `observer` hear of all that happens to jobs from now on, and of the workers that are here."""
+        """Report all job events to `observer` from now on, beginning with the workers that are connected."""
         for peer in self._head.peers.values():
             observer.joined(peer)
         if self._foreign is not None:
@@ -256,27 +256,27 @@ class Life(Resolving):
         self._head.observers.append(observer)
 
     def unobserve(self, observer: Observer) -> None:
-        """It hears of nothing more."""
+        """Report no more events to `observer`; no-op if it is not registered."""
         if observer in self._head.observers:
             self._head.observers.remove(observer)
 
     def live_job(self, number: int, attempt: int) -> Job | None:
-        """What is known of a job while it lives and this is its attempt."""
+        """Return the job if it is alive and this is its current attempt, else None."""
         if self._foreign is not None:
             return self._foreign.live_job(number, attempt)
         return self._head.view.job(number, attempt)
 
     def assembles(self, number: int) -> bool:
-        """Whether slots are held for this job on several workers, and it waits for more: it has not started."""
+        """Return True if slots are held for this job on several workers while it waits for more: it has not started."""
         return self._head.view.assembles(number)
 
     # --- of which kind it is -----------------------------------------------------------------------------------------
 
     _returns = False
-    """Whether this head outlives its process."""
+    """True if this head survives its process."""
 
     _keep: int | None = None
-    """How many bytes of outcomes named sessions may keep in all; None for what the disk suggests."""
+    """Bytes of outcomes that named sessions may keep in all; None for a limit that depends on the disk."""
 
     def _make_head(self) -> Head:
         return Head(self._engine, closed=self._settings.listen is None, alarm=self._alarm.set)
@@ -290,7 +290,7 @@ class Life(Resolving):
         return Guests(self._head, cluster, self._cancel_job, self._stop_asked, self._deserted)
 
     def _make_store(self, guests: Guests, cluster: str) -> OutcomeStore:
-        """Where outcomes of named calls go that do not fit into memory."""
+        """Return the store for outcomes of named calls that do not fit into memory."""
         from grainlike.head.server import OutcomeStore
         from grainlike.net import state_directory
 
@@ -311,7 +311,7 @@ class Life(Resolving):
         return True
 
     def _stop_asked(self) -> bool:
-        """A client wants the head to end; False if that is not for clients to say."""
+        """Handle a client's request that the head end; return False if clients may not request it."""
         return False
 
     def _deserted(self) -> None:
@@ -319,12 +319,12 @@ class Life(Resolving):
 
 
 def import_paths() -> list[str]:
-    """Where this program imports from, so that a worker's jobs can import the same modules."""
+    """Return the paths this program imports from, so that a worker's jobs can import the same modules."""
     return [path or str(Path.cwd()) for path in sys.path]  # "" is the directory of a REPL
 
 
 def _innermost(error: Exception) -> BaseException:
-    """One error out of a task group's group: users never see groups of ours."""
+    """Return the first plain error inside a task group's exception group: users never see groups of ours."""
     inner: BaseException = error
     while isinstance(inner, BaseExceptionGroup):
         inner = inner.exceptions[0]

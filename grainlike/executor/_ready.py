@@ -13,7 +13,7 @@ __all__ = ["Ready", "is_ready"]
 
 
 def is_ready(node: Node) -> bool:
-    """Return whether all that is still to be done for `node` is to apply operators, which nobody has begun."""
+    """Return True if `node` needs nothing but operators applied, none of which has started."""
     if node.place is not Place.INLINE:
         return False
     lazy, bound = pending_nodes([node])

@@ -30,8 +30,9 @@ def run(
 ) -> T:
     """Run `await main(*args)` in a new event loop with an `Executor` open, and return what it returns.
 
-    `local`, `listen` and `on_failure` are `Executor`'s. Ctrl-C cancels what runs, waits until it is gone, and raises
-    `KeyboardInterrupt`. The blocking entry point of a script; inside a running loop use `async with Executor()`.
+    `local`, `listen` and `on_failure` are `Executor`'s. Ctrl-C cancels what runs, waits until it has ended, and
+    raises `KeyboardInterrupt`. The blocking entry point of a script; inside a running loop use `async with
+    Executor()`.
 
     On asyncio the loop is uvloop's, where that is installed. It logs what a handler of `signal.signal` raises, and goes
     on, where asyncio's own loop would end `run` with it: let such a handler set a flag. For a loop of your choice, open

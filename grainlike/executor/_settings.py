@@ -1,4 +1,4 @@
-"""What an executor is told when it is made."""
+"""Validated arguments of `Executor`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def settings_for(
     echo: bool,
     record: bool | int,
 ) -> Settings:
-    """Check what somebody wrote; see `Executor`, whose errors these are."""
+    """Validate the user's arguments and return the settings; raises the errors documented at `Executor`."""
     _check_failure_and_record(on_failure, record)
     _check_entrance(listen, access, insecure=insecure)
     if backend is not None and (listen is not None or not (local is None or isinstance(local, NotGiven))):
@@ -83,7 +83,9 @@ def _check_entrance(listen: str | None, access: str | PathLike[str] | None, *, i
 
 
 def _offer(local: Request | NotGiven | None, *, alone: bool) -> Allocation | None:
-    """What the embedded worker offers. Not told, it offers this process's own cores where it is `alone`."""
+    """Return the embedded worker's offer. By default it is this process's own cores if it is the only worker
+    (`alone`), else None.
+    """
     if isinstance(local, NotGiven):
         return offer_for(None) if alone else None
     return None if local is None else offer_for(local)

@@ -1,4 +1,4 @@
-"""What happens on the workers of an executor, as it happens."""
+"""Events of an executor's workers and jobs, as they happen."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Event", "Events", "Feed", "WorkersFeed"]
 
 MOST = 100_000
-"""How many events are kept for a reader that is slow."""
+"""Number of events that are kept for a slow reader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,16 +34,16 @@ class Event:
         number: 1, 2, 3, ... A reader that is 100 000 events behind loses the oldest, and sees a gap here.
         kind: `"worker_joined"`, `"worker_suspected"` (it gets no jobs for now, `outcome` says why), `"worker_heard"`
             (it does again), `"worker_quarantined"` and `"worker_released"` (the same, for it has failed too often),
-            `"worker_left"`, `"job_started"` or `"job_ended"`; each attempt of a job has both of the latter, unless its
-            worker is lost.
-        at: when, in seconds on this process's monotonic clock.
-        worker: where.
+            `"worker_left"`, `"job_started"` or `"job_ended"`; each attempt of a job has both of the latter, unless
+            its worker is lost.
+        at: time in seconds on this process's monotonic clock.
+        worker: the worker's name.
         name: the function of the job; empty for workers.
         job: the job's number, 0 for workers.
         attempt: 1 for the first attempt of the job, 0 for workers.
         allocation: the slots of the job, or what the worker offers.
-        outcome: how the attempt ended: `"succeeded"`, `"failed"`, `"timed_out"`, `"cancelled"`, ...; empty otherwise. A
-            program that is connected to a head hears only that an attempt is followed by another: `"retried"`.
+        outcome: the attempt's outcome: `"succeeded"`, `"failed"`, `"timed_out"`, `"cancelled"`, ...; empty otherwise.
+            A client of a head receives only `"retried"` for an attempt that is followed by another.
     """
 
     number: int
@@ -70,7 +70,7 @@ FeedT = TypeVar("FeedT", bound="Feed")
 
 
 class Events(AsyncIterator[Event]):
-    """What comes into a feed, until there will be no more. Who feeds it is told, by `drop`, when the reader is gone."""
+    """Iterator over the events of a feed, until the feed closes. `drop` is called when the reader is collected."""
 
     def __init__(self, feed: FeedT, drop: Callable[[FeedT], None]) -> None:
         self._feed: Feed = feed
@@ -100,7 +100,7 @@ class Feed:
         return self._events.popleft()
 
     def closed(self) -> None:
-        """There will be no more."""
+        """Mark the end of the events."""
         self._over = True
         self._arrived.set()
 
@@ -149,7 +149,7 @@ class WorkersFeed(Feed):
         self._add(Event(number=self._number(), kind=kind, at=time.monotonic(), worker=peer.name, outcome=why))
 
     def left(self, peer: Worker) -> None:
-        """A worker is gone."""
+        """Add an event: a worker has left."""
         at = time.monotonic()
         self._add(Event(number=self._number(), kind="worker_left", at=at, worker=peer.name, allocation=peer.offer))
 
@@ -165,7 +165,7 @@ class WorkersFeed(Feed):
         """Calls without resources are no jobs."""
 
     def linked(self, job: Job, *, good: bool) -> None:
-        """A call has run in a chain: of those behind the first, workers' reports tell nothing."""
+        """Add the events of a call that has run in a chain: workers report only the first of a chain."""
         began = self._running.pop((job.job, job.attempt), None)
         if began is None and job.node is not None and job.slots is not None and job.began is not None:
             began = self._begin(job, job.attempt, job.worker or "", allocation_of(job.slots), job.began)

@@ -1,4 +1,4 @@
-"""What may be heard of jobs while they run, beside their outcomes: when slots were taken and given back."""
+"""Interfaces to observe jobs while they run, beside their outcomes: when slots were taken and given back."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ Lease = tuple[int, int]
 
 
 class Worker(Protocol):
-    """Who runs jobs: a worker of ours, or an engine of another kind."""
+    """Worker that runs jobs: a grainlike worker, or a backend."""
 
     number: int
     name: str
     offer: Allocation
     skew: float
-    """How far its clock is behind that of this process, in seconds, as its last report showed."""
+    """Seconds by which its clock is behind that of this process, as of its last report."""
 
 
 class Observer(Protocol):
-    """Hears of everything in the order in which it came, before anything follows from it; so it only takes note."""
+    """Receives all events in the order of arrival, before they are acted on; so it must only take note."""
 
     def joined(self, peer: Worker) -> None:
         """A worker is here."""
@@ -39,23 +39,25 @@ class Observer(Protocol):
         """A worker fails again and again and gets nothing new for a while, and why; an empty `why`: that is over."""
 
     def reported(self, peer: Worker, report: Report) -> None:
-        """A worker tells of leases begun, attempts ended, and leases ended since its last report."""
+        """Handle a worker's report: leases begun, attempts ended, and leases ended since its last report."""
 
     def linked(self, job: Job, *, good: bool) -> None:
-        """One call of a chain has run, whether or not it gave a value. Only the first of a chain is in reports."""
+        """Handle the end of one call of a chain, successful or not. Only the first of a chain is in reports."""
 
     def left(self, peer: Worker) -> None:
-        """A worker is gone, and with it all its leases."""
+        """Handle that a worker has left, with all its leases."""
 
     def called(self, node: Node) -> None:
         """A call without resources has begun, in this process."""
 
     def closed(self) -> None:
-        """The executor has closed: nothing more will be heard."""
+        """Handle the end: the executor has closed, and no more events come."""
 
 
 class Outcomes(Protocol):
-    """Who hears how jobs ended; the engine. It only takes note: what follows is done after the mind's actions are."""
+    """Receiver of outcomes of jobs: the engine. It only takes note: it acts after the scheduler's actions are
+    performed.
+    """
 
     def succeeded(self, node: Node, value: object) -> None:
         """A job gave a value."""

@@ -1,4 +1,4 @@
-"""What the head keeps of one job, and what `info` tells of it."""
+"""State of one job at the head, and what `info` shows of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from grainlike.wire import Parcel, ReceiptSpec
 __all__ = ["NO_PARCEL", "FirstOfChain", "Job", "Placement", "allocation_of", "close_all", "note_of"]
 
 NO_PARCEL: Parcel = (b"", ())
-"""What travels with a job of which nothing does."""
+"""An empty payload."""
 
 _MARKED = MARK[:1]
 
@@ -25,12 +25,12 @@ allocation_of = lru_cache(maxsize=1024)(parse_allocation)
 
 
 def note_of(name: str, worker: str | None, slots: object, attempt: int) -> str:
-    """Where an exception came from, in one line: worker, slots, attempt, and the name of the function."""
+    """Return one line on where an exception came from: worker, slots, attempt, and the name of the function."""
     return f"grainlike: on worker {worker}, slots {slots or 'none'}, attempt {attempt} of {name}"
 
 
 class Placement(msgspec.Struct, eq=False, gc=False):
-    """What is known of a job since it was given to a worker: a queued one has none, for many jobs may queue.
+    """State of a job since it was assigned to a worker: a queued one has none, for many jobs may queue.
 
     It refers to nothing that could refer to it, so the collector does not look at it.
     """
@@ -46,21 +46,21 @@ class Placement(msgspec.Struct, eq=False, gc=False):
     """Seconds of wall and CPU time, and bytes of memory at the most."""
     receipt: ReceiptSpec | None = None
     last_words: str | None = None
-    """What it wrote last before its process died, as a note."""
+    """Note with the last output of its process before that died."""
     blocks_since: float | None = None
     """Since when it has blocked the event loop that it shares with others."""
     streamed: bool = False
-    """Whether it has given items."""
+    """True if it has sent items."""
     again_at: float | None = None
-    """When its next attempt may begin, while it waits for that."""
+    """Monotonic time at which its next attempt may begin, while it waits for that."""
 
 
 class Job:
     """One call on its way through the cluster. Implements the graph's `Record`.
 
-    Times are on this process's monotonic clock. What the worker said is kept as it came and made readable when
-    somebody asks: most jobs are never asked about. `travels` is what goes to its worker, until the job is closed: bytes
-    alone where no buffers go with them, for very many may wait.
+    Times are on this process's monotonic clock. The worker's reports are kept as they came and decoded on demand:
+    most jobs are never queried. `travels` is the payload for its worker, until the job is closed: bytes alone where
+    no buffers go with them, for very many may wait.
     """
 
     __slots__ = ("fn", "job", "node", "placement", "travels")
@@ -74,7 +74,7 @@ class Job:
 
     @property
     def parcel(self) -> Parcel:
-        """What travels with it."""
+        """Payload that is sent with it."""
         return (self.travels, ()) if isinstance(self.travels, bytes) else self.travels
 
     @property
@@ -88,7 +88,7 @@ class Job:
         return ()
 
     def assigned(self, worker: str, attempt: int) -> Placement:
-        """It goes to a worker; whatever an earlier attempt was given is no longer so."""
+        """Record its assignment to a worker; state of an earlier attempt is reset."""
         earlier = () if self.placement is None else tuple(self.places())
         placement = self.placement = Placement(worker, attempt, earlier)
         if self.node is not None:
@@ -105,14 +105,14 @@ class Job:
             self.node.state = State.PENDING
 
     def begin(self, worker: str, attempt: int, slots: str) -> None:
-        """Somebody else, who assigned it, says that it runs."""
+        """Record the start of an attempt that another component assigned."""
         placement = self.assigned(worker, attempt)
         placement.slots, placement.began = slots, time.monotonic()
         if self.node is not None:
             self.node.state = State.RUNNING
 
     def stopped(self, now: float) -> None:
-        """It ends without a word from where it ran: all that is known of its use is for how long it did."""
+        """Record an end that its worker did not report: of its usage only the wall time is known."""
         placement = self.placement
         if placement is not None and placement.began is not None and placement.used is None:
             placement.ended, placement.used = now, (max(0.0, now - placement.began), 0.0, 0)
@@ -128,7 +128,7 @@ class Job:
         return list(places.items())
 
     def close(self) -> None:
-        """Let go of what only a live job needs."""
+        """Drop the state that only a live job needs."""
         close_all((self,))
 
     @property
@@ -143,43 +143,43 @@ class Job:
 
     @property
     def slots(self) -> str | None:
-        """What it was given, as its worker writes it."""
+        """Slots of the job, in the worker's notation."""
         return None if self.placement is None else self.placement.slots
 
     @property
     def began(self) -> float | None:
-        """When it started."""
+        """Monotonic time at which it started."""
         return None if self.placement is None else self.placement.began
 
     @property
     def ended(self) -> float | None:
-        """When it ended."""
+        """Monotonic time at which it ended."""
         return None if self.placement is None else self.placement.ended
 
     @property
     def last_words(self) -> str | None:
-        """What it wrote last before its process died, as a note."""
+        """Note with the last output of its process before that died."""
         return None if self.placement is None else self.placement.last_words
 
     @property
     def streamed(self) -> bool:
-        """Whether it has given items."""
+        """True if it has sent items."""
         return self.placement is not None and self.placement.streamed
 
     @property
     def again_at(self) -> float | None:
-        """When its next attempt may begin, while it waits for that."""
+        """Monotonic time at which its next attempt may begin, while it waits for that."""
         return None if self.placement is None else self.placement.again_at
 
     @property
     def allocation(self) -> Allocation | None:
-        """What the job was given, with ids."""
+        """Slots that the job was given, with ids."""
         slots = self.slots
         return None if slots is None else allocation_of(slots)
 
     @property
     def receipt(self) -> Receipt | None:
-        """What was enforced, read back in the job's process."""
+        """Limits that were enforced, read back in the job's process."""
         spec = None if self.placement is None else self.placement.receipt
         if spec is None:
             return None
@@ -187,7 +187,7 @@ class Job:
 
     @property
     def usage(self) -> Usage | None:
-        """What was used."""
+        """Usage of the job: wall and CPU seconds, memory in bytes, and cores."""
         used = None if self.placement is None else self.placement.used
         if used is None:
             return None
@@ -206,7 +206,7 @@ class Job:
         return (time.monotonic() if placement.ended is None else placement.ended) - placement.began
 
     def why_pending(self) -> str | None:
-        """One sentence on what a pending job waits for."""
+        """Return one sentence on what a pending job waits for; None if it is not pending."""
         if self.began is not None or self.node is None:
             return None
         if self.again_at is not None:
@@ -236,10 +236,10 @@ class FirstOfChain(Job):
 
     @property
     def runs(self) -> int:
-        """See `Job`."""
+        """Number of the function that its worker calls."""
         return self._runs
 
     @property
     def links(self) -> Sequence[Job]:
-        """See `Job`."""
+        """Calls of the chain, which are sent along."""
         return self._links

@@ -1,4 +1,4 @@
-"""What a user said of further attempts, as it travels: exception types go to the runner, which judges by them."""
+"""Retry options of a call on the wire: exception types are sent to the runner, which matches them."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from grainlike.wire import JobIs, WorkerRow
 __all__ = ["explanation_of", "job_is", "worker_info", "worker_row"]
 
 _Way = tuple[Callable[[Any], Any], Callable[[Any], Any]]
-"""How a field goes, and how it comes back."""
+"""Encoder and decoder of a field."""
 
 _SEQUENCE: _Way = (list, tuple)
 
@@ -53,14 +53,14 @@ def worker_info(row: WorkerRow) -> WorkerInfo:
 
 
 def job_is(ask: int, name: str, found: Explanation) -> JobIs:
-    """Why a job waits, or where it is, as the answer to a question."""
+    """Return the reply to an `explain` query: why a job waits, or where it is."""
     fields = _packed(found, _JOB_FIELDS, _OF_JOB)
     fields["words"] = str(found)
     return JobIs(ask=ask, name=name, **fields)
 
 
 def explanation_of(told: JobIs) -> Explanation:
-    """What was answered; the head's own words come along."""
+    """Return the explanation in a reply, with the text that the head made."""
     return Explanation(**_unpacked(told, _JOB_FIELDS, _OF_JOB))
 
 

@@ -1,4 +1,6 @@
-"""Functions that the head has from this program: each is sent once, and the head hears when the program lets it go."""
+"""Functions that the head has from this program: each is sent once, and released at the head when the program drops
+it.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +26,10 @@ class Shipped:
 
     def __init__(self) -> None:
         self._counts: dict[bytes, int] = {}
-        """How many functions there are of each."""
+        """Number of functions of each digest."""
         self._digests: dict[ref[Function], bytes] = {}
         self._collected: list[ref[Function]] = []
-        """Functions that are gone: any thread may append."""
+        """Functions that were collected: any thread may append."""
         self._released: list[bytes] = []
 
     def __contains__(self, digest: bytes) -> bool:
@@ -37,7 +39,7 @@ class Shipped:
         return len(self._counts)
 
     def add(self, digest: bytes) -> None:
-        """It is about to be sent; `note` says of which functions it is."""
+        """Count a digest that is about to be sent; `note` adds the functions it belongs to."""
         self._counts.setdefault(digest, 0)
 
     def note(self, function: Function, digest: bytes) -> None:
@@ -66,7 +68,7 @@ class Shipped:
         return [digest for digest in released if digest not in self._counts]
 
     def clear(self) -> None:
-        """Nothing was sent: this is another head."""
+        """Forget what was sent: this is another head."""
         self._counts.clear()
         self._digests.clear()
         self._collected.clear()

@@ -20,7 +20,7 @@ __all__ = ["pack_calls", "settle_calls", "submissions"]
 
 
 _FUNCTION_BYTES = 384
-"""What a function that is told of takes: a buffer, and its columns."""
+"""Bytes that a function's description takes: a buffer, and its columns."""
 
 _NAMELESS: Mapping[Node, str] = {}
 
@@ -84,7 +84,9 @@ def submissions(
 
 
 def _spoken_of(calls: Sequence[Call], names: Mapping[Node, str]) -> list[int]:
-    """How many bytes more each call brings: its name, and the first of a function what is said of that."""
+    """Return how many bytes each call adds: its name, and for the first call of a function the function's
+    description.
+    """
     seen: set[int] = set()
     sizes: list[int] = []
     for call in calls:

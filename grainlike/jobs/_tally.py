@@ -1,4 +1,4 @@
-"""How the jobs of one executor ended, in figures."""
+"""Counters of how the jobs of one executor ended."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ __all__ = ["Tally"]
 
 
 class Tally:
-    """Counts jobs as they end. Successes are counted by the batch: they are what there are many of.
+    """Counts jobs as they end. Successes, the most frequent, are counted by the batch.
 
-    `opened` is when that began, on the head's clock. Where it has a journal, count and clock go on in the next one.
+    `opened` is when that began, on the head's clock. Where it has a journal, the next head continues count and clock.
     """
 
     def __init__(self, opened: float) -> None:
@@ -24,11 +24,11 @@ class Tally:
 
     @property
     def bad(self) -> int:
-        """How many of those that were answered for gave no value."""
+        """Number of jobs that failed or timed out."""
         return self.failed + self.timed_out
 
     def unwanted(self, *, skipped: bool) -> None:
-        """Nobody wants a job any more: it was never to begin for what has failed, or somebody gave it up."""
+        """Count a job that is wanted no more: skipped because of a failure, or cancelled."""
         if skipped:
             self.skipped += 1
         else:

@@ -13,14 +13,14 @@ _STATUSES: tuple[Status, ...] = ("succeeded", "failed", "skipped", "timed_out", 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Totals:
-    """How many jobs ended how, and in what time. `print` says it in a line.
+    """Number of jobs by outcome, and their times. `print` shows it in a line.
 
     Attributes:
         succeeded: jobs that gave a value.
         failed: jobs that raised, were lost with their workers, or could not be sent.
         skipped: jobs that never started, for what they needed did not succeed, or their graph had failed.
         timed_out: jobs that were ended because they ran past a limit.
-        cancelled: jobs that somebody cancelled or nobody wanted any more, and those that ran when their graph failed.
+        cancelled: jobs that were cancelled or had no awaiter left, and those that ran when their graph failed.
         total_seconds: from beginning to end; of a head with a journal, from its first start.
         run_seconds: the times that all jobs ran, added up.
     """

@@ -21,7 +21,7 @@ def as_completed(placeholders: Iterable[Delayed[T]]) -> AsyncIterator[Delayed[T]
     """Yield placeholders as they finish, whatever their outcome: await each to get its value or its error.
 
     All are started at the first step. Leaving the loop early leaves the rest running, as with `asyncio.as_completed`;
-    being cancelled in it cancels what nobody else wants.
+    being cancelled in it cancels what nothing else awaits.
 
     Raises:
         TypeError: one of them is not a placeholder.
@@ -58,7 +58,9 @@ class _Arrivals(OnlyAsync, AsyncIterator[Delayed[T]], Generic[T]):
         return self._finished.popleft()
 
     def _let_go(self) -> None:
-        """The loop was cancelled: what nobody else wants is, too."""
+        """Release the placeholders that are left, as the loop was cancelled: those that nothing else awaits are
+        cancelled.
+        """
         if self._executor is not None:
             self._executor.release(list(self._wanted))
         self._wanted.clear()
@@ -77,7 +79,7 @@ class _Arrivals(OnlyAsync, AsyncIterator[Delayed[T]], Generic[T]):
             self._executor.start(unfinished)
 
     def arrive(self, node: Node) -> None:
-        """One has finished."""
+        """Record that a node has finished, and wake the reader."""
         self._wanted.discard(node)
         self._finished.extend(self._placeholders[node])
         if self._arrived is not None:

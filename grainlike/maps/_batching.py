@@ -1,4 +1,4 @@
-"""How many tiny calls of an `amap` travel in one job.
+"""Batch size of an `amap`: how many tiny calls are sent in one job.
 
 A job costs some ten microseconds at each end, so a function that takes three is mostly waited for. Calls that are
 known to be tiny are put together, so that a job has about a millisecond of work. Slow ones never are: nothing would be
@@ -24,25 +24,25 @@ WORK_S = 0.001
 """The work that one job shall have."""
 
 TRIP_S = 0.0003
-"""What a job costs that does nothing, from here to its runner and back."""
+"""Overhead of a job that does nothing, in seconds, from here to its runner and back."""
 
 TINY_S = 0.0005
 """A call that may take longer than this (mean and two standard deviations) goes alone."""
 
 LONG_S = 0.010
-"""A job that took this long ends it: the function is looked at anew, call by call."""
+"""Seconds of one job after which batching ends: the function is measured again, call by call."""
 
 SAMPLES = 16
-"""How many jobs have to be seen before their times count."""
+"""Number of jobs to measure before their times count."""
 
 SMALL = 4096
 """The most bytes that the arguments of a call have that goes with others."""
 
 _ONCE = Retry(0)
-"""What says nothing of further attempts."""
+"""The default: no retries."""
 
 MEMORY = 10
-"""How many of them count: a source may come to other items."""
+"""Number of the latest measurements that count: later items of a source may differ."""
 
 _PLAIN = frozenset({int, float, str, bytes, bool, complex, type(None)})
 """Types of items in which no placeholder can be: most items, for which no node has to be made to find out."""
@@ -59,7 +59,7 @@ class Chunks:
         self._most = most
         self._executor: AnyExecutor | None = None
         self._first: tuple[Any, ...] = ()
-        """What the function is bound to, if it is a method."""
+        """Object to which the function is bound, as the first argument; empty if it is no method."""
         self._times = RunTimes(MEMORY)
 
     def begin(self, executor: AnyExecutor) -> None:
@@ -85,7 +85,7 @@ class Chunks:
         return bytes(payload.data) if len(payload.data) <= SMALL and not payload.buffers else None
 
     def _arguments(self, item: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """What the call has for arguments. A `LookupError` for one that depends on placeholders."""
+        """Return the call's arguments. Raises `LookupError` if it depends on placeholders."""
         if type(item) in _PLAIN:
             return (*self._first, item), {}
         node = node_of(self._fn(item))
@@ -131,7 +131,7 @@ class Chunks:
 
 
 def _may_share(function: Function, request: Request | None) -> bool:
-    """Whether calls may share a job: only plain functions, with nothing asked for that is about one call."""
+    """Return True if calls may share a job: plain functions without retries, timeout, cache, GPUs or other terms."""
     if request is None or function.is_async or len(request.options) > 1:
         return False
     options = function.options

@@ -1,11 +1,12 @@
-"""What `amap` has on its way: items taken from the source whose values were not yielded yet.
+"""State of `amap`: items taken from the source whose values were not yielded yet.
 
 Laws:
 
 1. At most `in_flight` items were taken from the source and not yielded.
-2. The source is read only when there is room, by one reader: the consumer itself or, where reading may wait, one task.
+2. The source is read only when there is room, by one reader: the consumer itself or, where reading may wait, one
+   task.
 3. The first failure ends it. What would be yielded after it is cancelled as soon as the failure is known.
-4. There is no task and no wait per item: an entry hears of its job's end from the engine.
+4. There is no task and no wait per item: an entry is a waiter of its job in the engine.
 """
 
 from __future__ import annotations
@@ -143,7 +144,7 @@ class Flight:
             self._executor.later(self.stop)
 
     def _cut(self, failure: Entry) -> None:
-        """Nothing after this failure will be yielded: cancel it, and take nothing more."""
+        """Cancel everything that would be yielded after this failure, and take no more items."""
         self._failed = True
         self._source = None
         self._drawn.clear()
@@ -299,7 +300,7 @@ class Flight:
 
 
 class Entry:
-    """One job of a flight: a call, or `calls` tiny calls together."""
+    """One job of the map: a call, or `calls` tiny calls together."""
 
     __slots__ = ("_error", "_flight", "calls", "done", "failed", "node", "number")
 
@@ -313,7 +314,9 @@ class Entry:
         self.failed = False
 
     def follow(self, executor: AnyExecutor) -> None:
-        """Hear of the end of the job, which is started unless it depends on others that may be elsewhere."""
+        """Wait for the end of the job without a task; start it unless it depends on others, which may belong to
+        another executor.
+        """
         node = self.node
         assert node is not None
         if node.deps:
@@ -335,14 +338,14 @@ class Entry:
             self._flight.ended(self)
 
     def fail(self, error: BaseException) -> None:
-        """There is no job, but its failure."""
+        """Record a failure in place of a job."""
         self.done = self.failed = True
         self._error = error
         if self._flight is not None:
             self._flight.ended(self)
 
     def drop(self) -> Node:
-        """Nobody wants it any more. Returns what to cancel."""
+        """Detach from the map, as the value will not be yielded; return the node to cancel."""
         assert self.node is not None
         self._flight = None
         return self.node

@@ -1,4 +1,6 @@
-"""What is read with `async for` alone says so where it is read otherwise."""
+"""Base of iterators that are read with `async for` alone: a plain `for` or an `await` raises, and names the right
+form.
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ UsageCallback: TypeAlias = "Callable[[], Awaitable[Request | Mapping[str, Amount
 
 
 class ResourcePool:
-    """A pool of named amounts: what is taken and what is given back are exact, and never more is out than there is.
+    """Pool of named amounts with exact accounting: it never gives out more than its capacities.
 
     Args:
         capacities: amounts by name, or a request or allocation: `{"gpu": 4, "memory": "32Gi"}`, `Cores(16)`,
@@ -63,7 +63,7 @@ class ResourcePool:
         """Counts of usage: the number of the last that is due, and of the last that was made."""
         self._counting = anyio.Lock()
         self.timeline = Timeline(self._capacities, lambda: (self.allocated, self.available))
-        """What was given out and what was left, at each change: see `Timeline`."""
+        """History of allocated and available amounts, one snapshot for each change: see `Timeline`."""
 
     def __repr__(self) -> str:
         parts = (f"{name}={used}/{self._capacities[name]}" for name, used in self.allocated.items())
@@ -83,7 +83,7 @@ class ResourcePool:
 
     @property
     def allocated(self) -> Amounts:
-        """What is in use, by name: acquired, reserved, and reported by usage callbacks when they were last asked.
+        """Amounts in use, by name: acquired, reserved, and reported by usage callbacks at the last count.
 
         Example:
             >>> ResourcePool({"cpu": 2}).allocated
@@ -93,7 +93,7 @@ class ResourcePool:
 
     @property
     def available(self) -> Amounts:
-        """What is free, by name; never below zero.
+        """Amounts that are free, by name; never below zero.
 
         Example:
             >>> ResourcePool({"cpu": 2}).available
@@ -102,7 +102,7 @@ class ResourcePool:
         return self._shown(self._line.left())
 
     def can_satisfy(self, request: Wanted) -> bool:
-        """Tell whether the pool has so much at all, whatever is in use now.
+        """Return True if the capacities cover the request, whatever is in use now.
 
         Raises:
             ResourceSpecError: it is no request.
@@ -117,19 +117,19 @@ class ResourcePool:
     # --- allocations -------------------------------------------------------------------------------------------------
 
     def try_acquire(self, request: Wanted, *, name: str = "") -> Allocation | None:
-        """Take what is asked for if it can be had at once and nobody older is kept waiting by it; never waits.
+        """Take what is asked for if it is free and no older waiter is due to get it; never waits.
 
         Args:
             request: what to take, all or nothing.
             name: who takes it, for the timeline.
 
         Returns:
-            What was given, which is true even where nothing was asked for; None where it cannot be had now.
+            The allocation, which is true even where nothing was asked for; None where it cannot be had now.
 
         Raises:
             ResourceSpecError: it is no request.
             UnsatisfiableError: the pool will never have so much.
-            ResourceError: there are usage callbacks that nobody has asked yet; `await pool.flush()` does.
+            ResourceError: there are usage callbacks that were never called; `await pool.flush()` does.
 
         Example:
             >>> pool = ResourcePool({"gpu": 1})
@@ -255,7 +255,8 @@ class ResourcePool:
     async def relinquish(self, request: Wanted, *, name: str = "") -> None:
         """Give back amounts that were reserved, in these portions or in others.
 
-        Where a recount is due the callbacks are asked instead, after this call: what is given back is gone by now, and
+        Where a recount is due the callbacks are asked instead, after this call: what is given back is no longer in
+            use by now, and
         taking it off what they report would take it off twice.
 
         Raises:
@@ -282,7 +283,8 @@ class ResourcePool:
         await cancel_shielded_checkpoint()
 
     def register(self, callback: UsageCallback) -> None:
-        """Let `callback`, an async function without arguments, tell what is in use of what is reserved, by any program.
+        """Register `callback`, an async function without arguments that returns how much of what is reserved is in
+        use, by any program.
 
         The next call that waits asks all callbacks and counts the sum of what they return, mappings of names to amounts
         (names that the pool does not have are passed over), in place of what was counted before; `reserve` and
@@ -301,7 +303,7 @@ class ResourcePool:
         self._due += 1
 
     def flush(self) -> Awaitable[None]:
-        """Forget what the usage callbacks said: they are asked again by the next call that waits; awaited, at once.
+        """Discard the results of the usage callbacks: the next call that waits calls them again; awaited, at once.
 
         Call it when what was reserved shows in what the callbacks report. Without callbacks it does nothing.
 
@@ -383,7 +385,9 @@ class ResourcePool:
 
 
 class _Held(Allocation):
-    """What a pool gave: true even where it is empty, and good for one release. A copy of it is a plain allocation."""
+    """Allocation given by a pool: true even where it is empty, and good for one release. A copy of it is a plain
+    allocation.
+    """
 
     __slots__ = ("_grant", "_name")
 
@@ -400,7 +404,7 @@ class _Held(Allocation):
 
     @property
     def name(self) -> str:
-        """Who acquired it."""
+        """Name of the acquirer, as in `acquire(name=)`."""
         return self._name
 
     def give_back(self, line: Line) -> None:
@@ -415,7 +419,7 @@ class _Held(Allocation):
 
 
 class _Recount:
-    """What `flush` returns: the flush is done, and awaiting this makes the recount too."""
+    """Result of `flush`: the flush is done, and awaiting this makes the recount too."""
 
     __slots__ = ("_count",)
 
@@ -431,7 +435,7 @@ def _request(what: Wanted) -> Request:
 
 
 def _offer(capacities: Wanted) -> tuple[Allocation, list[str]]:
-    """All that the pool has, with ids, and the names of which it has nothing."""
+    """Return the whole capacity, with ids, and the names whose capacity is zero."""
     if not isinstance(capacities, Mapping):
         return offer_of(capacities, own_cores=()), []
     nothing = [name for name, amount in capacities.items() if quantity(amount) == 0]
@@ -442,7 +446,7 @@ def _offer(capacities: Wanted) -> tuple[Allocation, list[str]]:
 
 
 def _usage(reported: object) -> dict[str, int]:
-    """What a usage callback returned, in nano-units; zeros are fine."""
+    """Return a usage callback's result in nano-units; zeros are allowed."""
     if isinstance(reported, Request):
         return dict(reported.units)
     if not isinstance(reported, Mapping):

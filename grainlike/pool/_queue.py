@@ -1,12 +1,12 @@
-"""Who waits for a pool's resources, and who is served next: the pool's mind, without any waiting of its own.
+"""Wait queue of a pool: which requests wait for its resources, and which is served next. It never waits itself.
 
 Laws:
 
 1. Oldest first. A request that does not fit lets younger ones that do fit pass: nothing that fits waits behind
    something that does not.
-2. A waiting request is *in front* when no older one asks for any resource that it asks for. So unrelated resources have
-   fronts of their own, and requests in front never compete with each other.
-3. Whoever is in front is passed at most `PASSES` times by younger requests that take what it asks for. From then on
+2. A waiting request is *in front* when no older one asks for any resource that it asks for. So unrelated resources
+   have fronts of their own, and requests in front never compete with each other.
+3. A request in front is passed at most `PASSES` times by younger requests that take what it asks for. From then on
    what it asks for is kept back for it: others get only the rest. Nothing else can be taken from it then, so it is
    served as soon as those who hold what it lacks have given it back.
 
@@ -26,20 +26,22 @@ from grainlike.resources import Allocation, Grant, Ledger, Request
 __all__ = ["PASSES", "Bell", "Line", "Ticket"]
 
 PASSES = 16
-"""How many younger requests may pass one that is in front."""
+"""Number of younger requests that may pass one that is in front."""
 
 _SHARED = "gpus"
-"""Fractions may break the whole device that somebody waits for: amounts do not tell, so all devices are kept back."""
+"""Resource of which fractions may be taken. A fraction may break the whole device that another waits for, and amounts
+do not show that, so all devices are kept back.
+"""
 
 
 class Bell(Protocol):
-    """How a waiter is told, as an event loop's `Event` is."""
+    """One-shot event to notify a waiter, as an event loop's `Event`."""
 
     def set(self) -> object: ...
 
 
 class Ticket:
-    """One request on its way through the line; `grant` is None until it is served."""
+    """Waiter: one request in the queue; `grant` is None until it is served."""
 
     __slots__ = ("bell", "grant", "name", "number", "passed", "request")
 
@@ -52,7 +54,7 @@ class Ticket:
         self.passed = 0
 
     def shares(self, request: Request) -> bool:
-        """Whether both ask for some of the same."""
+        """Return True if both requests name some of the same resources."""
         return any(name in self.request for name in request.units)
 
 
@@ -66,26 +68,26 @@ class Line:
     def __init__(self, offer: Allocation) -> None:
         self._ledger = Ledger(offer)
         self.counted: dict[str, int] = dict.fromkeys(offer.units, 0)
-        """What is in use without a grant; it may exceed the capacity, where others report it."""
+        """Amounts in use without a grant, in nano-units; may exceed the capacity where others report it."""
         self._queues: dict[Request, OrderedDict[int, Ticket]] = {}
         self._last = 0
         self._front: list[Ticket] = []
         self._claimed: set[str] = set()
-        """What those in line ask for."""
+        """Names of all resources that waiting requests ask for."""
 
     # --- what there is -----------------------------------------------------------------------------------------------
 
     def fits_ever(self, request: Request) -> bool:
-        """Whether an idle pool could serve it."""
+        """Return True if an idle pool could serve the request."""
         return self._ledger.fits_ever(request)
 
     def used(self) -> dict[str, int]:
-        """What is in use of each resource; more than there is, where others report so."""
+        """Return the nano-units in use of each resource; more than the capacity where others report so."""
         free = self._ledger.free
         return {name: units - free[name] + self.counted[name] for name, units in self._ledger.capacity.units.items()}
 
     def left(self) -> dict[str, int]:
-        """What is free of each resource, whoever it may be kept back for."""
+        """Return the nano-units that are free of each resource, including those kept back."""
         counted = self.counted
         return {name: max(0, free - counted[name]) for name, free in self._ledger.free.items()}
 
@@ -175,7 +177,9 @@ class Line:
                 ticket.passed += 1
 
     def _open(self) -> Mapping[str, int]:
-        """What one may take who is younger than all in front: all that is left, but what is kept back."""
+        """Return the amounts that a request younger than all in front may take: all that is free, except what is kept
+        back.
+        """
         left = self.left()
         for ticket in self._front:
             if ticket.passed >= PASSES:

@@ -14,7 +14,7 @@ __all__ = ["Amounts", "Snapshot", "Timeline"]
 Amounts: TypeAlias = "dict[str, int | Decimal]"
 
 KEPT = 10_000
-"""How many snapshots are kept: a pool may live for months."""
+"""Number of snapshots that are kept: a pool may live for months."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +23,8 @@ class Snapshot:
 
     Attributes:
         timestamp: seconds since the epoch; never earlier than that of the snapshot before.
-        event: `"acquire"`, `"release"`, `"reserve"`, `"relinquish"`, `"count"`, or what `record` was told.
-        name: who acquired or released, as told by `name=`; empty where nobody said.
+        event: `"acquire"`, `"release"`, `"reserve"`, `"relinquish"`, `"count"`, or an event of `record`.
+        name: who acquired or released, from `name=`; empty without one.
         allocated: amounts in use just after the event, over all names of the pool.
         available: amounts left just after the event, over all names of the pool.
     """
@@ -51,7 +51,7 @@ class Timeline:
     """
 
     def __init__(self, capacities: Amounts, read: Callable[[], tuple[Amounts, Amounts]]) -> None:
-        """`read` tells what is allocated and available now."""
+        """Make an empty timeline; `read` returns what is allocated and available now."""
         self._capacities = capacities
         self._read = read
         self._snapshots: deque[Snapshot] = deque(maxlen=KEPT)
