@@ -49,7 +49,7 @@ T = TypeVar("T")
 NAME_LIMIT = 255
 
 _AT_ONCE = 2
-"""How many outcomes are on their way from the head's disk at a time."""
+"""Number of outcomes that are fetched from the head's disk at a time."""
 
 
 def connect(
@@ -72,15 +72,15 @@ def connect(
             head of this user, found by its access file.
         insecure: the head listens without TLS, on this machine's loopback.
         on_failure: as `Executor`'s.
-        session: the name of a session to which the jobs belong, rather than to this program: they go on when it leaves
-            or dies, and the next one that names the session finds them, see `ConnectedExecutor.name`. One program may
-            have it at a time. It is gone when nothing is left of it.
-        patience: for how many seconds a head that keeps a journal may be away: one that was killed and is started anew.
+        session: the name of a session to which the jobs belong, rather than to this program: they continue when it
+            leaves or dies, and the next one that names the session finds them, see `ConnectedExecutor.name`. One
+            program may have it at a time. It ends when no job, name or outcome of it is left.
+        patience: for how many seconds a head that keeps a journal may be away: one that was killed and is restarted.
         wait: for how many seconds a head is waited for that is not there yet, when the block is entered and, with
-            `reconnect`, when the head has gone. By default not at all.
-        reconnect: go on with the next head when this one is lost. What was in flight fails with `HeadLostError`; what
-            is submitted afterwards waits for the next head, for at most `wait` seconds after the loss, and then fails
-            until there is one. For services that outlive their heads.
+            `reconnect`, when the head is lost. By default not at all.
+        reconnect: continue with the next head when this one is lost. What was in flight fails with `HeadLostError`;
+            what is submitted afterwards waits for the next head, for at most `wait` seconds after the loss, and then
+            fails until there is one. For services that outlive their heads.
 
     All of `Executor` is there, with these differences: streams with resources need the program that is the head, and
     `events()` are of this program's own jobs. Leaving the block cancels what still runs, unless it belongs to a
@@ -93,8 +93,8 @@ def connect(
         SessionError: another program has this session.
         ValueError: `address` is none, or not an access file; `session` is no name; or `wait` is negative.
 
-    A connection that breaks is made anew, for 30 s: meanwhile jobs go on, what is submitted waits, and nothing is lost
-    or done twice. When the head is lost, what waits for it fails with `HeadLostError`, and so does all that is
+    A connection that breaks is retried for 30 s: meanwhile jobs continue, what is submitted waits, and nothing is
+    lost or done twice. When the head is lost, what waits for it fails with `HeadLostError`, and so does all that is
     submitted then, unless `reconnect` is true.
 
     Example::
@@ -116,7 +116,7 @@ def connect(
 
 
 class ConnectedExecutor(Executor):
-    """What `connect` returns."""
+    """Executor whose jobs run at a head that `connect` has reached."""
 
     _made_by = "connect(...)"
 
@@ -188,13 +188,15 @@ class ConnectedExecutor(Executor):
         return caller
 
     async def _introduce(self, caller: Caller) -> None:
-        """Wait until the head has let us in; then say what jobs import, and ask who is there. Raises as `welcomed`."""
+        """Wait until the head has admitted us; then send what jobs import, and query the workers. Raises as
+        `welcomed`.
+        """
         await caller.welcomed()
         caller.link.post(ImportsFrom(import_paths()))
         self._take_workers(await caller.ask(AskWorkers(0), WorkersAre))
 
     async def _follow(self, caller: Caller) -> None:
-        """See each head through to its end, and go on with the next where that is wanted."""
+        """Serve each head until it is lost, and continue with the next where `reconnect` asks for it."""
         while True:
             await caller.gone()
             goes_on = self._reconnect and self._state == "open"
@@ -236,7 +238,7 @@ class ConnectedExecutor(Executor):
             await anyio.sleep(min(next(pauses), LOOK_S))
 
     async def _leave(self) -> None:
-        """Cancel everything, unless it belongs to a session, and see that the head has heard of it."""
+        """Cancel everything, unless it belongs to a session, and wait until the head has acknowledged it."""
         self._state = "closing"
         if self._session:
             self._jobs.let_go()
@@ -289,7 +291,7 @@ class ConnectedExecutor(Executor):
         """Wait until the head has `n` workers. Bound it with `anyio.fail_after`.
 
         Raises:
-            HeadLostError: the head is gone, and no other is looked for.
+            HeadLostError: the head is lost, and no other is looked for.
             RuntimeError: it is closed, or was before they had come.
         """
         self._check_home("awaited")
@@ -304,15 +306,17 @@ class ConnectedExecutor(Executor):
         return self._lost is not None and not self._reconnect
 
     def refusal(self, request: Request) -> str | None:  # noqa: ARG002 - workers may come
-        """Why no call that asks for this would ever run: a head's workers come and go, so one may."""
+        """Return None: a head's workers come and go, so any request may run."""
         return None
 
     def live_job(self, number: int, attempt: int) -> Job | None:
-        """See `Executor.live_job`; of those that run, only the one that observers are told of."""
+        """Return the job if it is alive and this is its current attempt, as `Executor.live_job`; of those that run,
+        only the one of which observers are notified.
+        """
         return self._leases.live_job(number, attempt)
 
     async def explain(self, placeholder: Delayed[Any] | Stream[Any]) -> Explanation:
-        """See `Executor.explain`; the head answers."""
+        """Return where a placeholder stands and what it waits for, as `Executor.explain`; the head answers."""
         self._check_home("asked")
         node = self._own(placeholder)
         number = await self._number_of(node)
@@ -336,9 +340,9 @@ class ConnectedExecutor(Executor):
     def name(self, name: str, placeholder: Delayed[T]) -> Delayed[T]:
         """Start a call with resources under a name in this session, and return its placeholder.
 
-        The head keeps its outcome until `forget`, and any program that has the session finds it in `placeholders`. The
-        head knows of the call once its arguments are there: until then it lives in this program alone. A call that is
-        cancelled loses its name.
+        The head keeps its outcome until `forget`, and any program that has the session finds it in `placeholders`.
+        The call is sent to the head once its arguments are there: until then it lives in this program alone. A call
+        that is cancelled loses its name.
 
         Raises:
             SessionError: the name is taken, or the session has 10 000 names; or there is no session. Awaiting it raises
@@ -367,11 +371,11 @@ class ConnectedExecutor(Executor):
         return placeholder
 
     def placeholders(self) -> dict[str, Delayed[Any]]:
-        """What has a name in this session, from this program or from an earlier one; finished or not.
+        """Return the named calls of this session, from this program or from an earlier one, by name; finished or not.
 
-        They can be awaited, asked about and cancelled like any other. Of one that an earlier program submitted, the
-        arguments are not known here. Outcomes that the head keeps on disk, beyond 128 MiB of the session, are fetched
-        when they are awaited or started: until then such a placeholder is lazy.
+        They can be awaited, queried and cancelled like any other. The arguments of one that an earlier program
+        submitted are not available here. Outcomes that the head keeps on disk, beyond 128 MiB of the session, are
+        fetched when they are awaited or started: until then such a placeholder is lazy.
 
         Raises:
             SessionError: there is no session.
@@ -386,11 +390,12 @@ class ConnectedExecutor(Executor):
         return dict(self._named)
 
     async def forget(self, *names: str) -> None:
-        """Keep nothing under these names any more, and wait until the head has heard so. What still runs goes on.
+        """Drop what is kept under these names, and wait until the head has acknowledged that. Calls that run
+        continue.
 
         Raises:
             SessionError: a name is not there; or there is no session.
-            HeadLostError: the head is gone.
+            HeadLostError: the head is lost.
 
         Example::
 
@@ -421,7 +426,7 @@ class ConnectedExecutor(Executor):
     # --- questions ---------------------------------------------------------------------------------------------------
 
     def logs(self, placeholder: Delayed[Any] | Stream[Any]) -> AsyncIterator[LogLine]:
-        """See `Executor.logs`; the head tells what it hears."""
+        """Iterate over the lines that a job has printed, as `Executor.logs`; the head forwards them."""
         self._check_home("asked")
         node = self._own(placeholder)
         if node.state is State.LAZY:
@@ -435,12 +440,12 @@ class ConnectedExecutor(Executor):
                 yield line
 
     def events(self) -> AsyncIterator[Event]:
-        """What happens to this program's jobs from now on, and which workers are here, come and go. See
+        """Iterate over events of this program's jobs from now on, and of workers that are here, join and leave. As
         `Executor.events`.
 
-        Times are those at which this program heard of it. Of an attempt that is followed by another the outcome is
-        `"retried"`; jobs that run when the head is lost end as `"lost"`. That a worker is silent or in quarantine for a
-        while is not told here.
+        Times are those at which this program received the event. Of an attempt that is followed by another the
+        outcome is `"retried"`; jobs that run when the head is lost end as `"lost"`. Workers that are silent or in
+        quarantine for a while are not reported.
         """
         self._check_home("listened to")
         feed = FarFeed(self._workers)
@@ -448,7 +453,7 @@ class ConnectedExecutor(Executor):
         return Events(feed, self._leases.drop)
 
     def write_trace(self, path: str | PathLike[str]) -> None:  # noqa: ARG002 - nothing is written
-        """Not here: the head records, for all its clients. See `Executor.write_trace`."""
+        """Raise `RuntimeError`: the head records, for all its clients. See `Executor.write_trace`."""
         why = "write_trace() is for the program that is the head; `grainlike trace` draws what a head has recorded"
         raise RuntimeError(why)
 

@@ -49,7 +49,7 @@ __all__ = ["Caller", "UnableError", "call", "find_client_access"]
 A = TypeVar("A", bound=Answer)
 
 LEAVE_S = 5.0
-"""How long a client that leaves waits for the head to have heard of it."""
+"""Seconds for which a client that leaves waits for the head's acknowledgement."""
 
 _GOODBYE = Goodbye("it has left")
 

@@ -46,7 +46,7 @@ def result(placeholder: Delayed[T], timeout: float | None = None) -> T:
     A job lends its cores while it is blocked, as if it awaited.
 
     After `timeout` seconds it gives up, as a cancelled `await` does: a call that nothing else awaits is cancelled,
-        and one that was started keeps running. The same happens when the blocked call itself is cancelled.
+    and one that was started keeps running. The same happens when the blocked call itself is cancelled.
 
     Raises:
         TimeoutError: there was no value within `timeout`.

@@ -350,9 +350,8 @@ class Executor(Life):
         moment. It may be called at any time, also after the executor has closed.
 
         A job on several nodes is drawn on the first of them. Calls that `amap` puts together are one bar. Of jobs
-            that
-        other programs submit, or other jobs, the inputs are unknown: they have no arrows. It keeps the
-        event loop for about a second for 100 000 jobs.
+        that other programs submit, or other jobs, the inputs are unknown: they have no arrows. It keeps the event
+        loop for about a second for 100 000 jobs.
 
         Raises:
             RuntimeError: the executor was made without `record=`, or was never opened.

@@ -1,4 +1,4 @@
-"""Performs what the mind of a head says: jobs go to workers, and whoever waits for them hears how they fare."""
+"""Perform the actions of the head's scheduler: assign jobs to workers, and report their progress to clients."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ _RUNNING = State.RUNNING
 
 
 class Acting:
-    """Performs the actions of the mind in `books`. It decides nothing.
+    """Performs the actions of the scheduler in `books`. It decides nothing.
 
-    `settling` ends the jobs that the mind gives up, `depot` has the large arguments, `logs` hears where jobs go, and
-    `alarm(at)` asks for a tick at that time on the head's clock.
+    `settling` ends the jobs that the scheduler rejects, `depot` stores the large arguments, `logs` tracks where jobs
+    run, and `alarm(at)` schedules a tick at that time on the head's clock.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class Acting:
                 raise AssertionError("only a report starts or settles jobs")
 
     def drop_functions(self, now: float) -> None:
-        """Drop functions that nobody can call any more, here and at workers, if it is time to look for such."""
+        """Drop functions that can be called no more, here and at workers, if a sweep for such is due."""
         books = self._books
         if books.functions.sweep_is_due(len(books.mind.jobs), books.last_job):
             dropped = books.functions.sweep(books.jobs, books.mind.jobs, books.last_job)
@@ -199,7 +199,7 @@ class Acting:
             peer.post(Assign(action.cls, action.ahead, *columns, counts, action.hard_s), buffers)
 
     def started(self, action: JobsStarted, skew: float) -> None:
-        """Jobs run, as a worker says whose clock is `skew` behind ours."""
+        """Record that jobs run, as reported by a worker whose clock is `skew` seconds behind ours."""
         start = action.start
         began: list[Job] = []
         slots, at = start.allocation, start.at + skew
@@ -217,7 +217,7 @@ class Acting:
             home.post(Began(children, attempts, [job.worker or "" for job in jobs], [start.allocation] * len(jobs)))
 
     def _wait_again(self, numbers: list[int], seconds: float | None = None) -> None:
-        """What ran runs no more, and is to run anew."""
+        """Mark requeued jobs pending, and notify their clients."""
         waiting = [self._books.jobs[number] for number in numbers]
         for job in waiting:
             job.waits_again(seconds)
@@ -226,7 +226,7 @@ class Acting:
             home.post(Began(children, attempts, [""] * len(jobs), [""] * len(jobs)))
 
     def _warn(self, action: JobsPending) -> None:
-        """Say that jobs wait for what nobody here offers; to the client whose they are, too."""
+        """Log that jobs wait for resources that no worker offers; notify the client that submitted them, too."""
         jobs = "1 job waits" if action.waiting == 1 else f"{action.waiting} jobs wait"
         why = LAYOUT if action.missing is None else action.missing.why
         words = f"{jobs} for a worker that can give {action.request}: {why}"
@@ -254,7 +254,7 @@ def _is_bytes_alone(packed: list[bytes | Parcel]) -> TypeGuard[list[bytes]]:
 
 
 def _of_clients(jobs: Iterable[Job]) -> Iterable[tuple[Home, list[NestedJob]]]:
-    """Those of them that clients have submitted, by client."""
+    """Return the jobs that clients have submitted, grouped by client."""
     found: dict[Home, list[NestedJob]] = {}
     for job in jobs:
         if isinstance(job, NestedJob) and not job.attempt_of[1]:

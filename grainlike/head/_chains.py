@@ -1,9 +1,10 @@
-"""Chains: calls of which each needs the value of the one before, and that are known to be quick, travel together.
+"""Chains: calls of which each needs the value of the one before, and that are measured to be quick, are sent
+together.
 
-A round trip for each of them would cost a hundred times what they do. So a call that is ready to go takes along the
-call that waits for it alone, and so on, as far as all of them ask for the same and are known to be tiny: one job to the
-minds, which the worker's `_chain` takes apart. A chain is made longer only while that delays nobody: the value of each
-link is told when the chain has ended, after `CHAIN_S` of expected work at most.
+A round trip for each of them would cost a hundred times what they do. So a call that is ready to be sent takes along
+the call that waits for it alone, and so on, as far as all of them ask for the same and are measured to be tiny: one
+job to the schedulers, which the worker's `_chain` takes apart. A chain grows only while that delays no other call:
+the value of each link is reported when the chain has ended, after `CHAIN_S` of expected work at most.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ CHAIN_S = 0.002
 CHAIN_MOST = 256
 
 _ONCE = Retry(0)
-"""What says nothing of further attempts."""
+"""The default: no retries."""
 
 _REMOTE = Place.REMOTE
 
@@ -31,7 +32,7 @@ Chained = tuple[Node, int, bytes]
 """A call that goes along: its node, the number of its function, and the bytes of its arguments."""
 
 Outcome = tuple[bool, bytes, tuple[bytes, ...], float, float, float]
-"""See `grainlike_worker.runner.common._chain`."""
+"""Outcome of one link: as of `grainlike_worker.runner.common._chain`."""
 
 
 def chain_behind(
@@ -64,7 +65,7 @@ def chain_behind(
 
 
 def outcomes_of(parcel: Payload) -> list[Outcome]:
-    """What the links of a chain came to, in order; those that are missing were not run."""
+    """Return the outcomes of a chain's links, in order; those that are missing were not run."""
     outcomes: list[Outcome] = load_value(parcel)
     return outcomes
 
@@ -114,7 +115,7 @@ def _may_chain(node: Node) -> bool:
 
 @lru_cache(maxsize=256)
 def _is_simple(request: Request) -> bool:
-    """Whether nothing that a request says concerns each call by itself, as a limit or a walltime does."""
+    """Return True if a request has no term that holds for each call by itself, as a limit or a walltime does."""
     if len(request.options) > 1 or request.nodes > 1 or "gpus" in request:
         return False
     timed = request.walltime is not None or request.walltime_group is not None

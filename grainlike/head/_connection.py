@@ -1,4 +1,4 @@
-"""Who has dialled in to a head, worker or client, and outlives the link that it came by."""
+"""Connection of a worker or client to a head; it survives the link over which it was made."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Party"]
 
 
 class Party:
-    """One that was let in at the moment `now`, as `hello` says, over `link`."""
+    """Remote end that was admitted at the moment `now`, as described by `hello`, over `link`."""
 
     def __init__(self, number: int, name: str, link: Link, hello: Hello, now: float) -> None:
         self.number = number
@@ -21,14 +21,14 @@ class Party:
         self.link = link
         self.hello = hello
         self.session = Session(link) if isinstance(link, ByteLink) and hello.received >= 0 else None
-        """What outlives its link; None where a link that breaks is the end."""
+        """Resumable session; None where a link that breaks is the end."""
         self.taken_over = anyio.Event()
-        """Set, and made anew, when it has dialled anew."""
+        """Set when the remote end has reconnected; replaced by a new event then."""
         self.heard = now
 
     @property
     def over(self) -> bool:
-        """Whether it has said goodbye."""
+        """True if the remote end has said goodbye."""
         return self.session is not None and self.session.over is not None
 
     def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
@@ -39,7 +39,7 @@ class Party:
             self.session.post(message, buffers)
 
     def go_on(self, link: ByteLink, received: int) -> None:
-        """Go on over another link, after a `Welcome`: its conversation can, for not too much was on the way."""
+        """Resume over another link, after a `Welcome`: the session can, as not too much was unacknowledged."""
         assert self.session is not None
         self.session.go_on(link, received)
         self.link, old = link, self.link

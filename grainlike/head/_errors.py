@@ -1,4 +1,4 @@
-"""Why a job has no value, or waits, in words: of those that left no word of their own."""
+"""Error messages for jobs that have no value, or wait, where the job itself raised nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ LAYOUT = "the amounts are there, but on no worker in the layout that is asked fo
 
 
 def refusal(missing: Missing | None, peers: Iterable[Peer]) -> str:
-    """Why nobody will ever give it, where nobody else can come; of what is not offered at all, what is."""
+    """Return why the request can never be met, where no more workers can join; for a resource that is not offered at
+    all, with the offers.
+    """
     if missing is None:
         return LAYOUT
     offers = " and ".join(str(peer.offer) for peer in peers)
@@ -28,14 +30,14 @@ def refusal(missing: Missing | None, peers: Iterable[Peer]) -> str:
 
 
 def name_of(job: Job) -> str:
-    """What a job is called: its function's name."""
+    """Return the display name of a job: its function's name."""
     if isinstance(job, NestedJob):
         return job.name
     return job.node.function.name if job.node is not None else "job"
 
 
 def why_stuck(deadlock: Deadlock, jobs: Mapping[int, Job]) -> str:
-    """Who holds what, and who waits for whom."""
+    """Return which jobs hold which resources, and which jobs they wait for."""
 
     def named(number: int) -> str:
         return f"{name_of(jobs[number])} (job {number})" if number in jobs else f"job {number}"
@@ -50,7 +52,7 @@ def why_stuck(deadlock: Deadlock, jobs: Mapping[int, Job]) -> str:
 
 
 def error_of(job: Job, node: Node, code: Code, payload: Payload) -> BaseException:
-    """What is raised where a job of this program's is awaited."""
+    """Return the exception that is raised where a job of this program is awaited."""
     if code in (Code.FAILED, Code.OUT_OF_MEMORY):
         return load_error(payload, job.note(node.function.name))
     error = stopped(job, node.function.name, node.function.options.timeout, code)
@@ -59,14 +61,14 @@ def error_of(job: Job, node: Node, code: Code, payload: Payload) -> BaseExceptio
 
 
 def stopped(job: Job, name: str, timeout: float | None, code: Code) -> Exception:
-    """Why a job has ended that left no word of its own."""
+    """Return the exception of a job that ended without raising one."""
     if code is Code.TIMED_OUT:
         return JobTimeoutError(f"{name} ran past {_limit(job, timeout)}")
     return WorkerLostError(f"{name} was stopped by its worker ({code.name.lower()})")
 
 
 def _limit(job: Job, timeout: float | None) -> str:
-    """Which of a job's time limits it was that ended it: the shorter one."""
+    """Return the time limit that ended a job, in words: the shorter one of its timeout and walltime."""
     walltime = job.allocation.walltime if job.allocation is not None else None
     if timeout is not None and (walltime is None or timeout <= walltime):
         return f"its timeout of {timeout:g} s"

@@ -1,17 +1,17 @@
 """Numbers for functions: each is serialized once, shipped once to each worker by number, and dropped when unowned.
 
-The bytes of a function are held once per digest, whoever sent them, and counted by *owners*: the program's own function
-objects (by weak reference), the clients that sent them (until they leave, or say that they let go), and the jobs that
-sent them for calls of their own (until the job has ended). Bytes without an owner stay for a while, the longest unowned
-being dropped first, because a program that runs again, or a loop that defines its function anew, asks for the same
-bytes; live jobs are never left without theirs.
+The bytes of a function are held once per digest, whoever sent them, and counted by *owners*: the program's own
+function objects (by weak reference), the clients that sent them (until they leave, or release them), and the jobs
+that sent them for calls of their own (until the job has ended). Bytes without an owner stay for a while, the longest
+unowned being dropped first, because a program that runs again, or a loop that redefines its function, asks for the
+same bytes; live jobs are never left without theirs.
 
-Only the head counts. A worker and its runners drop a function when the head says so, in the same order of messages
-that tells them of functions and jobs; a client or a job notes by itself what it has sent, and its word of letting go
-stands in order with its calls. So nobody ever lacks a function that another end believes it to have, however links
+Only the head counts. A worker and its runners drop a function when the head sends that, in one order with the
+messages that define functions and assign jobs; a client or a job notes by itself what it has sent, and its release is
+in order with its calls. So no process ever lacks a function that another end believes it to have, however links
 break, and a replay of the journal repeats it all. A cache at each worker that drops by itself and asks again for what
-it lacks would bound memory just as well, but jobs would have to wait at the worker for a function while cancellations,
-deadlines and losses go on; and the head would still have to know what to keep.
+it lacks would bound memory just as well, but jobs would have to wait at the worker for a function while
+cancellations, deadlines and losses are handled; and the head would still have to track what to keep.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CHAIN = "chain"
 
 UNOWNED_MOST = 256
 UNOWNED_BYTES = 4 * 1024 * 1024
-"""How many functions, and bytes of them, are kept though nobody owns them."""
+"""Number of functions, and bytes of them, that are kept without an owner."""
 
 _SWEEP_JOBS = 64
 """The fewest jobs that are submitted between two sweeps, while others run."""
@@ -57,7 +57,7 @@ class _Blob:
 
 
 class Functions:
-    """The functions of a head; the mind is told (`define`) of each, once.
+    """Functions of a head; each is defined (`define`) to the scheduler, once.
 
     A function whose globals or closure were rebound since has other bytes, and gets a number of its own: jobs already
     submitted run what was meant then. No number is given twice.
@@ -72,20 +72,20 @@ class Functions:
         self._known: dict[ref[Function], tuple[bytes, int]] = {}
         """Digest and number of the program's own functions."""
         self._collected: list[ref[Function]] = []
-        """Those that were collected since the last sweep: any thread may append."""
+        """Functions that were collected since the last sweep: any thread may append."""
         self._by_client: dict[int, dict[bytes, None]] = {}
         self._by_job: dict[int, dict[bytes, None]] = {}
         self._unowned: dict[bytes, None] = {}
         """In the order in which they lost their last owner."""
         self._unowned_bytes = 0
         self._swept_jobs = self._swept_at = 0
-        """How many jobs were live at the last sweep, and the highest number of a job then."""
+        """Number of live jobs at the last sweep, and the highest number of a job then."""
         self.dropped_bytes = 0
-        """How many bytes of functions were dropped in all."""
+        """Bytes of functions that were dropped in all."""
 
     @property
     def count(self) -> int:
-        """How many functions are held."""
+        """Number of functions that are held."""
         return len(self._specs)
 
     def number(self, function: Function) -> int:
@@ -132,18 +132,18 @@ class Functions:
         )
 
     def owned_by(self, client: int) -> Container[bytes]:
-        """Return the digests of what a client has sent and not let go of."""
+        """Return the digests of the functions that a client has sent and not released."""
         return self._by_client.get(client, ())
 
     def lacks(self, functions: Iterable[NestedFunction], owner: Owner) -> bool:
-        """Whether `owner` calls one that it does not send with these and does not own."""
+        """Return True if `owner` calls a function that it does not send with these and does not own."""
         owned = (self._by_client if owner[0] else self._by_job).get(owner[0] or owner[1], {})
         sent = {spec.digest for spec in functions if spec.here}
         return any(spec.digest not in owned and spec.digest not in sent for spec in functions)
 
     def release(self, owner: Owner, digests: Iterable[bytes] | None = None) -> None:
-        """A client or job lets go of functions; of all, if it does not say which. Those that it does not own it may
-        name.
+        """Release functions of a client or job: these digests, or all if None. Digests that it does not own are
+        passed over.
         """
         table, number = (self._by_client if owner[0] else self._by_job), owner[0] or owner[1]
         owned = table.get(number, {})
@@ -163,7 +163,7 @@ class Functions:
         return self._intern(key)
 
     def shipment(self, fn: int) -> tuple[FunctionSpec, bytes]:
-        """What a worker has to be told of a function."""
+        """Return the definition of a function for a worker: spec and bytes."""
         return self._specs[fn]
 
     # --- owners ------------------------------------------------------------------------------------------------------
@@ -205,8 +205,8 @@ class Functions:
     # --- the end of functions ----------------------------------------------------------------------------------------
 
     def sweep_is_due(self, live: int, last_job: int) -> bool:
-        """Whether a sweep may find something, and is worth a walk over all `live` jobs: of those that there were at the
-        last one half have ended, or as many have come since.
+        """Return True if a sweep may find something, and is worth a walk over all `live` jobs: of those at the last
+        one half have ended, or as many have come since.
         """
         if not (self._collected or self._by_job or self._is_over):
             return False
@@ -217,10 +217,10 @@ class Functions:
         return len(self._unowned) > UNOWNED_MOST or self._unowned_bytes > UNOWNED_BYTES
 
     def sweep(self, jobs: Mapping[int, Job], live: Mapping[int, JobBook], last_job: int) -> list[int]:
-        """Drop functions that nobody owns, no job uses, and that are more than may stay; return their numbers.
+        """Drop functions without an owner that no job uses, beyond those that may stay; return their numbers.
 
-        `live` are the jobs of the mind, which has cancelled ones until they have ended; `jobs` the head's, with what
-        travels along with them.
+        `live` are the jobs of the scheduler, which has cancelled ones until they have ended; `jobs` the head's, with
+        what travels along with them.
         """
         self._swept_jobs, self._swept_at = len(live), last_job
         while self._collected:

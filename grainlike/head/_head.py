@@ -1,7 +1,7 @@
-"""The body of the head: carries events to the mind and its actions to the workers. It decides nothing.
+"""Driver of the head's scheduler: passes events to it and its actions to the workers. It decides nothing.
 
-Everything here is synchronous and runs in the home's event loop: a batch of frames goes in, the mind answers, messages
-are posted, outcomes are handed to the engine. Waiting is for the links, the door and one alarm.
+Everything here is synchronous and runs in the owner's event loop: a batch of frames goes in, the scheduler returns
+actions, messages are posted, outcomes are handed to the engine. Only the links, the listener and one alarm wait.
 """
 
 from __future__ import annotations
@@ -76,13 +76,14 @@ __all__ = ["Head", "Outcomes"]
 logger = logging.getLogger("grainlike")
 
 FAREWELL_S = 1.0
-"""How long a head that closes tries to say goodbye."""
+"""Seconds for which a closing head tries to say goodbye."""
 
 
 class Head:
-    """One head: a mind, its workers, its live jobs. `alarm(at)` asks for a `tick` at that time on the clock `now`.
+    """Head: a scheduler, its workers, its live jobs. `alarm(at)` asks for a `tick` at that time on the clock `now`.
 
-    `seed` decides all chance, and large arguments go to `depot`. It counts from `opened` on that clock, else from now.
+    `seed` determines all random choices, and large arguments are stored in `depot`. Totals count from `opened` on
+    that clock, else from now.
     """
 
     def __init__(
@@ -103,9 +104,9 @@ class Head:
         self.depot = Depot() if depot is None else depot
         self.observers: list[Observer] = []
         self.counted: Callable[[int], None] | None = None
-        """Hears how many jobs have not ended, whenever that may have changed."""
+        """Called with the number of jobs that have not ended, whenever it may have changed."""
         self.recorder: Recorder | None = None
-        """Who keeps what ran, if anybody does; it is among the observers, too."""
+        """Recorder of what ran, if there is one; it is among the observers, too."""
         self._outcomes = outcomes
         self._alarm = alarm
         self._now = now
@@ -125,11 +126,11 @@ class Head:
 
     @property
     def tally(self) -> Tally:
-        """How many jobs ended, and how."""
+        """Counters of how jobs ended."""
         return self.books.tally
 
     def totals(self) -> Totals:
-        """How jobs have ended since this head was first started."""
+        """Return how jobs have ended since this head was first started."""
         return self.tally.totals(self._now())
 
     # --- from the engine ---------------------------------------------------------------------------------------------
@@ -182,7 +183,7 @@ class Head:
                 self._tell(JobsSubmitted(request, jobs, fns, priority, isolate))
 
     def _not_cancelled(self, jobs: list[int], fns: list[int]) -> tuple[list[int], list[int]]:
-        """Those that what others are packed by has not cancelled meanwhile."""
+        """Return those of the jobs that were not cancelled while the others were packed, with their functions."""
         live = self.books.jobs
         if all(map(live.__contains__, jobs)):
             return jobs, fns
@@ -190,7 +191,7 @@ class Head:
         return [jobs[row] for row in rows], [fns[row] for row in rows]
 
     def cancel(self, nodes: Iterable[Node], *, skipped: bool = False) -> None:
-        """Stop the jobs of nodes that nobody wants; their awaiters have had their answer."""
+        """Stop the jobs of nodes that are wanted no more; their awaiters have their outcome already."""
         numbers: list[int] = []
         for node in nodes:
             job = node.record
@@ -204,7 +205,9 @@ class Head:
             self._tell(JobsCancelled(numbers))
 
     def cancel_nested(self, number: int) -> bool:
-        """Cancel a job that another job, or a client, submitted, and tell it so; False where this is none."""
+        """Cancel a job that another job, or a client, submitted, and notify its submitter; return False where this is
+        none.
+        """
         job = self.books.jobs.get(number)
         if not isinstance(job, NestedJob):
             return False
@@ -241,7 +244,9 @@ class Head:
         return next((peer for peer in self.peers.values() if peer.hello.incarnation == incarnation), None)
 
     def suspect(self, peer: Peer, why: str, *, broke: bool) -> None:
-        """A worker's link has broken, or it is silent: it gets no more jobs until it is heard again."""
+        """Mark a worker suspect, as its link has broken or it is silent: it gets no more jobs until it sends
+        something.
+        """
         if peer.number in self.peers and not peer.suspect:
             peer.suspect = why
             for observer in self.observers:
@@ -249,7 +254,7 @@ class Head:
             self._tell(WorkerSuspected(peer.number, broke))
 
     def heard(self, peer: Peer) -> None:
-        """It is there."""
+        """Record a sign of life, and end the worker's suspect state."""
         peer.heard = time.monotonic()
         if peer.suspect:
             peer.suspect = ""
@@ -275,7 +280,7 @@ class Head:
             peer.post(Depart(kill))
 
     async def farewell(self) -> None:
-        """Tell all workers that nothing more will come, and that there is nobody to dial to."""
+        """Send goodbye to all workers: no more messages come, and reconnecting is of no use."""
         for peer in self.peers.values():
             if peer.session is not None:
                 peer.post(Goodbye("it has closed"))
@@ -284,7 +289,7 @@ class Head:
                 await peer.link.drain()
 
     def leave(self, peer: Peer, reason: str) -> None:
-        """A worker is gone; what it held is tried elsewhere."""
+        """Remove a worker that is lost; its jobs are tried elsewhere."""
         if self.peers.pop(peer.number, None) is not None:
             self.logs.left(peer)
             for observer in self.observers:
@@ -310,7 +315,7 @@ class Head:
         check_frames(frames, self.books.mind.shapes, owned)
 
     def _take(self, peer: Peer, frames: Sequence[Frame]) -> None:
-        """Do what follows from what a worker says, once for each message, however often its link broke."""
+        """Handle messages of a worker, each once, however often its link broke."""
         for message, buffers in frames:
             match message:
                 case Report():
@@ -336,7 +341,9 @@ class Head:
                     logger.warning("worker %s sent %s, which workers do not send", peer.name, type(message).__name__)
 
     def _may_submit(self, peer: Peer, message: Nested) -> bool:
-        """Whether it comes from a job that is there, or has just ended; a worker submits nothing of its own."""
+        """Return True if a submission comes from a job that is live or has just ended; a worker submits nothing of
+        its own.
+        """
         book = self.books.mind.jobs.get(message.parent)
         return message.parent > 0 and (book is None or book.worker == peer.number)
 
@@ -406,7 +413,7 @@ class Head:
     def submit_for(
         self, home: Home, message: Nested, buffers: Sequence[Buffer], paths: tuple[str, ...], owner: int
     ) -> None:
-        """Make jobs of what client `owner` wants to be run, and tell it their numbers."""
+        """Submit jobs for client `owner`, and send it their numbers."""
         if message.parent or message.attempt:
             raise ProtocolError("a client submits for itself, and not for a job")
         jobs = self.books.nested.submit(home, message, buffers, home.number, paths, owner)
@@ -423,7 +430,7 @@ class Head:
         owner: int,
         error: Exception,
     ) -> None:
-        """Make no jobs of what client `owner` wants, and tell it why."""
+        """Refuse the jobs of client `owner`, and send it the reason."""
         self.books.nested.refuse(home, message, buffers, paths, owner, error)
         self.books.nested.flush()
 
@@ -432,11 +439,11 @@ class Head:
         self.books.nested.withdraw(home, message)
 
     def withdraw_all(self, home: Home) -> None:
-        """A client is gone: what it wanted is cancelled."""
+        """Cancel everything that a client which has left submitted."""
         self.books.nested.withdraw_all(home)
 
     def release_for(self, owner: int, digests: Sequence[bytes] | None = None) -> None:
-        """A client calls functions of these digests no more; none at all, if it does not say which."""
+        """Release functions of a client: these digests, or all if None."""
         self.books.functions.release((owner, 0), digests)
         self._acting.drop_functions(self._now())
 

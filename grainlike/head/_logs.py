@@ -1,7 +1,7 @@
-"""What jobs have printed, for those who ask: `ex.logs(r_)`.
+"""Output of jobs, for readers: `ex.logs(r_)`.
 
-The output lies at the workers. Whoever asks makes the head ask the job's workers, those of earlier attempts too, and
-they tell what there is and then what comes. Nothing is sent about jobs that nobody asks about, but the last words of
+The output lies at the workers. A reader makes the head query the job's workers, those of earlier attempts too, and
+they send what there is and then what comes. Nothing is sent about jobs without readers, but the last output of
 attempts that died with their process.
 """
 
@@ -22,14 +22,14 @@ from grainlike.wire import Follow, Output, OutputStream
 __all__ = ["EndedJob", "Listener", "LogLine", "Logs", "Source", "last_words", "source_of"]
 
 LONGEST_LINE = 64 * 1024
-"""What has no line end for so long is told in pieces."""
+"""Length in bytes from which a line without an end is sent in pieces."""
 
 _UNREAD = 4 << 20
-"""How many bytes may wait for whoever iterates; of more, the oldest are left out."""
+"""Bytes that may wait for a reader; beyond that, the oldest are left out."""
 
 
 class LogLine(str):
-    """One line that a job has written, without its end: a string that also knows where it comes from.
+    """One line of a job's output, without its end: a string with its origin.
 
     Attributes:
         attempt: of the attempts to run the job, the one that wrote it.
@@ -50,10 +50,10 @@ class LogLine(str):
 
 
 class Source(Protocol):
-    """Whose output it is: a placeholder, or a job that has none here."""
+    """Job whose output is read: a placeholder, or a job that has none here."""
 
     waiters: list[Any] | None
-    """Who is told of the end, by `set()`."""
+    """Waiters to notify of the end, by `set()`."""
 
     @property
     def record(self) -> Any:
@@ -62,12 +62,12 @@ class Source(Protocol):
 
     @property
     def finished(self) -> bool:
-        """Whether it has ended: what it wrote has been told then."""
+        """True if the job has ended: all its output was sent then."""
         ...
 
 
 class EndedJob:
-    """A job of which nothing is known here any more: any worker may still have what it wrote."""
+    """Job that the head has dropped: any worker may still have its output."""
 
     finished = True
     waiters: list[Any] | None = None
@@ -83,9 +83,9 @@ def source_of(job: Job) -> Source:
 
 
 class Logs:
-    """Everybody who listens to jobs of one head. True when anybody does. `ask` sends questions to workers.
+    """Readers of the output of one head's jobs. True when there are any. `ask` sends queries to workers.
 
-    `number` gives each listener a number that none has had: what a worker says to one may come when it is long gone.
+    `number` gives each reader a number of its own: what a worker sends to one may arrive when that is long closed.
     """
 
     def __init__(self, ask: Callable[[Peer, Follow], None], number: Callable[[], int]) -> None:
@@ -99,7 +99,9 @@ class Logs:
     async def lines(
         self, node: Source, peers: Collection[Peer], *, follow: bool = True
     ) -> AsyncGenerator[LogLine, None]:
-        """What `node` has written, as a job, and, to `follow` it, what it writes until it has finished."""
+        """Iterate over the lines that the job of `node` has written and, with `follow`, those that it writes until it
+        has finished.
+        """
         number = self._number()
         listener = self._listeners[number] = Listener(number, node, self._ask, follow=follow)
         if not node.finished:
@@ -125,12 +127,12 @@ class Logs:
                         listener.ask(job, peer)
 
     def hear(self, peer: Peer, output: Output) -> None:
-        """A worker tells of a job's output."""
+        """Pass a job's output from a worker to the readers."""
         for listener in self._listeners.values():
             listener.hear(peer, output)
 
     def left(self, peer: Peer) -> None:
-        """A worker is gone; it will say nothing more."""
+        """Remove a worker that has left; it sends no more output."""
         for listener in self._listeners.values():
             listener.lose(peer)
 
@@ -140,7 +142,7 @@ _Source = tuple[int, int]
 
 
 class Listener:
-    """One iteration over the output of one node. `set` is called when the node has finished."""
+    """Reader: one iteration over the output of one node. `set` is called when the node has finished."""
 
     def __init__(self, number: int, node: Source, ask: Callable[[Peer, Follow], None], *, follow: bool = True) -> None:
         self.number = number
@@ -149,7 +151,7 @@ class Listener:
         self._follow = follow
         self._asked: dict[_Source, Peer] = {}
         self._behind: set[_Source] = set()
-        """Of those asked, who has yet to tell what there is."""
+        """Sources of those queried that have not yet sent what there is."""
         self._gone: set[str] = set()
         self._lines = _Lines()
         self._unread: deque[tuple[int, OutputStream, bytes]] = deque()
@@ -164,7 +166,7 @@ class Listener:
     # --- the head's side ---------------------------------------------------------------------------------------------
 
     def catch_up(self, peers: Collection[Peer]) -> Iterator[LogLine]:
-        """Ask the workers that the job has been to; those that are gone have taken its output with them."""
+        """Query the workers that the job has run on; of those that have left, its output is lost."""
         job = self.node.record
         if not isinstance(job, Job):
             return
@@ -186,7 +188,7 @@ class Listener:
             self._ask(peer, Follow(job.job, self.number, True))
 
     def hear(self, peer: Peer, output: Output) -> None:
-        """A worker said something; it may be meant for others, or be part of what it is about to say to us."""
+        """Take output from a worker; it may be for other readers, or be part of what is about to be sent to this one."""
         source = (peer.number, output.job)
         if source not in self._asked:
             return
@@ -204,13 +206,13 @@ class Listener:
         self.set()
 
     def lose(self, peer: Peer) -> None:
-        """A worker will say nothing more."""
+        """Expect no more output from a worker."""
         self._asked = {source: asked for source, asked in self._asked.items() if asked is not peer}
         self._behind.intersection_update(self._asked)
         self.set()
 
     def leave(self) -> None:
-        """Nobody listens any more."""
+        """Unsubscribe from the workers."""
         for (_, job), peer in self._asked.items():
             self._ask(peer, Follow(job, self.number, False))
 
@@ -258,7 +260,7 @@ class _Lines:
         return lines + [_line(text, attempt, stream) for text in whole]
 
     def end(self, before: int | None = None) -> list[LogLine]:
-        """What stands there without a line end, of attempts before this one, or of all."""
+        """Return the rest without a line end, of attempts before this one, or of all."""
         ended = [key for key in self._rest if before is None or key[0] < before]
         found: list[LogLine] = []
         for attempt, stream in ended:
@@ -278,7 +280,7 @@ def _decoder() -> codecs.IncrementalDecoder:
 
 
 def last_words(output: Output) -> str:
-    """What an attempt wrote last, before its process died, as a note for the error of its loss."""
+    """Return the last output of an attempt before its process died, as a note for the error of its loss."""
     parts = []
     for stream, data in zip(output.streams, output.data, strict=True):
         whose = "its runner, for whichever job," if stream == OutputStream.RUNNER else "it"

@@ -1,7 +1,7 @@
-"""Jobs that jobs and clients submit, at the head: they come over a link, and what becomes of them goes back, unopened.
+"""Jobs submitted by jobs and clients, at the head: they come over a link, and their outcomes go back, undecoded.
 
-To the mind they are jobs like any other, with a parent or a client. Here is what makes them so: their numbers, and whom
-to tell.
+To the scheduler they are jobs like any other, with a parent or a client. Added here are their numbers, and where
+their outcomes go.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _Attempt = tuple[int, int, int]
 
 
 class Home(Protocol):
-    """Where they come from, and what becomes of them goes: a worker, a client, or a named session."""
+    """Submitter of jobs, to which their outcomes are posted: a worker, a client, or a named session."""
 
     number: int
 
@@ -33,9 +33,7 @@ class Home(Protocol):
 
 
 class NestedJob(Job):
-    """A job that came over a link. `child` is what it is called by whoever submitted it: a job on worker `home`, or a
-    client.
-    """
+    """A job that came over a link. `child` is its number at the submitter: a job on worker `home`, or a client."""
 
     __slots__ = ("attempt_of", "child", "finished", "home", "name", "timeout", "waiters")
 
@@ -50,15 +48,15 @@ class NestedJob(Job):
         self.timeout: float | None = None
         self.finished = False
         self.waiters: list[Any] | None = None
-        """Who is told of its end, by `set()`; see `Source`."""
+        """Waiters to notify of its end, by `set()`; as of `Source`."""
 
     @property
     def record(self) -> NestedJob:
-        """What is known of it; see `Source`."""
+        """State of the job, as of `Source`."""
         return self
 
     def close(self) -> None:
-        """See `Job`."""
+        """Drop the state that only a live job needs, and notify the waiters."""
         super().close()
         self.finished = True
         waiters, self.waiters = self.waiters, None
@@ -67,9 +65,10 @@ class NestedJob(Job):
 
 
 class NestedJobs:
-    """The nested jobs of one head. `jobs` are all that it has, `tell` its way to the mind, `number` gives new ones.
+    """Nested jobs of one head. `jobs` are all that it has, `tell` passes events to the scheduler, `number` gives new
+    numbers.
 
-    Those that end here, without a worker's word, are counted in `tally`.
+    Those that end here, without a report of a worker, are counted in `tally`.
     """
 
     def __init__(
@@ -161,7 +160,7 @@ class NestedJobs:
             self.ended_by(NestedJob(0, 0, NO_PARCEL, home, (home.number, 0, 0), child, name), error)
 
     def withdraw_all(self, home: Home) -> None:
-        """A client is gone, and with it all that it wanted."""
+        """Cancel all jobs of a client that has left."""
         numbers = list(self._children.get((home.number, 0, 0), {}).values())
         self.forget(numbers)
         self.outbox.pop((home.number, 0, 0), None)
@@ -177,7 +176,7 @@ class NestedJobs:
             self._tell(JobsCancelled(numbers))
 
     def forget(self, numbers: Iterable[int], *, skipped: bool = False) -> None:
-        """Nobody waits for these any more; those that had not begun were `skipped` if that is for what has failed."""
+        """Drop jobs that are wanted no more; with `skipped`, those that had not started count as skipped."""
         for number in numbers:
             job = self._jobs.pop(number, None)
             if isinstance(job, NestedJob):
@@ -194,12 +193,12 @@ class NestedJobs:
         self.outbox.setdefault(job.attempt_of, (job.home, []))[1].append((job, good, parcel))
 
     def ended_by(self, job: NestedJob, error: BaseException) -> None:
-        """A job will have no value, and the head itself says why."""
+        """End a job that will have no value, with the head's own error."""
         payload = dump_error(error)
         self.ended(job, (bytes(payload.data), payload.buffers), good=False)
 
     def flush(self) -> None:
-        """Send what there is to tell."""
+        """Send the outcomes that are buffered."""
         outbox, self.outbox = self.outbox, {}
         for (_, parent, attempt), (peer, rows) in outbox.items():
             for first, last in slices([parcel for _, _, parcel in rows]):
@@ -217,7 +216,7 @@ _NOWHERE = Placement(None, 0)
 
 
 def _request_of(message: Nested) -> tuple[Request, GrainlikeError | None]:
-    """Parse what calls ask for, before anything is made of them; the second says why it is no request."""
+    """Parse the request of calls, before any job is made; the second item is the error of an invalid one."""
     try:
         return (parse(message.request) if message.request else EMPTY), None
     except GrainlikeError as error:

@@ -1,4 +1,4 @@
-"""Which jobs a value goes back to, through operators: what a trace draws arrows from."""
+"""Provenance of operator values: the jobs that a value was computed from, for the arrows of a trace."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 __all__ = ["Behind", "key_of", "sources_of"]
 
 MOST = 64
-"""Of a sum of thousands each partial sum would list all before it."""
+"""Most sources that are kept of one value: of a sum of thousands each partial sum would list all before it."""
 
 
 class Behind:
-    """What is known of an operator while jobs are recorded. Implements the graph's `Record`: it ran nowhere."""
+    """Record of an operator while jobs are recorded. Implements the graph's `Record`: it ran nowhere."""
 
     __slots__ = ("sources",)
 
@@ -30,11 +30,11 @@ class Behind:
         self.sources = sources
 
     def elapsed_s(self) -> float | None:
-        """It took no time of anybody's."""
+        """Return None: an operator takes no time of a worker."""
         return None
 
     def why_pending(self) -> str | None:
-        """It is not pending."""
+        """Return None: an operator is never pending."""
         return None
 
 
@@ -51,5 +51,7 @@ def sources_of(node: Node) -> tuple[Hashable, ...]:
 
 
 def key_of(record: object) -> Hashable:
-    """By what a job is told from others: its number; a call without resources has none, and is told by what it is."""
+    """Return the key of a job among others: its number; a call without resources has none, and is identified by its
+    record.
+    """
     return record.job if isinstance(record, Job) else ("call", id(record))

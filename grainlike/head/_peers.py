@@ -1,4 +1,4 @@
-"""One worker as the head's body knows it: its link, what it was told, when it was last heard."""
+"""Connected worker, as the head's driver sees it: its link, what was sent to it, when it last sent something."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class Peer(Party):
         super().__init__(number, name, link, hello, now)
         self.offer = offer
         self.suspect = ""
-        """Why it gets no jobs for now, while it is silent or its link has broken."""
+        """Reason for which it gets no jobs for now, while it is silent or its link has broken; else empty."""
         self.beats = 0
         self.leaving = False
         self.skew = 0.0
         """By how much our clock was ahead of its own when its last report came, with the time that this took."""
         self.receipts: dict[int, ReceiptSpec] = {}
-        """What was enforced for each lease that has not ended."""
+        """Enforced limits of each lease that has not ended."""
         self.follows: dict[tuple[int, int], None] = {}
-        """Of which jobs it tells which listeners what they write."""
+        """Log subscriptions: (job, reader) pairs for which the worker sends output, in order."""
         self._functions: set[int] = set()
         self._classes: set[int] = set()
 
@@ -42,7 +42,7 @@ class Peer(Party):
         self.post(follow)
 
     def define(self, functions: Sequence[tuple[FunctionSpec, bytes]], cls: ClassSpec) -> None:
-        """Tell the worker of functions and a class before it hears of their jobs; what it knows is left out."""
+        """Send the worker functions and a class before their jobs; those that it has are left out."""
         fresh = [(spec, data) for spec, data in functions if spec.fn not in self._functions]
         classes = [] if cls.cls in self._classes else [cls]
         if fresh or classes:
@@ -51,7 +51,7 @@ class Peer(Party):
             self.post(Define([spec for spec, _ in fresh], classes), [data for _, data in fresh])
 
     def undefine(self, functions: Iterable[int]) -> None:
-        """Let the worker drop those of these functions that it was told of."""
+        """Drop these functions at the worker, as far as it has them."""
         gone = [fn for fn in functions if fn in self._functions]
         if gone:
             self._functions.difference_update(gone)
@@ -69,7 +69,7 @@ class Peer(Party):
         return [core for core in self.offer.cores if core not in self.hello.logical]
 
     def info(self, now: float, running: int, shut: str, shared: tuple[int, ...]) -> WorkerInfo:
-        """What `ex.workers()` tells of it."""
+        """Return the state of the worker as `ex.workers()` shows it."""
         hello, silent = self.hello, now - self.heard
         logical, tier = tuple(hello.logical), hello.memory_tier
         return WorkerInfo(self.name, self.offer, logical, hello.pid, running, self.beats, silent, tier, shut, shared)

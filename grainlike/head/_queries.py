@@ -1,4 +1,4 @@
-"""What a head tells of its workers and jobs to whoever asks. Nothing here changes anything."""
+"""Queries about a head's workers and jobs. Nothing here changes anything."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ class HeadView:
         ]
 
     def wanted(self, offer: Allocation, most: int, within_s: float) -> int:
-        """How many more workers with this offer would help now."""
+        """Return how many more workers with this offer would help now."""
         return self._books.mind.wanted(offer, most, within_s)
 
     def refusal(self, request: Request) -> str | None:
-        """Why no job that asks for this would ever run, with the workers that are here; None if one may."""
+        """Return why no job with this request would ever run, with the workers that are here; None if one may."""
         mind = self._books.mind
         if not mind.closed or mind.fits_somebody(request):
             return None
@@ -65,7 +65,7 @@ class HeadView:
     # --- placeholders ------------------------------------------------------------------------------------------------
 
     def explain(self, node: Node) -> Explanation:
-        """Where a placeholder stands and what it waits for."""
+        """Return where a placeholder stands and what it waits for."""
         request = node.request if node.request is not None else EMPTY
         if node.finished or node.state is State.LAZY:
             return Explanation(0, node.state.label, 0, request)
@@ -93,7 +93,7 @@ class HeadView:
 
     @property
     def unended(self) -> int:
-        """How many jobs have not ended, those too that were cancelled and still run."""
+        """Number of jobs that have not ended, those too that were cancelled and still run."""
         return len(self._books.mind.jobs)
 
     @property
@@ -107,12 +107,12 @@ class HeadView:
         return [self._row(book, now) for book in self._books.mind.oldest(most)]
 
     def running(self) -> dict[int, str]:
-        """What the jobs are called that workers have, by number."""
+        """Return the names of the jobs that workers have, by number."""
         books = self._books.mind.jobs.values()
         return {book.job: self.name_of(book.job) for book in books if book.state is JobState.LEASED}
 
     def states(self) -> dict[str, int]:
-        """How many jobs are in which state, of those that have not ended."""
+        """Return the number of jobs in each state, of those that have not ended."""
         books = self._books.mind.jobs.values()
         cancelled = sum(book.cancelled for book in books)
         counts = Counter(book.state for book in books if not book.cancelled)
@@ -139,21 +139,21 @@ class HeadView:
         )
 
     def name_of(self, number: int) -> str:
-        """What a job is called: its function's name. One that was cancelled has none any more."""
+        """Return the display name of a job: its function's name; empty for one that was cancelled."""
         job = self._books.jobs.get(number)
         return "" if job is None else name_of(job)
 
     def home_of(self, number: int) -> tuple[Home | None, int]:
-        """To whom a job goes back that came over a link, and what it is called there."""
+        """Return the submitter of a job that came over a link, and its number there; (None, 0) for others."""
         job = self._books.jobs.get(number)
         return (job.home, job.child) if isinstance(job, NestedJob) else (None, 0)
 
     def explain_job(self, number: int) -> Explanation | None:
-        """Where a job stands and what it waits for; None for one that has ended, or never was."""
+        """Return where a job stands and what it waits for; None for one that has ended, or never was."""
         return self._books.mind.explain(number, self._now())
 
     def logs_of(self, number: int, *, follow: bool) -> AsyncGenerator[LogLine, None] | None:
-        """What a job has written, and writes; None for one that never was."""
+        """Iterate over the output of a job, past and future; None for one that never was."""
         job = self._books.jobs.get(number)
         if job is None and not 0 < number <= self._books.last_job:
             return None
@@ -161,16 +161,16 @@ class HeadView:
         return self._logs.lines(EndedJob(number, peers) if job is None else source_of(job), peers, follow=follow)
 
     def job(self, number: int, attempt: int) -> Job | None:
-        """What is known of a job while it lives and this is its attempt."""
+        """Return the job if it is alive and this is its current attempt, else None."""
         job = self._books.jobs.get(number)
         return job if job is not None and job.attempt == attempt else None
 
     def assembles(self, number: int) -> bool:
-        """Whether slots are held for this job on several workers, and it waits for more."""
+        """Return True if slots are held for this job on several workers while it waits for more."""
         return self._books.mind.assembles(number)
 
 
 def _shared(peer: Peer, offers: Mapping[tuple[str, int], int]) -> tuple[int, ...]:
-    """Return the cores of a worker that others of its machine offer, too; none where the machine is not known."""
+    """Return the cores of a worker that others of its machine offer, too; none where the machine is not identified."""
     machine = peer.hello.memory
     return tuple(core for core in peer.real_cores() if offers[machine, core] > 1) if machine else ()

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["HERE", "MOST", "Recorder"]
 
 HERE = "this process"
-"""Who runs calls without resources, in a trace."""
+"""Name of the row for calls without resources, in a trace."""
 
 MOST = 100_000
-"""How many attempts are kept unless told otherwise."""
+"""Number of attempts that are kept by default."""
 
 _NEAR_S = 0.001
 """Changes of the queue's depth that lie nearer to each other are kept as one."""
@@ -86,12 +86,12 @@ class _Called(NamedTuple):
 
 
 class Recorder:
-    """Implements `Observer`; `counted` hears how many jobs there are, and `applied` of operators.
+    """Implements `Observer`; `counted` receives how many jobs there are, and `applied` each operator.
 
-    `live_job` tells what is known of a job, by number and attempt, `assembles` whether it only waits with slots held.
-    It keeps the last `most` attempts that ended and calls that began, and as many changes of the queue's depth. Times
-    are kept as workers told them, and put on the head's clock `now` when somebody asks, with what is known then of how
-    the clocks differ: so attempts of one worker never seem to overlap because one report took longer than another.
+    `live_job` returns a job by number and attempt, `assembles` whether it only waits with slots held. It keeps the
+    last `most` attempts that ended and calls that began, and as many changes of the queue's depth. Times are kept as
+    workers report them, and put on the head's clock `now` when they are read, by the difference of the clocks as
+    measured until then: so attempts of one worker never seem to overlap because one report took longer than another.
     """
 
     def __init__(
@@ -115,13 +115,13 @@ class Recorder:
         self._clocks[peer.number] = _Clock(peer.name)
 
     def suspected(self, peer: Worker, why: str) -> None:
-        """Its leases go on."""
+        """Do nothing: leases of a suspected worker continue."""
 
     def quarantined(self, peer: Worker, why: str) -> None:
-        """Its leases go on."""
+        """Do nothing: leases of a quarantined worker continue."""
 
     def left(self, peer: Worker) -> None:
-        """A worker is gone: so are the attempts that it ran."""
+        """Remove a worker that has left, and end the attempts that it ran."""
         clock = self._clocks.pop(peer.number)
         at = self._now() - clock.skew
         for lease in [lease for lease in self._open if lease[0] == peer.number]:
@@ -158,14 +158,16 @@ class Recorder:
             self._ran.append(_Called(node.function.name, node.record, sources_of(node)))
 
     def closed(self) -> None:
-        """There will be no more."""
+        """Do nothing: the record stays readable."""
 
     def applied(self, node: Node) -> None:
         """An operator is about to be applied: its result goes back to what its inputs went back to."""
         node.record = Behind(sources_of(node))
 
     def counted(self, unended: int) -> None:
-        """So many jobs have not ended. Those that hold slots run; the others wait, here or behind others there."""
+        """Record the queue's depth. `unended` jobs have not ended: those that hold slots run; the others wait, here
+        or at workers.
+        """
         running = len(self._open)
         now = Depth(self._now(), max(0, unended - running), running)
         last = self._depths[-1] if self._depths else None
@@ -219,13 +221,13 @@ class Recorder:
     # --- what there is to draw ---------------------------------------------------------------------------------------
 
     def depths(self) -> list[Depth]:
-        """How many jobs waited and ran, and when that changed; the last is of this moment."""
+        """Return how many jobs waited and ran, and when that changed; the last is of this moment."""
         if not self._depths:
             return []
         return [*self._depths, self._depths[-1]._replace(at=self._now())]
 
     def stretches(self) -> Iterator[Stretch]:
-        """What ran, on the head's clock. What has not ended is drawn to this moment."""
+        """Iterate over all that ran, on the head's clock. Attempts that have not ended extend to this moment."""
         now = self._now()
         for one in list(self._ran):
             yield _called(one, now) if isinstance(one, _Called) else _ran(one)

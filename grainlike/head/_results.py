@@ -1,4 +1,4 @@
-"""How jobs end: a worker's outcomes, and what the head itself has to say, taken to whoever waits for them."""
+"""Completion of jobs: outcomes from workers, and from the head itself, delivered to the awaiters."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _CODES = tuple(Code)
 
 
 class Settling:
-    """Takes jobs out of `books` as they end; `outcomes` hears of the program's own, and clients of theirs.
+    """Removes jobs from `books` as they end; delivers to `outcomes` those of this program, and to clients theirs.
 
-    `tell` is the way to the mind, `now` the head's clock, and `observers` hear of the links of chains.
+    `tell` passes events to the scheduler, `now` is the head's clock, and `observers` receive the links of chains.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class Settling:
         tally.succeeded += len(rows) - gone - (tally.bad - bad)
 
     def _relay(self, job: Job, code: Code, parcel: Parcel) -> None:
-        """What became of a job that came over a link."""
+        """Deliver the outcome of a job that came over a link to its submitter."""
         assert isinstance(job, NestedJob)
         tally, nested = self._books.tally, self._books.nested
         if code in (Code.SUCCEEDED, Code.FAILED, Code.OUT_OF_MEMORY):
@@ -135,7 +135,7 @@ class Settling:
         nested.ended_by(job, stopped(job, job.name, job.timeout, code))
 
     def _settle_chain(self, first: FirstOfChain, whole: Placement, parcel: Parcel, skew: float) -> None:
-        """Give each link of a chain its own outcome; the engine sends anew what was not run."""
+        """Give each link of a chain its own outcome; the engine resubmits those that were not run."""
         walls: dict[int, list[float]] = {}
         rss = whole.used[2] if whole.used is not None else 0
         outcomes = outcomes_of(Payload(parcel[0], tuple(parcel[1])))
@@ -181,7 +181,7 @@ class Settling:
     # --- the head's own ----------------------------------------------------------------------------------------------
 
     def end(self, numbers: Iterable[int], error_of: Callable[[Job], Exception]) -> None:
-        """These jobs will have no value; those that nobody wants any more have had their end."""
+        """End jobs that will have no value; those that are wanted no more have ended already."""
         for job in self._ending(numbers):
             self._fail(job, error_of(job))
 

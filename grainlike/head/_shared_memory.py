@@ -15,8 +15,8 @@ _MARKED = MARK[:1]
 class Depot:
     """The store of one head. It is made when the first worker comes that can share it, and removed with the head.
 
-    The head keeps arguments in it, which stay until their job has ended, for there may be another attempt. Runners put
-    results there, which the head takes and drops when it is told of them. Without `share` there is no store.
+    The head keeps arguments in it, which stay until their job has ended, for there may be another attempt. Runners
+    put results there, which the head takes and drops when they are reported. Without `share` there is no store.
     """
 
     def __init__(self, *, share: bool = True) -> None:
@@ -24,11 +24,11 @@ class Depot:
         self._store: Store | None = None
 
     def shares(self, hello: Hello) -> bool:
-        """Whether a worker maps what is in the store."""
+        """Return True if a worker can map what is in the store."""
         return self._store is not None and hello.memory == self._memory
 
     def passes_on(self, hello: Hello) -> bool:
-        """Whether parcels go to a worker as they are."""
+        """Return True if payloads are sent to a worker as they are: it maps our store, or there is none."""
         return self._store is None or self.shares(hello)
 
     def directory_for(self, hello: Hello) -> str:
@@ -58,11 +58,11 @@ class Depot:
 
     @property
     def open(self) -> bool:
-        """Whether anything can be in the store: there is one."""
+        """True if there is a store."""
         return self._store is not None
 
     def close(self) -> None:
-        """Remove the store with all that nobody took."""
+        """Remove the store with all that was not taken."""
         if self._store is not None:
             self._store.remove()
             self._store = None
@@ -78,7 +78,7 @@ def with_buffers(parcel: Parcel) -> Parcel:
 
 
 def drop_stored(columns: Iterable[list[Parcel]]) -> None:
-    """Drop results that were told of: they have been mapped, or nobody wants them."""
+    """Drop results that were reported: they have been mapped, or are wanted no more."""
     for parcels in columns:
         for data, _ in parcels:
             if data[:1] == _MARKED:

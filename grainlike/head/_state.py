@@ -1,4 +1,4 @@
-"""What a head holds: its mind, its jobs, who is there. All else it is made with."""
+"""State of a head: its scheduler, its jobs, its workers and clients. All other parts are made from it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["HeadBooks"]
 
 
 class HeadBooks:
-    """The books of one head, which began at `opened` on its clock. `tell` is its way to `mind`.
+    """State of one head, which began at `opened` on its clock. `tell` passes events to the scheduler, `mind`.
 
-    They are all that an image of a head has to hold, and the parts of a head share them.
+    A snapshot of a head holds all of this, and the parts of a head share it.
     """
 
     def __init__(self, mind: HeadMind, tell: Callable[[HeadEvent], object], opened: float) -> None:
@@ -29,11 +29,11 @@ class HeadBooks:
         self.last_job = 0
         """The highest number that a job has had."""
         self.last_peer = 0
-        """The number of whoever came last."""
+        """Number of the last worker or client that connected."""
         self.last_listener = 0
-        """The number of whoever came last to listen to a job."""
+        """Number of the last reader of a job's output."""
         self.told_late = False
-        """Whether it was said that late answers are dropped."""
+        """True if it was logged that late answers are dropped."""
 
     def next_job(self) -> int:
         """A number for a job."""
@@ -46,6 +46,6 @@ class HeadBooks:
         return self.last_listener
 
     def next_peer(self) -> int:
-        """A number for whoever comes next: workers and clients have them from one series."""
+        """Return a number for the next worker or client: both have them from one series."""
         self.last_peer += 1
         return self.last_peer

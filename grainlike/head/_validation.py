@@ -54,11 +54,11 @@ def check_frames(frames: Iterable[Frame], shapes: Container[int], functions: Con
 
     Args:
         frames: messages with their buffers, in order.
-        shapes: the numbers of the classes that workers were told of.
+        shapes: the numbers of the classes that workers were sent.
         functions: the digests of the functions whose bytes the sender has brought; None where that does not matter.
 
     Raises:
-        ProtocolError: some message cannot be meant so; it says which and why.
+        ProtocolError: a message is invalid; the text has which and why.
     """
     brought: set[bytes] = set()
     for message, buffers in frames:

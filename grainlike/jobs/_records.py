@@ -14,14 +14,12 @@ class WorkerInfo:
     """A worker at one moment.
 
     `resources` is all it offers, with ids; those of `logical` are allocated and shown but never pinned, for its
-        machine does not have them. `beats` counts its heartbeats and `silent_s` is seconds since it last sent
-        anything. `pid` is the
-    daemon's, `running` the number of jobs that it has started and not ended. `memory_tier` is what holds jobs in
-    processes of their own to the memory that they asked for: `cgroup`, `watchdog` or `none`. `shut` is why it gets no
-        jobs for now: its link has broken, it is silent, or it is in quarantine; empty for one that does. `shared` are
-        cores
-    that another worker of the same machine offers to the same head, too: their jobs share them where too few are
-        free.
+    machine does not have them. `beats` counts its heartbeats and `silent_s` is seconds since it last sent anything.
+    `pid` is the daemon's, `running` the number of jobs that it has started and not ended. `memory_tier` is what holds
+    jobs in processes of their own to the memory that they asked for: `cgroup`, `watchdog` or `none`. `shut` is why it
+    gets no jobs for now: its link has broken, it is silent, or it is in quarantine; empty for one that does. `shared`
+    are cores that another worker of the same machine offers to the same head, too: their jobs share them where too
+    few are free.
     """
 
     name: str

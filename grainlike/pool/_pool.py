@@ -256,8 +256,7 @@ class ResourcePool:
         """Give back amounts that were reserved, in these portions or in others.
 
         Where a recount is due the callbacks are asked instead, after this call: what is given back is no longer in
-            use by now, and
-        taking it off what they report would take it off twice.
+        use by now, and taking it off what they report would take it off twice.
 
         Raises:
             ResourceSpecError: it is no request.

@@ -1,7 +1,7 @@
-"""A head that outlives its process: records of all that it was told, snapshots, recovery.
+"""Durable head, which survives its process: journal records of all its inputs, snapshots, recovery.
 
-Answers: what is written down (`_records`, `_snapshot`), where and when (`_store`), how the next head is made of it
-(`_head`, `_clients`, `_clock`), and how a journal is read by people (`_export`).
+Answers: the journal's records (`_records`) and snapshots (`_snapshot`), where and when they are written (`_store`),
+how the next head is restored from them (`_head`, `_clients`, `_clock`), and how people read a journal (`_export`).
 """
 
 from typing import TYPE_CHECKING

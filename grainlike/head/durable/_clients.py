@@ -1,4 +1,4 @@
-"""The clients of a head that can be made again: what they say about jobs is written down before anything follows."""
+"""Clients of a durable head: what they send about jobs is journaled before it is acted on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["DurableGuests"]
 
 
 class DurableGuests(Guests):
-    """`Guests` of a `DurableHead`. Implements its `Clients`."""
+    """Client registry of a `DurableHead`. Implements its `Clients`."""
 
     _head: DurableHead
 
@@ -29,34 +29,36 @@ class DurableGuests(Guests):
         self.join(what.hello, LostLink(what.hello.name, what.host), None)
 
     def said(self, what: ClientSaid, frames: Sequence[Frame]) -> None:
-        """It had said something."""
+        """Replay messages of a client."""
         guest = self._resumed(what)
         with suppress(Exception):  # it ended the connection then, and nothing else
             self._take(guest, frames)
 
     def refused(self, what: ClientRefused, frames: Sequence[Frame]) -> None:
-        """It had been told why its jobs would not be."""
+        """Replay that jobs of a client were refused."""
         if what.full:
             super()._refuse_named(self._resumed(what), frames, what.why)
         else:
             self._refuse(self._resumed(what), frames, JournalError(what.why))
 
     def _resumed(self, what: ClientSaid | ClientRefused) -> Guest:
-        """Who had said it, with the numbers that its conversation had then."""
+        """Return the client of a record, with its session's counts of received and acknowledged messages as they were
+        then.
+        """
         guest = self.here[what.client]
         if guest.session is not None:
             guest.session.resume_at(what.received, what.heard)
         return guest
 
     def all_went(self) -> None:
-        """The head had ended all work, and nobody was here any more."""
+        """Replay that the head ended all work, and all clients had left."""
         for guest in list(self.here.values()):
             self.leave(guest)
         self._end_sessions([session.name for session in self.sessions])
         self._head.workers_went()
 
     def went(self, what: ClientWent) -> None:
-        """It had left, or was given up."""
+        """Replay that a client left, or was given up."""
         self.leave(self.here[what.client])
 
     # --- what is ------------------------------------------------------------------------------------------------------
@@ -100,7 +102,7 @@ class DurableGuests(Guests):
             super()._refuse_named(guest, frames, why)
 
     def _refuse_jobs(self, guest: Guest, frames: Sequence[Frame], received: int, heard: int) -> list[Frame]:
-        """Tell a client why there will be no jobs; return what else it said."""
+        """Send a client why there will be no jobs; return its other messages."""
         refused = [frame for frame in frames if isinstance(frame.message, Nested)]
         why = str(self._head.failure)
         if refused:

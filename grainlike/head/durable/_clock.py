@@ -1,4 +1,4 @@
-"""A clock that goes on where it was when a program that died is started again."""
+"""Clock that resumes from its last reading when a program that died is restarted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["LastingClock"]
 
 
 class LastingClock:
-    """Seconds that never go back, not even over a restart of the machine, when `monotonic` begins anew.
+    """Seconds that never go back, not even over a restart of the machine, when `monotonic` restarts.
 
     Example::
 
@@ -26,7 +26,7 @@ class LastingClock:
         return self._monotonic() + self._ahead
 
     def has_been(self, moment: float) -> None:
-        """It showed this before."""
+        """Record an earlier reading: the clock never shows less."""
         self._ahead = max(self._ahead, moment - self._monotonic())
 
     def here(self, moment: float) -> float:

@@ -1,4 +1,4 @@
-"""What a head that is not running had on its hands, out of its journal."""
+"""Export of the state of a head that is not running, from its journal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["exported"]
 
 
 class _Nobody:
-    """Hears how jobs ended: it is all past."""
+    """Receiver of outcomes that ignores them: it is all past."""
 
     def succeeded(self, node: Node, value: object) -> None:
         """A job gave a value."""
@@ -40,8 +40,8 @@ def exported(directory: Path) -> list[JobRow]:
 
 
 def _forget(at: float) -> None:
-    """Nothing is to happen at any time."""
+    """Ignore a request for a tick: no time passes in an export."""
 
 
 def _nothing() -> None:
-    """Nobody is told that the last client left."""
+    """Do nothing when the last client has left."""

@@ -1,12 +1,12 @@
-"""A head that can be made again: it writes down whatever it is told before it does what follows from it.
+"""Durable head: it journals each input before it acts on it.
 
-All that a head does follows from what it was told, in that order, and at those moments: the mind is a function of its
-events, and this body adds no chance and no clock of its own. So what a killed head was, `replay` makes again, down to
-the numbers of the messages that it had sent; workers and clients then go on as after any broken link.
+All that a head does is a function of its inputs, their order, and their times: the scheduler is deterministic, and
+this driver adds no randomness and no clock of its own. So `replay` restores the state of a killed head, down to the
+numbers of the messages that it had sent; workers and clients then resume as after any broken link.
 
-Three things keep that true. Time stands still while an input is taken, and is part of its record. What workers are told
-for other reasons, as to send a job's output, is an input too. And nobody hears that their words have come before they
-are on disk, so that whoever said them can say them again.
+Three things keep that true. The clock is fixed while an input is taken, and is part of its record. What is sent to
+workers for other reasons, as to send a job's output, is an input too. And messages are acknowledged only once they
+are on disk, so that their sender can resend them.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ __all__ = ["DurableHead", "Log"]
 logger = logging.getLogger("grainlike")
 
 _IDLE_WORDS = (Beat, Output, Blocked)
-"""What workers say that changes nothing here."""
+"""Messages of workers that change nothing here."""
 
 
 class Log(Protocol):
-    """Where inputs are written down; see `grainlike.journal.Journal`."""
+    """Log to which inputs are appended: the interface of `grainlike.journal.Journal`."""
 
     def append(self, record: Sequence[Buffer]) -> int:
         """Write a record; return how far the log goes with it."""
@@ -66,7 +66,7 @@ class Log(Protocol):
 
     @property
     def failure(self) -> JournalError | None:
-        """Why nothing is kept at the moment."""
+        """Error for which nothing is written at the moment; None if there is none."""
         ...
 
 
@@ -77,20 +77,20 @@ class Clients(Protocol):
         """A client had come."""
 
     def said(self, what: ClientSaid, frames: Sequence[Frame]) -> None:
-        """It had said something."""
+        """Replay messages of a client."""
 
     def refused(self, what: ClientRefused, frames: Sequence[Frame]) -> None:
-        """It had been told why its jobs would not be."""
+        """Replay that jobs of a client were refused."""
 
     def went(self, what: ClientWent) -> None:
-        """It had left, or was given up."""
+        """Replay that a client left, or was given up."""
 
     def all_went(self) -> None:
         """All had."""
 
 
 class DurableHead(Head):
-    """See the module. `began` is what decides all chance."""
+    """Head that journals its inputs. `began` has the seed of all random choices."""
 
     def __init__(
         self, outcomes: Outcomes, began: HeadBegan, clock: LastingClock, alarm: Callable[[float], None]
@@ -109,7 +109,7 @@ class DurableHead(Head):
         self._moment: float | None = None
         self._later: list[tuple[Peer, Follow]] = []
         self._unsaid: deque[tuple[int, Session, int]] = deque()
-        """How far the log has to be on disk before who is told that how many of its messages have come."""
+        """Pending acks: (journal position, session, count). Sent once the journal is synced up to `position`."""
 
     def _at(self) -> float:
         return self._clock() if self._moment is None else self._moment
@@ -117,10 +117,10 @@ class DurableHead(Head):
     # --- what was -----------------------------------------------------------------------------------------------------
 
     def replay(self, records: Iterable[Buffer], clients: Clients) -> bool:
-        """Become what made these records; False if there are some behind a gap, which say nothing.
+        """Restore the state from records; return False if some follow a gap, which are not used.
 
         Raises:
-            JournalError: there is one that is none.
+            JournalError: one is invalid.
         """
         logger.disabled, enabled = True, logger.disabled  # all of it was told when it happened
         failed: list[str] = []
@@ -193,18 +193,18 @@ class DurableHead(Head):
 
     @property
     def failure(self) -> JournalError | None:
-        """Why no new jobs are taken; None while they are."""
+        """Error for which no new jobs are taken; None while they are."""
         return None if self._log is None else self._log.failure
 
     def keep(self, log: Log) -> None:
-        """Write down what comes from now on. Who listened to jobs is gone with the head before, or asks anew."""
+        """Journal inputs from now on. Log readers ended with the head before, or query again."""
         self._log = log
         for peer in self.peers.values():
             for job, listener in list(peer.follows):
                 self._ask(peer, Follow(job, listener, False))
 
     def wake(self) -> None:
-        """Ask again for the moment that the mind has asked for."""
+        """Schedule again the tick that the scheduler has asked for."""
         if self.books.mind.wakes_at is not None:
             self._alarm(self.books.mind.wakes_at)
 
@@ -231,7 +231,7 @@ class DurableHead(Head):
             self._ask_later()
 
     def _ask_later(self) -> None:
-        """Say what follows from no input: behind what does, for in the replay it comes behind it, too."""
+        """Send messages that follow from no input: after those that do, since the replay has them after these, too."""
         asked, self._later = self._later, []
         for peer, follow in asked:
             if peer.number in self.peers:
@@ -239,11 +239,11 @@ class DurableHead(Head):
                 peer.ask_for_output(follow)
 
     def owe(self, session: Session, position: int) -> None:
-        """Tell who spoke here that all its words so far have come, once the log is on disk up to `position`."""
+        """Acknowledge all messages of a session so far, once the log is on disk up to `position`."""
         self._unsaid.append((position, session, session.received))
 
     def on_disk(self, position: int) -> None:
-        """The log is on disk up to here: tell those who spoke that their words have come."""
+        """Send acks: the log is on disk up to `position`."""
         unsaid, told = self._unsaid, dict[Session, int]()
         while unsaid and unsaid[0][0] <= position:
             _, session, received = unsaid.popleft()
@@ -294,12 +294,12 @@ class DurableHead(Head):
             super()._take(peer, frames)
 
     def end(self, clients: Clients) -> None:
-        """All work and all connections have ended: the next head begins with nobody."""
+        """Record that all work and all connections have ended: the next head begins without any."""
         with self.input(AllWent):
             clients.all_went()
 
     def workers_went(self) -> None:
-        """No worker is here any more."""
+        """Remove all workers."""
         for peer in list(self.peers.values()):
             self.leave(peer, "the head has closed")
 
@@ -316,7 +316,7 @@ class DurableHead(Head):
             super().tick()
 
     def hold_starts(self, why: str) -> None:
-        """Start no job for now, because of `why`; without a reason go on, unless the disk has refused once more."""
+        """Start no job for now, because of `why`; an empty reason resumes, unless the disk has failed once more."""
         with self.input(lambda now: StartsHeld(now, why)):
             if why or self.failure is None:
                 self._tell(StartsPaused(why))

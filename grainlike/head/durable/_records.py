@@ -1,4 +1,6 @@
-"""What a head is told, as records: what came from whom, and when. Read again in order they make the same head.
+"""Journal records: the inputs of a head, from whom and when. Replayed in order they restore the same head.
+
+A record is an input and the messages that came with it, as they are on the wire::
 
 A record is an input and the messages that came with it, as they travel::
 
@@ -42,7 +44,7 @@ _LENGTH = struct.Struct("<I")
 
 
 class _Input(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """`now` is the moment on the clock of the mind."""
+    """Input of a head; `now` is its moment on the scheduler's clock."""
 
     now: float
 
@@ -70,10 +72,10 @@ class WorkerCame(_Input, frozen=True, tag=1):
 
 
 class WorkerSaid(_Input, frozen=True, tag=2):
-    """Messages came from a worker.
+    """Record: messages came from a worker.
 
     `received` counts all that ever came from it, those too that change nothing and are not kept; `heard` how many of
-    ours it had said that it has.
+    ours it had acknowledged.
     """
 
     worker: int
@@ -82,7 +84,7 @@ class WorkerSaid(_Input, frozen=True, tag=2):
 
 
 class WorkerTold(_Input, frozen=True, tag=3):
-    """A worker was told something that follows from no input: it is numbered with all that it is told."""
+    """Record: a worker was sent something that follows from no input; it is numbered with all its messages."""
 
     worker: int
 
@@ -96,13 +98,13 @@ class WorkerDoubted(_Input, frozen=True, tag=4):
 
 
 class WorkerReturned(_Input, frozen=True, tag=5):
-    """It is heard again."""
+    """Record: a suspect worker has sent something again."""
 
     worker: int
 
 
 class WorkerWent(_Input, frozen=True, tag=6):
-    """A worker was given up, or is gone."""
+    """Record: a worker left or was given up."""
 
     worker: int
     reason: str
@@ -125,31 +127,31 @@ class ClientSaid(_Input, frozen=True, tag=8):
 
 
 class ClientWent(_Input, frozen=True, tag=9):
-    """A client was given up, or is gone."""
+    """Record: a client left or was given up."""
 
     client: int
 
 
 class JobStopped(_Input, frozen=True, tag=10):
-    """Somebody ended a job for everybody."""
+    """Record: a job was cancelled for all its awaiters."""
 
     job: int
 
 
 class WorkersSentOff(_Input, frozen=True, tag=15):
-    """Somebody asked these workers to end, with their jobs or after them."""
+    """Record: these workers were asked to exit, with their jobs (`kill`) or after them."""
 
     workers: list[int]
     kill: bool
 
 
 class TimeCame(_Input, frozen=True, tag=11):
-    """The moment came that the mind had asked for."""
+    """Record: the tick came that the scheduler had asked for."""
 
 
 class ClientRefused(_Input, frozen=True, tag=13):
-    """A client wanted jobs, and was told why there will be none; see `WorkerSaid`. `full`: of its session, there is no
-    room for more outcomes.
+    """Record: a client's jobs were refused, for the reason `why`; counts as of `WorkerSaid`. `full`: its session has
+    no room for more outcomes.
     """
 
     client: int
@@ -160,7 +162,7 @@ class ClientRefused(_Input, frozen=True, tag=13):
 
 
 class StartsHeld(_Input, frozen=True, tag=16):
-    """No job is started from here on, because of `why`; without a reason they are again."""
+    """Record: no job is started from here on, because of `why`; an empty reason resumes."""
 
     why: str
 
@@ -170,7 +172,7 @@ class AllWent(_Input, frozen=True, tag=14):
 
 
 class RecordsMissing(_Input, frozen=True, tag=12):
-    """What was told before this is not all written down: it counts only behind an image that has it."""
+    """Record: inputs before this are not all journaled, so it counts only after a snapshot that has them."""
 
 
 Input = (
@@ -207,7 +209,7 @@ def pack_input(what: Input, frames: Iterable[Frame] = ()) -> list[Buffer]:
 
 
 def unpack_input(record: Buffer) -> tuple[Input, Sequence[Frame]]:
-    """What a record says. Raises `JournalError` for what is none."""
+    """Decode a record. Raises `JournalError` for what is none."""
     view = memoryview(record)
     try:
         (length,) = _LENGTH.unpack_from(view)

@@ -1,4 +1,4 @@
-"""What a durable head is at one moment, as an image: so that its log need not reach back to its beginning."""
+"""Snapshot of a durable head at one moment: its log need not reach back to the beginning."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from grainlike.net import Link, LostLink
 __all__ = ["began_here", "check_version", "classes_of_books", "draw_head", "read_head", "read_title"]
 
 _ROOMS = ("grainlike.resources", "grainlike.wire", "grainlike.scheduler")
-"""All that is in these is plain data."""
+"""Packages whose classes are plain data."""
 
 _MODULES = (
     "grainlike.head._connection",
@@ -42,7 +42,7 @@ _MODULES = (
 
 
 class _Title(msgspec.Struct, frozen=True, array_like=True):
-    """Stands before an image: `now` is the moment on the clock of the mind."""
+    """Header of a snapshot: `now` is its moment on the scheduler's clock."""
 
     now: float
     began: HeadBegan
@@ -53,7 +53,7 @@ _decoder = msgspec.msgpack.Decoder(_Title)
 
 @cache
 def classes_of_books() -> dict[str, type]:
-    """Everything that may be in an image, by name."""
+    """Return all classes that may be in a snapshot, by name."""
     modules = [f"{room}.{module.name}" for room in _ROOMS for module in iter_modules(import_module(room).__path__)]
     modules += _MODULES
     found: dict[str, type] = {}
@@ -76,7 +76,7 @@ def _fingerprint() -> str:
 
 
 def began_here(seed: int, now: float = 0.0) -> HeadBegan:
-    """How a head of this release begins, at `now`."""
+    """Return the first record of a head of this release, which begins at `now`."""
     return HeadBegan(now, seed, __version__, _fingerprint(), software())
 
 
@@ -122,7 +122,9 @@ def draw_head(head: DurableHead, guests: Guests, began: HeadBegan, now: float) -
 
 
 def read_title(chunk: bytes) -> tuple[HeadBegan, float]:
-    """What the head began with, and the moment of the image. Raises `JournalError` if this release cannot read it."""
+    """Decode a snapshot's header: the head's first record, and the moment. Raises `JournalError` if this release
+    cannot read it.
+    """
     try:
         title = _decoder.decode(chunk)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

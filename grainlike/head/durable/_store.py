@@ -1,4 +1,4 @@
-"""What keeps a durable head on disk: its log, and from time to time an image of it, so that the log stays short."""
+"""Storage of a durable head: its log, and from time to time a snapshot, so that the log stays short."""
 
 from __future__ import annotations
 
@@ -32,18 +32,20 @@ so many bytes of functions have been dropped since, which are half of the last o
 """
 
 LOOK_S = 1.0
-"""How often that is looked at, whether the files are where they were, and whether a disk that refused does so still."""
+"""Seconds between checks of whether a snapshot is due, whether the files are where they were, and whether a disk that
+failed still does.
+"""
 
 _CHILD_S = 0.02
-"""How often it is looked whether the process that writes an image has ended."""
+"""Seconds between checks of whether the process that writes a snapshot has exited."""
 
 
 class Keeping:
     """The files of one head, in `directory`, and what is done with them while it runs.
 
-    A disk that refuses stops nothing that runs. But then nobody is told that his words have come, new jobs are refused
-    (`failure` says why), those that wait are not started, for that could not be written down, and as soon as the disk
-    takes an image of all that there is, everything is as it was.
+    A disk that fails stops nothing that runs. But then messages are not acknowledged, new jobs are refused (`failure`
+    is the reason), those that wait are not started, since that could not be journaled; and once the disk takes a
+    snapshot of the whole state, normal work resumes.
 
     Raises `JournalError` as `Journal.open` does.
     """
@@ -56,11 +58,11 @@ class Keeping:
         self._records: Iterator[bytes] = iter(found.records)
         self._image_size = self._journal.image_size
         self._dropped_before = 0
-        """How many bytes of functions had been dropped when the last image was drawn."""
+        """Bytes of functions that had been dropped when the last snapshot was written."""
         self._writes = True
         self._renewal = anyio.Lock()
         self._is_old = len(found.records) > 0
-        """Whether there is a log from before: what a sync had failed for would be in doubt without an image."""
+        """True if there is a log from before: what a sync had failed for would be in doubt without a snapshot."""
         try:
             self.began = self._begin(found.image, began)
         except BaseException:
@@ -69,7 +71,7 @@ class Keeping:
         _tell_of_damage(found)
 
     def _begin(self, image: Iterable[bytes] | None, began: HeadBegan) -> HeadBegan:
-        """What the head in these files began with; `began` if there was none."""
+        """Return the first record of the head in these files; `began` if there was none."""
         if image is not None:
             self._image = iter(image)
             found, now = read_title(next(self._image))
@@ -89,7 +91,7 @@ class Keeping:
     # --- the head ----------------------------------------------------------------------------------------------------
 
     def restore(self, head: DurableHead, guests: DurableGuests) -> None:
-        """Make the head what it was, and write down what it is told from now on."""
+        """Restore the head's state, and journal its inputs from now on."""
         self._head, self._guests = head, guests
         if self._image is not None:
             read_head(self._image, head, guests)
@@ -129,7 +131,7 @@ class Keeping:
     # --- the disk ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """See that records get to the disk, and draw images, until cancelled."""
+        """Sync records to disk, and write snapshots, until cancelled."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._journal.run)
             while True:
@@ -139,7 +141,7 @@ class Keeping:
                     await self._renew()
 
     def _check_place(self) -> None:
-        """What is synced to files that nobody finds is not kept."""
+        """Fail if the journal's files were removed or replaced: what is synced to such files is not kept."""
         if self._writes:
             try:
                 self._journal.check_place()
@@ -153,7 +155,7 @@ class Keeping:
         return dropped > max(IMAGE_BYTES, self._image_size // 2)
 
     async def finish(self) -> None:
-        """See that the end of all work is kept, also where the disk refused what came before.
+        """Make sure that the end of all work is kept, also where the disk failed before.
 
         Raises:
             JournalError: it is not, so the next head will find the work again.
@@ -167,7 +169,7 @@ class Keeping:
             )
 
     async def safe(self) -> None:
-        """Return when all that the head was told so far is on disk, as far as the disk takes anything."""
+        """Return when all inputs so far are on disk, as far as the disk takes anything."""
         position = self._journal.position
         while self._writes and self._journal.synced < position:  # noqa: ASYNC110 - `on_synced` is the head's
             await anyio.sleep(_CHILD_S)
@@ -196,7 +198,7 @@ class Keeping:
                 self._mend()
 
     def _tell_of_no_image(self, error: OSError) -> None:
-        """The log behind the last image goes on; after a failure it is not enough."""
+        """Log that there is no new snapshot: the log after the last one continues; after a failure it is not enough."""
         self._image_size, self._is_old = self._journal.segment_size, False
         if self.failure is None:
             logger.warning("the journal grows, for there is no new image of the head: %s", error)
@@ -204,7 +206,7 @@ class Keeping:
             self._writes = False
 
     def _mend(self) -> None:
-        """All that there is is on disk again."""
+        """Resume: the whole state is on disk again."""
         logger.warning("the journal is kept again")
         self.failure = None
         self._journal.on_synced = self._head.on_disk
@@ -223,7 +225,7 @@ class Keeping:
             raise JournalError(f"the process that wrote an image of the head ended with exit code {code}")
 
     def _fork(self, segment: int) -> int:
-        """Let a child write the image: it has all of the head as it is now, and this process goes on."""
+        """Write the snapshot in a forked child: it has the whole state as it is now, and this process continues."""
         parent = os.getpid()
         child = os.fork()
         if child:
@@ -241,7 +243,7 @@ class Keeping:
             os._exit(code)
 
     def close(self) -> None:
-        """Let go of the files. Raises `JournalError` if they could not be synced."""
+        """Close the files. Raises `JournalError` if they could not be synced."""
         for unread in (self._image, self._records):
             if isinstance(unread, Generator):
                 unread.close()
@@ -249,7 +251,7 @@ class Keeping:
 
 
 def _tell_of_damage(found: Recovered) -> None:
-    """Say what of the journal does not count, so that nobody looks for it in vain."""
+    """Log which parts of the journal are damaged and not used."""
     if found.cut:
         logger.warning("the last %d bytes of %s were not a whole record, and are cut off", found.cut, found.cut_path)
     for path in found.set_aside:
@@ -264,6 +266,6 @@ def _behind_an_image(records: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _exit_code(child: int) -> int | None:
-    """How a child ended; None while it runs."""
+    """Return the exit code of a child; None while it runs."""
     ended, status = os.waitpid(child, os.WNOHANG)
     return os.waitstatus_to_exitcode(status) if ended else None

@@ -1,7 +1,7 @@
-"""Who may connect to a head: its endpoint, the handshake, clients and their queries, named sessions.
+"""Server side of a head: its endpoint, the handshake, clients and their queries, named sessions.
 
-Answers: where a head is reached (`_endpoint`), who is let in (`_accept`), what clients ask and submit (`_clients`),
-and what is kept for those who left (`_sessions`, `_outcome_store`).
+Answers: where a head is reached (`_endpoint`), how connections are admitted (`_accept`), what clients query and
+submit (`_clients`), and what is kept of sessions whose program has left (`_sessions`, `_outcome_store`).
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Who may join a head: the listening side of the handshake, for every link, however it was made."""
+"""Admission to a head: the listening side of the handshake, for every link, however it was made."""
 
 from __future__ import annotations
 
@@ -44,35 +44,35 @@ _ROLES = frozenset({"worker", "client"})
 HANDSHAKE_S = 10.0
 
 MOST_WAITING = 64 * 1024 * 1024
-"""One for whom more bytes than this wait is cut off when it has read nothing for `DEAF_S`. It may dial anew, and goes
-on if what it had not read is still kept (`Transcript`).
+"""A peer with a larger send backlog, in bytes, that reads nothing for `DEAF_S` is disconnected. It may reconnect and
+resume while its unacknowledged messages are kept (`Transcript`).
 """
 
 DEAF_S = LOST_S
 
 ENDED_S = 2.5
-"""How long one of another machine has to dial anew after its link was closed in good order: a process that dies
-leaves its link like that.
+"""Seconds in which a peer on another machine may reconnect after its link was closed in good order: a process that
+dies leaves its link like that.
 """
 
 SECOND_LOOK_S = 1.0
-"""How long after that its silence is believed."""
+"""Seconds after that until its silence is believed."""
 
 _LOOK_S = 0.0003
-"""About what it takes to look whether a process is there, and to tell the mind of a link that has broken."""
+"""About the seconds that it takes to check that a process exists, and to report a broken link to the scheduler."""
 
 
 def software() -> Software:
-    """The versions that have to go together between a head and whoever dials in."""
+    """Return the versions that have to match between a head and its workers and clients."""
     return Software(platform.python_version(), serializer_versions())
 
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """Lets workers in to `head`, and clients to `guests`. `paths` are the imports that jobs may need.
+    """Acceptor: admits workers to `head`, and clients to `guests`. `paths` are the imports that jobs may need.
 
     `settled` is called after each batch of frames, when outcomes may have come; `joined` when a worker came or left.
-    `returns` says whether this head outlives its process. `most` is how many bytes of values one message may bring.
+    `returns` is true if this head survives its process. `most` is how many bytes of values one message may bring.
     """
 
     head: Head
@@ -85,7 +85,7 @@ class Door:
     most: int = field(default_factory=room_for_one)
 
     async def await_return(self, party: Peer | Guest) -> None:
-        """Keep the place of one that was here before this head was started, until it dials anew or is given up."""
+        """Keep the connection of a peer from before this head was started, until it reconnects or is given up."""
         if isinstance(party, Peer):
             self.head.suspect(party, "the head was started again", broke=False)
         if party.session is None or not await _returns_within(LOST_S, party):
@@ -93,7 +93,7 @@ class Door:
             self.give_up(party, "it did not come back when the head was started again")
 
     def give_up(self, party: Peer | Guest, reason: str) -> None:
-        """Somebody is gone for good: its jobs are tried elsewhere, or nobody wants them any more."""
+        """Give up a peer for good: a worker's jobs are tried elsewhere, a client's are cancelled."""
         if isinstance(party, Peer):
             self.head.leave(party, reason)
             self.joined()
@@ -119,7 +119,7 @@ class Door:
 
 
 class _Visit:
-    """One connection: nobody at first, a worker or a client once it has introduced itself and was welcomed."""
+    """One incoming connection: unidentified at first, a worker or a client once it has sent `Hello` and was welcomed."""
 
     def __init__(self, door: Door, link: Link, tasks: TaskGroup) -> None:
         self._door = door
@@ -150,7 +150,7 @@ class _Visit:
         self._door.guests.look_whether_alone()
 
     def _introduced(self, frames: list[Frame]) -> list[Frame]:
-        """Listen until it is known who it is; return what it says then."""
+        """Read until the peer is identified; return the frames that follow."""
         at = 0
         while self._known is None and at < len(frames) and not self._refused:
             self._greet(frames[at])
@@ -159,7 +159,7 @@ class _Visit:
 
     @property
     def _known(self) -> Peer | Guest | None:
-        """Who it is, once it was welcomed."""
+        """Peer of this connection, once it was welcomed."""
         return self._peer or self._guest
 
     def _greet(self, frame: Frame) -> None:
@@ -187,7 +187,7 @@ class _Visit:
             self._answered.set()
 
     def _take_back(self, hello: Hello) -> None:
-        """One has dialled anew: it goes on where its last link broke, if it was not given up."""
+        """Resume the session of a peer that has reconnected, if it was not given up."""
         head, guests = self._door.head, self._door.guests
         known = head.incarnation if hello.role == "worker" else guests.incarnation
         party = known(hello.incarnation)
@@ -218,7 +218,7 @@ class _Visit:
         self._link.post(Welcome(door.cluster, HEARTBEAT_S, door.paths, name, store, process, received, door.returns))
 
     async def watch(self) -> None:
-        """End the link of a stranger who says nothing, of one who was refused, and of somebody who fell silent."""
+        """End the link of a peer that does not identify itself, was refused, or fell silent."""
         with anyio.move_on_after(HANDSHAKE_S):
             await self._answered.wait()
         if self._known is None:
@@ -263,11 +263,11 @@ class _Visit:
 
     @property
     def _is_current(self) -> bool:
-        """Whether this is the link over which it speaks: not if it has dialled anew."""
+        """True if this is the peer's current link: it has not reconnected over another."""
         return self._known is not None and self._known.link is self._link
 
     async def wait_for_return(self) -> None:
-        """Keep the place of one whose link has broken, until it has dialled anew, is dead, or too late."""
+        """Keep the connection of a peer whose link has broken, until it has reconnected, is dead, or too late."""
         party = self._known
         if party is None or party.session is None or party.over or self._given_up or not self._is_current:
             return
@@ -281,7 +281,7 @@ class _Visit:
         await _returns_within(self._patience(party), party)
 
     def _doubt(self, party: Peer | Guest, reason: str) -> None:
-        """A link has broken, and nobody knows yet what has become of its far end."""
+        """Suspect a peer whose link has broken, as it may be alive."""
         if isinstance(party, Guest):
             logger.info("the link to client %s has broken: %s", party.name, reason)
             return
@@ -290,8 +290,8 @@ class _Visit:
         self._door.settled()
 
     def _patience(self, party: Peer | Guest) -> float:
-        """How long one may take to dial anew. One whose process cannot be seen from here, and whose link ended in
-        order, as that of a dead process does, has less.
+        """Return how many seconds a peer may take to reconnect. One whose process cannot be seen from here, and whose
+        link ended in order, as that of a dead process does, has less.
         """
         ended = (self._link.reason or "").startswith("closed by the peer")
         elsewhere = not party.hello.process.startswith(f"{process_id().partition('/')[0]}/")
@@ -303,7 +303,7 @@ class _Visit:
         return time.monotonic() - self._known.heard
 
     def tell_of_end(self) -> None:
-        """Log an end that nobody here wanted. A stranger may come and go; one who was refused was told of already."""
+        """Log an end that was not asked for. An unidentified peer may come and go; a refusal was logged already."""
         if self._known is not None and not self._is_current:
             return
         if self._peer is not None:
@@ -317,14 +317,14 @@ class _Visit:
             logger.warning("the connection from %s was dropped: %s", self._link.peer, self._link.reason)
 
     def end(self) -> None:
-        """The link is gone."""
+        """Give up the peer after the end of its link, unless it has reconnected."""
         if self._known is None or not self._is_current:
             return
         self._door.give_up(self._known, self._link.reason or "the connection was lost")
 
 
 async def _returns_within(seconds: float, party: Party) -> bool:
-    """Wait until one has dialled anew; False if it is dead, or too late."""
+    """Wait until a peer has reconnected; return False if it is dead, or too late."""
     link = party.link
     with anyio.move_on_after(seconds):
         for pause in _looks():

@@ -1,4 +1,4 @@
-"""One client as the head's body knows it."""
+"""Connected client, as the head's driver sees it."""
 
 from __future__ import annotations
 
@@ -25,22 +25,26 @@ class Guest(Party):
     def __init__(self, number: int, hello: Hello, link: Link, tasks: TaskGroup | None) -> None:
         super().__init__(number, hello.name, link, hello, time.monotonic())
         self.tasks = tasks
-        """Of its visit: they end with it. None while it is away since before this head was started."""
+        """Task group of its connection, with which they end. None while it is away since before this head was
+        started.
+        """
         self.listening: dict[int, anyio.CancelScope] = {}
         """Its questions about logs that are being answered."""
         self.paths: tuple[str, ...] = ()
-        """Where its program imports from."""
+        """Import paths of its program."""
         self.home: Home = self
-        """Where its jobs belong: to itself, or to a named session."""
+        """Owner of its jobs: itself, or a named session."""
 
     def hush(self) -> None:
-        """Answer no question about logs any more: they went with their link, and are asked anew on the next."""
+        """Cancel all answers about logs: the queries went with their link, and are repeated on the next."""
         listening, self.listening = self.listening, {}
         for scope in listening.values():
             scope.cancel()
 
     def listens(self, ask: int) -> anyio.CancelScope:
-        """It has asked a question about logs: the end of the answer, should the client or its link go before."""
+        """Register a query about logs; return the scope that ends the answer, should the client or its link go
+        before.
+        """
         scope = self.listening[ask] = anyio.CancelScope()
         return scope
 

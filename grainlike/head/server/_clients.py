@@ -1,7 +1,7 @@
-"""Clients of a head: who is here, and what they are told about workers and jobs.
+"""Clients of a head: which are connected, and what is sent to them about workers and jobs.
 
-A client has proved that it may: by its certificate, or, at a Unix socket, as a process of our own user. What it asks
-is answered from the very books that decide, in the turn in which it asks.
+A client has proved that it may: by its certificate, or, at a Unix socket, as a process of our own user. Its queries
+are answered from the scheduler's own state, in the turn in which they arrive.
 """
 
 from __future__ import annotations
@@ -72,13 +72,13 @@ if TYPE_CHECKING:  # only a head that others connect to has one
 _MOST_LOGS = 1000
 
 WORKERS_S = 0.1
-"""How often a client is told which workers are there: with a thousand of them, each time takes some milliseconds."""
+"""Seconds between two lists of workers to a client: with a thousand of them, each takes some milliseconds."""
 
 _Short = AskHead | AskWorkers | AskJobs | AskJob | AskCancel | AskDepart | AskStop | AskWanted | AskSessions | AskReport
-"""What is answered by one message, in the turn in which it is asked."""
+"""Queries that are answered by one message, in the turn in which they arrive."""
 
 _WANTS = (Nested, Withdraw, ReleaseFunctions, ImportsFrom, Forget, EndSessions)
-"""What clients say about their jobs; all else is questions."""
+"""Messages of clients about their jobs; all else is queries."""
 
 __all__ = ["Guests"]
 
@@ -103,7 +103,7 @@ class Guests:
         self.here: dict[int, Guest] = {}
         self.sessions = Sessions()
         self.store: OutcomeStore | None = None
-        """Where outcomes of sessions go that do not fit into memory; None where there are no sessions."""
+        """Store for outcomes of sessions that do not fit into memory; None where there are no sessions."""
         self._head = head
         self._cluster = cluster
         self._cancel = cancel
@@ -111,7 +111,7 @@ class Guests:
         self._alone = alone
         self._opened = time.monotonic()
         self._telling: dict[int, bool] = {}
-        """Those who have just been told of the workers, and whether there is more to tell."""
+        """Clients that have just been sent the workers, and whether there are more changes to send."""
 
     def join(self, hello: Hello, link: Link, tasks: TaskGroup | None) -> Guest:
         """Take in a client that has proved itself; what is done for it runs in `tasks`."""
@@ -126,7 +126,7 @@ class Guests:
         return guest
 
     def check_session(self, hello: Hello) -> None:
-        """See whether a client may have the session that it wants. A program that has died does not have it any more.
+        """Check that a client may have the session that it names. A program that has died does not hold it any more.
 
         Raises:
             SessionError: another program has it.
@@ -144,7 +144,7 @@ class Guests:
         return next((guest for guest in self.here.values() if guest.hello.incarnation == incarnation), None)
 
     def came_back(self, guest: Guest, tasks: TaskGroup) -> None:
-        """A client goes on over another link; what is done for it runs in `tasks` from now on."""
+        """Resume a client over another link; its tasks run in `tasks` from now on."""
         guest.hush()
         guest.tasks = tasks
         guest.heard = time.monotonic()
@@ -152,7 +152,7 @@ class Guests:
             guest.post(self._workers(0))
 
     def leave(self, guest: Guest) -> None:
-        """A client is gone, and with it what it wanted; not so what belongs to a named session. The second time does
+        """Remove a client that has left, and cancel its jobs; those of a named session stay. The second time does
         nothing.
         """
         if self.here.pop(guest.number, None) is None:
@@ -175,7 +175,7 @@ class Guests:
             self._head.withdraw_all(home)
 
     async def farewell(self) -> None:
-        """Tell all clients that nothing more will come, and that there is nobody to dial to."""
+        """Send goodbye to all clients: no more messages come, and reconnecting is of no use."""
         guests = list(self.here.values())
         for guest in guests:
             if guest.session is not None:
@@ -185,7 +185,9 @@ class Guests:
                 await guest.link.drain()
 
     def workers_changed(self) -> None:
-        """Tell everybody who uses workers, and not just asks, which are here now; of many that come together, once."""
+        """Send the workers to every client that submits jobs, and not just queries; changes that come together are
+        sent once.
+        """
         for guest in self.here.values():
             if not guest.paths:
                 continue
@@ -197,7 +199,7 @@ class Guests:
                 guest.tasks.start_soon(self._tell_more, guest)
 
     async def _tell_more(self, guest: Guest) -> None:
-        """Tell it again after a while, if there is more to tell by then."""
+        """Send the workers again after a while, if they have changed by then."""
         try:
             while True:
                 await anyio.sleep(WORKERS_S)
@@ -238,7 +240,7 @@ class Guests:
             guest.post(Goodbye("it has left"))  # so that it knows that all it said was heard, and hangs up
 
     def _admit(self, guest: Guest, frames: Sequence[Frame]) -> None:
-        """Take what a client says about its jobs; where nothing more can be kept, calls with names are refused."""
+        """Take a client's messages about its jobs; where no more outcomes can be kept, calls with names are refused."""
         why = None if self.store is None else self.store.refusal()
         if why is None:
             self._take(guest, frames)
@@ -250,7 +252,7 @@ class Guests:
                 self._take(guest, list(part))
 
     def _refuse_named(self, guest: Guest, frames: Sequence[Frame], why: str) -> None:
-        """Make no jobs of calls with names, and tell their client why."""
+        """Make no jobs of calls with names, and send their client the reason."""
         for message, buffers in frames:
             assert isinstance(message, Nested)
             self._head.refuse_for(guest.home, message, buffers, guest.paths, guest.number, SessionError(why))
@@ -259,7 +261,7 @@ class Guests:
         return guest.home.kept_apart(child) if isinstance(guest.home, NamedSession) else None
 
     def _take(self, guest: Guest, frames: Sequence[Frame]) -> None:
-        """Do what follows from what a client says about its jobs, once, however often its link broke."""
+        """Handle a client's messages about its jobs, each once, however often its link broke."""
         for message, buffers in frames:
             match message:
                 case Nested():
@@ -377,7 +379,7 @@ class Guests:
         )
 
     def _journal(self) -> str:
-        """Whether what is told here outlives this process, in words."""
+        """Return whether inputs are journaled, as text for clients; empty if this head does not survive its process."""
         return ""
 
 

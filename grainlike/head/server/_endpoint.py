@@ -1,4 +1,4 @@
-"""Where workers dial in: the address, the certificates, and the files that tell of both."""
+"""Endpoint of a head: its address, certificates, and the access files that hold both."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ __all__ = ["Entrance", "open_entrance", "open_lasting_entrance"]
 logger = logging.getLogger("grainlike")
 
 _MOST_ADDRESSES = 16
-"""Heads that moved leave old addresses behind; who dials tries them in turn."""
+"""Most addresses in an access file. Heads that moved leave old addresses behind; peers try them in turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entrance:
-    """A door that is open: `address` is what a worker dials. `withdraw` removes the files that tell of it.
+    """Open endpoint: `address` is where workers connect. `withdraw` removes the access files.
 
-    Whoever hears that the head has closed must not find it by them any more: so they go before connections do.
+    They are removed before connections are closed: no peer whose connection has ended may find the head by them.
     """
 
     listener: Listener
@@ -56,9 +56,9 @@ class Entrance:
 
 @contextmanager
 def open_entrance(at: str, prepared: Path | None = None, *, insecure: bool = False) -> Iterator[Entrance]:
-    """Listen at `at`, as the head of the cluster of `prepared`, or of a new one whose files are gone at the end.
+    """Listen at `at`, as the head of the cluster of `prepared`, or of a new one whose files are removed at the end.
 
-    Raises as `Executor` says.
+    Raises as `Executor`.
     """
     where = parse_address(at)
     if insecure:
@@ -84,9 +84,9 @@ def open_entrance(at: str, prepared: Path | None = None, *, insecure: bool = Fal
 def open_lasting_entrance(at: str, folder: Path, *, insecure: bool = False) -> Iterator[Entrance]:
     """Listen as the head whose access files are in `folder`, at its old port if `at` leaves that open.
 
-    The first time the files are made. They stay; those that tell everybody which head is the current one do not.
+    The first time the files are made. They stay; those that name the current head do not.
 
-    Raises as `Executor` says.
+    Raises as `Executor`.
     """
     where = parse_address(at)
     if insecure:
@@ -122,7 +122,7 @@ def _check_complete(folder: Path) -> None:
 
 
 def _listen_again(where: Address, own: Access) -> AbstractContextManager[Listener]:
-    """Listen where those who know this head from before look for it, unless somebody else is there now."""
+    """Listen at the address that earlier peers of this head have, unless it is in use now."""
     tls = _tls(own.cluster, own.credentials)
     if isinstance(where, TcpAddress) and where.port == 0:
         for port in dict.fromkeys(address.port for address in own.addresses if isinstance(address, TcpAddress)):
@@ -146,7 +146,9 @@ def _prepared(where: Address, path: Path) -> Iterator[Entrance]:
 
 
 def _with_known(own: tuple[Address, ...], known: tuple[Address, ...]) -> tuple[Address, ...]:
-    """Our own addresses, and those that were given for this port: there may be ways here that only people know of."""
+    """Return our own addresses, and those that were given for this port: there may be routes that only people know
+    of.
+    """
     ports = {address.port for address in own if isinstance(address, TcpAddress)}
     given = [address for address in known if isinstance(address, TcpAddress) and address.port in ports]
     return tuple(dict.fromkeys([*own, *given]))[:_MOST_ADDRESSES]

@@ -1,8 +1,8 @@
 """Outcomes of named calls on disk: what a session keeps beyond its share of memory, up to a budget.
 
-Files are written and read in threads, one at a time, while the head goes on; until a file is whole its outcome stays in
-memory, and so it does where the disk refuses. With a journal the files are part of it: a head that is started again
-finds them by the names and checksums in its books.
+Files are written and read in threads, one at a time, while the head continues; until a file is whole its outcome
+stays in memory, and so it does where the disk refuses. With a journal the files are part of it: a head that is
+started again finds them by the names and checksums in its books.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["OutcomeStore"]
 logger = logging.getLogger("grainlike")
 
 LOOK_S = 0.25
-"""How often it is looked whether there is something to write or to remove."""
+"""Seconds between checks of whether there is something to write or to remove."""
 
 CHUNK = 256 * 1024
 """Bytes in one answer, and in one read."""
@@ -44,10 +44,10 @@ class OutcomeStore:
 
     Args:
         sessions: gives the sessions of the head.
-        directory: with `lasting` it outlives the head; else the head removes it, or the next one that finds it.
+        directory: with `lasting` it stays after the head; else the head removes it, or the next one that finds it.
         budget: bytes of outcomes, in memory and on disk, at which no named call is taken any more; by default half of
             what is free there, and no less than one session keeps in memory.
-        safe: returns when what the head was told so far is on disk: no file is removed before that.
+        safe: returns when all inputs of the head so far are on disk: no file is removed before that.
     """
 
     def __init__(
@@ -65,13 +65,13 @@ class OutcomeStore:
         self._safe = safe
         self.budget = max(_free(directory) // 2, KEPT_BYTES) if budget is None else budget
         self.failure: OSError | None = None
-        """Why outcomes stay in memory that were to be written."""
+        """Error for which outcomes stay in memory that were to be written."""
         self._warned = False
         self._open = ExitStack()
         self._is_open = False
 
     def refusal(self) -> str | None:
-        """Why no named call is taken at the moment; None while they are."""
+        """Return why no named call is taken at the moment; None while they are."""
         if self.failure is not None:
             return (
                 f"outcomes of named calls cannot be written to {self.directory} ({self.failure}), so the head takes no "
@@ -88,7 +88,7 @@ class OutcomeStore:
     # --- while the head runs -----------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Write what does not fit into memory, and remove what nobody wants, until cancelled."""
+        """Write what does not fit into memory, and remove what is wanted no more, until cancelled."""
         left = self._left_behind({file.name for file in self._sessions().files()})
         if left:
             await anyio.to_thread.run_sync(_remove_all, left)
@@ -231,7 +231,7 @@ class OutcomeStore:
     # --- before and after --------------------------------------------------------------------------------------------
 
     def _left_behind(self, wanted: set[str]) -> list[Path]:
-        """What heads that were killed have left, or what of our own is in no session."""
+        """Return the files that killed heads have left, or those of our own that are in no session."""
         with suppress(OSError):
             if self._lasting:
                 return [path for path in self.directory.iterdir() if path.name not in wanted]

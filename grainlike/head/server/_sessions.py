@@ -1,7 +1,8 @@
-"""Named sessions: jobs that belong to a name rather than to a program, and what is kept for whoever comes back.
+"""Named sessions: jobs that belong to a name rather than to a program, and outcomes kept for a program that
+reconnects.
 
 All of it follows from the messages that come and go: what a program submits, withdraws and forgets, and what it would
-hear of its jobs. Nothing here waits, or looks at a clock.
+receive of its jobs. Nothing here waits, or reads a clock.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ from grainlike.wire import (
 __all__ = ["KEPT_BYTES", "MOST_NAMES", "KeptFile", "NamedCall", "NamedSession", "Sessions"]
 
 MOST_NAMES = 10_000
-"""How many calls of one session may have a name."""
+"""Number of calls of one session that may have a name."""
 
 KEPT_BYTES = 128 * 1024 * 1024
-"""How many bytes of outcomes one session keeps in memory, and tells whoever attaches: half of what a conversation may
-have on its way. What is beyond goes to disk, and is told to who asks for it.
+"""Bytes of outcomes that one session keeps in memory, and sends to a program that attaches: half of what may be
+unacknowledged on a link. The rest goes to disk, and is sent on request.
 """
 
 _ROWS = 500
-"""How many names go into one message."""
+"""Number of names in one message."""
 
 
 class KeptFile(msgspec.Struct, frozen=True):
@@ -49,7 +50,7 @@ class KeptFile(msgspec.Struct, frozen=True):
 
 
 class Spill:
-    """What is to be done on disk: `fresh` outcomes are to be written to files of these names, `gone` ones removed."""
+    """Pending disk work: `fresh` outcomes are to be written to files of these names, `gone` ones removed."""
 
     __slots__ = ("fresh", "gone")
 
@@ -59,7 +60,7 @@ class Spill:
 
 
 class NamedCall:
-    """One call that has a name: `child` to the program that submitted it, `job` to the head once it is there."""
+    """Call with a name: `child` is its number at the program that submitted it, `job` at the head once it is there."""
 
     __slots__ = ("apart", "began", "child", "function", "job", "name", "outcome", "request", "size")
 
@@ -70,15 +71,15 @@ class NamedCall:
         self.request = request
         self.job = 0
         self.began: tuple[int, str, str] | None = None
-        """Attempt, worker and slots, as `Began` has told last."""
+        """Attempt, worker and slots of the last `Began`."""
         self.outcome: tuple[Outcomes, Sequence[Buffer]] | KeptFile | None = None
         self.apart = False
-        """Whether its outcome is beyond what is kept in memory: on disk, or about to be."""
+        """True if its outcome is beyond what is kept in memory: on disk, or about to be."""
         self.size = 0
 
 
 class NamedSession:
-    """One session, where its jobs have their `Home`: what they say goes to the program that is attached, if one is.
+    """Named session, the `Home` of its jobs: their messages are sent to the program that is attached, if one is.
 
     `number` is what shares are counted by, `since` when it was opened.
     """
@@ -106,9 +107,9 @@ class NamedSession:
         self.jobs: dict[int, int] = {}
         """The jobs that have not ended, by what their programs call them."""
         self.size = 0
-        """How many bytes of outcomes are kept."""
+        """Bytes of outcomes that are kept."""
         self._held = 0
-        """How many of them are in memory to stay."""
+        """Bytes of them that stay in memory."""
         self._spill = spill
         self._calls: dict[str, NamedCall] = {}
         self._by_child: dict[int, NamedCall] = {}
@@ -116,11 +117,11 @@ class NamedSession:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is left of it."""
+        """True if nothing is left of it."""
         return self.guest is None and not self.jobs and not self._calls
 
     def row(self, now: float, limit: int = 0) -> SessionRow:
-        """What is told of it; `limit` is how many bytes all sessions of the head may keep."""
+        """Return its row in the list of sessions; `limit` is how many bytes all sessions of the head may keep."""
         outcomes = sum(call.outcome is not None for call in self._calls.values())
         attached = "" if self.guest is None else self.guest.name
         names, since = len(self._calls), now - self.since
@@ -134,7 +135,7 @@ class NamedSession:
     # --- programs come and go ----------------------------------------------------------------------------------------
 
     def attach(self, guest: Guest) -> None:
-        """A program has it from now on, and hears what is there."""
+        """Attach a program, and send it the state of the calls."""
         self.guest = guest
         for message in self._told():
             guest.post(message)
@@ -162,7 +163,9 @@ class NamedSession:
             )
 
     def kept_apart(self, child: int) -> NamedCall | None:
-        """The call of this number, if its outcome is kept and was not told to whoever attached."""
+        """Return the call of this number, if its outcome is kept and was not sent when the program attached; else
+        None.
+        """
         call = self._by_child.get(child)
         return call if call is not None and call.apart else None
 
@@ -173,14 +176,14 @@ class NamedSession:
                 yield call.outcome
 
     def detach(self, guest: Guest) -> None:
-        """The program is gone, and its jobs go on."""
+        """Detach a program that has left; its jobs continue."""
         if self.guest is guest:
             self.guest = None
 
     # --- what a program says -----------------------------------------------------------------------------------------
 
     def submits(self, message: Nested) -> None:
-        """A program wants these calls to be run. Raises `ProtocolError` for what it would not say."""
+        """Take calls that a program submits. Raises `ProtocolError` for invalid ones."""
         names = message.names or [""] * len(message.children)
         self._check(message, names)
         for child, at, name in zip(message.children, message.fns, names, strict=True):
@@ -202,20 +205,20 @@ class NamedSession:
             raise ProtocolError(f"session {self.name!r} has no room for {len(given)} names more")
 
     def withdraws(self, children: Iterable[int]) -> None:
-        """It does not want these any more: nothing is kept of them."""
+        """Drop calls that the program withdraws: nothing is kept of them."""
         for child in children:
             self.jobs.pop(child, None)
             if child in self._by_child:
                 self._drop(self._by_child[child].name)
 
     def forgets(self, names: Iterable[str]) -> None:
-        """Nothing is kept under these names any more."""
+        """Drop what is kept under these names."""
         for name in names:
             if name in self._calls:
                 self._drop(name)
 
     def forget_all(self) -> None:
-        """Nothing is kept any more."""
+        """Drop everything that is kept."""
         self.forgets(list(self._calls))
 
     def _drop(self, name: str) -> None:
@@ -231,7 +234,7 @@ class NamedSession:
     # --- what its jobs say -------------------------------------------------------------------------------------------
 
     def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
-        """Take note of what becomes of its jobs, and tell the program that is attached. See `Home`."""
+        """Record the progress of its jobs, and send it to the program that is attached. As `Home.post`."""
         if isinstance(message, Numbered):
             self._numbered(message)
         elif isinstance(message, Began):
@@ -292,7 +295,7 @@ class Sessions:
 
     @property
     def size(self) -> int:
-        """How many bytes of outcomes are kept."""
+        """Bytes of outcomes that all sessions keep."""
         return sum(session.size for session in self._named.values())
 
     def files(self) -> Iterator[KeptFile]:
@@ -317,7 +320,7 @@ def _size(parcel: Parcel) -> int:
 
 
 def _alone(message: Outcomes, row: int, parcel: Parcel) -> tuple[Outcomes, Sequence[Buffer]]:
-    """One row of a message as a message."""
+    """Return one row of a message as a message of its own."""
     data, counts, buffers = pack_parcels([parcel])
     told = Outcomes(
         0,

@@ -1,6 +1,7 @@
-"""What a head tells of jobs that have ended: their number, and, where it records, what ran where and when.
+"""Trace rows on the wire: the number of jobs that have ended, and, where the head records, what ran where and when.
 
-A trace is drawn by whoever asks for it: the head only tells what it kept, some of it in each turn of its loop.
+A trace is drawn by the client that requests it: the head only sends what it kept, some of it in each turn of its
+loop.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ __all__ = ["NOT_RECORDED", "drawn", "report_is", "tell_trace"]
 NOT_RECORDED = "this head records nothing: start it with `grainlike head start --record`, or Executor(record=True)"
 
 _ROWS = 1000
-"""How much is told in one turn of the loop."""
+"""Rows that are sent in one turn of the loop."""
 
 
 def report_is(ask: int, totals: Totals, unended: int) -> ReportIs:
-    """How jobs have ended, as an answer."""
+    """Return the reply to a report query: how jobs have ended."""
     return ReportIs(
         ask,
         totals.succeeded,
@@ -77,7 +78,7 @@ class _Rows:
 
 
 def drawn(rows: Iterable[SpanRow]) -> Iterator[Stretch]:
-    """The stretches that rows tell of."""
+    """Iterate over the stretches that rows encode."""
     from grainlike.observe import Stretch
 
     for row in rows:
