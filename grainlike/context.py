@@ -31,9 +31,7 @@ __all__ = [
 
 
 class JobNode(NamedTuple):
-    """One node of a job that has several (`Nodes`): the worker's name, its host's address, and the slots it gives
-    there.
-    """
+    """Node of a job that has several (`Nodes`): the worker's name, its host's address, and the slots it gives there."""
 
     name: str
     host: str
@@ -80,9 +78,9 @@ class JobInfo:
         """A directory of this attempt's own, on the worker's disk, made when it is first asked for.
 
         It is removed with all that is in it when the job has ended; when its process was killed, soon after. With
-        `GRAINLIKE_KEEP_SCRATCH=failed` in the worker's environment that of a failed job stays, and a note of its error
-        says where; with `always`, all stay. In a job with a process of its own, `GRAINLIKE_SCRATCH` in the environment
-        names it from then on to programs that the job starts.
+        `GRAINLIKE_KEEP_SCRATCH=failed` in the worker's environment that of a failed job stays, and a note of its
+        error has the path; with `always`, all stay. In a job with a process of its own, `GRAINLIKE_SCRATCH` in the
+        environment names it from then on to programs that the job starts.
 
         Raises:
             RuntimeError: the runner of this job provides no directories.

@@ -1,11 +1,11 @@
-"""How do programs for `concurrent.futures`, joblib or Dask run here? The interfaces that they know, on an executor.
+"""Interfaces of `concurrent.futures`, joblib and Dask on an executor.
 
-`GrainlikePool` is a `concurrent.futures.Executor`, `register_joblib` makes a backend known to joblib, and `dask_get` is
-a scheduler function for Dask's graphs. The room decides nothing and knows no worker: what it is given becomes calls of
-delayed functions, and an executor in a thread of its own runs them.
+`GrainlikePool` is a `concurrent.futures.Executor`, `register_joblib` registers a backend with joblib, and `dask_get`
+is a scheduler function for Dask's graphs. The room decides nothing and depends on no worker: what it is given becomes
+calls of delayed functions, and an executor in a thread of its own runs them.
 
-Each adapter is loaded when it is first asked for: joblib and Dask need not be installed for the others, and workers
-load none of them.
+Each adapter is loaded on first use: joblib and Dask need not be installed for the others, and workers load none of
+them.
 
 Below it is the executor; above it the command line.
 """

@@ -1,4 +1,4 @@
-"""What travels to workers in place of the user's own functions. Nothing but this module is loaded there."""
+"""Functions that are sent to workers in place of the user's own. Only this module is loaded there."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ __all__ = [
 ]
 
 _initialized = threading.local()
-"""For the running thread, by the token of each pool: the globals that its initializer set, or the error it raised."""
+"""State of the running thread, by the token of each pool: the globals that its initializer set, or the error it
+raised.
+"""
 
 _counts: dict[str, int] = {}
 """The calls that this process has made, by the token of each pool that limits them."""
@@ -138,5 +140,5 @@ def _register_joblib() -> None:
 
 
 def call_each(function: Callable[..., Any], rows: Sequence[tuple[Any, ...]]) -> list[Any]:
-    """One piece of a `map`."""
+    """Make the calls of one piece of a `map`."""
     return [function(*row) for row in rows]

@@ -40,7 +40,7 @@ def dask_get(
     """Compute `keys` of a Dask graph, each task of which is a job; for `dask.compute(..., scheduler=dask_get)`.
 
     Tasks start as soon as those that they need have ended and there are slots. A task that was made under
-    `dask.annotate(resources={"GPU": 1})` asks for that too, in place of what `request` says by the same name. Other
+    `dask.annotate(resources={"GPU": 1})` asks for that too, in place of `request`'s amount of the same name. Other
     annotations do nothing, nor do those that Dask itself drops when it optimizes a collection.
 
     All keyword arguments can be given to `dask.compute` and to `.compute`; others that Dask passes on are not for this
@@ -49,7 +49,7 @@ def dask_get(
     Args:
         dsk: a graph, or an expression that has one, as Dask makes it: of `dask.delayed`, bags, arrays or data frames.
         keys: a key, or keys in lists of lists.
-        request: what each task asks for; what the pool says, or `Cores(1)`.
+        request: what each task asks for; by default the pool's request, or `Cores(1)`.
         pool: a `GrainlikePool` to run them in. Without one, it is opened over this process's own cores, and the next
             call with the same `num_workers` or `head` uses it, too; it is closed when it was idle for five minutes.
         num_workers: how many cores such a pool has.
@@ -94,14 +94,14 @@ def dask_get(
 
 
 def _resources(dsk: Any) -> Mapping[Hashable, Mapping[str, float]]:
-    """What annotations say that tasks need, by key."""
+    """Return the resources of tasks from annotations, by key."""
     annotations = dsk.__dask_annotations__() if hasattr(dsk, "__dask_annotations__") else {}
     found: Mapping[Hashable, Mapping[str, float]] = annotations.get("resources", {})
     return found
 
 
 def _with(request: Request, resources: Mapping[str, float]) -> Request:
-    """What a task asks for that needs these, in Dask's words, too."""
+    """Return the request of a task with these resources, in which Dask's names are allowed."""
     ours = {"gpus" if name == "GPU" else name: amount for name, amount in resources.items()}
     replaced = Request({name: request[name] for name in ours if name in request})
     return (request - replaced if replaced else request) & Request(ours)
@@ -131,7 +131,7 @@ def _placeholders(
 
 
 def _needed(tasks: Mapping[Hashable, GraphNode], wanted: Iterable[Hashable]) -> dict[Hashable, Iterable[Hashable]]:
-    """What each task needs, of those that are wanted and all behind them."""
+    """Return the dependencies of each task, of those that are wanted and all behind them."""
     found: dict[Hashable, Iterable[Hashable]] = {}
     waiting = list(wanted)
     while waiting:
@@ -143,7 +143,7 @@ def _needed(tasks: Mapping[Hashable, GraphNode], wanted: Iterable[Hashable]) -> 
 
 
 def _values(pool: GrainlikePool, futures: Mapping[Hashable, Future[Any]]) -> dict[Hashable, Any]:
-    """What the tasks give; raises the error of the first that fails, whichever it is."""
+    """Return the values of the tasks; raises the error of the first that fails, whichever it is."""
     try:
         done, _ = wait(futures.values(), return_when=FIRST_EXCEPTION)
         for future in done:

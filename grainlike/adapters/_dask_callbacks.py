@@ -20,7 +20,7 @@ from grainlike.graph import Delayed
 __all__ = ["Callbacks", "watched"]
 
 Callbacks = Collection[tuple[Callable[..., None] | None, ...]]
-"""Of each: start, start of the state, before a task, after a task, finish."""
+"""Callbacks, each as: start, start of the state, before a task, after a task, finish."""
 
 
 def watched(
@@ -86,7 +86,7 @@ def _tell(ended: SimpleQueue[Hashable], key: Hashable, _: Future[Any]) -> None:
 
 
 def _next_of(running: set[Hashable], came: set[Hashable], ended: SimpleQueue[Hashable]) -> Hashable:
-    """Return a task that runs and has ended. `came` keeps those whose end is told before that of one they need."""
+    """Return a task that runs and has ended. `came` keeps those whose end is reported before that of one they need."""
     while not (both := came & running):
         came.add(ended.get())
     key = next(iter(both))

@@ -1,4 +1,4 @@
-"""What runs a task of a Dask graph on a worker, and brings its warnings back. Dask itself is not loaded for it."""
+"""Runner of one task of a Dask graph on a worker, which brings its warnings back. Dask itself is not loaded for it."""
 
 from __future__ import annotations
 
@@ -61,17 +61,19 @@ def cautions_of(value: Any) -> tuple[Caution, ...]:
 
 
 def say_again(cautions: Iterable[Caution]) -> None:
-    """Warn the caller of what tasks warned of, by its own filters; of what several values brought, once.
+    """Repeat the warnings of tasks at the caller, by its own filters; those of several values once.
 
     Raises:
-        Warning: as a filter of the caller says.
+        Warning: where a filter of the caller makes it an error.
     """
     for text, category, file, line in dict.fromkeys(cautions):
         warnings.warn_explicit(text, category, file, line)
 
 
 def _caution(one: warnings.WarningMessage) -> Caution:
-    """As `warn_explicit` takes it; a category that a text alone does not make is one of its standard bases."""
+    """Return a warning as `warn_explicit` takes it; a category that a text alone does not make is replaced by a
+    standard base.
+    """
     text, category = str(one.message), one.category
     for category in one.category.__mro__:
         try:

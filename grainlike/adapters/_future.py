@@ -60,7 +60,7 @@ class PoolFuture(Future[T]):
     """
 
     def add_done_callback(self, fn: Callable[[Future[T]], object]) -> None:
-        """See `concurrent.futures.Future.add_done_callback`."""
+        """Call `fn` with this future when it is done, as `concurrent.futures.Future.add_done_callback`."""
         super().add_done_callback(partial(_call_back, fn))
 
 

@@ -34,16 +34,18 @@ _OF_PARALLEL = ("verbose", "context", "idle_worker_timeout")
 """What a `Parallel` tells every backend, and is nothing to this one, which was chosen."""
 
 _AT_LEAST = 2
-"""What a `Parallel` with an open pool is told at least: of 1 it would run the calls in this process, without slots."""
+"""Least number of jobs that a `Parallel` with an open pool is given: with 1 it would run the calls in this process,
+without slots.
+"""
 
 
 def register_joblib() -> None:
-    """Make the backend `"grainlike"` known to joblib. Any number of times.
+    """Register the backend `"grainlike"` with joblib. May be called any number of times.
 
     `joblib.parallel_config("grainlike", ...)` then takes these, all of which may be left out, and so does a `Parallel`:
 
     - `request`: what each call asks for, `Cores(1)` by default. A `Parallel` inside a call has as many threads as the
-      call has cores, unless its own `n_jobs` says less; thread pools of NumPy and its like are set to the cores, too.
+      call has cores, unless its own `n_jobs` is less; thread pools of NumPy and its like are set to the cores, too.
     - `pool`: a `GrainlikePool` to use. It is not shut down.
     - `head`: the address of a running head, or the path of its `client.json`: calls run on its workers.
     - `initializer`, `initargs`, `max_tasks_per_child` and all other options of `GrainlikePool`, for a pool that is
@@ -51,11 +53,12 @@ def register_joblib() -> None:
       it was idle for five minutes, when other options are asked for, and with the program. In a job it is closed with
       the `Parallel`.
 
-    `n_jobs` is how many calls run at once: by default, and for -1, as many as there are slots, and never more; 1 means
-    one after another in this process, without slots, as with every backend. With `pool=` it is how many are handed in
-    at a time, and slots say how many of them run. `inner_max_num_threads` is refused: `request` says it. Arrays with
-    more than `max_nbytes` bytes that are arguments of calls are written to a file once, and mapped where they are used,
-    as joblib's own processes do it (`mmap_mode`, `temp_folder`); where all slots are this program's own.
+    `n_jobs` is how many calls run at once: by default, and for -1, as many as there are slots, and never more; 1
+    means one after another in this process, without slots, as with every backend. With `pool=` it is how many are
+    handed in at a time, and slots determine how many of them run. `inner_max_num_threads` is refused: `request`
+    determines it. Arrays with more than `max_nbytes` bytes that are arguments of calls are written to a file once,
+    and mapped where they are used, as joblib's own processes do it (`mmap_mode`, `temp_folder`); where all slots are
+    this program's own.
 
     Raises, when the adapter is first asked for:
         ImportError: joblib is not installed.
@@ -70,7 +73,7 @@ def register_joblib() -> None:
 
 
 class GrainlikeBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]
-    """What joblib makes of `"grainlike"`; its methods are those of joblib's own backends."""
+    """Backend `"grainlike"` of joblib; its methods are those of joblib's own backends."""
 
     default_n_jobs = -1
     supports_retrieve_callback = True
@@ -103,7 +106,7 @@ class GrainlikeBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[
         self._options = options
 
     def effective_n_jobs(self, n_jobs: int | None) -> Any:
-        """How many calls run at once."""
+        """Return how many calls run at once."""
         if n_jobs == 0:
             raise ValueError("n_jobs == 0 in Parallel has no meaning")
         slots = self._slots()
@@ -130,7 +133,7 @@ class GrainlikeBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[
 
     @property
     def _cores(self) -> int:
-        """Those of one call."""
+        """Number of cores of one call."""
         return self._request.N or 1
 
     def configure(
@@ -177,7 +180,7 @@ class GrainlikeBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[
         return future
 
     def retrieve_result_callback(self, out: Future[Any]) -> Any:
-        """What a batch gave."""
+        """Return the values of a batch."""
         return out.result()
 
     def terminate(self) -> None:
@@ -200,7 +203,7 @@ class GrainlikeBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[
             self.configure(n_jobs=self.parallel.n_jobs, parallel=self.parallel, **self._how)
 
     def get_nested_backend(self) -> Any:
-        """What a `Parallel` inside a call uses: threads, one on each core of the call."""
+        """Return the backend of a `Parallel` inside a call: threads, one on each core of the call."""
         level = (self.nesting_level or 0) + 1
         inner = ThreadingBackend if self._cores > 1 and level == 1 else SequentialBackend
         return inner(nesting_level=level), self._cores

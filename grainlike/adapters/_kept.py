@@ -15,7 +15,7 @@ from grainlike.resources import Request
 __all__ = ["IDLE_S", "borrow", "borrowed", "close_kept", "give_back"]
 
 IDLE_S = 300.0
-"""How long a pool stays that nobody uses, in seconds; as long as loky's."""
+"""Seconds that an unused pool stays open; as long as loky's."""
 
 _lock = threading.Lock()
 _idle: list[tuple[int, Mapping[str, Any], GrainlikePool]] = []
@@ -39,7 +39,7 @@ def borrow(options: Mapping[str, Any]) -> GrainlikePool:
 
 
 def give_back(options: Mapping[str, Any], pool: GrainlikePool) -> None:
-    """Keep a pool for whoever borrows one with the same options next, for `IDLE_S`.
+    """Keep a pool for the next borrower with the same options, for `IDLE_S`.
 
     In a job it is closed instead: what a job has started ends with it.
     """
@@ -52,7 +52,7 @@ def give_back(options: Mapping[str, Any], pool: GrainlikePool) -> None:
 
 
 def close_kept() -> None:
-    """Close the pool that nobody uses, if there is one, and wait until it has ended."""
+    """Close the unused pool, if there is one, and wait until it has ended."""
     with _lock:
         found, _idle[:] = list(_idle), []
     for pid, _, pool in found:
@@ -75,7 +75,9 @@ def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def _equal(one: object, other: object) -> bool:
-    """Equal, or the same object: to compare what a user gives, an array say, may not even give a truth value."""
+    """Return True if both are equal, or the same object: a comparison of users' objects, as arrays, may give no truth
+    value.
+    """
     if one is other:
         return True
     if isinstance(one, tuple) and isinstance(other, tuple):

@@ -28,8 +28,8 @@ _PREFIX = "grainlike-joblib-"
 
 
 class Memmaps:
-    """The files of one `Parallel`. One is removed when its array is gone and no call that is open needs it, at the
-    latest with `close`; processes that have mapped it may go on with it.
+    """The files of one `Parallel`. One is removed when its array was collected and no call that is open needs it, at
+    the latest with `close`; processes that have mapped it may keep using it.
 
     Args:
         max_nbytes: arrays with more bytes than this are mapped.
@@ -46,7 +46,7 @@ class Memmaps:
         self._written = 0
         self._warned = False
         self._known: dict[int, Mapped] = {}
-        """What stands for the arrays that are alive, by their ids."""
+        """Stand-ins for the arrays that are alive, by their ids."""
         self._lock = threading.RLock()  # an array may be gone in the middle of anything
 
     def replaced(self, calls: list[tuple[Any, tuple[Any, ...], dict[str, Any]]]) -> set[Mapped]:
@@ -126,11 +126,11 @@ class Memmaps:
 
 
 class Mapped:
-    """Stands for an array, and arrives as one: it is pickled as the call that maps it.
+    """Stand-in for an array that arrives as one: it is pickled as the call that maps it.
 
     Attributes:
-        uses: how many open batches of calls have it among their arguments.
-        gone: whether nobody has the array any more.
+        uses: number of open batches of calls that have it among their arguments.
+        gone: True if the array was collected.
     """
 
     def __init__(self, load: Callable[..., Any], args: tuple[Any, ...], path: Path | None = None) -> None:
@@ -145,13 +145,13 @@ class Mapped:
         return self._load, self._args
 
     def tidy(self) -> None:
-        """Remove the file if nobody needs it."""
+        """Remove the file if it is needed no more."""
         if self._path is not None and self.gone and not self.uses:
             self._path.unlink(missing_ok=True)
 
 
 def _mapped_already(numpy: Any, array: Any) -> Mapped | None:
-    """What stands for an array that lies in one piece in a file that the user has mapped; None for all others."""
+    """Return a stand-in for an array that lies in one piece in a file that the user has mapped; None for all others."""
     root = array
     while isinstance(root.base, numpy.ndarray):
         root = root.base
@@ -166,7 +166,7 @@ def _mapped_already(numpy: Any, array: Any) -> Mapped | None:
 
 
 def _nothing() -> None:
-    """There is no folder."""
+    """Do nothing: there is no folder."""
 
 
 def _remove_own(pid: int, folder: Path) -> None:

@@ -26,7 +26,7 @@ ONE_ATTEMPT = Retry(0, losses=0)
 
 
 class GrainlikePool(FuturesExecutor):
-    """A `concurrent.futures.Executor` whose calls run in slots: each gets what `request` says.
+    """A `concurrent.futures.Executor` whose calls run in slots: each gets `request`.
 
     It is used from plain code and from any threads; its event loop runs in a thread of its own. What the standard
     library documents of executors and futures holds here: `submit`, `map`, `shutdown`, `with`, `cancel` (of calls that
@@ -34,9 +34,9 @@ class GrainlikePool(FuturesExecutor):
     in processes, as in a `ProcessPoolExecutor`. These are the differences:
 
     - Lambdas, closures and functions of `__main__` can be submitted, and `async def` functions.
-    - A process that dies fails its own call, with `WorkerLostError`, a `BrokenProcessPool`; the pool goes on.
+    - A process that dies fails its own call, with `WorkerLostError`, a `BrokenProcessPool`; the pool stays usable.
     - What cannot be pickled fails with `SerializationError`, a `PicklingError` and a `TypeError`, in the future.
-    - Errors have a note that says which worker and slots they came from.
+    - Errors have a note with the worker and slots they came from.
     - A request that can never be given fails the call with `UnsatisfiableError`.
 
     Args:
@@ -44,14 +44,15 @@ class GrainlikePool(FuturesExecutor):
         initializer: called once in each process before its first call, with `initargs`; in each thread of a
             `ThreadBackend`. When it raises, the pool is broken: what is open and what is submitted then fails with a
             `BrokenProcessPool`.
-        initargs: the arguments of `initializer`. They travel to each worker once.
+        initargs: the arguments of `initializer`. They are sent to each worker once.
         max_tasks_per_child: how many calls of plain functions a process makes before another takes its place; by
-            default as many as come. A chunk of `map` counts as one. Coroutines, which share a process, are not counted.
+            default as many as come. A chunk of `map` counts as one. Coroutines, which share a process, are not
+            counted.
         retries: how often a call that failed, or whose process died, is made again, as `@delayed(retries=...)` takes
-            it: by default never, as with `Retry(0, losses=0)`. Of a graph for `start`, its functions say it themselves.
-        head: the address of a running head, or the path of its `client.json`: calls run on its workers, see `connect`,
-            whose options then are `options`.
-        options: those of `grainlike.Executor`: `local=Node(4, "8Gi")`, `listen=` for workers that dial in, and so on.
+            it: by default never, as with `Retry(0, losses=0)`. Of a graph for `start`, its functions have their own.
+        head: the address of a running head, or the path of its `client.json`: calls run on its workers, see
+            `connect`, whose options then are `options`.
+        options: those of `grainlike.Executor`: `local=Node(4, "8Gi")`, `listen=` for workers that connect, and so on.
 
     It returns when the executor is open. A pool that is dropped ends when its last call has; a program that ends waits
     for all calls, as it does with the standard library's.
@@ -77,15 +78,17 @@ class GrainlikePool(FuturesExecutor):
         **options: Any,
     ) -> None:
         self.request = Cores(1) if request is None else as_request(request)
-        """What each call asks for."""
+        """Request of each call."""
         if initializer is not None and not callable(initializer):
             raise TypeError("initializer must be a callable")
         _check_max_tasks(max_tasks_per_child, options.get("backend"))
         self._retries = retries
         self.is_here = all(options.get(name) is None for name in ("listen", "backend")) and head is None
-        """Whether all calls run in processes on this machine."""
+        """True if all calls run in processes on this machine."""
         self._through: dict[bool, Callable[..., Any]] = {}
-        """What calls plain functions, and what calls coroutine functions (True), where they are not called directly."""
+        """Wrappers that call plain functions (False) and coroutine functions (True), where they are not called
+        directly.
+        """
         token = uuid4().hex
         if initializer is not None:
             begin = (token, initializer, tuple(initargs))
@@ -102,13 +105,13 @@ class GrainlikePool(FuturesExecutor):
 
     @property
     def address(self) -> str | None:
-        """What workers dial; None without `listen=`."""
+        """Address to which workers connect; None without `listen=`."""
         return self._thread.executor.address
 
     def slots(self, request: Request | None = None) -> int:
-        """How many calls the workers that are here can run at once, by their cores; at least 1.
+        """Return how many calls the workers that are here can run at once, by their cores; at least 1.
 
-        `request` stands for what each of them asks for, if not what the pool says.
+        `request` is what each of them asks for, by default the pool's own.
 
         Raises:
             RuntimeError: the pool was shut down.
@@ -160,7 +163,7 @@ class GrainlikePool(FuturesExecutor):
     def map(
         self, fn: Callable[..., T], *iterables: Iterable[Any], timeout: float | None = None, chunksize: int = 1
     ) -> Iterator[T]:
-        """As the built-in `map`, at once and in slots; values come in order.
+        """Map `fn` over the iterables, as the built-in `map`, at once and in slots; values come in order.
 
         Args:
             fn: what to call, with an item of each iterable.

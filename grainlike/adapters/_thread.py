@@ -45,7 +45,7 @@ class ExecutorThread:
 
     It does from when it is made until `end`, and its last call.
 
-    Nothing of it refers to whoever made it, so that a pool which is dropped can be seen to be.
+    Nothing of it refers to its maker, so that a dropped pool is collected.
 
     Raises:
         Whatever opening the executor raises.
@@ -59,13 +59,13 @@ class ExecutorThread:
         self._awake = False
         self._ending = False
         self._broken: BaseException | None = None
-        """Why it has ended before `end`; None while it has not."""
+        """Error for which it has ended before `end`; None while it has not."""
         self._spells = 0
-        """How often `end_after` and `keep` were called: what was said last holds."""
+        """Number of calls of `end_after` and `keep`: the last one holds."""
         self._failed = False
-        """Whether the executor has closed by itself."""
+        """True if the executor has closed by itself."""
         self._calls: dict[Node, list[PoolCall]] = {}
-        """Those that have not ended; a placeholder may be started more than once."""
+        """Calls that have not ended; a placeholder may be started more than once."""
         self._starting: list[PoolCall] = []
         self._watched: set[Node] = set()
         """The nodes whose ends are watched; each once."""
@@ -84,7 +84,7 @@ class ExecutorThread:
     # --- from any thread ---------------------------------------------------------------------------------------------
 
     def start(self, placeholder: Delayed[Any]) -> Future[Any]:
-        """Start a placeholder; the future tells how it ends.
+        """Start a placeholder; the future receives its outcome.
 
         Raises:
             RuntimeError: it is ending, or lives in another process.
@@ -117,7 +117,7 @@ class ExecutorThread:
 
     @property
     def is_open(self) -> bool:
-        """Whether calls are taken."""
+        """True while calls are taken."""
         return not self._ending
 
     def _check_open(self) -> None:
@@ -253,7 +253,7 @@ class ExecutorThread:
             call.fail(error)
 
     def _forget(self, call: PoolCall) -> bool:
-        """Whether the call had not ended."""
+        """Remove a call; return True if it had not ended."""
         calls = self._calls.get(call.node, [])
         if call not in calls:
             return False
@@ -324,22 +324,22 @@ class ExecutorThread:
         self._starting = []
 
     def _is_dying(self) -> bool:
-        """Whether the loop or the executor ends, though nobody has asked for it."""
+        """Return True if the loop or the executor ends without `end`."""
         return self._failed or (self._task is not None and self._task.cancelling() > 0)
 
     # --- what its executor tells: see `Observer` ---------------------------------------------------------------------
 
     def joined(self, peer: Worker) -> None:
-        """See `Observer`."""
+        """Do nothing when a worker joins."""
 
     def suspected(self, peer: Worker, why: str) -> None:
-        """Its leases go on."""
+        """Do nothing: leases of a suspected worker continue."""
 
     def quarantined(self, peer: Worker, why: str) -> None:
-        """Its leases go on."""
+        """Do nothing: leases of a quarantined worker continue."""
 
     def left(self, peer: Worker) -> None:
-        """See `Observer`."""
+        """Do nothing when a worker leaves."""
 
     def reported(self, peer: Worker, report: Report) -> None:  # noqa: ARG002 - it does not matter who runs it
         """Calls began: they are running from now on."""
@@ -350,10 +350,10 @@ class ExecutorThread:
                     self.called(job.node)
 
     def linked(self, job: Job, *, good: bool) -> None:
-        """See `Observer`."""
+        """Do nothing for a call of a chain."""
 
     def called(self, node: Node) -> None:
-        """A call began; those without resources are told of by themselves."""
+        """Mark a call as begun; those without resources are reported separately."""
         for call in self._calls.get(node, ()):
             call.begin()
 
@@ -364,7 +364,7 @@ class ExecutorThread:
 
 
 class _End:
-    """Tells of the end of a node."""
+    """Waiter of one node: notifies the thread of its end."""
 
     __slots__ = ("_node", "_thread")
 
@@ -400,7 +400,7 @@ def _broken(why: BaseException | None) -> BrokenPoolError:
 _EMPTY = Context()
 
 _open: weakref.WeakSet[ExecutorThread] = weakref.WeakSet()
-"""Those that have not ended."""
+"""Threads that have not ended."""
 
 
 def _end_all() -> None:

@@ -1,4 +1,4 @@
-"""Who goes next to an engine of another kind: by priority, then by age, past those for whom there is no room."""
+"""Admission of jobs to a backend: by priority, then by age; those that do not fit are passed over."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from grainlike.resources import Request
 __all__ = ["PASSES", "Admission", "Entry"]
 
 PASSES = 16
-"""How many others may be given room before an older one of no lower priority for which there is none; then all wait."""
+"""Number of jobs that may pass an older one of no lower priority that does not fit; then all wait."""
 
 
 class Entry(Protocol):
-    """What is queued."""
+    """Queued job."""
 
     @property
     def request(self) -> Request:
-        """What it asks for."""
+        """Request of the job."""
         ...
 
     @property
@@ -57,7 +57,9 @@ class Admission(Generic[E]):
         return False
 
     def admit(self, take: Callable[[E], bool]) -> Iterator[E]:
-        """Those that may go now, in order. `take` gives one its room, or says that there is none."""
+        """Iterate over the jobs that may start now, in order. `take` takes the slots of one, or returns False if it
+        does not fit.
+        """
         while True:
             chosen = self._first(take)
             if chosen is None:

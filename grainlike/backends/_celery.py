@@ -17,14 +17,14 @@ __all__ = ["CeleryBackend"]
 _ENDED = ("SUCCESS", "FAILURE", "REVOKED")
 
 LOOK_S = 0.02
-"""How often it is looked which tasks have ended."""
+"""Seconds between two checks of which tasks have ended."""
 
 
 class CeleryBackend(Life):
     """Runs jobs as tasks of a Celery app (`pip install 'grainlike[celery]'`), which needs a result backend.
 
-    Its workers must know one task more: `celery -A proj worker --include grainlike.backends.celery_task`. What they are
-    sent is code: whoever can write to the broker can run code on them.
+    Its workers must load one more task: `celery -A proj worker --include grainlike.backends.celery_task`. Tasks carry
+    code: anyone who can write to the broker can run code on them.
 
     Celery counts processes, so a job is `Cores(1)`, in the given queue; `Token("gpu")` goes to the queue `gpu`, if
     `queues` names it. All else is refused by name. A job that is cancelled is killed with its process, on workers with
@@ -63,7 +63,7 @@ class CeleryBackend(Life):
         self._over = False
 
     def open(self) -> None:
-        """See that there is a broker.
+        """Check that there is a broker.
 
         Raises:
             OSError: there is none.
@@ -75,7 +75,7 @@ class CeleryBackend(Life):
             raise ConnectionError(f"there is no broker for Celery: {error}") from error
 
     def refusal(self, request: Request) -> str | None:
-        """Why no worker could run what asks for this; None if one could."""
+        """Return why no worker could run this request; None if one could."""
         if request.N > 1:
             return f"cores in {request}: one of Celery's processes is one core"
         if len(request.tokens) > 1:
@@ -148,7 +148,7 @@ class CeleryBackend(Life):
         self._app.control.revoke(future, terminate=True, signal="SIGKILL")
 
     def shutdown(self, wait: bool = True) -> None:
-        """Stop looking for results. The app's workers go on, for they are not ours."""
+        """Stop looking for results. The app's workers keep running, for they are not ours."""
         with self._changed:
             self._over = True
             self._changed.notify_all()

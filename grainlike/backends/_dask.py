@@ -17,7 +17,7 @@ __all__ = ["DaskBackend"]
 _ONE = Cores(1)
 
 CONNECT_S = 30.0
-"""How long there may be no scheduler, or no worker."""
+"""Seconds for which there may be no scheduler, or no worker."""
 
 
 class DaskBackend(Life):
@@ -27,7 +27,7 @@ class DaskBackend(Life):
     cores, memory, devices and all else only where workers were started with such resources, as `dask worker ADDRESS
     --resources "cores=8 foo=2"`: what no worker has enough of is refused by name. Dask counts resources and pins
     nothing. A job with a `timeout=` runs in a process of its own beside its worker, and is killed. Without one, Dask
-    goes on with a job that is cancelled and lets nobody hear of it.
+    continues a job that is cancelled and does not report its end.
 
     Args:
         cluster: the address of a scheduler, as `"tcp://scheduler:8786"`; or a `Client` or a cluster of Dask's, which is
@@ -57,7 +57,7 @@ class DaskBackend(Life):
         self._each = each
         self._client: Any = None
         self._ours: list[Any] = []
-        """What we opened, and close."""
+        """Clients and clusters that we opened, and close."""
         self._lock = threading.Lock()
         self._offers = Recent(self._ask)
 
@@ -89,7 +89,7 @@ class DaskBackend(Life):
         return cluster
 
     def _ask(self) -> Offers:
-        """What each worker was started with."""
+        """Return the resources with which each worker was started."""
         info = self._client.scheduler_info(n_workers=-1)
         return [dict(worker["resources"]) for worker in info["workers"].values()]
 
@@ -100,7 +100,7 @@ class DaskBackend(Life):
         return frozenset({"cores", *names, *(["gpus"] if "GPU" in names else [])})
 
     def refusal(self, request: Request) -> str | None:
-        """Why no worker that is here could ever run what asks for this; None if one could."""
+        """Return why no worker that is here could ever run this request; None if one could."""
         offers = self._offers()
         if any(
             all(offer.get(name, 0) >= amount for name, amount in _asked(request, offer).items()) for offer in offers
@@ -135,7 +135,7 @@ class DaskBackend(Life):
                 future.release()
 
     def cancel(self, future: Any) -> None:
-        """Take it out of the queue; what runs already goes on."""
+        """Take it out of the queue; a job that runs already continues."""
         future.cancel(force=True)
 
     def shutdown(self, wait: bool = True) -> None:  # noqa: ARG002 - closing is waiting

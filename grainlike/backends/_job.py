@@ -17,7 +17,7 @@ __all__ = ["EngineJob", "Site"]
 
 
 class EngineJob(Job):
-    """One call. `do` makes it in this process; `blob` and `packed` are what travels elsewhere."""
+    """Job on a backend. `do` makes the call in this process; `blob` and `packed` are sent elsewhere."""
 
     __slots__ = (
         "_usage",
@@ -51,16 +51,16 @@ class EngineJob(Job):
         self.future: Any = None
         self.context = _EMPTY
         self.trouble: Exception | None = None
-        """Why the engine did not cancel it."""
+        """Error for which the backend did not cancel it."""
         self._usage: Usage | None = None
 
     def start(self, slots: Request) -> None:
-        """It goes to the engine."""
+        """Record that it is handed to the backend."""
         self.begin(self.worker or "", self.attempt, str(slots))
         self.future = None
 
     def took(self, worker: str, wall: float, cpu: float, rss: int) -> None:
-        """Who performed it, and what that took: it began when it was performed, and not when it was handed over."""
+        """Record the worker and the usage: it began when it was performed, and not when it was handed over."""
         self._usage = Usage(wall, cpu, rss, cpu / wall if wall > 0 else 0.0)
         placement = self.placement
         assert placement is not None
@@ -69,23 +69,23 @@ class EngineJob(Job):
         placement.began = max(placement.began or 0.0, placement.ended - wall)
 
     def ran(self, began: float, ended: float) -> None:
-        """From when to when the engine had it."""
+        """Record when the backend began and ended it."""
         assert self.placement is not None
         self.placement.began, self.placement.ended = began, ended
 
     @property
     def usage(self) -> Usage | None:
-        """What was used."""
+        """Usage of the job: wall and CPU seconds, memory in bytes, and cores."""
         return self._usage
 
     @property
     def may_try_again(self) -> bool:
-        """Whether another attempt is due after one that failed."""
+        """Return True if another attempt is due after one that failed."""
         return self.attempt <= self.retries
 
 
 class Site:
-    """What observers are told of an engine."""
+    """Backend as observers see it: one worker."""
 
     number = 1
     skew = 0.0
@@ -100,7 +100,7 @@ class Site:
         return self.offer
 
     def report(self, started: EngineJob | None, ended: EngineJob | None, *, good: bool) -> Report:
-        """That a job started, or ended, now; each has a lease of its own."""
+        """Return a report that a job started, or ended, now; each has a lease of its own."""
         now = time.monotonic()
         begun = [LeaseStart(_lease(job), 0, job.slots or "", [job.job], [job.attempt], now) for job in [started] if job]
         if ended is None:
@@ -114,7 +114,7 @@ class Site:
 
 
 _EMPTY = Context()
-"""Of calls that run in another process."""
+"""Context of calls that run in another process."""
 
 
 def _lease(job: EngineJob) -> int:

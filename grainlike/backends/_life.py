@@ -1,4 +1,4 @@
-"""What all backends share: blocks that shut them down."""
+"""Base of all backends: `with` blocks that shut them down."""
 
 from __future__ import annotations
 

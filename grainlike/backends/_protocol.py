@@ -1,4 +1,4 @@
-"""What an engine of another kind must be to run jobs, and what else it may be."""
+"""Interface that a backend must have to run jobs, and its optional parts."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ __all__ = ["Backend", "Manner"]
 
 @runtime_checkable
 class Backend(Protocol):
-    """Anything that runs functions elsewhere. Its methods may be `async def` as well.
+    """Backend: any object that runs functions elsewhere. Its methods may be `async def` as well.
 
     That is all that is needed. A call that it is given is an importable function with arguments that pickle, so it
-    needs to know nothing of closures or `__main__`. An engine like this one takes `Cores(1)` for one call, and refuses
+    needs no support for closures or `__main__`. An engine like this one takes `Cores(1)` for one call, and refuses
     all else.
 
     It may also have:
 
     - `honours`: the names of the resources that it honours, as `{"cores", "foo"}`; and `submit_for(request, fn,
-      *args)`, called in place of `submit`, by which it hears what is asked for.
+      *args)`, called in place of `submit`, which passes it the request.
     - `refusal(request)`: one sentence on why it never could, or None.
-    - `offer`: how much of them there is, as `Cores(4)`: then that is counted here, and nothing is submitted before
+    - `offer`: the amounts of them, as `Cores(4)`: then that is counted here, and nothing is submitted before
       there is room.
-    - `cancel(future)`: nobody wants the result any more.
+    - `cancel(future)`: the result is wanted no more.
     - `on_done(future, call)`: call `call()`, from any thread, when `result` would not wait.
     - `in_process = True`: its calls run in this process, and get their arguments as they are.
     - `open()`: called first, in the event loop's own time.
@@ -75,16 +75,16 @@ class Manner:
 
     @property
     def honours(self) -> Collection[str]:
-        """The names of what it honours; an engine may know them only when it is open."""
+        """Names of the resources that it honours; a backend may have them only when it is open."""
         return getattr(self.backend, "honours", ("cores",))
 
     @property
     def offer(self) -> Allocation | Request | None:
-        """How much there is of what is counted here; None where the engine counts."""
+        """Amounts that are counted here; None where the backend counts."""
         return getattr(self.backend, "offer", None)
 
     def refusal(self, request: Request) -> str | None:
-        """Why it never could give what this asks for, by name; None if it may."""
+        """Return why it never could give this request, by name; None if it may."""
         why = self._unhonoured(request)
         if why is None and hasattr(self.backend, "refusal"):
             why = self.backend.refusal(request)

@@ -14,7 +14,7 @@ from grainlike.resources import Request
 __all__ = ["RayBackend"]
 
 _OWN = {"cores": "CPU", "gpus": "GPU", "memory": "memory"}
-"""What Ray calls it; it has options of its own for these."""
+"""Ray's names of resources for which it has options of its own."""
 
 
 class RayBackend(Life):
@@ -24,8 +24,8 @@ class RayBackend(Life):
     what no node of the cluster has enough of is refused by name. Ray counts them, and shows devices by
     `CUDA_VISIBLE_DEVICES`. A job that is cancelled is killed with its process; so is one past its `timeout=`.
 
-    A Ray session that is there already is used and left as it is. Otherwise one is started, with what `init` says, and
-    ended by `shutdown`.
+    A Ray session that is there already is used and left as it is. Otherwise one is started, with the options `init`,
+    and ended by `shutdown`.
 
     Args:
         address: of a cluster, as `"auto"` or `"ray://host:10001"`; None for a session of this machine's.
@@ -75,7 +75,7 @@ class RayBackend(Life):
         return frozenset(ours | (theirs - set(_OWN.values())))
 
     def refusal(self, request: Request) -> str | None:
-        """Why no node that is here could ever run what asks for this; None if one could."""
+        """Return why no node that is here could ever run this request; None if one could."""
         asked = {_OWN.get(name, name): float(request[name]) for name in request}
         offers = self._offers()
         if any(all(offer.get(name, 0.0) >= amount for name, amount in asked.items()) for offer in offers):

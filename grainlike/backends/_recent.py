@@ -1,4 +1,4 @@
-"""What a cluster offers, asked for at most once in a while: it is looked at for every job."""
+"""Offers of a cluster, queried at most once in a while: they are needed for every job."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Callable
 __all__ = ["Offers", "Recent"]
 
 Offers = list[dict[str, float]]
-"""Of each worker, how much it has of what."""
+"""Amounts by resource, of each worker."""
 
 FRESH_S = 2.0
-"""For how long an answer is taken for true: workers come and go."""
+"""Seconds for which an answer is valid: workers come and go."""
 
 
 class Recent:

@@ -26,17 +26,17 @@ from grainlike.resources import Ledger, Request, missing
 __all__ = ["BackendJobs"]
 
 WAITERS = 64
-"""How many calls are on their way to an engine that has to be waited for in a thread each."""
+"""Number of calls in flight to a backend that needs a waiting thread for each."""
 
 IN_FLIGHT = 1024
-"""How many are on their way to any other."""
+"""Number of calls in flight to any other."""
 
 _LOOK_S = 1.0
-"""How long a thread waits for an engine's result before it looks whether anybody still wants it."""
+"""Seconds that a thread waits for a backend's result between two checks of whether it is still wanted."""
 
 
 class Outcomes(Protocol):
-    """Who hears how jobs ended; the engine."""
+    """Receiver of outcomes of jobs: the engine."""
 
     def succeeded(self, node: Node, value: object) -> None: ...
     def failed(self, node: Node, error: BaseException) -> None: ...
@@ -47,7 +47,7 @@ class Outcomes(Protocol):
 class BackendJobs:
     """Implements the engine's `Jobs` on a backend. `changed` is called whenever it may have become quiet.
 
-    Amounts are counted here where the backend says how much there is (`offer`), and by the engine itself where not.
+    Amounts are counted here where the backend declares them (`offer`), and by the backend itself where not.
     """
 
     def __init__(self, manner: Manner, outcomes: Outcomes, tally: Tally, observers: Sequence[Observer]) -> None:
@@ -57,7 +57,7 @@ class BackendJobs:
         self._observers = observers
         self._waiting: Admission[EngineJob] = Admission()
         self._jobs: dict[int, EngineJob] = {}
-        """All that were submitted and have not ended, those that nobody wants any more too."""
+        """All jobs that were submitted and have not ended, those that are wanted no more too."""
         self._numbers = 0
         self._running = 0
         self._tasks: TaskGroup | None = None
@@ -67,11 +67,11 @@ class BackendJobs:
         self._site = Site(manner.name)
         self.changed = _nothing
         self.counted: Callable[[int], None] | None = None
-        """Hears how many calls have not ended, whenever that may have changed."""
+        """Called with the number of calls that have not ended, whenever it may have changed."""
 
     @property
     def quiet(self) -> bool:
-        """Whether no call is anywhere."""
+        """True if there is no call."""
         return not self._jobs
 
     async def open(self, tasks: TaskGroup, home: Home) -> None:
@@ -94,7 +94,7 @@ class BackendJobs:
     # --- what it can not do ------------------------------------------------------------------------------------------
 
     def refusal(self, request: Request) -> str | None:
-        """Why no call that asks for this would ever run here, by name; None if one may."""
+        """Return why no call with this request would ever run here, by name; None if one may."""
         why = self._manner.refusal(request)
         if why is None and self._ledger is not None and not self._ledger.fits_ever(request):
             why = f"backend {self._manner.name!r}: {missing(request, [(self._manner.name, self._ledger.capacity)])}"
@@ -172,7 +172,7 @@ class BackendJobs:
         return job.grant is not None
 
     def cancel(self, nodes: Iterable[Node], *, skipped: bool = False) -> None:
-        """Nobody wants these any more. Slots of one that runs are free when it has ended."""
+        """Cancel jobs that are wanted no more. Slots of one that runs are free when it has ended."""
         for node in nodes:
             job = node.record
             if not isinstance(job, EngineJob) or job.job not in self._jobs:
@@ -260,7 +260,7 @@ class BackendJobs:
     # --- outcomes ----------------------------------------------------------------------------------------------------
 
     def _judge(self, job: EngineJob, outcome: Answer | Deed | Exception) -> tuple[bool, Any]:
-        """Whether there is a value, and it or the error."""
+        """Return whether there is a value, and it or the error."""
         if isinstance(outcome, Deed):
             job.took(self._manner.name, outcome.wall, outcome.cpu, 0)
             return (True, outcome.value) if outcome.good else (False, _raised(outcome.value, job.note(job.name)))
@@ -303,12 +303,12 @@ class BackendJobs:
     # --- who listens -------------------------------------------------------------------------------------------------
 
     def live_job(self, number: int, attempt: int) -> EngineJob | None:
-        """What is known of a job while it lives and this is its attempt."""
+        """Return the job if it is alive and this is its current attempt, else None."""
         job = self._jobs.get(number)
         return job if job is not None and job.attempt == attempt else None
 
     def introduce(self, observer: Observer) -> None:
-        """Tell a new observer that the engine is here."""
+        """Notify a new observer that the backend has joined."""
         if self._tasks is not None:
             observer.joined(self._site)
 
@@ -324,7 +324,9 @@ class BackendJobs:
 
 
 def _raised(error: BaseException, note: str) -> Exception:
-    """What a call in this process raised; as from elsewhere, what would end the program is told of by `RemoteError`."""
+    """Return the exception that a call in this process raised; as from elsewhere, one that would end the program
+    becomes a `RemoteError`.
+    """
     if not isinstance(error, Exception):
         return load_error(dump_error(error), note)
     error.add_note(note)
@@ -332,4 +334,4 @@ def _raised(error: BaseException, note: str) -> Exception:
 
 
 def _nothing() -> None:
-    """Nobody wants to know."""
+    """Do nothing."""

@@ -13,12 +13,11 @@ __all__ = ["ThreadBackend"]
 
 
 class ThreadBackend(Life):
-    """Runs jobs in threads of this process: for work that waits, or that lets go of Python's lock.
+    """Runs jobs in threads of this process: for work that waits, or that releases Python's lock.
 
-    It honours `cores`, counted and not pinned: jobs hold at most `threads` of them at a time. Arguments and values are
-    the objects themselves, not copies, and calls see the context variables of whoever started them.
-    A thread cannot be ended: `timeout=` is refused, the slots of a cancelled job
-    are free when it returns, and closing waits for that.
+    It honours `cores`, counted and not pinned: jobs hold at most `threads` of them at a time. Arguments and values
+    are the objects themselves, not copies, and calls see the context variables of their caller. A thread cannot be
+    ended: `timeout=` is refused, the slots of a cancelled job are free when it returns, and closing waits for that.
 
     Args:
         threads: how many, and how many cores there are.
@@ -50,7 +49,7 @@ class ThreadBackend(Life):
         return future.result(timeout)
 
     def cancel(self, future: Future[Any]) -> None:
-        """Never mind, if it has not begun."""
+        """Cancel the call if it has not begun."""
         future.cancel()
 
     def shutdown(self, wait: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""The one task that Celery's workers must know: `celery -A proj worker --include grainlike.backends.celery_task`."""
+"""Task that Celery's workers must load: `celery -A proj worker --include grainlike.backends.celery_task`."""
 
 from __future__ import annotations
 

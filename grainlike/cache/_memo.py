@@ -1,7 +1,7 @@
 """Memoisation: calls of functions with `cache=` are looked up on disk before they run, and what they give is kept.
 
-Files are read and written, and arguments digested, in threads of its own; the event loop goes on meanwhile. A result is
-on disk before anybody sees it, so that nobody can change it on its way there.
+Files are read and written, and arguments digested, in threads of its own; the event loop continues meanwhile. A
+result is on disk before its awaiters get it, so that they cannot change it before it is stored.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _THREADS = 4
 
 
 class Outcomes(Protocol):
-    """Who hears what was found."""
+    """Receiver of results that were found."""
 
     def succeeded(self, node: Node, value: object) -> None: ...
     def failed(self, node: Node, error: BaseException) -> None: ...
@@ -46,14 +46,14 @@ class Recalled:
         self.words = words
 
     def elapsed_s(self) -> None:
-        """It has not run."""
+        """Return None: a result from the cache has not run."""
 
     def why_pending(self) -> None:
-        """It is not pending."""
+        """Return None: a result from the cache is never pending."""
 
 
 class _Search:
-    """One call on its way: looked for, then (not found) run, then (good) kept."""
+    """State of one call with a cache: looked up, then (not found) run, then (successful) stored."""
 
     __slots__ = ("kept", "key", "words")
 
@@ -73,7 +73,7 @@ class Memo:
         self._threads: ThreadPoolExecutor | None = None
 
     def wants_to_look(self, node: Node) -> bool:
-        """Whether this call is to be looked up and was not."""
+        """Return True if this call is to be looked up and was not."""
         return node.function.options.cache is not None and node not in self._searches
 
     def look(self, node: Node, go_on: Callable[[], None]) -> None:
@@ -93,12 +93,12 @@ class Memo:
         self._in_thread(seek)
 
     def wants_to_keep(self, node: Node) -> bool:
-        """Whether the value that this call has just given is to be kept first."""
+        """Return True if the value that this call has just given is to be stored first."""
         search = self._searches.get(node)
         return search is not None and search.key is not None and not search.kept
 
     def keep(self, node: Node, value: Any) -> None:
-        """Keep the value, then tell it again."""
+        """Store the value, then report it again."""
         search = self._searches[node]
         search.kept = True
         assert search.key is not None
@@ -114,11 +114,11 @@ class Memo:
         self._in_thread(write)
 
     def forget(self, node: Node) -> None:
-        """It has ended."""
+        """Drop the state of a call that has ended."""
         self._searches.pop(node, None)
 
     def words(self, node: Node) -> str:
-        """What there is to say of this call: that it was found, or why it runs; empty for one without `cache=`."""
+        """Return text on this call for `info`: that it was found, or why it runs; empty for one without `cache=`."""
         if node.function.options.cache is None:
             return ""
         if isinstance(node.record, Recalled):
@@ -158,7 +158,7 @@ class Memo:
 
 
 def _find(results: Results, search: _Search) -> tuple[Kept, object] | None:
-    """What is kept, or why nothing is, in the words of `search`."""
+    """Return the stored result; where there is none, set the reason in `search` and return None."""
     assert search.key is not None
     version = f"version {search.key.version!r}"
     try:
@@ -178,7 +178,9 @@ def _find(results: Results, search: _Search) -> tuple[Kept, object] | None:
 
 
 def _key_of(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Key | None:
-    """Which result it would be; None for arguments with which it cannot be called, as its own error will say."""
+    """Return the key of a call's result; None for arguments with which it cannot be called, as its own error will
+    show.
+    """
     try:
         bound = inspect.signature(function.callable).bind(*args, **kwargs)
     except (TypeError, ValueError):

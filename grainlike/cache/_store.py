@@ -22,14 +22,16 @@ __all__ = ["DamagedError", "Kept", "Key", "Results", "results_directory"]
 
 _MAGIC = b"grainlike result 1\n"
 _NEW = ".new-"
-"""How files begin that are being written."""
+"""Prefix of the names of files that are being written."""
 
 _LONGEST_NAME = 200
 _HEADER_MOST = 1 << 20
 
 
 class Key(NamedTuple):
-    """Which result: the function as `module:name`, the version that its author gave it, and which arguments."""
+    """Key of a result: the function as `module:name`, the version that its author gave it, and the digest of its
+    arguments.
+    """
 
     function: str
     version: str
@@ -37,7 +39,7 @@ class Key(NamedTuple):
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """What is known of a result that is kept. `created` is the wall clock's; `sizes` are of its parts, in bytes."""
+    """Metadata of a stored result. `created` is the wall clock's; `sizes` are of its parts, in bytes."""
 
     function: str
     version: str
@@ -57,7 +59,9 @@ class DamagedError(Exception):
 
 
 def results_directory() -> Path:
-    """Where results are kept: `GRAINLIKE_CACHE__DIRECTORY`, else `grainlike/results` in the user's cache directory."""
+    """Return the directory of results: `GRAINLIKE_CACHE__DIRECTORY`, else `grainlike/results` in the user's cache
+    directory.
+    """
     chosen = os.environ.get("GRAINLIKE_CACHE__DIRECTORY")
     if chosen:
         return Path(chosen).expanduser().absolute()
@@ -69,8 +73,8 @@ class Results:
     """The results in one directory, which is made, for this user alone, when something is put into it.
 
     Files appear whole or not at all, so any number of programs may use one directory, on a shared file system too. To
-    open a result runs code of whoever wrote it. So the directory, each folder in it and the file are refused where they
-    are somebody else's, others can write to them, or they are symbolic links.
+    open a result runs code of its writer. So the directory, each folder in it and the file are refused where another
+    user owns them, others can write to them, or they are symbolic links.
 
     Raises, in all that reads or writes:
         PermissionError: one of them is refused.
@@ -81,7 +85,7 @@ class Results:
         self.directory = directory
 
     def find(self, key: Key) -> tuple[Kept, object] | None:
-        """The value, and what is known of it; None when it is not here. `DamagedError` for a file that is not whole."""
+        """Return the metadata and the value; None when it is not here. `DamagedError` for a file that is not whole."""
         path = self._path(key)
         try:
             with self._folder(path.parent) as there, _told(self.directory):
@@ -129,7 +133,7 @@ class Results:
         return []
 
     def __iter__(self) -> Iterator[tuple[Path, Kept]]:
-        """What is kept, in no order; files that are not whole are left out."""
+        """Iterate over what is stored, in no order; files that are not whole are left out."""
         for path in self._files():
             with suppress(FileNotFoundError, DamagedError), self._folder(path.parent) as there, _told(self.directory):
                 if not path.name.startswith("."):
@@ -177,7 +181,7 @@ class Results:
 
 @contextmanager
 def _told(directory: Path) -> Iterator[None]:
-    """Say of what is refused why that matters, and what to do."""
+    """Add to errors about refused files why that matters, and what to do."""
     try:
         yield
     except PermissionError as error:
@@ -198,7 +202,7 @@ def _exists(folder: int, name: str) -> bool:
 
 
 def _head(data: bytes) -> tuple[Kept, int]:
-    """What is known of a file, and where its content begins."""
+    """Return the metadata of a file, and the offset of its content."""
     start = len(_MAGIC) + 4
     if not data.startswith(_MAGIC) or len(data) < start:
         raise DamagedError("it is no result of ours")
@@ -217,7 +221,7 @@ def _digest(parts: list[memoryview]) -> bytes:
 
 
 def _folder(name: str) -> str:
-    """A name as a folder: one that is too long is cut, and its digest tells it from others."""
+    """Return a name as a folder: one that is too long is cut, and its digest distinguishes it from others."""
     quoted = quote(name, safe="").replace(".", "%2E") if name in (".", "..") else quote(name, safe="")
     if len(quoted) <= _LONGEST_NAME:
         return quoted

@@ -1,7 +1,7 @@
-"""What runs where the work is done, for calls that do not travel alone, or not to a worker of ours.
+"""Calls at the place where they run, for those that are not sent alone, or not to a grainlike worker.
 
-It answers how the calls of a part are made one after another (`_part`); how one call is performed in a thread or
-process of another engine's (`_call`), and how it is ended there (`_child`). It is imported by jobs: it knows no
+Answers: how the calls of a part are made one after another (`_part`); how one call is performed in a thread or
+process of a backend (`_call`), and how it is ended there (`_child`). It is imported by jobs: it depends on no
 executor, and is light.
 """
 

@@ -1,4 +1,4 @@
-"""One call as an engine of another kind carries it: packed, performed wherever the engine has put it, and told of."""
+"""Call as a backend carries it: packed, performed wherever the backend runs it, and its answer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Answer", "Call", "Deed", "import_paths", "perform", "run_call", "whe
 
 
 class Call(NamedTuple):
-    """What travels: a packed function, its packed arguments, and what the call shall see of itself.
+    """Call on the wire: a packed function, its packed arguments, and what the call shall see of itself.
 
     `timeout` is in seconds; the call then runs in a process of its own, which is killed when they are over. `paths` are
     where the program imports from: looked in last, so that modules beside a script are found where they lie there too.
@@ -41,9 +41,10 @@ class Call(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What comes back: a packed value or exception, who performed the call, and what that took.
+    """Answer of a call: a packed value or exception, the name of the worker that performed it, and its usage.
 
-    Seconds, seconds and bytes. `timed_out` says that the call was ended, and then there is neither value nor error.
+    `wall` and `cpu` are in seconds, `rss` in bytes. With `timed_out` the call was ended, and there is neither value
+    nor error.
     """
 
     good: bool
@@ -57,7 +58,7 @@ class Answer(NamedTuple):
 
 
 class Deed(NamedTuple):
-    """What a call came to, in this process."""
+    """Result of a call in this process: a value or exception, and its wall and CPU seconds."""
 
     good: bool
     value: Any
@@ -130,12 +131,12 @@ def _answer(deed: Deed, call: Call) -> Answer:
 
 
 def where() -> str:
-    """This process, and the thread if it is not the main one, as a name."""
+    """Return the name of this process, and of the thread if it is not the main one."""
     thread = threading.current_thread()
     tail = "" if thread is threading.main_thread() else f" {thread.name}"
     return f"{socket.gethostname()}:{os.getpid()}{tail}"
 
 
 def import_paths() -> tuple[str, ...]:
-    """Where this process imports from."""
+    """Return the import paths of this process."""
     return tuple(path or os.getcwd() for path in sys.path)  # noqa: PTH109 - "" is where a REPL is

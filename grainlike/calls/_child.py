@@ -1,8 +1,8 @@
-"""A process for calls that must be ended when their time is over or nobody wants them any more.
+"""Child process for calls that must be ended when their time is over or they are cancelled.
 
-It is started by the name of this room, talks over one end of a socket pair, and performs one call after another. It is
-a session of its own, so that it is killed with what its calls have started; and it kills itself and them when whoever
-started it is gone.
+It is started by the name of this room, communicates over one end of a socket pair, and performs one call after
+another. It is a session of its own, so that it is killed with what its calls have started; and it kills itself and
+them when its parent has exited.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _LENGTH = struct.Struct("!Q")
 
 
 class ChildLostError(Exception):
-    """The process ended before it had answered; the text says how."""
+    """Raised when the process ended before it had answered; the text is how."""
 
 
 class Child:
-    """One such process. `ask` from one thread at a time, `kill` from any."""
+    """Child process for calls. `ask` from one thread at a time, `kill` from any."""
 
     def __init__(self) -> None:
         self._ready = False
@@ -53,7 +53,7 @@ class Child:
 
     @property
     def alive(self) -> bool:
-        """Whether it has not ended, as far as the system has heard."""
+        """True if it has not exited, as far as the system has reported."""
         return self._process.poll() is None
 
     def ask(self, call: Call, timeout: float | None = None) -> Answer:
@@ -61,7 +61,7 @@ class Child:
 
         Raises:
             TimeoutError: there was no answer within `timeout` seconds, in which its start is not counted; the process
-                goes on until it is killed.
+                runs until it is killed.
             ChildLostError: it ended before it had answered.
         """
         try:
@@ -81,7 +81,7 @@ class Child:
         return answer
 
     def kill(self) -> int:
-        """End it and what its calls have started, and wait until it is gone; its exit code."""
+        """Kill it and what its calls have started, and wait until it has exited; return its exit code."""
         code = self._process.poll()
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
@@ -91,7 +91,7 @@ class Child:
         return self._process.returncode if code is None else code
 
     def close(self) -> None:
-        """End it, and let go of its socket; nobody asks any more."""
+        """Kill it, and close its socket; no more calls may be made."""
         self.kill()
         self._ours.close()
 
@@ -111,7 +111,7 @@ def answer_in_time(call: Call, timeout: float) -> Answer:
 
 
 def serve(descriptor: int) -> None:
-    """Perform calls until whoever asks is gone."""
+    """Perform calls until the parent has exited."""
     link = socket.socket(fileno=descriptor)
     link.set_inheritable(False)
     threading.Thread(target=_end_with, args=(link,), daemon=True, name="grainlike lifeline").start()

@@ -1,7 +1,7 @@
-"""What the job of a part does: it makes the part's calls one after another, and tells how each went.
+"""Job of a part: it makes the part's calls one after another, and reports how each went.
 
-Whatever a call is given is a copy of its own, as if it had come from elsewhere: so a call that changes its arguments
-changes nothing for others, and what cannot travel fails alone, as it would by itself.
+Each call gets its own copy of its arguments, as if it had come from elsewhere: so a call that changes its arguments
+changes nothing for others, and what cannot be pickled fails alone, as it would by itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["PartPlan", "Told", "run_part", "run_part_async"]
 
 
 class PartPlan(NamedTuple):
-    """What travels. All lists but `blobs` and `packed` have an entry for each call.
+    """Payload of a part. All lists but `blobs` and `packed` have an entry for each call.
 
     `functions` are numbers of blobs; `given` are numbers of what is packed, None for a call that brings nothing along.
     """
@@ -35,11 +35,11 @@ class PartPlan(NamedTuple):
 
 
 class Told(NamedTuple):
-    """How one call went. Times are seconds from when the part began.
+    """Outcome of one call. Times are seconds from when the part began.
 
-    `good` is None for one that was not made, as something that it needs failed or the part ended at a failure. A value
-    that nobody can change is there itself, any other one is `packed`, and so is an error. An operator is `left` to be
-    applied to what comes back: its value may be a part of that, or nothing that can travel.
+    `good` is None for one that was not made, as something that it needs failed or the part ended at a failure. An
+    immutable value is there itself, any other one is `packed`, and so is an error. An operator is `left` to be
+    applied to what comes back: its value may be a part of that, or nothing that can be pickled.
     """
 
     good: bool | None = None
@@ -72,7 +72,7 @@ def run_part(plan: PartPlan) -> list[Told]:
 
 
 async def run_part_async(plan: PartPlan) -> list[Told]:
-    """Run a part with coroutines. Its plain functions hold up nobody else: the process is the part's own."""
+    """Run a part with coroutines. Its plain functions block nothing else: the process is the part's own."""
     course = _Course(plan)
     for number in course.due():
         try:
@@ -87,14 +87,14 @@ async def run_part_async(plan: PartPlan) -> list[Told]:
 
 
 class _Course:
-    """Which call is next, and how those before it went."""
+    """Progress of a part: the next call, and how those before it went."""
 
     def __init__(self, plan: PartPlan) -> None:
         self.told = [Told()] * len(plan.steps)
         self._plan = plan
         self._functions: dict[int, Callable[..., Any]] = {}
         self._values: dict[int, Any] = {}
-        """Of operators, and what operators have worked on."""
+        """Values of operators, and values that operators have worked on."""
         self._zero = time.monotonic()
         self._cpu = 0.0
 
@@ -151,7 +151,7 @@ class _Course:
         return self._functions[blob]
 
     def _value(self, number: int, wanted_by: Step) -> Any:
-        """What an earlier call gave: for an operator the value itself, which is its own; for a job a copy."""
+        """Return an earlier call's value: for an operator the value itself, which is its own; for a job a copy."""
         told = self.told[number]
         if told.packed is None and not told.left:
             return told.value

@@ -28,7 +28,7 @@ _USES = {
 
 
 def generate(directory: Path | None, addresses: Sequence[str], cluster: str | None, days: float) -> int:
-    """Write the three files and say what each is for; return the exit code.
+    """Write the three files and print the purpose of each; return the exit code.
 
     Raises `ValueError` for an address or a name that is none, `OSError` when the files cannot be, or are there already.
     """
@@ -45,7 +45,7 @@ def generate(directory: Path | None, addresses: Sequence[str], cluster: str | No
 
 
 def _listens(dialled: Sequence[Address]) -> str:
-    """Where a head has to listen for workers to find it at the first address."""
+    """Return the address at which a head has to listen for workers to find it at the first address."""
     first = dialled[0] if dialled else None
     if isinstance(first, UnixAddress):
         return str(first)

@@ -1,6 +1,6 @@
-"""What is asked of a running head about what is there now: workers, jobs, sessions, and the head itself.
+"""Queries to a running head about what is there now: workers, jobs, sessions, and the head itself.
 
-What is asked about jobs that have ended is in `_past`.
+Queries about jobs that have ended are in `_past`.
 """
 
 from __future__ import annotations
@@ -54,11 +54,13 @@ __all__ = [
 ]
 
 _NEARLY = 0.8
-"""The part of what sessions may keep at which it is said that there is little room left."""
+"""Part of what sessions may keep from which a warning about little room is printed."""
 
 
 def asking(head: str | None, insecure: bool, ask: Callable[[Caller], Awaitable[int]]) -> int:
-    """Ask a head; return the exit code, having said why it is not 0: 1 when it cannot, 3 when there is none."""
+    """Query a head; return the exit code, with the reason printed if it is not 0: 1 when it cannot answer, 3 when
+    there is none.
+    """
 
     async def main() -> int:
         async with call(head, insecure=insecure) as caller:

@@ -46,7 +46,7 @@ def bench(
 
 
 def show_systems() -> int:
-    """What can be measured, and what to install for the rest."""
+    """Print what can be measured, and what to install for the rest."""
     for name, system in SYSTEMS.items():
         state = "installed" if installed(name) else f"not installed: pip install {system.package}"
         print(f"{name:26} {system.name:42} {state}")  # noqa: T201

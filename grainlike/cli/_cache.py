@@ -15,7 +15,7 @@ from grainlike.cli._words import escaped, print_json, print_table
 __all__ = ["list_results", "remove_results"]
 
 _UNFINISHED_S = 3600
-"""What has been written for so long is not going to be finished."""
+"""Seconds without a change after which an unfinished file will not be finished."""
 
 _DAY_S = 86_400.0
 
@@ -42,7 +42,7 @@ def list_results(*, as_json: bool) -> int:
 
 
 def remove_results(functions: Sequence[str], *, version: str | None, older_days: float | None, everything: bool) -> int:
-    """Remove what fits all that is said; return 1 when nothing does.
+    """Remove results that fit all criteria; return 1 when none does.
 
     A function is named as `cache ls` shows it, or by its own name alone.
     """

@@ -1,7 +1,8 @@
 """Keeps the collector of cyclic garbage from looking at a long queue again and again.
 
 A full collection looks at every object there is: with a million queued jobs that takes most of a second, in which a
-head answers nobody. What has outlived one that took long is set aside, and looked at again when little of it is left.
+head answers no query. What has outlived one that took long is set aside, and looked at again when little of it is
+left.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from typing import Literal
 __all__ = ["collecting_less"]
 
 _LONG_S = 0.005
-"""What a full collection may take without anything being set aside for it."""
+"""Seconds that a full collection may take without anything being set aside for it."""
 
 _FEW = 50_000
-"""When fewer objects are left of what was set aside, they are looked at again: that is quick then."""
+"""Number of objects below which what was set aside is looked at again: that is quick then."""
 
 
 @contextmanager
 def collecting_less() -> Iterator[None]:
-    """For as long as the block runs, in this process. Garbage in what was set aside stays for so long."""
+    """Context manager: collect garbage less often in this process. Garbage in what was set aside stays for so long."""
     begun = 0.0
 
     def note(phase: Literal["start", "stop"], info: dict[str, int]) -> None:

@@ -1,4 +1,4 @@
-"""What is to be run: the words of a command and its request, from the command line or a line of a file."""
+"""Commands to be run: the words of a command and its request, from the command line or a line of a file."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Command:
 
 
 def read_request(text: str, *, lenient: bool, warn: list[str]) -> Request:
-    """A request as text. With `lenient`, a part that has no value is left out, and told in `warn`.
+    """Parse a request. With `lenient`, a part that has no value is left out, with a message in `warn`.
 
     Raises `ResourceSpecError` for what is none.
     """
@@ -45,9 +45,8 @@ def read_request(text: str, *, lenient: bool, warn: list[str]) -> Request:
 def read_commands(lines: Iterable[str], default: str | None, *, lenient: bool, warn: list[str]) -> list[Command]:
     """The commands of a file, one a line: `COMMAND...`, or `-r TEXT -- COMMAND...` for a request of its own.
 
-    Words are split as a shell does, and nothing else is done to them, which `warn` tells where a shell would do more;
-    what begins with `#` is a comment.
-    Raises `ValueError` for the first line that is wrong, with its number.
+    Words are split as a shell does, and nothing else is done to them; `warn` gets a message where a shell would do
+    more; what begins with `#` is a comment. Raises `ValueError` for the first line that is wrong, with its number.
     """
     commands = []
     for number, line in enumerate(lines, 1):
@@ -65,7 +64,9 @@ def read_commands(lines: Iterable[str], default: str | None, *, lenient: bool, w
 
 
 def _without_comment(line: str) -> str:
-    """What stands before a comment. `shlex` takes `#` for one inside of a word too, and so cuts addresses short."""
+    """Return what stands before a comment. `shlex` takes `#` for one inside of a word too, and so cuts addresses
+    short.
+    """
     for found in _QUOTED_OR_COMMENT.finditer(line):
         if found["comment"]:
             return line[: found.start()]

@@ -256,7 +256,8 @@ def _access_generate(
 ) -> None:
     """Make the access files of a new cluster: head.json, worker.json and client.json.
 
-    Each is a key to its role: whoever has the file may be that. Copy worker.json to where workers run, with mode 600.
+    Each is a key to its role: any process that has the file may take that role. Copy worker.json to where workers
+    run, with mode 600.
     """
     from grainlike.cli._access import generate
 
@@ -316,7 +317,7 @@ def _head_start(
     """Run a head: programs connect to it, workers serve it. It stops at SIGTERM, Ctrl-C or `grainlike head stop`.
 
     What workers and clients need to be let in is written to access files that only you can read. With `--journal`, it
-    may be killed and started again: workers go on with their jobs for some minutes, and programs wait. SIGTERM then
+    may be killed and started again: workers continue their jobs for some minutes, and programs wait. SIGTERM then
     leaves the work as it is for the next start; Ctrl-C and `grainlike head stop` end it.
     """
     from grainlike.cli._head import start_detached, start_head
@@ -365,7 +366,7 @@ def _head_stop(head: Head = None, insecure: Insecure = False) -> None:
 
 @head_app.command("status", epilog=_STATUS_EXAMPLES)
 def _head_status(head: Head = None, as_json: Json = False, insecure: Insecure = False) -> None:
-    """Say who the head is, and how many workers, clients and jobs it has."""
+    """Show the head, and how many workers, clients and jobs it has."""
     from grainlike.cli._ask import asking, show_head
 
     exit_with(lambda: asking(head, insecure, lambda caller: show_head(caller, as_json=as_json)))
@@ -380,7 +381,8 @@ def _head_wanted(
     as_json: Json = False,
     insecure: Insecure = False,
 ) -> None:
-    """Say how many more workers of a kind would help with what waits: for who starts them, by hand or by script.
+    """Show how many more workers of a kind would help with what waits: for those who start them, by hand or by
+    script.
 
     Jobs that will be done in time without them want none; nor do those that wait after a failure.
     """

@@ -1,4 +1,4 @@
-"""Commands to get to know it: the demonstration, virtual time, measurements."""
+"""Commands to try grainlike: the demonstration, virtual time, measurements."""
 
 from __future__ import annotations
 
@@ -106,7 +106,8 @@ def _simulate(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
-    """How long would it take? Ask the scheduler itself, in virtual time: no job runs, and no worker is needed.
+    """Compute how long jobs would take, by the scheduler itself in virtual time: no job runs, and no worker is
+    needed.
 
     For graphs of unlike jobs, call grainlike.dry_run in Python.
     """
@@ -152,7 +153,7 @@ def _bench(
     as_json: Annotated[bool, typer.Option("--json", help="Print all figures of all rounds as JSON.")] = False,
     show: Annotated[bool, typer.Option("--list", help="Show what can be measured, and exit.")] = False,
 ) -> None:
-    """How fast is it here? The same small workloads on grainlike and on what else is installed, interleaved.
+    """Measure the speed here: the same small workloads on grainlike and on what else is installed, interleaved.
 
     Give each system the machine for itself: other work on the same cores changes all figures.
     """

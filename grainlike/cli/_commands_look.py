@@ -168,7 +168,7 @@ def _jobs(
 
 @app.command("explain", epilog=_EXPLAIN_EXAMPLES, rich_help_panel="Look at a cluster")
 def _explain(job: JobNumber, head: Head = None, as_json: Json = False, insecure: Insecure = False) -> None:
-    """Say where a job stands and what it waits for."""
+    """Show where a job stands and what it waits for."""
     from grainlike.cli._ask import asking, explain_job
 
     exit_with(lambda: asking(head, insecure, lambda caller: explain_job(caller, job, as_json=as_json)))
@@ -176,7 +176,7 @@ def _explain(job: JobNumber, head: Head = None, as_json: Json = False, insecure:
 
 @app.command("cancel", epilog=_CANCEL_EXAMPLES, rich_help_panel="Look at a cluster")
 def _cancel(job: JobNumber, head: Head = None, insecure: Insecure = False) -> None:
-    """Cancel a job: whoever awaits it hears that it was."""
+    """Cancel a job: awaiting it raises an error then."""
     from grainlike.cli._ask import asking, cancel_job
 
     exit_with(lambda: asking(head, insecure, lambda caller: cancel_job(caller, job)))
@@ -272,7 +272,7 @@ def _journal_check(
     directory: JournalDirectory = Path(),
     as_json: Json = False,
 ) -> None:
-    """Read all of a journal, and say what is in it and whether that is whole. Nothing is changed."""
+    """Read all of a journal, and show what is in it and whether that is whole. Nothing is changed."""
     from grainlike.cli._journal import check_journal
 
     exit_with(lambda: check_journal(directory, as_json=as_json))
@@ -283,7 +283,7 @@ def _journal_export(
     directory: JournalDirectory = Path(),
     as_json: Json = False,
 ) -> None:
-    """List the jobs that a head which does not run had on its hands. Of one that runs, `grainlike jobs` tells."""
+    """List the jobs that a head which does not run had left. For one that runs, use `grainlike jobs`."""
     from grainlike.cli._journal import export_journal
 
     exit_with(lambda: export_journal(directory, as_json=as_json))

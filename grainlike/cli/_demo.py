@@ -24,7 +24,7 @@ from grainlike.executor import Executor
 __all__ = ["demo"]
 
 START_S = 60.0
-"""How long the workers may take to be there."""
+"""Seconds that the workers may take to join."""
 
 MEMBERS, MEMBERS_QUICK = 60, 4
 """Models in the final committee."""
@@ -89,7 +89,7 @@ async def _run(console: Console, executor: Executor, quick: bool) -> tuple[Site,
 
 @contextmanager
 def _progress(console: Console, what: str, total: int) -> Iterator[Callable[[str], None]]:
-    """A bar for `total` candidates; the function that is given moves it by one and says something beside it."""
+    """Show a bar for `total` candidates; the function that is given moves it by one and sets the text beside it."""
     columns = [
         SpinnerColumn(finished_text="✓"),
         TextColumn("{task.description}"),
@@ -104,7 +104,9 @@ def _progress(console: Console, what: str, total: int) -> Iterator[Callable[[str
 
 
 def _own_cores() -> list[int]:
-    """What an embedded worker would offer: asked of an executor that is not opened, so that there is one answer."""
+    """Return the cores that an embedded worker would offer, from an executor that is not opened, so that there is one
+    answer.
+    """
     offer = Executor().offer
     return list(offer.cores) if offer is not None else []
 

@@ -23,7 +23,9 @@ _POOLS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NU
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What the sequential run gave: seconds from its start to the last score, the scores, and how it was held."""
+    """Result of the sequential run: seconds from its start to the last score, the scores, and its affinity and
+    threads.
+    """
 
     seconds: float
     scores: list[list[float]]
@@ -32,10 +34,10 @@ class Baseline:
 
 
 def run_baseline(core: int, *, quick: bool, on_fit: Callable[[], None]) -> Baseline:
-    """Run it in a process of its own, pinned to `core`; the process is gone when this returns or raises.
+    """Run it in a process of its own, pinned to `core`; the process has exited when this returns or raises.
 
     Raises:
-        RuntimeError: the process failed; what it said is on standard error.
+        RuntimeError: the process failed; its output is on standard error.
     """
     command = [sys.executable, "-m", "grainlike.cli._demo_baseline", str(core), *(["quick"] if quick else [])]
     began = time.monotonic()

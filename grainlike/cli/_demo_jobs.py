@@ -1,4 +1,4 @@
-"""What the demonstration's jobs do: ordinary functions of a user's program, which know no executor.
+"""Jobs of the demonstration: ordinary functions of a user's program, which depend on no executor.
 
 The same functions make the sequential run that the sweep is measured against.
 """
@@ -30,7 +30,7 @@ class Candidate:
 
 
 def candidates(*, quick: bool = False) -> list[Candidate]:
-    """What to try. The slow ones come first, so that no long fit is left alone at the end."""
+    """Return the candidates. The slow ones come first, so that no long fit is left alone at the end."""
     members, features = ((20,), (2, 8)) if quick else ((100, 75, 50, 25), (24, 12, 6, 3))
     forests = [
         Candidate(TREES, {"n_estimators": count, "max_features": width}) for count in members for width in features

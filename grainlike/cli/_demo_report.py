@@ -1,4 +1,4 @@
-"""What the demonstration says about its run: every number is measured, none is remembered from elsewhere."""
+"""Report of the demonstration: every number is measured, none is remembered from elsewhere."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Site", "drawn", "final", "intro", "other_load", "speed_up", "table"]
 _TOP = 8
 
 _BUSY = 0.5
-"""The load of other programs, as a share of the cores, from which on the times of a run say little about it."""
+"""Load of other programs, as a share of the cores, from which on the times of a run are not reliable."""
 
 
 class Site:
@@ -34,7 +34,7 @@ class Site:
 
 
 def intro(site: Site, tried: int) -> str:
-    """What is about to happen, and where."""
+    """Return the introduction: what is about to run, and where."""
     lines = [
         "[bold]Model selection on handwritten digits[/bold]",
         f"  {tried} candidates × {FOLDS} folds = {tried * FOLDS} fits, each candidate in one core,",
@@ -62,7 +62,7 @@ def table(outcome: Outcome) -> Table:
 
 
 def final(outcome: Outcome, members: int) -> str:
-    """How the best model did, trained on all cores."""
+    """Return how the best model did, trained on all cores."""
     told = outcome.final
     used = (
         f" in {told.usage.wall_s:.2f} s ({told.usage.cores_busy:.1f} cores busy on average: processor time over time)"

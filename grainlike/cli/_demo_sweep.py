@@ -22,7 +22,7 @@ _refit = delayed(refit)
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """One candidate's cross-validation: accuracy in each fold, their mean, and what is known of the job."""
+    """Cross-validation of one candidate: accuracy in each fold, their mean, and the job's `info`."""
 
     candidate: Candidate
     scores: list[float]
@@ -46,7 +46,7 @@ class Outcome:
         return sorted(self.fits, key=lambda fit: (-fit.mean, fit.told.usage.wall_s if fit.told.usage else 0.0))
 
     def spans(self) -> list[Span]:
-        """Who ran where and when, as the jobs' own receipts say. A better model has a deeper colour."""
+        """Return the spans of the jobs, by their own receipts. A better model has a deeper colour."""
         places = {str(fit.candidate): place for place, fit in enumerate(reversed(self.ranked()))}
         last = max(len(self.fits) - 1, 1)
         spans = [
@@ -74,7 +74,7 @@ class Sweep:
         self.final_ = (_refit @ Cores(width))(self.chosen_, members)
 
     async def run(self, on_fit: Callable[[Fit], None]) -> Outcome:
-        """Run it on the executor that is open; `on_fit` hears of each candidate as it is done."""
+        """Run it on the executor that is open; `on_fit` is called with each candidate as it is done."""
         began = time.monotonic()
         start(self.final_)
         number = {scores_: at for at, scores_ in enumerate(self.scores_)}

@@ -48,7 +48,7 @@ _ALONE = "for limits kept by the kernel: systemd-run --user --scope -p Delegate=
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at. `advice` is what to do about it, empty when all is well."""
+    """Result of one check. `advice` is what to do about it, empty when all is well."""
 
     verdict: Literal["ok", "note", "bad"]
     what: str
@@ -57,7 +57,7 @@ class Finding:
 
 
 def doctor(head: str | None, *, as_json: bool) -> int:
-    """Look at everything and tell; the exit code is 1 when something is bad.
+    """Check everything and print the findings; the exit code is 1 when something is bad.
 
     `head` is the address or access file of the head to try; by default the current one's, if there is one.
     """
@@ -115,7 +115,9 @@ def _memory_tier() -> Finding:
 
 
 def _clock() -> Iterator[Finding]:
-    """Certificates need the day; a file server whose clock is elsewhere tells which of the two is."""
+    """Check the clock, against that of a file server: certificates need the day, and the finding names which of the
+    two is off.
+    """
     state = state_directory()
     if not state.is_dir():
         return

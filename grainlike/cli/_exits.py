@@ -5,7 +5,7 @@ __all__ = ["FAILED", "INTERRUPTED", "OK", "REFUSED", "UNREAD"]
 OK = 0
 FAILED = 1
 REFUSED = 3
-"""No head, no worker, or refused; also an extra that is not installed."""
+"""Exit code without a head or worker, or when refused; also for an extra that is not installed."""
 INTERRUPTED = 130
 UNREAD = 141
-"""As a shell tells of a program that nobody read any more."""
+"""Exit code as of a shell for a program whose output is read no more."""

@@ -42,11 +42,11 @@ def start_head(
     ready: int | None = None,
     log_file: Path | None = None,
 ) -> int:
-    """Be a head until a signal or a client ends it, or (`run_once`) the work of its programs is done.
+    """Run a head until a signal or a client ends it, or (`run_once`) the work of its programs is done.
 
     With `journal`, SIGTERM leaves the work for the next head with this directory.
 
-    Returns the exit code. What it says goes to `ready` too, if given, and its log to `log_file`, which it rotates.
+    Returns the exit code. What it prints goes to `ready` too, if given, and its log to `log_file`, which it rotates.
 
     Raises `ValueError` for what is no address, or no access file of a head.
     """
@@ -106,7 +106,7 @@ async def _stop_at_signal(daemon: HeadDaemon, *, task_status: TaskStatus[None]) 
 
 
 def _tell_of(before: Path | None) -> None:
-    """Say how to reach the head that was the current one until now, and still runs."""
+    """Print how to reach the head that was the current one until now, and still runs."""
     if before is not None and before.exists() and before != current_folder():
         words = f"this is the current head now; the one before runs on, at --head {before / 'client.json'}"
         print(f"grainlike head: {words}", file=sys.stderr, flush=True)  # noqa: T201 - a command line speaks
@@ -147,7 +147,7 @@ def start_detached(arguments: list[str]) -> int:
 
 
 async def stop_head(caller: Caller) -> int:
-    """End a head, and wait until it is gone."""
+    """Stop a head, and wait until it has exited."""
     await caller.ask(AskStop(0), Done)
     await caller.gone()
     print("stopped")  # noqa: T201

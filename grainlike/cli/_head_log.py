@@ -1,4 +1,4 @@
-"""The logs of heads that run in the background: a file for each, which is cut off and begun anew when it is long."""
+"""Logs of heads that run in the background: a file for each, which is rotated when it is long."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from grainlike.net import make_private_directory, state_directory
 __all__ = ["OwnLog", "open_log"]
 
 LONGEST = 10 * 1024 * 1024
-"""Bytes after which a log is put aside, as `.1`, and begun anew."""
+"""Bytes after which a log is renamed, to `.1`, and a new one is begun."""
 
 ASIDE = 3
-"""How many of these there are at most."""
+"""Most renamed logs that are kept."""
 
 LOGS = 20
-"""How many logs stay; of heads that run, all do."""
+"""Number of logs that stay; of heads that run, all do."""
 
 
 def open_log() -> tuple[int, Path]:
-    """Make the log of a head that is about to be started: a descriptor to write to, and the path. It is locked as long
-    as somebody writes to it. The oldest logs of heads that have ended are removed.
+    """Make the log of a head that is about to be started: a descriptor to write to, and the path. It is locked as
+    long as a process has it open to write. The oldest logs of heads that have ended are removed.
 
     Raises:
         PermissionError: the state directory is another user's, or open to others.

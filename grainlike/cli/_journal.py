@@ -1,4 +1,4 @@
-"""`journal check` and `journal export`: what lies in a journal's directory, whether it is whole, and what it says."""
+"""`journal check` and `journal export`: the content of a journal's directory, and whether it is whole."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def check_journal(directory: Path, *, as_json: bool) -> int:
 
 
 def export_journal(directory: Path, *, as_json: bool) -> int:
-    """Print the jobs that a head had on its hands when it ended. Of one that runs, `grainlike jobs` tells."""
+    """Print the jobs that a head had left when it ended. For one that runs, use `grainlike jobs`."""
     from grainlike.head.durable import exported
 
     try:

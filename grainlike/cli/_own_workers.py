@@ -16,11 +16,11 @@ from grainlike.resources import Allocation, Cores
 __all__ = ["WorkerFailedError", "own_workers", "shares"]
 
 STOP_S = 10.0
-"""How long one may take to end after SIGTERM; it ends its runners first."""
+"""Seconds that a worker may take to exit after SIGTERM; it ends its runners first."""
 
 
 class WorkerFailedError(RuntimeError):
-    """A worker ended before it was told to."""
+    """Raised when a worker exited before it was stopped."""
 
 
 def shares(cores: Sequence[int], workers: int) -> list[Allocation]:
@@ -40,7 +40,7 @@ async def own_workers(address: str, offers: Sequence[Allocation]) -> AsyncIterat
     ends before it should, the block is cancelled.
 
     Raises:
-        WorkerFailedError: a worker ended too early; it has said why on standard error.
+        WorkerFailedError: a worker ended too early; its reason is on standard error.
     """
     failure: Exception | None = None
     ended: list[str] = []

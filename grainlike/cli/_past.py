@@ -1,4 +1,4 @@
-"""What is asked of a running head about jobs that have ended: `report`, `trace`."""
+"""Queries to a running head about jobs that have ended: `report`, `trace`."""
 
 from __future__ import annotations
 

@@ -78,14 +78,14 @@ JobNumber = Annotated[int, typer.Argument(min=1, metavar="JOB", help="The job's 
 
 
 class KeepScratch(StrEnum):
-    """Of which jobs a worker leaves the scratch directories on the disk."""
+    """Jobs of which a worker leaves the scratch directories on the disk."""
 
     FAILED = "failed"
     ALWAYS = "always"
 
 
 class LogLevel(StrEnum):
-    """How much a worker tells."""
+    """Level of a worker's log."""
 
     DEBUG = "debug"
     INFO = "info"

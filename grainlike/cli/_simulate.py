@@ -57,7 +57,7 @@ def _job() -> DelayedFn[[], None]:
 
 
 def _nothing() -> None:
-    """Never called."""
+    """Do nothing: never called."""
 
 
 def _facts(plan: Plan) -> dict[str, object]:

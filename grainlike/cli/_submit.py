@@ -28,17 +28,17 @@ from grainlike.resources import parse
 __all__ = ["UsageError", "submit"]
 
 _LOOK_S = 0.1
-"""How often it is looked whether a job has started."""
+"""Seconds between two checks of whether a job has started."""
 
 _LAST_LINES = 10
-"""How many of the last lines that a command wrote are told when it fails."""
+"""Number of a command's last lines that are printed when it fails."""
 
 _LINE_MOST = 500
-"""How many characters of each."""
+"""Most characters of each of them."""
 
 
 class UsageError(ValueError):
-    """What was asked for makes no sense."""
+    """Raised when the options contradict each other or are invalid."""
 
 
 def submit(
@@ -89,7 +89,7 @@ def submit(
 def _commands(
     words: Sequence[str], request: str | None, file: TextIO | None, *, lenient: bool, warn: list[str]
 ) -> list[Command]:
-    """All that is to be run."""
+    """Return all commands that are to be run."""
     if bool(words) == (file is not None):
         raise UsageError("give one command, after --, or a --file of them")
     if file is not None:
@@ -105,7 +105,7 @@ def _commands(
 
 
 def _variables(given: Sequence[str]) -> dict[str, str]:
-    """What `--env` says, with values of this process's own for names alone."""
+    """Return the variables of `--env`, with values of this process's own for names alone."""
     variables = {}
     for one in given:
         name, is_set, value = one.partition("=")
@@ -117,7 +117,7 @@ def _variables(given: Sequence[str]) -> dict[str, str]:
 
 @dataclass(slots=True)
 class _Submitted:
-    """One command, and how far it is."""
+    """State of one command."""
 
     number: int
     command: Command
@@ -126,7 +126,7 @@ class _Submitted:
     ended: bool = False
     error: Exception | None = None
     last_lines: deque[str] = field(default_factory=lambda: deque(maxlen=_LAST_LINES))
-    """What it wrote last, on either stream."""
+    """Last lines that it wrote, on either stream."""
 
 
 class _Submission:
@@ -148,7 +148,7 @@ class _Submission:
         return _Submitted(number, command, call)
 
     async def run(self, *, as_json: bool) -> int:
-        """Run all, and tell; the exit code is 1 when any failed."""
+        """Run all, and print the outcomes; the exit code is 1 when any failed."""
         began = anyio.current_time()
         self._out = sys.stderr if as_json else sys.stdout
         for job in self._jobs:
@@ -174,7 +174,7 @@ class _Submission:
             tasks.cancel_scope.cancel()
 
     def _sum_up(self, took: float, *, as_json: bool) -> None:
-        """Tell how many ended in which way; when we were interrupted, which had not: they are about to be cancelled."""
+        """Print how many ended in which way; when interrupted, which had not: they are about to be cancelled."""
         failed = sum(job.error is not None for job in self._jobs)
         open_ = [job for job in self._jobs if not job.ended]
         for job in open_:
@@ -208,7 +208,7 @@ class _Submission:
             self._stop_unread()
 
     def _stop_unread(self) -> None:
-        """Whoever read our output has seen enough, as `| head` does: what still runs ends with us."""
+        """Stop as our output is read no more, as by `| head`: what still runs ends with us."""
         self._unread = True
         self._followers.cancel()
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it ends

@@ -1,4 +1,4 @@
-"""How listings look: tables for people, JSON for programs, and nothing in either that a terminal would obey."""
+"""Format of listings: tables for people, JSON for programs, and no control characters in either."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _BYTES = re.compile(r"(\bmemory=|:max=)([0-9]+)(?![0-9.])")
 
 
 def escaped(text: str) -> str:
-    """`text` of somebody else's, with whatever a terminal might obey shown instead: `\\x1b` for an escape."""
+    """Return `text` of another user with control characters shown as escapes: `\x1b` for an escape."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
@@ -83,7 +83,7 @@ def amounts(text: str) -> str:
 
 
 def bytes_of(amount: str) -> int:
-    """Bytes that somebody wrote as `20Gi`. `ValueError` for what is no amount."""
+    """Return the bytes of an amount such as `20Gi`. `ValueError` for what is no amount."""
     found = quantity(amount) // UNIT
     if found < 0:
         raise ValueError(f"an amount is not below zero: {amount!r}")
@@ -91,7 +91,7 @@ def bytes_of(amount: str) -> int:
 
 
 def seconds(value: float | None) -> str:
-    """A time as people say it."""
+    """Return a time in seconds as text for people."""
     if value is None:
         return ""
     if value < 60:

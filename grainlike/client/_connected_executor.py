@@ -64,8 +64,8 @@ def connect(
 ) -> ConnectedExecutor:
     """Connect to a running head: `async with connect() as ex` is an `Executor` whose jobs run on that head's workers.
 
-    Several programs may be connected at a time, and share the workers fairly: whoever uses least goes first. A head
-    is started with `grainlike head start`; a program with `Executor(listen=...)` is one, too.
+    Several programs may be connected at a time, and share the workers fairly: the one that uses least goes first. A
+    head is started with `grainlike head start`; a program with `Executor(listen=...)` is one, too.
 
     Args:
         address: the head's address (`"tcp://login1:7777"`), or the path of its `client.json`; by default the current

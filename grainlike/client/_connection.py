@@ -55,7 +55,7 @@ _GOODBYE = Goodbye("it has left")
 
 
 class UnableError(GrainlikeError):
-    """The head cannot do what it was asked for, and says why."""
+    """Raised when the head cannot do what it was asked for; the text is its reason."""
 
 
 def find_client_access(head: str | Path | None) -> Access:
@@ -70,10 +70,10 @@ def find_client_access(head: str | Path | None) -> Access:
 
 
 class Caller:
-    """A client on `link`. Frames that answer no question go to `others`, the questions' answers to who asked.
+    """Client connection on `link`. Frames that answer no query go to `others`, the replies to their callers.
 
-    On a `LastingLink` it goes on after that has broken, and asks again what was not answered. `session` names the one
-    to which its jobs belong.
+    On a `LastingLink` it resumes after that has broken, and resends queries that were not answered. `session` names
+    the one to which its jobs belong.
     """
 
     def __init__(self, link: Link, others: Callable[[Frame], object] | None = None, session: str = "") -> None:
@@ -93,17 +93,17 @@ class Caller:
 
     @property
     def welcome(self) -> Welcome | None:
-        """What the head said when it let us in; None before."""
+        """Welcome of the head when it admitted us; None before."""
         return self._handshake.welcome
 
     @property
     def link(self) -> Link:
-        """What carries it."""
+        """Link that carries the connection."""
         return self._link
 
     @property
     def lost(self) -> HeadLostError:
-        """That there is no head any more, and why."""
+        """Error that there is no head any more, with the reason."""
         if self._lost is not None:
             return self._lost
         if self._failure is not None:
@@ -111,7 +111,7 @@ class Caller:
         return HeadLostError(f"the head at {self._link.peer} is gone: {self._link.reason}")
 
     async def run(self) -> None:
-        """Serve the link until it ends. Whoever still waits for an answer then hears why there is none."""
+        """Serve the link until it ends. Pending queries then raise the reason."""
         self._link.post(self._handshake.hello)
         try:
             async with anyio.create_task_group() as tasks:
@@ -147,9 +147,9 @@ class Caller:
         return self.welcome
 
     async def leave(self) -> None:
-        """End in good order: wait until the head has heard all that was said, for at most `LEAVE_S`.
+        """End in good order: wait until the head has received all that was sent, for at most `LEAVE_S`.
 
-        Where nothing outlives the link, closing it is all that there is to say.
+        Where no session outlives the link, closing it is enough.
         """
         if self.welcome is not None and self.welcome.received >= 0:
             self._leaving = True
@@ -163,11 +163,11 @@ class Caller:
         await self._ended.wait()
 
     async def ask(self, question: Question, answer: type[A]) -> A:
-        """Ask, whatever the number in `question`, and wait for the answer.
+        """Send a query, whatever the number in `question`, and wait for the answer.
 
         Raises:
-            UnableError: the head says why not.
-            HeadLostError: it is gone.
+            UnableError: the head refuses, with the reason.
+            HeadLostError: it is lost.
         """
         if self._failure is not None:
             raise self._failure
@@ -215,9 +215,9 @@ class Caller:
         return frame
 
     async def trace(self) -> AsyncGenerator[TraceIs, None]:
-        """What ran where and when, piece by piece.
+        """Iterate over what ran where and when, piece by piece.
 
-        Raises as `ask` does.
+        Raises as `ask`.
         """
         number, asked = self._post(AskTrace(0))
         try:
@@ -239,7 +239,7 @@ class Caller:
         return self._last_ask, asked
 
     def _ask_again(self) -> None:
-        """The link was made anew: what it took along is said again."""
+        """Resend the pending queries over a new link: those of the old one are lost."""
         self._heard = time.monotonic()
         for asked in self._asked.values():
             question = asked.again()
@@ -272,7 +272,7 @@ class Caller:
                 self._others(frame)
 
     async def _watch(self) -> None:
-        """A head that says nothing at all for so long is lost. Our own loop may have been blocked: look twice."""
+        """Treat a head that sends nothing for so long as lost. Our own loop may have been blocked: check twice."""
         doubt = False
         while True:
             if self._link.still_comes():

@@ -1,4 +1,4 @@
-"""What a program that is connected to a head hears as events: of its own jobs, and of the workers that come and go."""
+"""Events of a program that is connected to a head: of its own jobs, and of workers that join and leave."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _OUTCOMES: tuple[tuple[type[BaseException], str], ...] = (
 
 
 def outcome_of(error: BaseException) -> str:
-    """How an attempt ended that was its job's last, by what the job ended with."""
+    """Return how the last attempt of a job ended, by the job's error."""
     # By the type alone: `isinstance` asks the object too, and a user's class may raise at every look.
     return next((name for kind, name in _OUTCOMES if issubclass(type(error), kind)), "failed")
 
 
 class FarFeed(Feed):
-    """Fed with what the head tells a client, at the moment at which it is heard."""
+    """Feed of the head's messages to a client, with the time at which each was received."""
 
     def __init__(self, workers: Sequence[WorkerInfo]) -> None:
         super().__init__()
@@ -68,13 +68,13 @@ class FarFeed(Feed):
         self._add(began)
 
     def ended(self, job: object, outcome: str) -> None:
-        """It has ended, if it is a job that had begun."""
+        """Add the end of a job, if it had begun."""
         began = self._running.pop(job, None)
         if began is not None:
             number, at = self._number(), time.monotonic()
             self._add(replace(began, number=number, kind="job_ended", at=at, outcome=outcome))
 
     def closed(self) -> None:
-        """See `Feed`."""
+        """End the feed, as `Feed.closed`, after all workers have left."""
         self.workers(())
         super().closed()

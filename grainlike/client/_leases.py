@@ -1,4 +1,4 @@
-"""What a client's observers and readers of events hear of its jobs: to observers, as if one worker ran them all."""
+"""Slots and events of a client's jobs for its observers and readers: to observers, as if one worker ran all jobs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["FarLeases"]
 
 
 class FarLeases:
-    """The slots of a client's jobs. The head tells when an attempt begins and when the job has ended, and no more.
+    """Slots of a client's jobs. The head reports when an attempt begins and when the job has ended, and no more.
 
-    Implements the observers' `Worker`: all workers are one to them, and what it offers is not known. Readers of events
-    hear which worker it was.
+    Implements the observers' `Worker`: all workers are one to them, without an offer. Readers of events receive which
+    worker it was.
     """
 
     number = 1
@@ -31,7 +31,7 @@ class FarLeases:
         self._last = 0
         self._telling: Job | None = None
         self.feeds: list[FarFeed] = []
-        """Who reads events."""
+        """Feeds of the readers of events."""
 
     def began(self, job: Job) -> None:
         """An attempt of a job has got slots; those of one before it are free."""
@@ -48,7 +48,7 @@ class FarLeases:
         self._telling = None
 
     def ended(self, job: Job, outcome: str = "") -> None:
-        """Its slots are free, as far as anybody here can know; with an `outcome`, that is how it ended."""
+        """Record that a job's slots are free, as far as a client sees; an `outcome` is how it ended."""
         if outcome:
             self.told(job, outcome)
         lease = self._leases.pop(job, None)
@@ -56,7 +56,7 @@ class FarLeases:
             self._tell(Report(time.monotonic(), [], [], [lease]))
 
     def told(self, job: object, outcome: str) -> None:
-        """So an attempt of a job ended."""
+        """Tell event readers that an attempt ended with `outcome`."""
         for feed in self.feeds:
             feed.ended(job, outcome)
 
@@ -66,17 +66,17 @@ class FarLeases:
             feed.workers(workers)
 
     def drop(self, feed: FarFeed) -> None:
-        """It has no reader any more."""
+        """Remove a feed without a reader."""
         if feed in self.feeds:
             self.feeds.remove(feed)
 
     def close(self) -> None:
-        """Nothing more will be heard."""
+        """Close all feeds."""
         for feed in self.feeds:
             feed.closed()
 
     def live_job(self, number: int, attempt: int) -> Job | None:
-        """The job that is being told of, if it is this one."""
+        """Return the job that is being reported, if it is this one."""
         job = self._telling
         return job if job is not None and (job.job, job.attempt) == (number, attempt) else None
 

@@ -12,11 +12,11 @@ from grainlike.wire import Answer, AskOutcome, LogsAre, OutcomeIs, Question
 __all__ = ["Asked", "Fetched", "Followed"]
 
 KEPT = 1024 * 1024
-"""How much of a job's output a worker keeps from its beginning on: what comes after may differ when told again."""
+"""Bytes of a job's output that a worker keeps from its beginning on: what follows may differ when sent again."""
 
 
 class Asked:
-    """One question that waits."""
+    """Pending query."""
 
     __slots__ = ("_answers", "_arrived", "_over", "question")
 
@@ -27,7 +27,7 @@ class Asked:
         self._over = False
 
     def again(self) -> Question | None:
-        """What is to be asked over another link; None where the answer has come."""
+        """Return the query to resend over another link; None where the answer has come."""
         return None if self._answers else self.question
 
     def take(self, answer: Answer) -> None:
@@ -36,7 +36,7 @@ class Asked:
         self._arrived.set()
 
     def end(self) -> None:
-        """No more will come."""
+        """End the query: no more answers come."""
         self._over = True
         self._arrived.set()
 
@@ -49,14 +49,14 @@ class Asked:
 
 
 class Followed(Asked):
-    """A question about logs: asked again it is answered from the beginning, and what was told is left out."""
+    """Log subscription: resent it is answered from the beginning, and lines that were delivered are left out."""
 
     __slots__ = ("_ended", "_size", "_skip", "_told")
 
     def __init__(self, question: Question) -> None:
         super().__init__(question)
         self._told: Counter[tuple[int, str]] = Counter()
-        """How many lines have come, of each attempt and stream."""
+        """Number of lines received, by attempt and stream."""
         self._skip: Counter[tuple[int, str]] = Counter()
         self._size = 0
         self._ended = False

@@ -20,14 +20,15 @@ __all__ = ["RemoteJobs"]
 logger = logging.getLogger("grainlike")
 
 _MOST_DIGESTS = 4096
-"""The most functions that one message lets go of."""
+"""Most functions that one message releases."""
 
 
 class RemoteJobs:
-    """Implements the engine's `Jobs` over a connection as a client. `listener` hears how jobs ended, `leases` of slots.
-    `fetch(node, child)` has an outcome brought that a session keeps on disk, then calls `fetched` or `not_fetched`.
+    """Implements the engine's `Jobs` over a connection as a client. `listener` receives how jobs ended, `leases`
+    their slots. `fetch(node, child)` fetches an outcome that a session keeps on disk, then calls `fetched` or
+    `not_fetched`.
 
-    Nodes carry a `Job` with the head's number for it, 0 until the head has told that.
+    Nodes carry a `Job` with the head's number for it, 0 until the head has sent that.
     """
 
     def __init__(
@@ -50,11 +51,11 @@ class RemoteJobs:
         self._last_child = 0
         self._fetch = fetch
         self._far: dict[Node, int] = {}
-        """Calls whose outcomes lie at the head until somebody asks, and their numbers."""
+        """Calls whose outcomes stay at the head until they are started or awaited, and their numbers."""
         self._lost: Exception | None = None
         self._holds = False
         self._held: list[Node] = []
-        """What was submitted while there was no head, and another was looked for."""
+        """Calls that were submitted while there was no head, and another was looked for."""
         self._let_go = False
         self.names: dict[Node, str] = {}
         """Under which names outcomes are to be kept, of calls that have not been sent yet."""
@@ -103,7 +104,7 @@ class RemoteJobs:
                 self.names.pop(node, None)
 
     def _release_functions(self) -> None:
-        """Tell the head which functions are no more in this program."""
+        """Release at the head the functions that this program has dropped."""
         released = self._shipped.take_released()
         for first in range(0, len(released), _MOST_DIGESTS):
             self._link.post(ReleaseFunctions(released[first : first + _MOST_DIGESTS]))
@@ -116,7 +117,7 @@ class RemoteJobs:
         return {name: self._adopted(*row) for name, *row in rows}
 
     def is_far(self, node: Node) -> bool:
-        """Whether the outcome of an adopted call is fetched when somebody starts it."""
+        """Return True if the outcome of an adopted call is fetched when it is started."""
         return node in self._far
 
     def _adopted(self, child: int, job: int, function: str, request: str, apart: int) -> Node:
@@ -137,13 +138,13 @@ class RemoteJobs:
             self._pump()
 
     def not_fetched(self, node: Node, error: Exception) -> None:
-        """It has not, and will not."""
+        """Fail an adopted call whose outcome could not be fetched."""
         if not node.finished:
             self._listener.failed(node, error)
             self._pump()
 
     def let_go(self) -> None:
-        """From now on cancelling means nothing to the head: what was submitted goes on."""
+        """Detach: from now on cancelling does not reach the head, and what was submitted continues."""
         self._let_go = True
 
     def _number(self, node: Node) -> int:
@@ -160,7 +161,7 @@ class RemoteJobs:
         return node
 
     def cancel(self, nodes: Iterable[Node], *, skipped: bool = False) -> None:
-        """Nobody in this program wants these any more."""
+        """Cancel calls that are wanted no more in this program."""
         if self._let_go:
             return
         gone: list[int] = []
@@ -181,7 +182,7 @@ class RemoteJobs:
             self._link.post(Withdraw(0, 0, part, skipped))
 
     def hear(self, frame: Frame) -> None:
-        """Take what the head says about jobs."""
+        """Handle a message of the head about jobs."""
         message, buffers = frame
         match message:
             case Outcomes():
@@ -217,7 +218,7 @@ class RemoteJobs:
         return node.record if node is not None and isinstance(node.record, Job) else None
 
     def lose(self, error: Exception, *, holds: bool = False) -> None:
-        """Fail all that waits for the head, which is gone, and from now on all that is submitted.
+        """Fail all that waits for the head, which is lost, and from now on all that is submitted.
 
         Where another head is looked for (`holds`), what is submitted is held back for it instead.
         """
@@ -248,7 +249,7 @@ def _submitted_before() -> None:
 
 
 class _Counting:
-    """Counts outcomes on their way to the engine, and tells who reads events."""
+    """Counts outcomes on their way to the engine, and notifies readers of events."""
 
     def __init__(self, listener: Listener, tally: Tally, leases: FarLeases) -> None:
         self._listener = listener

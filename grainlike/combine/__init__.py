@@ -1,8 +1,8 @@
-"""How do programs for the older Grain look here? Wait-groups, subtasks, `exec1` and `run_combine`, on the executor.
+"""Interface of the older Grain: wait-groups, subtasks, `exec1` and `run_combine`, on the executor.
 
-What older programs import from `grain` they import from here; what a job sees of its slots is `GVAR.res`, as ever. The
-room decides nothing and knows no worker: a job is a delayed function, and the executor that is open runs it. New
-programs do without it: `gather` and tasks of one's own say the same.
+Older programs import from here what they import from `grain`; a job reads its slots from `GVAR.res`, as before. The
+room decides nothing and depends on no worker: a job is a delayed function, and the executor that is open runs it. New
+programs do without it: `gather` and tasks of one's own do the same.
 
 Below it is the executor; above it the command line.
 """

@@ -26,16 +26,16 @@ def run_combine(
 
     Args:
         main: a coroutine function, or several, which run side by side; then a list of what they return.
-        workers: always empty. The older Grain dialled its workers; here they dial in, at `listen`.
-        resources: what the worker in this program offers, as `Node(4, "8Gi")`: by default this process's own cores, and
-            with `listen` none.
-        listen: an address at which workers may dial in (`"tcp://0.0.0.0:7777"`), with `grainlike worker start`. Jobs
+        workers: always empty. The older Grain connected to its workers; here they connect, at `listen`.
+        resources: what the worker in this program offers, as `Node(4, "8Gi")`: by default this process's own cores,
+            and with `listen` none.
+        listen: an address at which workers may connect (`"tcp://0.0.0.0:7777"`), with `grainlike worker start`. Jobs
             wait until there is one.
         backend: the event loop: `"trio"` for programs that use it, as older ones do.
 
     Raises:
         ValueError: `workers` are named.
-        Whatever `main` raises, as it is; `Executor` and `run` tell the rest.
+        Whatever `main` raises, as it is; the other errors are those of `Executor` and `run`.
 
     Example::
 

@@ -19,7 +19,7 @@ __all__ = ["WaitGroup", "exec1", "open_waitgroup"]
 async def open_waitgroup() -> AsyncIterator[WaitGroup]:
     """A block whose jobs and subtasks run in parallel, and which ends when all of them have. Blocks may be nested.
 
-    The first error of any of them interrupts the body, if that still runs, and is raised where the block ends, as
+    The first error of a task interrupts the body, if that still runs, and is raised where the block ends, as
     itself, once the others are cancelled; so they are when the body raises or is cancelled.
 
     Example::
@@ -55,7 +55,7 @@ async def exec1(request: Request | None, fn: Callable[..., Any], /, *args: Any, 
 
 
 class WaitGroup:
-    """What `open_waitgroup` gives."""
+    """Wait-group made by `open_waitgroup`."""
 
     def __init__(self, tasks: TaskGroup) -> None:
         self._tasks = tasks

@@ -18,7 +18,8 @@ logger = logging.getLogger("grainlike")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Callbacks:
-    """Functions, `async def` or not, that `dag.run(callbacks=...)` calls as jobs go on; each at most once for a job.
+    """Functions, `async def` or not, that `dag.run(callbacks=...)` calls as jobs progress; each at most once for a
+    job.
 
     They are called in the order of events, one after another, in the task that runs the graph, and awaited; so a slow
     one holds up the others, but no job. An exception in one is logged and harms nothing. One that still waits when

@@ -59,7 +59,7 @@ class Dag(NamedGraph):
             on_failure: when a job fails or runs past its own timeout, `"fail_fast"` cancels those that run and skips
                 those that have not started; `"continue"` skips only those that need it.
             timeout: seconds after which those that run are ended, as timed out, and the others are skipped.
-            callbacks: functions that are called as jobs go on.
+            callbacks: functions that are called as jobs progress.
             partition: cut the graph into parts, each of which is sent as one job that asks for the element-wise
                 maximum of what its jobs ask for. They give the same values; sending them costs less. Jobs of a part
                 start together, and their outcomes arrive together, when the part has ended; so fail-fast ends a part

@@ -3,10 +3,6 @@
 The nodes of a part behave to all other code as before: they are wanted, awaited and cancelled like any others. The
 engine only does not run them: it receives their outcomes when the job of their part has ended. What cannot be sent in
 a part the engine runs as usual, since it receives all outcomes.
-
-The nodes of a part stay what they were to everybody else: they are wanted, awaited and cancelled like any others. The
-engine only does not run them. It is told their outcomes when the job of their part has ended. What can not travel in a
-part the engine runs as ever, for it hears of all outcomes.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class JobReport:
 
 
 class Ended(NamedTuple):
-    """One finished job of a run; `needs` are its dependencies, `stopped` is when it was ended early."""
+    """Finished job of a run; `needs` are its dependencies, `stopped` is when it was ended early."""
 
     status: Status
     error: BaseException | None
@@ -69,8 +69,6 @@ class DagReport(Totals, Mapping[str, JobReport]):
     """Report of a run of a named graph: a mapping of names to `JobReport`s, and the totals.
 
     `print(report)` shows a summary.
-
-    `print(report)` says the main things.
 
     Attributes:
         backend: what ran them: `"grainlike"`, its own workers, or the name of the executor's `backend=`.

@@ -1,12 +1,8 @@
-"""One run of a named graph: it receives the starts and ends of jobs, and decides whether the others still run.
+"""Run of a named graph: it receives the starts and ends of jobs, and decides whether the others still run.
 
 The engine runs the nodes; this code takes no part in that, and there is no task and no timer for a job. Events that
 arrive in the middle of the engine's work are noted at once, so that a failure stops the rest without delay; callbacks
 are called later, from the task that waits for the run.
-
-The engine runs the nodes; nothing here takes part in that, and there is no task and no timer for a job. What is heard
-in the middle of the engine's work is noted down at once, so that a failure stops the rest without delay; callbacks are
-called later, from the task that waits for the run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What would run where and when, without running it: the schedulers in virtual time."""
+"""Dry run: what would run where and when, by the schedulers in virtual time."""
 
 from typing import TYPE_CHECKING
 

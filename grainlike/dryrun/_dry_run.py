@@ -1,4 +1,4 @@
-"""`dry_run`: what a graph would do on some workers, asked of the real minds in virtual time."""
+"""`dry_run`: plan of a graph on some workers, by the real schedulers in virtual time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["dry_run"]
 
 _STEPS = 200
-"""How many things happen between two looks at the event loop: some milliseconds' worth."""
+"""Number of events between two yields to the event loop: some milliseconds' worth."""
 
 _CORE_SECOND = 10**9
 _HOUR_S = 3600.0
@@ -30,7 +30,7 @@ async def dry_run(
     durations: Durations,
     default: float | None = None,
 ) -> Plan:
-    """Tell what it would take to run these placeholders on those workers; run nothing.
+    """Return a plan of these placeholders on those workers; run nothing.
 
     The very scheduler that runs jobs goes through the graph in virtual time, so a month takes seconds. No user code
     runs, no executor is needed, and the placeholders stay as they are: lazy, and free to be awaited anywhere. What has
@@ -38,7 +38,7 @@ async def dry_run(
 
     The plan is of the jobs alone: calls without resources, operators, the network and the start of processes take no
     time, and nothing breaks. A call that takes longer than its function's `timeout` is timed out, and tried again as
-    its `retries` say. What calls do inside themselves is not seen. The same arguments give the same plan.
+    its `retries` allow. What calls do inside themselves is not seen. The same arguments give the same plan.
 
     Cancelling it stops it; other tasks run meanwhile.
 

@@ -1,4 +1,4 @@
-"""What a dry run tells: which job would run where and when, in figures, as a trace and as a picture."""
+"""Plan of a dry run: which job would run where and when, in figures, as a trace and as a picture."""
 
 from __future__ import annotations
 
@@ -13,24 +13,25 @@ from grainlike.resources import Allocation, Request
 __all__ = ["Plan", "PlannedJob", "Unsatisfiable"]
 
 _MOST_LINES = 12
-"""How many functions, and how many reasons, the text names before it only counts the others."""
+"""Number of functions, and of reasons, that the text lists; the others are only counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedJob:
-    """One attempt of a call, as it would run. Times are seconds since the beginning.
+    """Planned attempt of a call. Times are seconds since the beginning.
 
     Attributes:
         name: the function's name.
         request: what it asks for.
-        worker: who runs it: `"n1"` is the first of the workers that were given.
+        worker: its worker: `"n1"` is the first of the workers that were given.
         allocation: the ids and amounts that it gets.
         start_s: when it starts.
         end_s: when it ends.
-        queued_s: how long it waited for slots: since its inputs were there, or the attempt before it had ended.
+        queued_s: seconds that it waited for slots: since its inputs were there, or the attempt before it had ended.
         attempt: 1, and more for a function with retries that runs past its timeout.
         status: `"succeeded"`, or `"timed_out"`.
-        nodes: of a job on several nodes, the worker and what it gives for each, the one that runs it first; else empty.
+        nodes: of a job on several nodes, the worker and what it gives for each, the one that runs it first; else
+            empty.
     """
 
     name: str
@@ -46,7 +47,7 @@ class PlannedJob:
 
     @property
     def places(self) -> tuple[tuple[str, Allocation], ...]:
-        """Where it holds what: one worker, or all of its nodes."""
+        """Workers and slots that it holds: of one worker, or of all its nodes."""
         return self.nodes or ((self.worker, self.allocation),)
 
 
@@ -62,7 +63,7 @@ class Unsatisfiable:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Plan:
-    """The answer of `dry_run`. `print(plan)` says the main things.
+    """Plan of `dry_run`. `print(plan)` shows a summary.
 
     Attributes:
         makespan_s: seconds from the beginning to the end of the last job.
@@ -179,7 +180,7 @@ def _of_function(jobs: list[PlannedJob]) -> str:
 
 
 def _spread(seconds: list[float]) -> str:
-    """One time where all look the same, else the mean and the longest."""
+    """Return one time where all look the same, else the mean and the longest, as text."""
     longest = _time(max(seconds))
     return (
         longest

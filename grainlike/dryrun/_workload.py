@@ -1,7 +1,7 @@
-"""From a user's graph to a workload for the simulation: every call a job, with the seconds that were said for it.
+"""Workload of a dry run, made from a user's graph: every call is a job, with the seconds that were given for it.
 
-Operators and calls without resources become jobs that ask for nothing: they take no time, and whatever came after them
-still comes after what they needed.
+Operators and calls without resources become jobs that ask for nothing: they take no time, and whatever came after
+them still comes after what they needed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def rehearsed(nodes: Iterable[Node], durations: Durations, default: float | None
     """Translate unfinished nodes, dependencies first.
 
     Raises:
-        GraphError: nobody said how long some functions take.
+        GraphError: some functions have no duration.
         TypeError: a duration is no number.
         ValueError: a duration is negative or not finite.
     """
@@ -73,7 +73,7 @@ def rehearsed(nodes: Iterable[Node], durations: Durations, default: float | None
 
 
 def _is_hopeless(node: Node, position: Mapping[Node, int]) -> bool:
-    """Whether it needs what has failed, or will."""
+    """Return True if a node needs one that has failed, or will."""
     return not node.function.accepts_errors and any(
         dep.error is not None if dep.finished else dep not in position for dep in node.deps
     )
@@ -113,7 +113,7 @@ def _job(node: Node, request: Request, fn: int, seconds: float, after: tuple[int
 
 
 class _Seconds:
-    """How long a call takes, by what the user said. All functions that nothing was said of are named at once."""
+    """Durations of calls, as the user gave them. All functions without one are named at once."""
 
     def __init__(self, durations: Durations, default: float | None, nodes: Iterable[Node]) -> None:
         self._ask = durations if callable(durations) else None

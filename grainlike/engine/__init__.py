@@ -2,7 +2,7 @@
 
 Answers: how a placeholder is resolved (`_engine`, `_resolver`), how calls without resources run (`_local_calls`), how
 items of streams are kept and read (`_stream_buffer`, `_stream_reader`, `_local_streams`), and what is logged of
-errors that nobody retrieved (`_unretrieved`). The engine does not depend on where jobs run.
+errors that were never retrieved (`_unretrieved`). The engine does not depend on where jobs run.
 """
 
 from typing import TYPE_CHECKING

@@ -20,9 +20,6 @@ class Inlet:
 
     The producer passes `begin` a function that gives credit when items are taken. The reader's `bell` is set when
     items arrive.
-
-    Whoever brings items says how to give credit when some are taken (`begin`). Whoever takes them has `bell` set to
-    hear of more.
     """
 
     __slots__ = ("_credit", "_debt", "_items", "bell")
@@ -73,7 +70,7 @@ def inlet_of(node: StreamNode) -> Inlet:
 
 
 class Bell:
-    """One-shot event that wakes a reader. It does not refer to the reader, so that a dropped reader is collected."""
+    """Wake-up of a reader. It does not refer to the reader, so that a dropped reader is collected."""
 
     __slots__ = ("_rung",)
 

@@ -18,8 +18,6 @@ def watch_over(node: Node, error: BaseException) -> None:
     """Log the error of a node that has just failed if the node is collected before its error was retrieved.
 
     Awaiters and dependents of the node receive the error, so it is not logged then. Cancellation is no error.
-
-    Whoever waits for the node, or depends on it, is told of the error. That a call was cancelled is no error.
     """
     if node.waiters or node.dependents or isinstance(error, JobCancelledError):
         return

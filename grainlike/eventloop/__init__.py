@@ -1,4 +1,4 @@
-"""Which event loop this is, and what it lacks: wake-ups, alarms, fair turns, cancellation that takes effect."""
+"""Event loop of the running code, and what loops lack: wake-ups, alarms, fair turns, cancellation that takes effect."""
 
 from typing import TYPE_CHECKING
 

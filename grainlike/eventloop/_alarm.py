@@ -1,4 +1,4 @@
-"""One alarm for one mind: it says when it wants to be woken, and a single task sees to it."""
+"""Alarm of a scheduler: the scheduler sets the time, and a single task waits for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cancellation as asyncio's users know it, inside the executor's cancel scopes."""
+"""Edge-triggered cancellation, as asyncio has it, inside the executor's cancel scopes."""
 
 from __future__ import annotations
 

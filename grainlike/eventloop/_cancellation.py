@@ -21,16 +21,16 @@ __all__ = ["Cancellation", "RepeatedCancellation", "held_up", "place_of"]
 logger = logging.getLogger("grainlike")
 
 GRACE_S = 1.0
-"""How long a cancelled coroutine may await in its clean-up before it is cancelled again."""
+"""Seconds for which a cancelled coroutine may await in its clean-up before it is cancelled again."""
 
 EVERY_S = 1.0
-"""How often it is cancelled from then on."""
+"""Seconds between cancellations from then on."""
 
 _pending: WeakSet[Cancellation] = WeakSet()
 
 
 class Cancellation:
-    """The cancellation of one coroutine, pending until `settled`. `held_up` tells of those that are."""
+    """Cancellation of one coroutine, pending until `settled`. `held_up` lists those that are."""
 
     __slots__ = ("__weakref__", "_coroutine", "_thread", "name")
 
@@ -53,7 +53,7 @@ class Cancellation:
 class RepeatedCancellation(Cancellation):
     """Cancel `task` now, again after `GRACE_S`, and then every `EVERY_S` until it is done or this is `settled`.
 
-    `coroutine` is what the task drives, if that is not the task's own. The log says once where it stands.
+    `coroutine` is what the task drives, if that is not the task's own. The log has once where it waits.
 
     Example::
 
@@ -104,7 +104,7 @@ def held_up() -> dict[str, str]:
 def place_of(coroutine: object) -> str:
     """File, line and function of the innermost frame in which a suspended coroutine waits.
 
-    Where that is not the coroutine's own frame, the latter is told, too.
+    Where that is not the coroutine's own frame, the latter is added.
     """
     frames = list(_frames(coroutine))
     if not frames:

@@ -1,11 +1,11 @@
-"""Who goes first when more has come than one turn of an event loop should take: those whose kind has taken least of
-late, of them what is cheap, and who waits longest.
+"""Fair scheduling of reads, when more has come than one turn of an event loop should take: the kind of link that has
+used least of late goes first, among those the cheap reads, and those that wait longest.
 
-A loop hands on a read of every socket before it looks again. So where hundreds report, or shake hands, and each of them
-takes a millisecond, a question of one line would wait for all of them, whatever it costs itself.
+A loop passes on a read of every socket before it looks again. So where hundreds report, or shake hands, and each of
+them takes a millisecond, a query of one line would wait for all of them, whatever it costs itself.
 
-What a read will cost is only known behind it: hundreds whose reads were cheap until now may all be dear in one turn.
-So links are of kinds, as workers and clients are, and no kind keeps another waiting, whatever it was taken for.
+The cost of a read is known only after it: hundreds whose reads were cheap until now may all be dear in one turn. So
+links are of kinds, as workers and clients are, and no kind keeps another waiting, whatever its estimate was.
 """
 
 from __future__ import annotations
@@ -19,23 +19,24 @@ from grainlike.eventloop._loop import on_asyncio
 __all__ = ["Turns", "make_way", "turns_of"]
 
 TURN_S = 0.01
-"""What one turn may take before others have to wait for the next: half of it is for those who go first, half for those
-who have waited longest."""
+"""Seconds that one turn may take before other reads wait for the next: half of it is for those that go first, half
+for those that have waited longest.
+"""
 
 _FADES = 0.8
-"""How much of what a kind has taken still counts in the next turn."""
+"""Factor by which a kind's usage still counts in the next turn."""
 
 CROWD = 16
-"""With fewer links than this, nobody waits: each read is handed on as it comes, and costs nothing more."""
+"""Number of links from which reads may wait: with fewer each is passed on as it comes, at no extra cost."""
 
 
 class Turns:
-    """The turns of one event loop.
+    """Turns of one event loop.
 
-    Who finds that one is `over` waits; who does something tells what it took.
+    A caller that finds the turn `over` waits; a caller that does work reports its cost.
 
     Attributes:
-        crowded: whether there are so many links that it matters who goes first.
+        crowded: True if there are so many links that their order matters.
     """
 
     __slots__ = ("_last", "_links", "_loop", "_scheduled", "_spent", "_taken", "_waiting", "crowded")
@@ -51,13 +52,13 @@ class Turns:
         self.crowded = False
 
     def enter(self, links: int) -> None:
-        """There are so many more links; with a negative number, fewer."""
+        """Add so many links; a negative number removes some."""
         self._links += links
         self.crowded = self._links >= CROWD
 
     @property
     def over(self) -> bool:
-        """Whether this turn has had its time."""
+        """Return True if this turn has used its time."""
         return self._spent >= TURN_S
 
     @property
@@ -66,7 +67,7 @@ class Turns:
         return TURN_S - self._spent
 
     def spend(self, seconds: float, kind: str = "") -> None:
-        """Something of this turn took so long, for somebody of this kind."""
+        """Add the cost of work in this turn, for a link of this kind."""
         self._spent += seconds
         self._taken[kind] = self._taken.get(kind, 0.0) + seconds
         if not self._scheduled:
@@ -120,7 +121,7 @@ _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, Turns] = WeakKeyDictionary(
 
 
 def turns_of(loop: asyncio.AbstractEventLoop) -> Turns:
-    """Those of a loop."""
+    """Return the turns of a loop."""
     turns = _turns.get(loop)
     if turns is None:
         turns = _turns[loop] = Turns(loop)
@@ -128,7 +129,7 @@ def turns_of(loop: asyncio.AbstractEventLoop) -> Turns:
 
 
 async def make_way(cost: float) -> None:
-    """Let others go first where much is to be done: wait for a turn that has `cost` seconds left. Else go on at once.
+    """Yield to others where much is to be done: wait for a turn that has `cost` seconds left. Else continue at once.
 
     Example::
 

@@ -1,4 +1,6 @@
-"""Where an executor lives: one event loop, one thread, one process. And the few things that need to know which loop."""
+"""Identity of an executor's event loop: one loop, one thread, one process. And the few functions that depend on the
+loop.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ class Home(NamedTuple):
 
 
 def here() -> Home | None:
-    """The home of the running task, or None outside any event loop."""
+    """Return the event loop of the running task, or None outside any."""
     trio = sys.modules.get("trio")
     if trio is not None:
         try:
@@ -62,10 +64,10 @@ async def _coroutine(home: Home, run: Callable[[], Awaitable[None]]) -> None:
 
 
 def name_the_loop(home: Home) -> None:
-    """Say in this context which event loop is the home's.
+    """Set in this context which event loop library runs.
 
-    Where sniffio is installed, anyio asks it, and it knows asyncio only by the running task; but frames arrive in
-    callbacks of transports, where none runs. They inherit this context.
+    Where sniffio is installed, anyio queries it, and it detects asyncio only by the running task; but frames arrive
+    in callbacks of transports, where none runs. They inherit this context.
     """
     sniffio = sys.modules.get("sniffio")
     if sniffio is not None and home.backend == "asyncio":
@@ -73,14 +75,14 @@ def name_the_loop(home: Home) -> None:
 
 
 def forget_the_loop() -> None:
-    """Say in this context that no event loop runs: it is that of a call in a thread."""
+    """Set in this context that no event loop runs: it is that of a call in a thread."""
     sniffio = sys.modules.get("sniffio")
     if sniffio is not None:
         sniffio.current_async_library_cvar.set(None)
 
 
 def soon(home: Home, call: Callable[[], Any]) -> None:
-    """Call `call` in a later turn of the home's event loop. From the home's own thread only."""
+    """Call `call` in a later turn of the event loop. From the loop's own thread only."""
     loop: Any = home.loop
     if home.backend == "trio":
         loop.run_sync_soon(call)

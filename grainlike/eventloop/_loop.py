@@ -1,4 +1,4 @@
-"""Which event loop drives us, and which one is to."""
+"""Detection and choice of the event loop."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["loop_options", "on_asyncio"]
 
 
 def on_asyncio() -> bool:
-    """Whether the running task is asyncio's own; with trio as a guest in an asyncio loop it is not."""
+    """Return True if the running task is asyncio's own; with trio in guest mode in an asyncio loop it is not."""
     try:
         return asyncio.current_task() is not None
     except RuntimeError:

@@ -14,10 +14,10 @@ __all__ = ["Bell", "bells"]
 
 
 class Bell(Protocol):
-    """Somebody waits, once, and goes on when it is set; to set it again, or when nobody waits any more, is no error."""
+    """Wake-up event for a single waiter; to set it again, or without a waiter, is no error."""
 
     def set(self) -> object:
-        """Have whoever waits go on."""
+        """Wake the waiter."""
 
     def wait(self) -> Awaitable[object]:
         """Wait; if it is set already, that may take no turn of the loop."""
@@ -25,7 +25,7 @@ class Bell(Protocol):
 
 
 def bells() -> Callable[[], Bell]:
-    """What makes bells in the running loop.
+    """Return the factory of one-shot events for the running loop.
 
     Example::
 
@@ -37,7 +37,7 @@ def bells() -> Callable[[], Bell]:
 
 
 class _Future:
-    """On asyncio: a bare future."""
+    """Wake-up event on asyncio: a bare future."""
 
     __slots__ = ("_future",)
 

@@ -4,10 +4,6 @@
 Answers: the arguments of an executor (`_settings`), when its parts start and stop (`_lifecycle`), which executor the
 running task uses (`_current`), and how the embedded worker is connected (`_embedded`). The graph is run by `engine`,
 the jobs by `head` or a backend.
-
-Answers: what a program says when it makes an executor (`_settings`), when all of it lives and dies (`_lifecycle`),
-which executor the running task uses (`_current`), and how the embedded worker is joined (`_embedded`). The graph is
-run by `engine`, the jobs by `head` or a backend.
 """
 
 import os

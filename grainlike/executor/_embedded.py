@@ -46,8 +46,6 @@ def offer_for(what: Request | None) -> Allocation:
 
     Cores that this machine does not have are accepted, with a warning in the log that names them.
 
-    Cores that this machine does not have are given, and a warning in the log says which they are.
-
     Raises:
         ResourceSpecError: `what` is no offer.
     """

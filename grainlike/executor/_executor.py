@@ -36,29 +36,30 @@ class Executor(Life):
     Args:
         local: what the embedded worker offers, as `Cores(4)`, `Node(4, "8Gi")`, `Cores([6, 7])`; None for no embedded
             worker. By default this process's own cores, and no embedded worker when `listen` is given.
-        listen: an address at which workers may dial in: `"tcp://0.0.0.0:0"` (all interfaces, any free port),
-            `"tcp://127.0.0.1:0"` or `"unix:///path/to/socket"`. What a worker needs to be let in is written to an
+        listen: an address at which workers may connect: `"tcp://0.0.0.0:0"` (all interfaces, any free port),
+            `"tcp://127.0.0.1:0"` or `"unix:///path/to/socket"`. What a worker needs to connect is written to an
             access file that only this user can read. TCP is TLS 1.3, with certificates on both sides.
         access: the `head.json` of files made beforehand with `grainlike access generate`, to be the head of that
-            cluster. The files beside it are told the address, and stay.
+            cluster. The address is written to the files beside it, which stay.
         insecure: listen without TLS, on this machine's loopback alone. Everybody who can log in to this machine can
             then run code as you.
         backend: run jobs on an engine of another kind: `DaskBackend(...)`, `RayBackend()`, `CeleryBackend(...)`,
             `ThreadBackend(4)`, `ProcessBackend(4)`, or anything with `name`, `submit(fn, *args, **kwargs)`,
-            `result(future, timeout=None)` and `shutdown(wait=True)`, sync or async. Requests are passed on to it; what
-            it can not honour is refused by name. Jobs there can not submit jobs. It is shut down at the end. Then there
-            is no embedded worker, and nothing to listen for.
+            `result(future, timeout=None)` and `shutdown(wait=True)`, sync or async. Requests are passed on to it;
+            requests that it cannot honour are rejected by name. Jobs there can not submit jobs. It is shut down at
+            the end. Then there is no embedded worker, and nothing to listen for.
         on_failure: at the first failure of a graph, `"fail_fast"` cancels what only that graph still wants;
             `"continue"` lets it run to its end.
         echo: whether this program's own streams show what jobs of the embedded worker print, and calls without
-            resources. `logs` has what jobs print in any case. Of what runs in this process itself, coroutines and calls
-            without resources, that is what Python prints or logs.
-        record: keep when and where jobs ran, for `write_trace`: the last 100 000, or as many as it says. That takes
+            resources. `logs` has what jobs print in any case. Of what runs in this process itself, coroutines and
+            calls without resources, that is what Python prints or logs.
+        record: keep when and where jobs ran, for `write_trace`: the last 100 000, or as many as given. That takes
             some 7 microseconds and 300 bytes for each.
 
-    Leaving the block cancels what still runs, waits until it is gone, and leaves no process, socket, file or thread
-    behind. An exception that leaves the block is the user's own. The executor may be closed in another task than it was
-    opened in, but in the same event loop. In another loop, which may run in its context, an `await` passes it over.
+    Leaving the block cancels what still runs, waits until that has ended, and leaves no process, socket, file or
+    thread behind. An exception that leaves the block is the user's own. The executor may be closed in another task
+    than it was opened in, but in the same event loop. In another loop, which may run in its context, an `await`
+    passes it over.
 
     Raises:
         ResourceSpecError: `local` is no offer.
@@ -104,7 +105,7 @@ class Executor(Life):
 
     @classmethod
     def implicit(cls, home: Home) -> Executor:
-        """Return a new open executor that nobody closes: it lives as long as its event loop."""
+        """Return a new open executor that is never closed: it lives as long as its event loop."""
         executor = cls()
         executor._open(home)
         return executor
@@ -269,7 +270,7 @@ class Executor(Life):
         `"note"` for a remark of grainlike's, such as how much is left out: of long output the first 1 MiB is kept
         and the last 64 KiB, and past the first a live iteration gets at most 64 KiB a second.
 
-        Coroutines share a process, so of theirs only what Python prints or logs can be told apart; for what C code
+        Coroutines share a process, so of theirs only what Python prints or logs can be attributed; for what C code
         and children write, see the worker's log, or use `isolate=True`. Calls without resources are no jobs and have
         no lines. Output lies at the job's workers, and what a worker has not sent yet is lost with it.
 
@@ -309,9 +310,6 @@ class Executor(Life):
 
         It ends when the executor has closed. Any number of readers may iterate, each over all events; a reader that
         is dropped receives no more.
-
-        It ends when the executor has closed. Any number of readers may listen, each to all; one that is dropped is
-        listened to no more.
 
         Raises:
             RuntimeError: the executor is not open, or lives in another event loop.

@@ -30,9 +30,9 @@ class HeadDaemon(Executor):
     end with their programs, so then the queue is empty. Named sessions keep it, until nothing is left of them.
 
     With `journal`, a directory, it survives its process: all input is journaled there first, with the access files of
-    its cluster. When it was killed, the next one with this directory resumes; workers go on with their jobs
-    meanwhile, and they and the clients find it again. `salvage` sets aside what is damaged there. When it is closed
-    it ends the work, as always; unless `leaves` is set, which keeps all for the next.
+    its cluster. When it was killed, the next one with this directory resumes; workers continue their jobs meanwhile,
+    and they and the clients reconnect. `salvage` sets aside what is damaged there. When it is closed it ends the
+    work, as always; unless `leaves` is set, which keeps all for the next.
 
     Named sessions keep outcomes in memory and, beyond that, in files in the journal's directory, else in the user's
     state directory: `keep` bytes in all, by default half of what is free there. Then new calls with names are refused.

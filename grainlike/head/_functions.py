@@ -1,6 +1,6 @@
 """Numbers for functions: each is serialized once, shipped once to each worker by number, and dropped when unowned.
 
-The bytes of a function are held once per digest, whoever sent them, and counted by *owners*: the program's own
+The bytes of a function are held once per digest, for all senders together, and counted by *owners*: the program's own
 function objects (by weak reference), the clients that sent them (until they leave, or release them), and the jobs
 that sent them for calls of their own (until the job has ended). Bytes without an owner stay for a while, the longest
 unowned being dropped first, because a program that runs again, or a loop that redefines its function, asks for the

@@ -29,11 +29,11 @@ _UNREAD = 4 << 20
 
 
 class LogLine(str):
-    """One line of a job's output, without its end: a string with its origin.
+    """Line of a job's output, without its end: a string with its origin.
 
     Attributes:
         attempt: of the attempts to run the job, the one that wrote it.
-        stream: `"stdout"` or `"stderr"`; `"note"` for words about the output by grainlike, such as how much of it is
+        stream: `"stdout"` or `"stderr"`; `"note"` for grainlike's remarks on the output, such as how much of it is
             left out.
     """
 
@@ -188,7 +188,7 @@ class Listener:
             self._ask(peer, Follow(job.job, self.number, True))
 
     def hear(self, peer: Peer, output: Output) -> None:
-        """Take output from a worker; it may be for other readers, or be part of what is about to be sent to this one."""
+        """Take output from a worker; it may be for other readers, or be part of what is about to be sent to this."""
         source = (peer.number, output.job)
         if source not in self._asked:
             return

@@ -32,10 +32,10 @@ class Event:
 
     Attributes:
         number: 1, 2, 3, ... A reader that is 100 000 events behind loses the oldest, and sees a gap here.
-        kind: `"worker_joined"`, `"worker_suspected"` (it gets no jobs for now, `outcome` says why), `"worker_heard"`
-            (it does again), `"worker_quarantined"` and `"worker_released"` (the same, for it has failed too often),
-            `"worker_left"`, `"job_started"` or `"job_ended"`; each attempt of a job has both of the latter, unless
-            its worker is lost.
+        kind: `"worker_joined"`, `"worker_suspected"` (it gets no jobs for now, `outcome` is the reason),
+            `"worker_heard"` (it does again), `"worker_quarantined"` and `"worker_released"` (the same, for it has
+            failed too often), `"worker_left"`, `"job_started"` or `"job_ended"`; each attempt of a job has both of
+            the latter, unless its worker is lost.
         at: time in seconds on this process's monotonic clock.
         worker: the worker's name.
         name: the function of the job; empty for workers.

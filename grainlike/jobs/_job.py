@@ -56,7 +56,7 @@ class Placement(msgspec.Struct, eq=False, gc=False):
 
 
 class Job:
-    """One call on its way through the cluster. Implements the graph's `Record`.
+    """Job: a call on its way through the cluster. Implements the graph's `Record`.
 
     Times are on this process's monotonic clock. The worker's reports are kept as they came and decoded on demand:
     most jobs are never queried. `travels` is the payload for its worker, until the job is closed: bytes alone where

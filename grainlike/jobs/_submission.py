@@ -26,7 +26,7 @@ _NAMELESS: Mapping[Node, str] = {}
 
 
 class Call(NamedTuple):
-    """One call: the number that we give it, its node, its function and its arguments, packed when it was made."""
+    """Call to submit: the number that we give it, its node, its function and its arguments, packed when it was made."""
 
     child: int
     node: Node

@@ -1,9 +1,9 @@
 """Advisory locks on core ids, by which one user's programs and workers on a machine keep out of each other's way.
 
-All of them open one file in the user's runtime directory. A core in use is a write lock on the byte with its number; an
-offer of a core is a read lock on a byte far behind that. The kernel drops the locks of a process that ends, however it
-ends, and tells who holds one, so nothing is ever written into the file. Locks are hints: without the file, or on a
-system with other locks, everybody does as if alone.
+All of them open one file in the user's runtime directory. A core in use is a write lock on the byte with its number;
+an offer of a core is a read lock on a byte far behind that. The kernel drops the locks of a process that ends,
+however it ends, and reports who holds one, so nothing is ever written into the file. Locks are hints: without the
+file, or on a system with other locks, every process acts as if alone.
 """
 
 import os
@@ -20,7 +20,7 @@ __all__ = ["CoreLocks", "NoCoreLocks", "open_core_locks"]
 _MOST = 1 << 20
 """Ids above this are no cores of a machine."""
 _OFFERS = 1 << 32
-"""Where the bytes of offers begin."""
+"""Offset of the bytes of offers."""
 
 _FLOCK = struct.Struct("hhqqi4x")
 """`struct flock` of Linux on 64 bits: type, whence, start, length, pid. Source: fcntl(2)."""
@@ -41,11 +41,11 @@ class CoreLocks(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of all of them."""
+        """Release all locks."""
 
 
 class NoCoreLocks:
-    """What is used where there is nothing to coordinate by."""
+    """Substitute where there is no file for locks."""
 
     def hold(self, cores: int) -> None: ...
 

@@ -20,8 +20,8 @@ def cores_count_in_order() -> bool:
 def counts_in_order(read: Read) -> bool:
     """Return True where each core is one processor, and packages and caches are ranges of them, all of them allowed.
 
-    hwloc orders cores by package, then by cache, and leaves out those that the cgroup forbids. A dozen files tell
-    that nothing of this changes an order; what they do not tell is taken for a change.
+    hwloc orders cores by package, then by cache, and leaves out those that the cgroup forbids. A dozen files show
+    that nothing of this changes an order; what they do not show is taken for a change.
 
     Args:
         read: the text of a file; an OSError where there is none.

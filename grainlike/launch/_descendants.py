@@ -1,7 +1,7 @@
-"""What a process has started, and what those have started: found, ended, and waited for.
+"""Descendants of a process: found, ended, and waited for.
 
-Whoever uses this adopts orphans (`adopt_orphans`), so every descendant has a living parent below us or is our own
-child: when the system says that we have no child, nothing is left, wherever it went.
+The process that uses this adopts orphans (`adopt_orphans`), so every descendant has a living parent below us or is
+our own child: when the system reports that we have no child, no descendant is left, wherever it went.
 """
 
 import os
@@ -13,18 +13,21 @@ from contextlib import suppress
 __all__ = ["LEFTOVER_GRACE_S", "children", "descendants", "end_children", "kill_all", "reap"]
 
 LEFTOVER_GRACE_S = 1.0
-"""From SIGTERM to SIGKILL for what a job left behind."""
+"""Seconds from SIGTERM to SIGKILL for processes that a job left behind."""
 
 _NAP_S = (0.001, 0.05)
 """The first and the longest pause between two looks at who is still there."""
 
 _KILLED_S = 5.0
-"""How long a process may take to die of SIGKILL before it is left to the system: it waits for a device, or is not
-ours to end."""
+"""Seconds that a process may take to die of SIGKILL before it is left to the system: it waits for a device, or is not
+ours to end.
+"""
 
 
 def children(pid: int) -> list[int]:
-    """The living and the unreaped children of a process; empty when it is gone, or where there is no `/proc`."""
+    """Return the living and the unreaped children of a process; empty when it has exited, or where there is no
+    `/proc`.
+    """
     found: list[int] = []
     try:
         threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 - strings are all that is needed
@@ -37,7 +40,7 @@ def children(pid: int) -> list[int]:
 
 
 def descendants(pid: int) -> list[int]:
-    """All that a process has started, parents before their children. What starts meanwhile may be missing."""
+    """Return all descendants of a process, parents before their children. What starts meanwhile may be missing."""
     found = children(pid)
     for child in found:  # it grows while we walk
         found.extend(children(child))
@@ -55,14 +58,14 @@ def reap() -> bool:
 
 
 def kill_all(pids: list[int], number: signal.Signals = signal.SIGKILL) -> None:
-    """Signal all of them; those that are gone, or are not ours to signal, are passed over."""
+    """Signal all of them; those that have exited, or are not ours to signal, are passed over."""
     for pid in pids:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
 
 
 def end_children(grace_s: float) -> bool:
-    """End every descendant of this process: SIGTERM, SIGKILL after `grace_s`; return when they are gone.
+    """End every descendant of this process: SIGTERM, SIGKILL after `grace_s`; return when they have exited.
 
     Returns whether one was alive. A descendant that survives SIGKILL for seconds is named on standard error and left.
     Other code of this process must not wait for children meanwhile: all are reaped here.

@@ -1,4 +1,4 @@
-"""What a process inherits from whoever started it, and must not depend on: closed descriptors, and masks of signals.
+"""Inherited state of a process on which it must not depend: closed descriptors, and masks of signals.
 
 A program may be started without descriptors 0, 1 and 2 (`program >&-`, some supervisors). Whatever is opened next gets
 the lowest free number: a pipe or a socket of ours could become the standard output of every process that is started

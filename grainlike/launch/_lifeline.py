@@ -1,7 +1,7 @@
 """A process that ends with its parent, and a process group that ends with a process which need not be its parent.
 
-The latter by a pipe, to which that one could write. When the last writer of a pipe is gone, however it ended, the
-kernel signals the owner of the other end. No process has to be alive, awake or willing for that; but somebody of the
+The latter by a pipe, to which that one could write. When the last writer of a pipe is gone, however it exited, the
+kernel signals the owner of the other end. No process has to be alive, awake or willing for that; but a process of the
 group must hold the end to read.
 """
 

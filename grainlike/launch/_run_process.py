@@ -26,12 +26,14 @@ __all__ = ["run_process"]
 StrOrBytesPath: TypeAlias = str | bytes | PathLike[str] | PathLike[bytes]
 
 _MARK = "GRAINLIKE_PROGRAM"
-"""Every descendant of a program inherits it, and so it is found even when its parents are gone."""
+"""Environment variable that marks a program: every descendant inherits it, and so is found even when its parents have
+exited.
+"""
 
 _CHUNK = 65536
 
 _KILLED_S = 5.0
-"""How long the processes of a program may take to die of SIGKILL."""
+"""Seconds that the processes of a program may take to die of SIGKILL."""
 
 
 async def run_process(
@@ -63,7 +65,7 @@ async def run_process(
     Args:
         command: program and arguments; text goes to the shell.
         input: bytes for its standard input, instead of `stdin`.
-        stdin, stdout, stderr: as for `subprocess`; output is collected unless they say otherwise.
+        stdin, stdout, stderr: as for `subprocess`; output is collected by default.
         check: raise when it fails.
         env: its whole environment. A thread width that differs from this process's own stays; others are the job's.
         cwd, start_new_session, pass_fds, user, group, extra_groups, umask: as for `subprocess`.
@@ -77,7 +79,7 @@ async def run_process(
         OSError: it could not be started.
         ValueError: both `input` and `stdin` were given.
 
-    Cancelled, it kills the program with all that it started, daemons too, and waits until they are gone. What the
+    Cancelled, it kills the program with all that it started, daemons too, and waits until they have exited. What the
     program left in its process group when it ended is killed as well. Outside a job, and where there is no Linux, it
     is `anyio.run_process`.
 
@@ -124,7 +126,7 @@ async def run_process(
 
 
 _TOLD = 2000
-"""How much of what a failed program wrote on each of its streams stands in a note of the exception, in bytes."""
+"""Bytes of a failed program's output, of each stream, that stand in a note of the exception."""
 
 
 class _Program:
@@ -186,7 +188,7 @@ class _Program:
         return told.get(0), told.get(1)
 
     async def _kill(self) -> None:
-        """Kill it with all that it started, and wait until that is gone."""
+        """Kill it with all that it started, and wait until these have exited."""
         import anyio
 
         deadline = time.monotonic() + _KILLED_S
@@ -203,7 +205,7 @@ class _Program:
 
 
 def _environment(env: Mapping[str, str] | None, allocation: Allocation) -> dict[str, str]:
-    """Return the environment of a program: what was asked for, and the job's slots where nobody chose otherwise."""
+    """Return the environment of a program: what was asked for, and the job's slots where not set otherwise."""
     environment = dict(os.environ if env is None else env)
     if holds_whole_process():
         if env is None and GVAR.job is not None:
@@ -280,7 +282,7 @@ def _has_ended(pid: int) -> bool:
 
 
 def _is_dead(pid: int) -> bool:
-    """Whether a process runs no more; who has to bury it may not have done so."""
+    """Return True if a process runs no more, reaped or not."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as told:  # noqa: PTH123
             return told.read().rpartition(b")")[2].split()[0] in (b"Z", b"X")

@@ -1,8 +1,8 @@
 """Batch size of an `amap`: how many tiny calls are sent in one job.
 
-A job costs some ten microseconds at each end, so a function that takes three is mostly waited for. Calls that are
-known to be tiny are put together, so that a job has about a millisecond of work. Slow ones never are: nothing would be
-gained, and a value would wait for its neighbours.
+A job costs some ten microseconds at each end, so a function that takes three is mostly waited for. Calls that were
+measured to be tiny are put together, so that a job has about a millisecond of work. Slow ones never are: nothing
+would be gained, and a value would wait for its neighbours.
 """
 
 from __future__ import annotations

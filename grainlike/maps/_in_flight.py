@@ -5,7 +5,7 @@ Laws:
 1. At most `in_flight` items were taken from the source and not yielded.
 2. The source is read only when there is room, by one reader: the consumer itself or, where reading may wait, one
    task.
-3. The first failure ends it. What would be yielded after it is cancelled as soon as the failure is known.
+3. The first failure ends it. What would be yielded after it is cancelled as soon as the failure is reported.
 4. There is no task and no wait per item: an entry is a waiter of its job in the engine.
 """
 
@@ -300,7 +300,7 @@ class Flight:
 
 
 class Entry:
-    """One job of the map: a call, or `calls` tiny calls together."""
+    """Job of the map: a call, or `calls` tiny calls together."""
 
     __slots__ = ("_error", "_flight", "calls", "done", "failed", "node", "number")
 

@@ -25,14 +25,14 @@ from grainlike.net import Uplink
 __all__ = ["JobExecutor", "leave_none"]
 
 _serving: dict[Home, set[JobExecutor]] = {}
-"""Those that have calls without resources to see to the end."""
+"""Executors with calls without resources that have to be run to their end."""
 
 
 class JobExecutor(Resolving):
-    """Runs placeholders for `job`, in the event loop `home`."""
+    """Resolver of placeholders for `job`, in the event loop `home`."""
 
     enclosing: None = None
-    """It is found by its job: see `Executor.enclosing`."""
+    """Always None: it is found by its job; see `Executor.enclosing`."""
 
     def __init__(self, home: Home, view: JobView, job: JobInfo, current: ContextVar[Any]) -> None:
         self._home = home
@@ -64,7 +64,7 @@ class JobExecutor(Resolving):
 
     @property
     def is_open(self) -> bool:
-        """Whether its job runs."""
+        """True while its job runs."""
         return self._open
 
     async def wait(self, node: Node) -> Any:
@@ -95,7 +95,7 @@ class JobExecutor(Resolving):
             raise
 
     def workers(self) -> list[WorkerInfo]:
-        """A job knows none."""
+        """Return no workers: a job sees none."""
         return []
 
     def _check_home(self, what: str) -> None:
@@ -162,6 +162,6 @@ class _Calls:
 
 
 async def leave_none(home: Home) -> None:
-    """See the executors of a loop's jobs to their ends."""
+    """Run the executors of a loop's jobs to their ends."""
     for executor in list(_serving.pop(home, ())):
         await executor.gone()

@@ -1,4 +1,4 @@
-"""What stands in for the workers where there is no way to them."""
+"""Stand-in for the workers where there is no connection to them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["NoWorkers"]
 
 
 class NoWorkers:
-    """Refuses calls with resources, and says what to do instead."""
+    """Rejects calls with resources, with an error that names what to do instead."""
 
     def __init__(self, outcomes: Outcomes) -> None:
         self._outcomes = outcomes
@@ -28,4 +28,4 @@ class NoWorkers:
             self._outcomes.failed(node, error)
 
     def cancel(self, nodes: Iterable[Node], *, skipped: bool = False) -> None:
-        """Nothing ever started."""
+        """Do nothing: no call ever started."""

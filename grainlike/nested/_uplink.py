@@ -1,9 +1,9 @@
-"""From inside a job to the head: calls with resources that a job awaits, and when the job itself stands still for them.
+"""Connection from inside a job to the head: for calls with resources that a job awaits, and for its own waiting.
 
-A job *waits* while one of its tasks waits for a call that the head has. It says so to its worker, which lends its
-cores to others; and when a task's result is there, the task goes on only after the job has its cores again. If other
-tasks still wait then, the job says so anew in the loop's next turn. So the task that goes on takes its first step on
-the job's own cores, and a job that only seems to run cannot keep cores that its own jobs need.
+A job *waits* while one of its tasks waits for a call that the head has. It reports this to its worker, which lends
+its cores to others; and when a task's result is there, the task resumes only after the job has its cores again. If
+other tasks still wait then, the job reports so again in the loop's next turn. So the task that resumes takes its
+first step on the job's own cores, and a job that only seems to run cannot keep cores that its own jobs need.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ __all__ = ["JobUplink", "Ring"]
 
 
 class Ring(Protocol):
-    """What a task can wait for."""
+    """Event that a task can wait for."""
 
     async def wait(self) -> object:
         """Wait until it comes."""
 
 
 class JobUplink:
-    """Calls with resources of one job. `listener` hears how they ended, `soon` calls back in the loop's next turn.
+    """Calls with resources of one job. `listener` receives how they ended, `soon` calls back in the loop's next turn.
 
     Implements the engine's `Jobs`, and `Nesting` towards the runner.
     """
@@ -71,7 +71,7 @@ class JobUplink:
         self._said = False
         """The worker believes that the job waits."""
         self._asked = False
-        """It was told that the job would go on."""
+        """True if the worker was asked to resume the job."""
         self._stopped = False
         self._resumed = anyio.Event()
 
@@ -92,7 +92,7 @@ class JobUplink:
         return self._last_child
 
     def cancel(self, nodes: Iterable[Node], *, skipped: bool = False) -> None:
-        """Nobody in the job wants these any more."""
+        """Withdraw calls that are wanted no more in the job."""
         children = [node.record.job for node in nodes if isinstance(node.record, Job)]
         children = [child for child in children if self._nodes.pop(child, None) is not None]
         for part in portions(children):
@@ -124,13 +124,13 @@ class JobUplink:
             raise
 
     def look(self) -> None:
-        """Tell the worker if the job waits."""
+        """Report to the worker if the job waits."""
         if not self._said and not self._stopped and any(map(self._sent_any, self._waiters.values())):
             self._said = True
             self._uplink.post(Awaits(self._job.id, self._job.attempt, self._heard))
 
     def _sent_any(self, nodes: Callable[[], Iterable[Node]]) -> bool:
-        """Whether the head has a call that one of `nodes` needs, or is."""
+        """Return True if the head has one of `nodes`, or a call that one of them needs."""
         seen: set[Node] = set()
         stack = list(nodes())
         while stack:
@@ -153,7 +153,7 @@ class JobUplink:
     # --- from the runner ---------------------------------------------------------------------------------------------
 
     def outcomes(self, message: Outcomes, buffers: Sequence[Buffer]) -> None:
-        """See `Nesting`."""
+        """Settle calls with the head's outcomes, as of `Nesting`."""
         if message.attempt != self._job.attempt:
             return
         self._heard += settle_calls(message, buffers, lambda child: self._nodes.pop(child, None), self._listener)
@@ -162,12 +162,12 @@ class JobUplink:
             self._soon(self._say_more)
 
     def _say_more(self) -> None:
-        """Still waiting: let the head know that this much has been heard, or it would believe the rest on the way."""
+        """Report again while waiting how many outcomes were received, or the head would believe the rest on the way."""
         if self._said and not self._asked and not self._stopped:
             self._uplink.post(Awaits(self._job.id, self._job.attempt, self._heard))
 
     def resumed(self, message: Resumed) -> None:
-        """See `Nesting`."""
+        """Resume the waiting tasks with the cores of `message`, as of `Nesting`."""
         if message.attempt != self._job.attempt:
             return
         self._view.allocation = parse_allocation(message.allocation)
@@ -179,11 +179,11 @@ class JobUplink:
         self._soon(self.look)
 
     def stop(self) -> None:
-        """See `Nesting`."""
+        """Note that the job was cancelled, as of `Nesting`."""
         self._stopped = True
 
     def close(self) -> None:
-        """See `Nesting`. A task that the job leaves behind has no cores to wait for any more."""
+        """Close, as of `Nesting`. A task that the job leaves behind has no cores to wait for any more."""
         self._stopped, self._said = True, False
         self._resumed.set()
         self._nodes.clear()

@@ -1,13 +1,13 @@
-"""What waits on a socket.
+"""Sockets and connections: everything that waits on a socket.
 
-Answers: how frames travel between two processes, or two tasks of one (`Link`), and how a conversation outlives a link
-that breaks (`Session`; `LastingLink` at the end that dials); where a process can be reached (`Address`), who may come
-in (`Listener`), how the others learn where that is and prove that they belong there (`Access`, `Way`), that nobody in
-between can listen or speak (`Tls`), and which way leads out of a running job (`Uplink`).
+Answers: how frames travel between two processes, or two tasks of one (`Link`), and how a session outlives a link that
+breaks (`Session`; `LastingLink` at the end that connects); where a process can be reached (`Address`), how
+connections are accepted (`Listener`), how the others find that address and prove their role (`Access`, `Way`), how
+links are encrypted and authenticated (`Tls`), and how a running job reaches its worker (`Uplink`).
 
-Never looks into a message: what is said is `wire`'s, what follows from it is the scheduler's, and what each role may do
-is the executor's. Neighbours: `wire` makes frames of bytes; `executor` and the worker daemon own the links and react to
-what comes in.
+Never looks into a message: the messages are `wire`'s, their consequences are the scheduler's, and what each role may
+do is the executor's. Neighbours: `wire` makes frames of bytes; `executor` and the worker daemon own the links and
+react to what comes in.
 """
 
 from typing import TYPE_CHECKING

@@ -47,9 +47,9 @@ _CLUSTER = re.compile(r"(?!current$)[A-Za-z0-9]([A-Za-z0-9-]{0,38}[A-Za-z0-9])?"
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What it takes to be `role` in a cluster: where its head is, and the proof of belonging there.
+    """Access of `role` to a cluster: the head's addresses, and the credentials of that role.
 
-    `addresses` are all the same head's, in the order in which to try them; none are known before it has listened for
+    `addresses` are all the same head's, in the order in which to try them; there are none before it has listened for
     the first time. `credentials` are None where TLS has no part: on Unix sockets, or where it was declined.
     """
 
@@ -78,7 +78,7 @@ def accesses_for(
 
 
 def state_directory() -> Path:
-    """Where this user's access files are: `$XDG_STATE_HOME/grainlike`, else `~/.local/state/grainlike`."""
+    """Return the directory of this user's access files: `$XDG_STATE_HOME/grainlike` or `~/.local/state/grainlike`."""
     state = os.environ.get("XDG_STATE_HOME", "")
     if state.startswith("/"):
         return Path(state, "grainlike")
@@ -106,7 +106,7 @@ def current_folder() -> Path | None:
 
 
 def withdraw_access(cluster: str) -> None:
-    """Remove what `publish_access` wrote, and `current` if it still means this cluster. What is gone is no error."""
+    """Remove what `publish_access` wrote, and `current` if it still names this cluster. Missing files are no error."""
     state = state_directory()
     folder = state / cluster
     with contextlib.suppress(OSError):
@@ -194,7 +194,9 @@ def find_access(what: str | Path | None = None, role: Role = "worker") -> Access
 
 
 def _others(role: Role) -> list[str]:
-    """How to reach the heads that are left, the newest first: `current` goes with its head, and others still listen."""
+    """Return options for reaching the other heads, the newest first: `current` goes with its head, and others still
+    listen.
+    """
     files = sorted(state_directory().glob(f"*/{role}.json"), key=_written_at, reverse=True)
     return [f"--head {path}" for path in files if not (path.parent.is_symlink() or is_left_behind(path.parent))]
 

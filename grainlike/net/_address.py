@@ -1,4 +1,4 @@
-"""Where a process can be reached: `unix:///PATH` or `tcp://HOST:PORT`."""
+"""Addresses of processes: `unix:///PATH` or `tcp://HOST:PORT`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TcpAddress:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether this names the machine itself. A name other than `localhost` might mean anything, so it does not."""
+        """True if this names the machine itself. A name other than `localhost` might mean anything, so it does not."""
         try:
             return ipaddress.ip_address(self.numeric).is_loopback
         except ValueError:
@@ -46,7 +46,7 @@ class TcpAddress:
 
     @property
     def is_numeric(self) -> bool:
-        """Whether no resolver is needed to reach it."""
+        """True if no resolver is needed to reach it."""
         try:
             ipaddress.ip_address(self.numeric)
         except ValueError:
@@ -55,12 +55,12 @@ class TcpAddress:
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether this means every interface of a machine: something to listen at, but nothing to dial."""
+        """True if this is every interface of a machine: an address to listen at, but not to connect to."""
         return self.is_numeric and ipaddress.ip_address(self.numeric).is_unspecified
 
     @property
     def numeric(self) -> str:
-        """The host as an IP address, where it is one: `localhost` is 127.0.0.1, whatever a resolver would say."""
+        """Host as an IP address, where it is one: `localhost` is 127.0.0.1, whatever a resolver would return."""
         return "127.0.0.1" if self.host == "localhost" else self.host
 
 

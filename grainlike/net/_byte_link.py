@@ -1,4 +1,4 @@
-"""What links over bytes have in common, whatever carries the bytes."""
+"""Base of links over bytes, whatever carries the bytes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ByteLink(Link):
         self._decoder = FrameDecoder(stand_in=stand_in)
         self._outbox = Outbox()
         self._flushing = False
-        """Whether it will be written anyway, at the end of this turn."""
+        """True if a write is scheduled for the end of this turn."""
         self._reads = self._reads_seen = 0
         self._headway_seen: tuple[int, int] | None = None
 
@@ -47,7 +47,7 @@ class ByteLink(Link):
         self.push(encode_frame(message, buffers))
 
     def interject(self, message: Message) -> None:
-        """As `post`, for a message that is in no order with others: it need not wait behind what is large."""
+        """Send a message that is in no order with others, as `post`: it need not wait behind large ones."""
         if self.reason is None:
             self._outbox.let_pass(encode_frame(message))
             if not self._flushing:
@@ -55,12 +55,12 @@ class ByteLink(Link):
 
     @property
     def holds_large(self) -> bool:
-        """Whether something large waits to be written."""
+        """True if a large message waits to be written."""
         return self._outbox.large > 0
 
     @abstractmethod
     def _write_soon(self) -> None:
-        """There is something to write."""
+        """Schedule a write."""
 
     def trust(self, limits: FrameLimits = TRUSTED) -> None:
         super().trust(limits)
@@ -86,9 +86,9 @@ class ByteLink(Link):
         return self._outbox.taken, 0
 
     def _receive(self, data: Buffer | None, on_frames: OnFrames, count: int = 0) -> None:
-        """Hand on the frames that `data` completes, or, without data, so many bytes in the decoder's room.
+        """Pass on the frames that `data` completes, or, without data, so many bytes in the decoder's buffer.
 
-        Nothing is raised from here: it ends the link, and `run` tells.
+        Errors are not raised from here: they end the link, and `run` reports them.
         """
         self._reads += 1
         try:
@@ -106,7 +106,7 @@ class ByteLink(Link):
             self._fails(error)
 
     def _fails(self, error: Exception) -> None:
-        """What came ends the link."""
+        """End the link for an error in what was received."""
         match error:
             case AuthenticationError():
                 self._end(str(error), error)

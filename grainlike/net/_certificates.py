@@ -1,7 +1,7 @@
-"""Who is who in a cluster: an authority of its own, and one certificate for each role.
+"""Certificates of a cluster: an authority of its own, and one certificate for each role.
 
-The authority's key exists only while these are made, and is never written: nobody can add a role later. A certificate
-names its role and its cluster, and nothing of any machine, so it holds wherever its bearer runs.
+The authority's key exists only while these are made, and is never written: no role can be added later. A certificate
+names its role and its cluster, and nothing of any machine, so it is valid wherever its holder runs.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 __all__ = ["ROLES", "VALID_DAYS", "Credentials", "Role", "holds_from_to", "make_credentials", "name_of"]
 
 Role = Literal["head", "worker", "client"]
-"""What somebody may be in a cluster: the one that listens, a worker that dials in, or a program that does."""
+"""Role in a cluster: the head that listens, a worker, or a client program; the latter two connect to it."""
 
 ROLES: tuple[Role, ...] = ("head", "worker", "client")
 
 VALID_DAYS = 3 * 365
-"""How long certificates hold, unless it is said: far longer than any head runs."""
+"""Days for which certificates are valid by default: far longer than any head runs."""
 
 _DRIFT = timedelta(days=1)
 """Nodes whose clock is behind ours take a certificate all the same."""
@@ -30,7 +30,7 @@ _DRIFT = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """One role's certificate and key, and the certificate of the authority that made them, as PEM.
+    """Credentials of one role: its certificate and key, and the certificate of the authority that made them, as PEM.
 
     The key is never shown by `repr`.
     """
@@ -71,7 +71,7 @@ def make_credentials(
 
 
 def holds_from_to(credentials: Credentials) -> tuple[datetime, datetime]:
-    """When the certificate begins to hold, and until when it does. Raises `ValueError` for one that is none."""
+    """Return when the certificate begins and ends to be valid. Raises `ValueError` for an invalid one."""
     from cryptography import x509
 
     certificate = x509.load_pem_x509_certificate(credentials.certificate.encode())

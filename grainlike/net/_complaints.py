@@ -1,4 +1,6 @@
-"""Complaints about strangers: said while they are few, counted when they are many, so that no log is filled by them."""
+"""Rate-limited log of rejected connections: logged while they are few, counted when they are many, so that they fill
+no log.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Those who have yet to say who they are: how many there may be, and who of them makes room for the next."""
+"""Limit of unauthenticated connections: how many there may be, and which of them makes room for the next."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST = 256
 """The most connections that have not proved who they are."""
 
 _PATIENCE_S = 1.0
-"""How long one has before it must make room: enough for an honest handshake when all others shake hands as well."""
+"""Seconds before a connection may be evicted: enough for an honest handshake when all others shake hands as well."""
 
 _LOOK_S = 0.02
 
@@ -34,7 +34,7 @@ class Stranger:
 
     @property
     def remains(self) -> bool:
-        """Whether it still is one."""
+        """True while it is unauthenticated and open."""
         return self.link is None or not (self.link.trusted or self.link.closed)
 
     def push_out(self) -> None:
@@ -46,11 +46,11 @@ class Stranger:
 
 
 class Crowd:
-    """All strangers at one door.
+    """Unauthenticated connections of one listener.
 
-    When there are too many, the next waits outside until somebody is known, or gone, or has had its time: the one that
-    has tried for longest is pushed out then. So a silent crowd cannot keep out one who needs a few milliseconds, and
-    many honest ones that come at once are all served.
+    When there are too many, the next waits until one is authenticated, or closed, or has had its time: the one that
+    has tried for longest is evicted then. So many silent connections cannot keep out one that needs a few
+    milliseconds, and many honest ones that come at once are all served.
     """
 
     def __init__(self, address: Address) -> None:
@@ -64,13 +64,13 @@ class Crowd:
             await anyio.sleep(_LOOK_S)
 
     def enter(self) -> Stranger:
-        """One more has come in."""
+        """Register a new connection."""
         stranger = Stranger()
         self._strangers.append(stranger)
         return stranger
 
     def leave(self, stranger: Stranger) -> None:
-        """It has gone."""
+        """Remove a connection."""
         if stranger in self._strangers:
             self._strangers.remove(stranger)
 

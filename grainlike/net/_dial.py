@@ -1,4 +1,4 @@
-"""From a socket to a link, and from an address to a socket."""
+"""Conversion of a socket, or an address, to a link."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ async def _link(sock: socket.socket, name: str, tls: TlsSession | None) -> Link:
 
 
 async def connect(address: Address | str, timeout: float = 10.0, *, tls: Tls | None = None) -> Link:
-    """Dial `address`, for at most `timeout` seconds, and return a link that nobody runs yet.
+    """Connect to `address`, for at most `timeout` seconds, and return a link that does not run yet.
 
-    With `tls` the listener has proved who it is when this returns. Without it, only a Unix socket or this machine's own
-    loopback can be dialled.
+    With `tls` the listener has proved who it is when this returns. Without it, only a Unix socket or this machine's
+    own loopback is allowed.
 
-    Raises `ConnectionError`, naming the address, when nobody listens or answers there; `AuthenticationError` when a
+    Raises `ConnectionError`, naming the address, when nothing listens or answers there; `AuthenticationError` when a
     Unix socket is another user's, or the listener is not the head that it must be; `PermissionError` for TCP beyond
     loopback without `tls`; `ValueError` for what is no address. Cancelled, it leaves no socket behind.
 

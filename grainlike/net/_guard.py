@@ -1,4 +1,4 @@
-"""Who may talk to whom: without TLS loopback only, and processes of one user."""
+"""Restrictions on connections: without TLS loopback only, and processes of one user."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CREDENTIALS = struct.Struct("3i")
 
 _KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4}
 _USER_TIMEOUT_MS = 30_000
-"""How long what was written may go without an answer; after 30 s of silence a peer counts as lost anyway."""
+"""Milliseconds without an answer to what was written; after 30 s of silence a peer counts as lost anyway."""
 
 
 def check_loopback(address: TcpAddress) -> None:
@@ -30,7 +30,9 @@ def check_loopback(address: TcpAddress) -> None:
 
 
 def keep_watch(sock: socket.socket) -> None:
-    """Let the kernel notice, within about 30 s, that the machine at the other end of a TCP connection is gone."""
+    """Enable keep-alive: the kernel notices, within about 30 s, that the machine at the other end of a TCP connection
+    is lost.
+    """
     if sock.family == socket.AF_UNIX:
         return
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -53,7 +55,7 @@ def check_same_user(sock: socket.socket) -> None:
 
 
 def name_peer(sock: socket.socket) -> str:
-    """What a log line calls the other end."""
+    """Return the name of the other end for log lines."""
     if sock.family == socket.AF_UNIX:
         pid, uid, _ = _peer_credentials(sock)
         return f"process {pid} of user {uid}"

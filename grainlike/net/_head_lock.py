@@ -1,7 +1,8 @@
-"""How others see that a head which has left its access files behind is dead: the lock that it held is free.
+"""Liveness lock of a head: other processes see that a head which has left its access files is dead, as its lock is
+free.
 
-The kernel frees a lock with its holder's last descriptor, however that ended. A lock says nothing to other machines
-(not every network file system carries it), so the file names the one where it means something.
+The kernel frees a lock with its holder's last descriptor, however that ended. A lock is not visible to other machines
+(not every network file system carries it), so the file names the one where it is meaningful.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ LOCK = "head.lock"
 
 @contextmanager
 def hold_lock(folder: Path) -> Iterator[None]:
-    """Show for as long as the block runs that the head whose files are in `folder` lives. The file is removed then.
+    """Hold the lock that shows that the head whose files are in `folder` lives. The file is removed at the end.
 
-    Where the file system has no locks there is none, and nobody will take the head for dead.
+    Where the file system has no locks there is none, and the head is never taken for dead.
     """
     fresh, path = folder / f".{LOCK}.{secrets.token_hex(8)}", folder / LOCK
     handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -42,7 +43,9 @@ def hold_lock(folder: Path) -> Iterator[None]:
 
 
 def is_left_behind(folder: Path) -> bool:
-    """Whether the head whose files are in `folder` died without removing them. False where that cannot be told."""
+    """Return True if the head whose files are in `folder` died without removing them; False where that cannot be
+    seen.
+    """
     with suppress(OSError):
         handle = os.open(folder / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:

@@ -1,4 +1,4 @@
-"""A link to a head that is made anew when it breaks, without anybody above noticing but by the delay."""
+"""Link to a head that reconnects when it breaks: its users notice nothing but the delay."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ __all__ = ["RETURN_S", "LastingLink", "Redial", "waits"]
 logger = logging.getLogger("grainlike.net")
 
 Redial = Callable[[], Awaitable[Link]]
-"""Dials the same head again; raises `OSError` when nobody answers."""
+"""Connects to the same head again; raises `OSError` when it does not answer."""
 
 FIRST_WAIT_S = 0.05
 LONGEST_WAIT_S = 2.0
 
 GREETING_S = 10.0
-"""How long a head may take to answer one that dials anew."""
+"""Seconds that a head may take to answer a reconnection."""
 
 RETURN_S = 300.0
-"""How long a head that outlives its process may be away."""
+"""Seconds for which a head that survives its process may be away."""
 
 
 class LastingLink(Link):
-    """See the module. `first` is connected; `redial` makes the next ones, until `patience_s` after the last word, or,
-    of a head that says that it returns, `return_s`.
+    """Link that reconnects. `first` is connected; `redial` makes the next ones, until `patience_s` after the last
+    message, or, of a head that announces that it returns, `return_s`.
 
-    What is posted before the welcome belongs to `first` alone; if that breaks there is nothing to go on with. `reason`
-    says why it ended: the head said goodbye, was found dead, or did not answer for that long. What is of the link
-    alone, as questions are, goes with it: `returned` is called when there is another.
+    What is posted before the welcome belongs to `first` alone; if that breaks there is no session to resume. `reason`
+    is why it ended: the head said goodbye, was found dead, or did not answer for that long. What belongs to the link
+    alone, as queries do, is lost with it: `returned` is called when there is another.
 
     Raises, from `run`:
-        HeadLostError: the head has given us up meanwhile; whoever dials again is somebody new to it.
+        HeadLostError: the head has given us up meanwhile; reconnecting again would start a new session.
         AuthenticationError, VersionMismatchError: it is another head now, which refuses us.
     """
 
@@ -58,7 +58,7 @@ class LastingLink(Link):
         self._return_s = return_s
         self.returned: Callable[[], object] | None = None
         self.in_vain = False
-        """Whether it ended because the head was dead or away for too long, or another had come in its place."""
+        """True if it ended because the head was dead or away for too long, or another had taken its place."""
         self._heard = time.monotonic()
         self._silent = False
         self._hello: Hello | None = None
@@ -70,16 +70,16 @@ class LastingLink(Link):
 
     @property
     def joined(self) -> bool:
-        """Whether a head has let us in over it."""
+        """True if a head has admitted us over it."""
         return self._welcome is not None
 
     @property
     def returns(self) -> bool:
-        """Whether that head outlives its process."""
+        """True if that head survives its process."""
         return self._welcome is not None and self._welcome.returns
 
     def carried_by(self, tell: Callable[[ByteLink], None]) -> None:
-        """Tell of the link that carries it now, and of each that does so later."""
+        """Call `tell` with the link that carries it now, and with each that does so later."""
         self._on_carrier = tell
         tell(self._link)
 
@@ -113,7 +113,7 @@ class LastingLink(Link):
             await link.aclose()
 
     async def _next_link(self) -> Link | None:
-        """Dial until somebody answers; None when there is no point in it any more, and why is told."""
+        """Connect until the head answers; return None, with the reason logged, when retrying is of no use any more."""
         told = False
         while True:
             why = self._why_over(dialled=told)
@@ -153,7 +153,7 @@ class LastingLink(Link):
             self._end(f"the head said goodbye: {self._session.over}")
 
     def _hear_anew(self, frames: list[Frame], on_frames: OnFrames, link: Link, patience: anyio.CancelScope) -> None:
-        """Take a read of a link that was dialled anew: first of all comes the welcome."""
+        """Take a read of a reconnected link: the welcome comes first."""
         if self._link is not link:
             assert self._hello is not None
             assert self._session is not None
@@ -180,10 +180,10 @@ class LastingLink(Link):
             self._session = Session(self._link)
 
     def _why_over(self, *, dialled: bool) -> str | None:
-        """Why there is no point in dialling again, if so.
+        """Return why retrying is of no use, or None.
 
-        One that broke and was not found silent may have broken because it was this process that stood still: the head
-        is to say so itself.
+        A link that broke and was not found silent may have broken because this process was suspended: the head has to
+        decide then.
         """
         if self._session is None or self._welcome is None:
             return self._link.reason or "closed"

@@ -1,4 +1,4 @@
-"""One shape for every connection, whatever carries it."""
+"""Interface of every connection, whatever carries it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Link(ABC):
     The hot path is synchronous: `post` appends to the batch that leaves at the end of this turn of the event loop, and
     `run` hands each read's frames to a callback. A link lives in one event loop and is not thread-safe.
 
-    Whoever gets a link owns it: run it, or `await link.aclose()`. Cancelling `run` closes the link, because a frame
-    that was half written can never be finished.
+    The receiver of a link owns it: run it, or `await link.aclose()`. Cancelling `run` closes the link, because a
+    frame that was half written can never be finished.
 
     Example::
 
@@ -38,7 +38,7 @@ class Link(ABC):
         self.host = "localhost"
         """The machine at the other end, by the address that it has from here."""
         self.role: Role | None = None
-        """Who the peer is by its certificate; None on links that have none, between processes of one user."""
+        """Role of the peer by its certificate; None on links that have none, between processes of one user."""
         self.reason: str | None = None
         self.trusted = False
         self._failure: Exception | None = None
@@ -55,7 +55,7 @@ class Link(ABC):
 
     @abstractmethod
     def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
-        """Send `message` with `buffers`; never waits. On a closed link this does nothing: `run` tells of the end.
+        """Send `message` with `buffers`; never waits. On a closed link this does nothing: `run` reports the end.
 
         The buffers are not copied: do not change them until they have left (`drain`).
         """
@@ -64,20 +64,20 @@ class Link(ABC):
     async def run(self, on_frames: OnFrames) -> None:
         """Receive until the link ends; call `on_frames` once for each read. May be called once.
 
-        Returns when the peer closed, when the connection broke, or after `close`; `reason` says which. Raises
+        Returns when the peer closed, when the connection broke, or after `close`; `reason` is which. Raises
         `ProtocolError` for bytes that are no frames, and whatever `on_frames` raises. Either way the link is closed.
         """
 
     @abstractmethod
     async def aclose(self) -> None:
-        """Close, and wait until the socket is gone. Not cut short by cancellation; it waits for nothing remote."""
+        """Close, and wait until the socket is closed. Not cut short by cancellation; it waits for nothing remote."""
 
     def close(self, reason: str = "closed here") -> None:
         """End the link now; the second time does nothing. What has not left is dropped: `drain` first to keep it."""
         self._end(reason)
 
     def give_up(self, reason: str) -> None:
-        """The far end has been silent for too long: end the link. One that can be made anew is made anew."""
+        """End the link, as the far end has been silent for too long. A link that reconnects does so."""
         self.close(reason)
 
     def trust(self, limits: FrameLimits = TRUSTED) -> None:  # noqa: ARG002 - what it means is said by those that decode
@@ -87,17 +87,19 @@ class Link(ABC):
         self.trusted = True
 
     def still_comes(self) -> bool:
-        """Whether more of a frame that is not whole yet has come since this was asked last: whoever sends it lives."""
+        """Return True if more of an incomplete frame has come since the last call: its sender is alive."""
         return False
 
     def waiting(self) -> int:
-        """About how many bytes that were posted wait on this side, behind the batch that is being written. They are
-        counted anew each time: this is not for the hot path.
+        """Return about how many bytes that were posted wait on this side, behind the batch that is being written.
+        They are recounted on each call: this is not for the hot path.
         """
         return 0
 
     def stands_still(self) -> bool:
-        """Whether something waits to leave, and nothing has since this was asked last: the far end does not read."""
+        """Return True if something waits to be sent, and nothing was sent since the last call: the far end does not
+        read.
+        """
         return False
 
     async def drain(self, timeout: float | None = None) -> bool:
@@ -111,11 +113,11 @@ class Link(ABC):
 
     @abstractmethod
     def _has_unsent(self) -> bool:
-        """Whether something posted is still on this side."""
+        """Return True if something posted is still on this side."""
 
     @abstractmethod
     def _drop(self) -> None:
-        """Let go of the connection, without waiting. Called once."""
+        """Drop the connection, without waiting. Called once."""
 
     def _begin(self) -> None:
         if self._ran:

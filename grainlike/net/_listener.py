@@ -1,4 +1,4 @@
-"""A door that others knock at: it outlives what happens behind it."""
+"""Listening sockets: a listener survives all that happens on its connections."""
 
 from __future__ import annotations
 
@@ -31,21 +31,22 @@ logger = logging.getLogger("grainlike.net")
 
 _BACKLOG = 1024
 _HANDSHAKE_S = 10.0
-"""How long TLS may take to find out who somebody is."""
+"""Seconds that TLS may take to authenticate a peer."""
 
 _SHORTAGE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _SHORTAGE_PAUSE_S = 0.1
 
 _PASSING = frozenset({errno.ECONNABORTED, errno.EPROTO, errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTUNREACH})
-"""What `accept` may tell of a connection that broke while it waited; the door itself is whole."""
+"""Errors that `accept` may raise for a connection that broke while it waited; the listening socket itself is intact.
+"""
 
 
 def listen(address: Address | str, *, tls: Tls | None = None) -> Listener:
     """Open `address` for connections; they wait in the kernel until `Listener.serve` takes them.
 
     With `tls`, a link exists only once the peer has proved who it is. Without it, TCP is for loopback alone. A Unix
-    socket's directory is made with mode 0700, or must be ours and private; its socket has mode 0600. A socket file that
-    nobody answers at is replaced.
+    socket's directory is made with mode 0700, or must be ours and private; its socket has mode 0600. A stale socket
+    file is replaced.
 
     Raises `OSError` naming the address when it is in use, or not of this machine; `PermissionError` for TCP beyond
     loopback without `tls`, or a directory open to others; `ValueError` for what is no address.
@@ -109,7 +110,7 @@ class Listener:
         self.close()
 
     def close(self) -> None:
-        """Take no more connections and remove the socket's file; open ones go on. The second time does nothing."""
+        """Take no more connections and remove the socket's file; open ones continue. The second time does nothing."""
         if self._closed:
             return
         self._closed = True
@@ -122,7 +123,7 @@ class Listener:
         """Give each connection to a `handler` in a task of its own; after `close`, return when the last one has.
 
         Whatever a handler raises is logged once and ends that connection alone. Out of file descriptors, accepting
-        pauses, and goes on when there are some. Cancelled, it cancels the handlers and closes the door.
+        pauses, and resumes when there are some. Cancelled, it cancels the handlers and closes the listener.
         """
         self._serving = True
         try:
@@ -196,7 +197,7 @@ class Listener:
 
 
 def _somebody_knocks(door: socket.socket) -> bool:
-    """Whether a connection waits to be taken."""
+    """Return True if a connection waits to be accepted."""
     look = select.poll()
     look.register(door, select.POLLIN)
     return bool(look.poll(0))

@@ -9,7 +9,9 @@ __all__ = ["LostLink"]
 
 
 class LostLink(ByteLink):
-    """What was a link to `peer` on machine `host` before this program was started: nothing comes, nothing leaves."""
+    """Closed placeholder of the link to `peer` on machine `host` from before this program was started: it sends and
+    receives nothing.
+    """
 
     def __init__(self, peer: str, host: str) -> None:
         super().__init__(peer)
@@ -17,7 +19,7 @@ class LostLink(ByteLink):
         self.close("the head was started again")
 
     def _write_soon(self) -> None:
-        """Nobody is there; see `Session`, which keeps what it sends."""
+        """Do nothing: there is no far end. `Session` keeps what it sends."""
 
     def fileno(self) -> int:
         return -1
@@ -26,10 +28,10 @@ class LostLink(ByteLink):
         raise RuntimeError(f"{self!r} has ended")
 
     async def aclose(self) -> None:
-        """It is."""
+        """Return at once: the link is closed."""
 
     def _has_unsent(self) -> bool:
         return False
 
     def _drop(self) -> None:
-        """There is nothing to let go of."""
+        """Do nothing: there is no connection to drop."""

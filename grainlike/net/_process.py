@@ -1,4 +1,4 @@
-"""Which process somebody is, so that another of the same machine can see whether it is still there."""
+"""Identity of a process, by which another one of the same machine can see whether it still runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ __all__ = ["is_gone", "process_id"]
 
 
 def process_id() -> str:
-    """Machine, count of processes, number and start of this process; empty where the system does not tell."""
+    """Return machine, count of processes, number and start of this process; empty where the system does not show
+    them.
+    """
     return _named(os.getpid())
 
 
@@ -21,7 +23,9 @@ def _named(number: int) -> str:
 
 
 def is_gone(process: str) -> bool:
-    """Whether the process of this `process_id` has ended for certain; False where nobody here can know."""
+    """Return True if the process of this `process_id` has ended for certain; False where that cannot be seen from
+    here.
+    """
     where, _, rest = process.partition("/")
     number, _, started = rest.partition("/")
     if not where or where != _where() or not number.isdecimal():
@@ -31,7 +35,7 @@ def is_gone(process: str) -> bool:
 
 @cache
 def _where() -> str:
-    """This boot of this machine, and the namespace in which its processes are counted."""
+    """Return this boot of this machine, and the namespace in which its processes are counted."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot}:{Path('/proc/self/ns/pid').stat().st_ino}"
@@ -40,7 +44,7 @@ def _where() -> str:
 
 
 def _started(number: int) -> str | None:
-    """When a process started, in ticks since the boot; None for one that has ended, even if nobody has reaped it."""
+    """Return when a process started, in ticks since the boot; None for one that has ended, reaped or not."""
     try:
         status = Path(f"/proc/{number}/stat").read_text(encoding="ascii", errors="replace")
     except OSError:

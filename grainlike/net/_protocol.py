@@ -23,7 +23,7 @@ _QUICK_S = 0.001
 """A read that takes longer ends what is read of this socket in one turn."""
 
 _LONG_S = 0.01
-"""No read should take longer, and none is smaller than `_LEAST` bytes for that."""
+"""Seconds that one read should take at most; none is smaller than `_LEAST` bytes for that."""
 
 _LEAST = 4 * 1024
 
@@ -31,7 +31,7 @@ _HEAVY = 32 * 1024
 """A read of so many bytes may be thousands of tiny calls, and long also where there are few links."""
 
 _SLICE = 4
-"""How many messages are handed on before it is looked whether the turn is over."""
+"""Number of messages that are passed on between two checks of whether the turn is over."""
 
 
 class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
@@ -43,7 +43,7 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._early = b""
         self._later: list[Frame] = []
-        """What has been read and is handed on in a later turn; `_early` comes behind it."""
+        """Frames that have been read and are passed on in a later turn; `_early` follows them."""
         self._on_frames: OnFrames | None = None
         self._in_room = False
         self._full = False
@@ -123,7 +123,7 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
             self._take(received)
 
     def _take(self, data: Buffer) -> None:
-        """Take a read, or go on with one, and make way for others where that took long.
+        """Take a read, or continue one, and yield to others where that took long.
 
         A loop may read one socket again and again while bytes are there, and thousands of tiny calls may be in one
         read: so the next one waits for another turn, and is smaller; and so do messages for which this one has no time.

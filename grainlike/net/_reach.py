@@ -1,4 +1,4 @@
-"""From an access file to a link, and from a listener's address to those that others can dial."""
+"""Conversion of an access file to a link, and of a listener's address to those at which it can be reached."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from grainlike.net._tls import Tls, client_tls
 __all__ = ["addresses_of", "dial"]
 
 _ELSEWHERE = ("192.0.2.1", 9)
-"""An address of nobody's, to ask the kernel which of ours it would send from. Nothing is sent."""
+"""Address that is no host's, to ask the kernel which of ours it would send from. Nothing is sent."""
 
 _GET_ADDRESS = 0x8915
 """Linux' SIOCGIFADDR: the IPv4 address of an interface."""
@@ -31,9 +31,10 @@ async def dial(access: Access, *, insecure: bool = False, timeout: float = 10.0)
     `insecure` allows, on loopback, a head that listens without TLS. Where there is a certificate it changes nothing.
 
     Raises:
-        AuthenticationError: what answered is not this head, or refused us; or it has no TLS, and `insecure` is not set.
-        HeadLostError: the access file says no address yet.
-        ConnectionError: nobody answers. `timeout` bounds each address.
+        AuthenticationError: what answered is not this head, or refused us; or it has no TLS, and `insecure` is not
+            set.
+        HeadLostError: the access file has no address yet.
+        ConnectionError: no address answers. `timeout` bounds each address.
 
     Example::
 
@@ -66,7 +67,7 @@ def _check_sealed(address: Address, tls: Tls | None, insecure: bool) -> None:
 
 
 def _one_of(failures: list[OSError]) -> OSError:
-    """One error for all addresses: a wrong head outweighs one that was not there."""
+    """Return one error for all addresses: a wrong head outweighs one that was not there."""
     worst = next((error for error in failures if isinstance(error, AuthenticationError)), failures[0])
     for error in failures:
         if error is not worst:
@@ -75,10 +76,11 @@ def _one_of(failures: list[OSError]) -> OSError:
 
 
 def addresses_of(address: Address) -> tuple[Address, ...]:
-    """Where others reach who listens at `address`: itself, or, for all interfaces, what they are likely to be.
+    """Return the addresses at which a listener at `address` is reached: itself, or, for all interfaces, the likely
+    ones.
 
-    Whoever dials tries them in turn. An address that means somebody else to them is no danger: who answers there has
-    no certificate of the cluster's head.
+    Peers try them in turn. An address that is another host for them is no danger: a listener there has no certificate
+    of the cluster's head.
     """
     if not isinstance(address, TcpAddress) or not address.is_wildcard:
         return (address,)

@@ -12,20 +12,22 @@ from grainlike.wire import Ack, Answer, Beat, Buffer, Frame, Goodbye, Message, Q
 __all__ = ["Session"]
 
 _PASSING = frozenset({Beat, Ack, *get_args(Question), *get_args(Answer)})
-"""What is said of a link, and what is only asked: it passes values that are large on their way."""
+"""Messages about a link, queries, and answers: they pass large values that are being sent."""
 
 _OF_THE_LINK = _PASSING | {Goodbye}
-"""What is said of a link and its ends, and what is only asked: it is not numbered, and never sent again."""
+"""Messages about a link and its ends, queries, and answers: they are not numbered, and never resent."""
 
 
 class Session:
-    """One end of a conversation between a head and one incarnation of a worker or a client, from the welcome on.
+    """Resumable stream: one end of the messages between a head and one incarnation of a worker or a client, from the
+    welcome.
 
-    `post` at any time: what is posted while there is no link waits for the next one. `hear` what each link brings.
+    `post` at any time: what is posted while there is no link waits for the next one. Pass to `hear` what each link
+    brings.
 
     Attributes:
-        over: why the other end has said goodbye, once it has; it will not come back.
-        tells: whether the other end is told from here what has come; where not, by `tell`.
+        over: reason of the other end's goodbye, once it has sent one; it will not come back.
+        tells: True if received messages are acknowledged from here; if not, by `tell`.
     """
 
     def __init__(self, link: ByteLink) -> None:
@@ -36,12 +38,12 @@ class Session:
 
     @property
     def received(self) -> int:
-        """How many messages have come."""
+        """Number of messages received."""
         return self._transcript.received
 
     @property
     def heard(self) -> int:
-        """How many of ours the other end has said that it has."""
+        """Number of our messages that the other end has acknowledged."""
         return self._transcript.sent_in_all - len(self._transcript)
 
     def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
@@ -81,20 +83,20 @@ class Session:
         return heard
 
     def tell(self, received: int) -> None:
-        """Tell the other end that so many of its messages are safe."""
+        """Acknowledge so many messages of the other end."""
         self._link.interject(Ack(received))
 
     def resume_at(self, received: int, heard: int) -> None:
-        """So many messages had come, and so many of ours had been said to have, when all this happened before."""
+        """Restore the counts of a replayed moment: messages received, and messages of ours acknowledged."""
         self._transcript.received = received
         self._acknowledged(heard)
 
     def why_not(self, received: int) -> str | None:
-        """Return why it cannot go on with a far end to which so many messages have come; None if it can."""
+        """Return why the session cannot resume with a far end that has received so many messages; None if it can."""
         return self._transcript.why_not(received)
 
     def go_on(self, link: ByteLink, received: int) -> bool:
-        """Go on over another link, of whose far end so many messages had been heard; False if that cannot be."""
+        """Resume over another link, whose far end has received so many messages; return False if that cannot be."""
         missed = self._transcript.since(received)
         if missed is None:
             return False

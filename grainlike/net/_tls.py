@@ -34,12 +34,12 @@ _SHAKE_S = 0.001
 
 _GOODBYE_S = 0.5
 _GOODBYE_READS = 8
-"""How long, and how often, one who was refused is listened to, so that it hears why."""
+"""Number of reads from a refused peer, within `_GOODBYE_S`, so that it receives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """One side of every connection of a cluster. `context` holds the key: it is never shown by `repr`."""
+    """TLS context of one side of a cluster's connections. `context` holds the key: it is never shown by `repr`."""
 
     cluster: str
     is_server: bool
@@ -51,7 +51,7 @@ class Tls:
 
 
 def server_tls(cluster: str, credentials: Credentials) -> Tls:
-    """The head's side, which lets in whoever bears a certificate of its authority.
+    """Return the head's side, which admits peers with a certificate of its authority.
 
     Raises `ValueError` for credentials that are none.
     """
@@ -62,7 +62,7 @@ def server_tls(cluster: str, credentials: Credentials) -> Tls:
 
 
 def client_tls(cluster: str, credentials: Credentials) -> Tls:
-    """The side of those who dial, which talks to nobody but the head of `cluster`.
+    """Return the connecting side, which accepts only the head of `cluster`.
 
     Raises `ValueError` for credentials that are none.
     """
@@ -109,7 +109,7 @@ def _private_file(content: bytes) -> Iterator[str]:
 
 
 class TlsSession:
-    """One connection's TLS, as bytes in and bytes out; `shake_hands` makes it ready."""
+    """TLS session of one connection, as bytes in and bytes out; `shake_hands` makes it ready."""
 
     def __init__(self, tls: Tls) -> None:
         self._tls = tls
@@ -118,12 +118,12 @@ class TlsSession:
         name = None if tls.is_server else name_of("head", tls.cluster)
         self._ssl = tls.context.wrap_bio(self._incoming, self._outgoing, tls.is_server, name)
         self.role: Role | None = None
-        """Who the peer is by its certificate, once the handshake is done."""
+        """Role of the peer by its certificate, once the handshake is done."""
         self.ended = False
-        """Whether the peer has said that it sends no more."""
+        """True if the peer has announced that it sends no more."""
 
     def shake(self, data: Buffer) -> bool:
-        """Take what the peer said of the handshake; true when it is done and the peer is who it must be.
+        """Take a part of the peer's handshake; return True when it is done and the peer is authenticated.
 
         Raises `AuthenticationError`. Either way `take_outgoing` is what to send.
         """
@@ -154,7 +154,7 @@ class TlsSession:
     def read(self, into: memoryview) -> int:
         """Fill `into` with what the peer wrote, as far as records have come; return how many bytes.
 
-        Raises `AuthenticationError` when the peer has refused our certificate, which TLS 1.3 tells only now, and
+        Raises `AuthenticationError` when the peer has refused our certificate, which TLS 1.3 reports only now, and
         `ProtocolError` for what is no TLS, or was altered.
         """
         filled, size = 0, len(into)
@@ -177,17 +177,17 @@ class TlsSession:
         return filled
 
     def seal(self, data: Buffer) -> bytes:
-        """Return the records that carry `data`, after what TLS had to say of its own, as to a change of keys."""
+        """Return the records that carry `data`, after pending records of TLS itself, as for a change of keys."""
         self._ssl.write(data)
         return self._outgoing.read()
 
     def take_outgoing(self) -> bytes:
-        """What TLS has to say in the handshake."""
+        """Return what TLS has to send in the handshake."""
         return self._outgoing.read()
 
 
 async def shake_hands(sock: socket.socket, tls: Tls) -> TlsSession:
-    """Do the handshake on a connected socket; whoever calls bounds the time, and owns the socket.
+    """Do the handshake on a connected socket; the caller bounds the time, and owns the socket.
 
     Raises `AuthenticationError` when the peer is not who it must be, `ConnectionError` when it hangs up.
     """
@@ -207,7 +207,7 @@ async def shake_hands(sock: socket.socket, tls: Tls) -> TlsSession:
 
 
 async def _say_goodbye(sock: socket.socket, alert: bytes) -> None:
-    """Tell the peer why. What it has sent meanwhile is read, for to close over it would take the alert back."""
+    """Send the alert to the peer. What it has sent meanwhile is read, for to close over it would drop the alert."""
     sock.send(alert)
     sock.shutdown(socket.SHUT_WR)
     with anyio.move_on_after(_GOODBYE_S):

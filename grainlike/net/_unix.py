@@ -28,7 +28,7 @@ class UnixDoor:
 
     @classmethod
     def open(cls, address: UnixAddress, backlog: int) -> UnixDoor:
-        """Listen at `address`, replacing a file at which nobody answers."""
+        """Listen at `address`, replacing a stale socket file."""
         make_private_directory(address.path.parent)
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -45,7 +45,7 @@ class UnixDoor:
         return cls(sock, address.path, _inode(address.path))
 
     def remove(self) -> None:
-        """Remove the file, unless somebody has put another in its place."""
+        """Remove the file, unless it was replaced by another."""
         with contextlib.suppress(FileNotFoundError):
             if _inode(self.path) == self.inode:
                 self.path.unlink()

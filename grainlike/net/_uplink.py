@@ -1,6 +1,7 @@
-"""The way of a running job to the head, for the jobs that it awaits: what its runner offers, and what uses it.
+"""Connection of a running job to the head, for the jobs that it awaits: interface between its runner and its
+executor.
 
-The two ends live in one process and know nothing of each other's packages: the worker's runner puts an `Uplink` into
+The two ends live in one process and do not depend on each other's packages: the worker's runner puts an `Uplink` into
 the job's view, and the executor finds it there when the job awaits its first placeholder.
 """
 
@@ -15,26 +16,26 @@ __all__ = ["Nesting", "Uplink"]
 
 
 class Nesting(Protocol):
-    """Who submits for one job, and hears of it. All calls come in the job's own event loop."""
+    """Submitter of one job's nested jobs, which receives their outcomes. All calls come in the job's own event loop."""
 
     def outcomes(self, message: Outcomes, buffers: Sequence[Buffer]) -> None:
         """Jobs that it submitted have ended."""
 
     def resumed(self, message: Resumed) -> None:
-        """The job, which awaited, may go on."""
+        """Resume the job, which awaited."""
 
     def stop(self) -> None:
-        """Somebody cancelled the job: its cancellation is about to arrive in it."""
+        """Note that the job was cancelled: its cancellation is about to arrive in it."""
 
     def close(self) -> None:
-        """The job has ended. Its event loop may be gone."""
+        """Close, as the job has ended. Its event loop may have closed."""
 
 
 class Uplink(Protocol):
-    """What a runner offers to its jobs."""
+    """Interface of a runner for its jobs."""
 
     def attach(self, job: int, nesting: Nesting) -> bool:
-        """Let `nesting` hear of what concerns a running job. False where nothing could reach it here."""
+        """Register `nesting` for messages about a running job. Return False where nothing could reach it here."""
         ...
 
     def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:

@@ -1,4 +1,4 @@
-"""The way to a head, be it for the first time or anew, for workers and for clients."""
+"""Locator of a head, which connects and reconnects, for workers and for clients."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ __all__ = ["Way"]
 
 
 class Way:
-    """`find` says where the head is: it raises as `find_access` does, and more where the file is not for us.
+    """Finds a head and connects to it. `find` returns its access: it raises as `find_access` does, and more where the
+    file is not for us.
 
     Example::
 
@@ -28,11 +29,11 @@ class Way:
         self._access: Access | None = None
 
     async def first(self) -> ByteLink:
-        """A link to the head.
+        """Return a link to the head.
 
         Raises:
-            HeadLostError, ConnectionError: there is no access file, or nobody answers.
-            AuthenticationError, ValueError: what the access file says can not be believed; it is not ours.
+            HeadLostError, ConnectionError: there is no access file, or no address answers.
+            AuthenticationError, ValueError: the access file is malformed, or not ours.
         """
         self._access = self._find()
         return await self._dial(self._access)

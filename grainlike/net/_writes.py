@@ -1,4 +1,4 @@
-"""From the pieces of many frames to as few writes as possible, without copying what is large."""
+"""Batching of frames: the pieces of many frames leave in as few writes as possible, without copying large ones."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ CHUNK = 256 * 1024
 _LARGE = 64 * 1024
 
 _TOGETHER = 1024
-"""How many frames leave in one write, where none is large."""
+"""Number of frames in one write, where none is large."""
 
 _MOST_PASSING = 64 * 1024
-"""How many bytes pass a large buffer in one gap; a frame that is longer passes alone."""
+"""Bytes that pass a large buffer in one gap; a frame that is longer passes alone."""
 
 
 class Outbox:
-    """What waits to be written: frames in their order, and those that may pass where something large is in the way.
+    """Outbox: frames to be written, in their order, and those that may pass where something large is in the way.
 
     Example::
 
@@ -37,9 +37,9 @@ class Outbox:
         self._frames: list[Sequence[Buffer]] = []  # no deques: each would take more than all the rest of a link
         self._passing: list[Buffer] = []
         self.large = 0
-        """How many frames that are large wait, or are being written."""
+        """Number of large frames that wait, or are being written."""
         self.taken = 0
-        """How often somebody has asked for the next piece."""
+        """Number of pieces that were taken to be written."""
         self._under_way: list[Sequence[Buffer]] | None = None
         self._writes: Iterator[Buffer] | None = None
 
@@ -68,7 +68,7 @@ class Outbox:
         self._writes = None
 
     def size(self) -> int:
-        """How many bytes wait behind the frame that is being written. They are counted anew each time."""
+        """Return how many bytes wait behind the frame that is being written. They are recounted on each call."""
         waiting = [*(self._under_way or ()), *self._frames, self._passing]
         return sum(memoryview(piece).nbytes for pieces in waiting for piece in pieces)
 
@@ -119,7 +119,7 @@ class Outbox:
             yield b"".join(small)
 
     def _let_through(self, small: list[Buffer]) -> None:
-        """Before what is large, and behind it: what was said earlier and is small comes first, as a welcome must."""
+        """Send small frames around large ones: `small` comes first as it was posted earlier, as a welcome must."""
         small += self._passing
         self._passing.clear()
 

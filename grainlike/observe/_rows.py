@@ -1,4 +1,4 @@
-"""Which row of the picture a span lies in, and how much of a row's time is taken."""
+"""Rows of the picture: the row of each span, and how much of a row's time is taken."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Row:
 def arranged(
     spans: Sequence[Span], lanes: Sequence[Lane], *, top: float, height: float, gap: float, least: float
 ) -> dict[Lane, Row]:
-    """One row for each lane, downwards from `top`, with a gap above each worker.
+    """Return one row for each lane, downwards from `top`, with a gap above each worker.
 
     Overlaps of at most `least` seconds are not seen: two clocks that were set against each other differ by that much,
     and so do neighbours on one core.
@@ -61,7 +61,7 @@ def busy(spans: Sequence[Span], lane: Lane) -> float:
 
 
 def _tracks(spans: Sequence[Span], least: float) -> dict[int, int]:
-    """For each span the first track that is free when it begins; spans are known by `id`, equal ones are two."""
+    """Return for each span the first track that is free when it begins, by the span's `id`: equal ones are two."""
     ends: list[float] = []
     tracks: dict[int, int] = {}
     for span in spans:

@@ -1,4 +1,4 @@
-"""From seconds to pixels, with round numbers on the axis."""
+"""Scale from seconds to pixels, with round numbers on the axis."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Scale:
 
     @property
     def pixel(self) -> float:
-        """How many seconds one pixel stands for."""
+        """Seconds that one pixel represents."""
         return self.seconds / (self.right - self.left)
 
     def at(self, moment: float) -> float:
-        """Where a moment lies."""
+        """Return the x position of a moment, in pixels."""
         return self.left + (moment - self.began) / self.pixel
 
     def ticks(self) -> list[tuple[float, str]]:

@@ -1,4 +1,4 @@
-"""One job as it ran: from when to when, and where."""
+"""Span of one job: its begin and end, and its lanes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Lane", "Span", "span_of"]
 
 
 class Lane(NamedTuple):
-    """One core of one worker."""
+    """Core of a worker: a row of the picture."""
 
     worker: str
     core: int
@@ -21,8 +21,8 @@ class Lane(NamedTuple):
 class Span:
     """A stretch of time on some lanes.
 
-    `began` and `ended` are seconds on any one clock. `kind` is what the colour stands for, `strength` (0 to 1) how deep
-    it is, `label` what to say of this span alone. `pinned` is False for work that could have run elsewhere too.
+    `began` and `ended` are seconds on any one clock. `kind` is what the colour stands for, `strength` (0 to 1) how
+    deep it is, `label` the text of this span alone. `pinned` is False for work that could have run elsewhere too.
     """
 
     lanes: tuple[Lane, ...]
@@ -35,12 +35,12 @@ class Span:
 
     @property
     def seconds(self) -> float:
-        """How long it took."""
+        """Duration in seconds."""
         return self.ended - self.began
 
 
 def span_of(told: Info, *, kind: str | None = None, label: str = "", strength: float = 1.0) -> Span | None:
-    """What `info(r_)` says of a job, as a span; None where there is nothing to draw: it has not run, or had no cores.
+    """Return a job's `info(r_)` as a span; None where there is nothing to draw: it has not run, or had no cores.
 
     The lanes are those of the receipt, read back inside the job: what was enforced, not what was promised. A job that
     was not pinned (`async def` in a shared process, or cores that the machine does not have) could have run anywhere;

@@ -1,4 +1,4 @@
-"""What a trace is made of: jobs as they ran, and how many waited and ran at a moment."""
+"""Data of a trace: jobs as they ran, and how many waited and ran at a moment."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Stretch:
 
 
 class Depth(NamedTuple):
-    """How many jobs waited and how many ran, from this moment on."""
+    """Number of jobs that waited and that ran, from this moment on."""
 
     at: float
     waiting: int
@@ -38,7 +38,7 @@ class Depth(NamedTuple):
 
 
 def depths(times: Iterable[tuple[float, float, float]]) -> Iterator[Depth]:
-    """How many waited and ran at each change, from when each job was ready, began and ended.
+    """Iterate over how many jobs waited and ran at each change, from when each was ready, began and ended.
 
     Example:
         >>> [tuple(one) for one in depths([(0.0, 1.0, 3.0), (0.0, 2.0, 3.0)])]

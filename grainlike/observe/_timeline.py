@@ -1,7 +1,7 @@
-"""Who ran on which core when, as an SVG document.
+"""Timeline of jobs on cores, as an SVG document.
 
-One row a core, grouped by worker; one bar a job; time to the right. The picture brings its own light ground, so that it
-reads the same on a dark page.
+One row a core, grouped by worker; one bar a job; time to the right. The picture brings its own light ground, so that
+it reads the same on a dark page.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class _Box:
 
 
 def _opened(title: str, height: float) -> str:
-    """What every page begins with: its size, its font, the stripes of loose work, and the ground."""
+    """Return the beginning of every page: its size, its font, the stripes of loose work, and the ground."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH:.0f}" height="{height:.0f}" '
         f'viewBox="0 0 {_WIDTH:.0f} {height:.0f}" role="img" '
@@ -160,7 +160,7 @@ def _opened(title: str, height: float) -> str:
 
 
 def _joined(places: Sequence[tuple[float, float]]) -> list[_Box]:
-    """One box for rows that touch, as far as a wide job's lanes lie side by side."""
+    """Return one box for rows that touch, as far as a wide job's lanes lie side by side."""
     boxes = [_Box(*places[0])]
     for (top, height), (next_top, next_height) in pairwise(places):
         if next_top - (top + height) <= Row.PADDING * 2 + 0.01:

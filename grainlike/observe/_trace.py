@@ -1,4 +1,4 @@
-"""Who ran where when, as a trace: what ui.perfetto.dev and chrome://tracing open."""
+"""Trace of jobs on workers, for ui.perfetto.dev and chrome://tracing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def trace(stretches: Iterable[Stretch], depths: Iterable[Depth] = ()) -> str:
     millisecond begins when the one before it has ended: clocks agree no better than that.
 
     An arrow leads from the end of a job to the begin of each that needed it. There is a counter of the memory that
-    was held on each worker, in bytes, and of the jobs that waited and ran, as `depths` tells. The first moment is zero.
+    was held on each worker, in bytes, and of the jobs that waited and ran, from `depths`. The first moment is zero.
 
     Example::
 
@@ -59,7 +59,9 @@ def _bar(name: str, bar: Bar, details: str) -> str:
 
 
 def _arrows(placed: Sequence[tuple[Stretch, Bar]]) -> Iterator[str]:
-    """From the last nanosecond of the first bar of one job to the begin of the first bar of another."""
+    """Iterate over arrows from the last nanosecond of the first bar of one job to the begin of the first bar of
+    another.
+    """
     bars: dict[Hashable, Bar] = {one.key: bar for one, bar in placed if one.key is not None}
     numbers = count(1)
     for one, bar in placed:

@@ -1,4 +1,4 @@
-"""Which row of a trace a bar lies in: no two bars of one row overlap."""
+"""Rows of a trace: no two bars of one row overlap."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ _GPUS = 500_000
 """Rows from this number on are for devices; no machine has as many cores."""
 
 _LOOSE = 1_000_000
-"""For work that holds neither."""
+"""Row number of work that holds neither cores nor devices."""
 
 _SHARED = 2_000_000
 """Rows from this number on are second rows of cores and devices."""
 
 _CLOCKS_NS = 1_000_000
-"""How far two readings of another process's clock may be apart: what overlaps by less follows one another."""
+"""Nanoseconds that two readings of another process's clock may be apart: bars that overlap by less count as
+successive.
+"""
 
 
 class Bar(NamedTuple):
-    """One bar: its process, its row, and its begin and end in nanoseconds."""
+    """Bar of a trace: its process, its row, and its begin and end in nanoseconds."""
 
     pid: int
     tid: int
@@ -52,7 +54,7 @@ class TraceRows:
             yield Bar(pid, self._tid(pid, row, track), begin, ended)
 
     def titles(self) -> Iterator[dict[str, object]]:
-        """What each row is called, and in which order they stand."""
+        """Iterate over the titles and the order of the rows."""
         rows = [(pid, row, track) for (pid, row), ends in self._ends.items() for track in range(len(ends))]
         for place, (pid, row, track) in enumerate(sorted(rows)):
             where = {"pid": pid, "tid": self._tid(pid, row, track)}

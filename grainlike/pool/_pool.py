@@ -33,8 +33,8 @@ class ResourcePool:
     Fairness: requests are served in order of arrival, and one that does not fit lets younger ones that fit go first.
     Among those that wait for some of the same resources, the oldest is passed at most 16 times; then what it asks for
     is kept for it, and others get only what is left beside that. So if nothing is held for longer than T, a request
-    with k older ones before it waits at most 17·(k + 1)·T, however many small ones arrive meanwhile. `try_acquire` and
-    `reserve` keep to the same rule: they may say no to what would fit.
+    with k older ones before it waits at most 17·(k + 1)·T, however many small ones arrive meanwhile. `try_acquire`
+    and `reserve` keep to the same rule: they may refuse what would fit.
 
     A pool belongs to one event loop (asyncio or trio), whose tasks share it; it may be made before the loop starts.
     Like the loop's own locks, it is not for several threads. A cancelled wait leaves nothing taken.
@@ -285,10 +285,10 @@ class ResourcePool:
         """Register `callback`, an async function without arguments that returns how much of what is reserved is in
         use, by any program.
 
-        The next call that waits asks all callbacks and counts the sum of what they return, mappings of names to amounts
-        (names that the pool does not have are passed over), in place of what was counted before; `reserve` and
-        `relinquish` go on from there until the next `flush`. What was acquired is the pool's own knowledge and counts
-        on top: callbacks leave it out. An error in a callback is raised to whoever made it run; nothing is taken then,
+        The next call that waits asks all callbacks and counts the sum of what they return, mappings of names to
+        amounts (names that the pool does not have are passed over), in place of what was counted before; `reserve`
+        and `relinquish` count on from there until the next `flush`. What was acquired the pool counts itself, on top:
+        callbacks leave it out. An error in a callback is raised by the call that made it run; nothing is taken then,
         and the next call asks again.
 
         Example::

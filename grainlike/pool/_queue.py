@@ -35,7 +35,7 @@ do not show that, so all devices are kept back.
 
 
 class Bell(Protocol):
-    """One-shot event to notify a waiter, as an event loop's `Event`."""
+    """Wake-up of a waiter, as an event loop's `Event`."""
 
     def set(self) -> object: ...
 

@@ -1,4 +1,4 @@
-"""What this machine and its control groups allow, and its files."""
+"""Limits and files of this machine and its control groups."""
 
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,7 @@
-"""One cgroup of the kernel's second version: a directory whose files are read and written.
+"""Cgroup of the kernel's second version: a directory whose files are read and written.
 
-Whoever makes one below its own owns it. It needs no privilege where the system has *delegated* the cgroup: then the
-directory, and the list of processes in it, belong to the user.
+A process that makes one below its own owns it. It needs no privilege where the system has *delegated* the cgroup:
+then the directory, and the list of processes in it, belong to the user.
 """
 
 import os
@@ -19,7 +19,7 @@ _ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
 class Cgroup:
-    """A cgroup by its directory. Reading and writing raise `OSError`, for it may be gone, or not be ours to change.
+    """Cgroup by its directory. Reading and writing raise `OSError`, for it may be removed, or not be ours to change.
 
     Example::
 
@@ -48,16 +48,16 @@ class Cgroup:
         os.mkdir(self.path)  # noqa: PTH102 - as in all of this module, strings are all that is needed
 
     def has(self, file: str) -> bool:
-        """Whether the kernel shows this file here: what it shows depends on its version and on controllers."""
+        """Return True if the kernel shows this file here: that depends on its version and on controllers."""
         return os.access(f"{self.path}/{file}", os.F_OK)
 
     def read(self, file: str) -> str:
-        """All that a file of it says, without the last line's end."""
+        """Return the content of a file of it, without the last line's end."""
         with open(f"{self.path}/{file}", "rb") as opened:  # noqa: PTH123
             return opened.read().decode().rstrip("\n")
 
     def numbers(self, file: str) -> dict[str, int]:
-        """What a file of lines "name number" says."""
+        """Return the numbers in a file of lines "name number", by name."""
         pairs = (line.split() for line in self.read(file).splitlines())
         return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
 
@@ -74,22 +74,24 @@ class Cgroup:
         self.write("cgroup.procs", str(pid))
 
     def processes(self) -> list[int]:
-        """Those in it, without those in cgroups below; 0 for one that this PID namespace does not see."""
+        """Return the processes in it, without those in cgroups below; 0 for one outside this PID namespace."""
         return [int(line) for line in self.read("cgroup.procs").split()]
 
     def is_populated(self) -> bool:
-        """Whether a process lives in it or below; False when it is gone."""
+        """Return True if a process lives in it or below; False when it was removed."""
         with suppress(OSError):
             return bool(self.numbers("cgroup.events").get("populated"))
         return False
 
     def kill(self) -> None:
-        """Kill everybody in it and below, who is being forked too. Nothing before Linux 5.14, or when it is gone."""
+        """Kill all processes in it and below, those being forked too. Does nothing before Linux 5.14, or when it was
+        removed.
+        """
         with suppress(OSError):
             self.write("cgroup.kill", "1")
 
     def remove(self) -> bool:
-        """Remove it and those below; whether it is gone. One in which a process lives stays."""
+        """Remove it and those below; return True if it is removed. One in which a process lives stays."""
         for below in self.below():
             below.remove()
         try:
@@ -101,7 +103,7 @@ class Cgroup:
         return True
 
     def below(self) -> list["Cgroup"]:
-        """Those directly below; none when it is gone."""
+        """Return the cgroups directly below; none when it was removed."""
         with suppress(OSError), os.scandir(self.path) as entries:
             return [Cgroup(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
         return []
@@ -131,7 +133,9 @@ def own_cgroups(proc: str = "/proc/self", controller: str = "") -> Iterator[Cgro
 
 
 def _paths(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Where this process is in each tree, by controller; "" is the second version's. Not outside of its namespace."""
+    """Iterate over this process's path in each tree, by controller; "" is the second version's. Paths outside of its
+    namespace are left out.
+    """
     for line in lines:
         _, controllers, path = line.rstrip("\n").split(":", 2)
         if not path.startswith("/..") and not path.endswith(" (deleted)"):
@@ -139,7 +143,7 @@ def _paths(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def _tree(kind: str, options: str, controller: str) -> str | None:
-    """Which tree is mounted with this type and these options, if it is one that was asked for."""
+    """Return which tree is mounted with this type and these options, if it is one that was asked for."""
     if kind == "cgroup2":
         return ""
     return controller if kind == "cgroup" and controller and controller in options.split(",") else None

@@ -1,4 +1,4 @@
-"""What the cgroups that this process is in allow it: of both versions, and of each cgroup above, the least."""
+"""Limits of this process's cgroups: of both versions, and of each cgroup above, the least."""
 
 import os
 from collections.abc import Iterator
@@ -10,12 +10,12 @@ __all__ = ["cpu_limit", "memory_limit"]
 
 
 def cpu_limit(proc: str = "/proc/self") -> float | None:
-    """How many cores' time they allow; None without a limit."""
+    """Return the CPU limit in cores; None without a limit."""
     return min((time for group in _above(proc, "cpu") for time in _cpu(group)), default=None)
 
 
 def memory_limit(proc: str = "/proc/self") -> int | None:
-    """How many bytes they allow; None without a limit."""
+    """Return the memory limit in bytes; None without a limit."""
     files = ("memory.max", "memory.limit_in_bytes")
     return min((size for group in _above(proc, "memory") for size in _numbers(group, files)), default=None)
 
@@ -31,7 +31,7 @@ def _cpu(group: Cgroup) -> Iterator[float]:
 
 
 def _numbers(group: Cgroup, files: tuple[str, ...]) -> Iterator[int]:
-    """What those files say that are there; "max" is no number, and no limit."""
+    """Iterate over the numbers in those files that exist; "max" is no number, and no limit."""
     for file in files:
         with suppress(OSError, ValueError):
             yield int(group.read(file))

@@ -38,7 +38,9 @@ class LateFile:
                 raise FileNotFoundError(f"{path}: there is no folder {self._path.parent}") from None
 
     def _is_device(self) -> bool:
-        """A terminal or a pipe: to open it early may wait for a reader, and says nothing of the end."""
+        """Return True for a terminal or a pipe: to open it early may wait for a reader, and does not show whether the
+        end can be written.
+        """
         with suppress(OSError):
             mode = self._path.stat().st_mode
             return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))

@@ -1,4 +1,4 @@
-"""How much of one message a head takes: half of the memory that it may use."""
+"""Message size limit of a head: half of the memory that it may use."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _UNKNOWN = 2**62
 
 
 def room_for_one(root: Path = Path("/")) -> int:
-    """Bytes of buffers: half of the machine's memory, or of what the cgroup of this process allows.
+    """Return the limit in bytes of buffers: half of the machine's memory, or of the limit of this process's cgroup.
 
-    What is larger could come, but hardly go on from here: it is taken off the wire, and its job fails.
+    A larger message could be received, but hardly be sent on: it is taken off the wire, and its job fails.
     """
     return min([_machine(), *_allowed(root)]) // _SHARE
 
@@ -29,7 +29,7 @@ def _machine() -> int:
 
 
 def _allowed(root: Path) -> Iterator[int]:
-    """What the cgroups allow that this process is in, of the unified tree."""
+    """Iterate over the memory limits of this process's cgroups, of the unified tree."""
     own = ""
     with suppress(OSError):
         lines = (root / "proc/self/cgroup").read_text(encoding="ascii", errors="replace").splitlines()

@@ -252,7 +252,7 @@ class DurableHead(Head):
             session.tell(received)
 
     def submit(self, nodes: Iterable[Node]) -> None:
-        """This head runs no graph of its own: it could not be made again."""
+        """Raise: this head runs no graph of its own, which could not be restored."""
         for node in nodes:
             self._outcomes.failed(node, RuntimeError("a head with a journal runs what its clients submit: connect()"))
 

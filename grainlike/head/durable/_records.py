@@ -1,7 +1,5 @@
 """Journal records: the inputs of a head, from whom and when. Replayed in order they restore the same head.
 
-A record is an input and the messages that came with it, as they are on the wire::
-
 A record is an input and the messages that came with it, as they travel::
 
     u32 length of the input | input (msgpack) | frames

@@ -119,7 +119,7 @@ class Door:
 
 
 class _Visit:
-    """One incoming connection: unidentified at first, a worker or a client once it has sent `Hello` and was welcomed."""
+    """Incoming connection: unidentified at first, a worker or a client once it has sent `Hello` and was welcomed."""
 
     def __init__(self, door: Door, link: Link, tasks: TaskGroup) -> None:
         self._door = door
