@@ -37,6 +37,7 @@ _SHORT_STEPS = 16
 
 _NOBODY_LEFT = "was cancelled: the last who awaited it left; start() keeps a call going"
 
+# As globals: for each node it would be looked up on the enum's class.
 _PENDING, _REMOTE = State.PENDING, Place.REMOTE
 
 
@@ -245,7 +246,9 @@ class Engine:
             node, good, outcome = ended.popleft()
             if not good or node.function.options.cache is not None:
                 self._finish(node, good=good, outcome=outcome)
-            elif node.succeed(outcome):  # as `_finish` does, in fewer steps: most nodes end here
+            elif node.succeed(outcome):
+                # By hand what `_finish`, `_close` and `_wake` do, for the end that most nodes have: through them a
+                # no-op job costs its caller 12.9 Python calls instead of 9.9.
                 wanted.discard(node)
                 dependents = node.dependents
                 if dependents is not None:
@@ -257,7 +260,7 @@ class Engine:
                 if node.waiters is not None:
                     _wake(node)
             steps += 1
-            # The clock costs as much as a step.
+            # Not at each step: the clock costs as much as a step.
             if not steps % _SHORT_STEPS and time.monotonic() > until:
                 return True
         return False
@@ -328,7 +331,9 @@ class Engine:
                 if node.place is Place.LOCAL:
                     self._contexts[node] = context
             elif node.place is _REMOTE and not ready and node.function.options.cache is None:
-                remote.append(node)  # as `_begin` does, in its turn
+                # By hand what `_begin` would do in its turn: through `ready` a no-op job costs 10.9 Python calls
+                # instead of 9.9, and workers begin only when all are ready.
+                remote.append(node)
             else:
                 ready.append((node, context))
 
@@ -348,7 +353,8 @@ class Engine:
         """
         missing = 0
         error: BaseException | None = None
-        alone = (node,)  # one tuple for all inputs that nobody else waits for, as those of a `gather`
+        # One tuple for all inputs with no other dependent, as those of a `gather`: a list for each takes more memory.
+        alone = (node,)
         for dep in node.deps:
             if not dep.finished:
                 missing += 1
@@ -395,7 +401,7 @@ class Engine:
     def _finish(self, node: Node, *, good: bool, outcome: Any) -> None:
         if node.finished:
             return
-        kept = node.function.options.cache is not None  # asked for here, as for most nodes it is not
+        kept = node.function.options.cache is not None  # before `wants_to_keep`: most nodes need no call of it
         if good and kept and self.cache is not None and self.cache.wants_to_keep(node):
             self.cache.keep(node, outcome)
             return
@@ -414,7 +420,7 @@ class Engine:
         if self._contexts or node.function.options.cache is not None:
             self._forget(node)
         else:
-            self._wanted.discard(node)  # most nodes end here
+            self._wanted.discard(node)  # `_forget` without its call, as most nodes have neither context nor cache
         if error is not None:
             left = [dep for dep in deps if not dep.finished]
             if self._fail_fast or node.state is State.CANCELLED:

@@ -168,10 +168,12 @@ class Acting:
             peer.post(Gang(action.jobs[0], action.attempts[0], nodes))
         jobs = [self._books.jobs[number] for number in action.jobs]
         for job, attempt in zip(jobs, action.attempts, strict=True):
-            if job.placement is None:  # as `assigned` does: most jobs are sent to one worker, once
+            if job.placement is None:  # `assigned` without its call: most jobs are sent to one worker, once
                 job.placement = Placement(peer.name, attempt)
             else:
                 job.assigned(peer.name, attempt)
+        # One column of bytes for most batches: through `_assign_in_parts` a no-op job costs 10.9 Python and 36.5 C
+        # calls instead of 9.9 and 29.6.
         data = self._plain_column(peer, jobs)
         if data is None:
             parcels = self._depot.parcels_for(peer.hello, [job.parcel for job in jobs])

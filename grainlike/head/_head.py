@@ -144,6 +144,8 @@ class Head:
         """The same for calls of one function with one request, as most are that come together; False for others."""
         if len(nodes) < 2 or len({(node.function, id(node.request)) for node in nodes}) > 1:
             return False
+        # By the batch what `_submit_each` does call by call: through that a no-op job costs 12.8 Python calls
+        # instead of 9.9.
         jobs = self._maker.make_alike(nodes)
         if jobs is None:
             return False
@@ -171,7 +173,9 @@ class Head:
             if job is None:
                 continue
             options = node.function.options
-            if alike[0] is not node.request or alike[1] is not options:  # to hash a request for each job is dear
+            if (
+                alike[0] is not node.request or alike[1] is not options
+            ):  # one hash of the request a run of equal ones, not a job
                 assert node.request is not None
                 alike = node.request, options
                 jobs, fns = batches.setdefault((node.request, options.rank, options.isolate), ([], []))

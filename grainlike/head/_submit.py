@@ -18,7 +18,7 @@ __all__ = ["JobMaker"]
 
 
 _REMOTE = Place.REMOTE
-_FINISHED = attrgetter("finished")
+_FINISHED = attrgetter("finished")  # for `map`, without a Python call for each node
 
 
 class JobMaker:
@@ -56,6 +56,7 @@ class JobMaker:
         """The jobs of calls of one function, all at once; None where each had better be looked at by itself: some have
         other arguments than numbers, text and bytes, or may take along who waits for them.
         """
+        # Columns and built-in functions in place of `make` for each node: see `Head._submit_alike`.
         waiting = {id(node.dependents): node.dependents for node in nodes}
         if any(dependent.place is _REMOTE for dependents in waiting.values() for dependent in dependents or ()):
             return None

@@ -63,6 +63,7 @@ class Job:
     no buffers go with them, for very many may wait.
     """
 
+    # Five slots, and the rest in `Placement` once it is assigned: very many jobs may wait. See `test_memory`.
     __slots__ = ("fn", "job", "node", "placement", "travels")
 
     def __init__(self, job: int, fn: int, node: Node | None, parcel: Parcel) -> None:
@@ -217,6 +218,7 @@ class Job:
 def close_all(jobs: Iterable[Job]) -> None:
     """Close each of them."""
     for job in jobs:
+        # `parcel` only where there are buffers: its call and its tuple are saved for most jobs.
         data = job.travels if type(job.travels) is bytes else job.parcel[0]
         if data[:1] == _MARKED:
             drop(data)

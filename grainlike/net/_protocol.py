@@ -17,7 +17,7 @@ from grainlike.wire import Buffer, Frame
 
 __all__ = ["ProtocolLink"]
 
-_incoming = Scratch()
+_incoming = Scratch()  # one for all links of a thread: a buffer of its own for each would be most of its memory
 
 _QUICK_S = 0.001
 """A read that takes longer ends what is read of this socket in one turn."""
@@ -114,6 +114,7 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
             self._early += bytes(received)
             self._pause()
         elif not self._turns.crowded and nbytes < _HEAVY:
+            # Without `_take`, which looks at the clock twice: few links keep no other waiting.
             self._receive(received, self._on_frames)
         elif self._turns.over:
             self._early = bytes(received)
