@@ -56,10 +56,10 @@ class Executor(Life):
         record: keep when and where jobs ran, for `write_trace`: the last 100 000, or as many as given. That takes
             some 7 microseconds and 300 bytes for each.
 
-    Leaving the block cancels what still runs, waits until that has ended, and leaves no process, socket, file or
-    thread behind. An exception that leaves the block is the user's own. The executor may be closed in another task
-    than it was opened in, but in the same event loop. In another loop, which may run in its context, an `await`
-    passes it over.
+    Leaving the block, or cancelling it, cancels what still runs, waits until that has ended, and leaves no process,
+    socket, file or thread behind. An exception that leaves the block is the user's own. The executor may be closed in
+    another task than it was opened in, but in the same event loop. In another loop, which may run in its context, an
+    `await` passes it over.
 
     Raises:
         ResourceSpecError: `local` is no offer.
@@ -170,6 +170,8 @@ class Executor(Life):
     async def wait(self, node: Node) -> Any:
         """Start what is not started, wait for the node, and return its value or raise its error.
 
+        A cancelled wait cancels the node too, unless another awaiter, a dependent or `start` still needs it.
+
         Raises:
             RuntimeError: the executor is not open, or lives in another event loop.
             Whatever the call raised, as it is; `GraphError` for a node that another executor has started.
@@ -224,16 +226,29 @@ class Executor(Life):
         return self._address
 
     def workers(self) -> list[WorkerInfo]:
-        """The workers that are here, the embedded one too."""
+        """Return the connected workers, the embedded one too; none if the executor is not open. It never waits.
+
+        Example::
+
+            for worker in executor.workers():
+                print(worker.name, worker.resources, worker.running, worker.silent_s)
+        """
         return self._head.view.workers() if self._state == "open" else []
 
     async def wait_for_workers(self, n: int = 1) -> None:
-        """Wait until `n` workers are here, counting the embedded one. Bound it with `anyio.fail_after`.
+        """Wait until `n` workers are connected, counting the embedded one. Bound it with `anyio.fail_after`.
 
-        With `backend=` the workers are the engine's, which takes jobs from the beginning: then it returns at once.
+        With `backend=` the workers are the backend's, which takes jobs from the beginning: then it returns at once.
+        A cancelled wait changes nothing.
 
         Raises:
-            RuntimeError: it is closed, or was before they had come.
+            RuntimeError: the executor is closed, or was before they had connected.
+
+        Example::
+
+            async with Executor(listen="tcp://0.0.0.0:7777") as executor:
+                with anyio.fail_after(60):
+                    await executor.wait_for_workers(4)
         """
         self._check_home("awaited")
         if self._foreign is not None:
