@@ -75,7 +75,7 @@ class JobInfo:
 
     @property
     def scratch(self) -> "Path":
-        """A directory of this attempt's own, on the worker's disk, made when it is first asked for.
+        """A directory of this attempt's own, on the worker's disk, made at the first call.
 
         It is removed with all that is in it when the job has ended; when its process was killed, soon after. With
         `GRAINLIKE_KEEP_SCRATCH=failed` in the worker's environment that of a failed job stays, and a note of its
@@ -108,7 +108,7 @@ class JobOutput(Protocol):
         ...
 
     def write(self, job: JobInfo, stream: Any, text: str) -> None:
-        """`job` wrote `text` to `stream`, whose number is the wire's. Called from any thread."""
+        """Take `text` that `job` wrote to `stream`, whose number is the wire's. Called from any thread."""
 
 
 class JobView:
@@ -241,7 +241,7 @@ def enter_part(job: JobInfo) -> None:
 
 
 class _Silence:
-    """Drops what is printed."""
+    """Stream that drops what is printed."""
 
     shown = False
 

@@ -1,4 +1,4 @@
-"""Every exception that grainlike raises on purpose, and what each one means.
+"""Exceptions that grainlike raises on purpose.
 
 Each derives from `GrainlikeError` and from the built-in that a caller would already catch::
 
@@ -50,11 +50,11 @@ __all__ = [
 
 
 class GrainlikeError(Exception):
-    """The root of every exception that grainlike raises on purpose."""
+    """Base of every exception that grainlike raises on purpose."""
 
 
 class ResourceError(GrainlikeError, RuntimeError):
-    """Slots were misused: released twice, released to another pool, or taken over capacity."""
+    """Raised when slots are misused: released twice, released to another pool, or taken over capacity."""
 
 
 class UnsatisfiableError(ResourceError):
@@ -62,29 +62,29 @@ class UnsatisfiableError(ResourceError):
 
 
 class ResourceSpecError(GrainlikeError, ValueError):
-    """A request, offer or quantity is malformed; the message names the bad part."""
+    """Raised for a malformed request, offer or quantity; the message names the bad part."""
 
 
 class GraphError(GrainlikeError, ValueError):
-    """The graph is wrong: a placeholder that another executor runs, a cycle, or a name that is unknown."""
+    """Raised for an invalid graph: a placeholder that another executor runs, a cycle, or an unknown name."""
 
 
 class UnknownNameError(GraphError, KeyError):
-    """A named graph has no job of that name; a `KeyError` too, as of any mapping."""
+    """Raised when a named graph has no job of that name; a `KeyError` too, as of any mapping."""
 
     __str__ = Exception.__str__
 
 
 class SerializationError(GrainlikeError, TypeError):
-    """An object cannot travel; the message names the argument and the object inside it."""
+    """Raised for an object that cannot be pickled; the message names the argument and the object inside it."""
 
 
 class JobTimeoutError(GrainlikeError, TimeoutError):
-    """A job ran past its `timeout` and was ended."""
+    """Raised when a job ran past its `timeout` and was ended."""
 
 
 class JobMemoryError(GrainlikeError, MemoryError):
-    """A job took more memory than it asked for, and was ended.
+    """Raised when a job took more memory than it asked for, and was ended.
 
     Attributes:
         asked: bytes that its request named.
@@ -101,11 +101,11 @@ class JobMemoryError(GrainlikeError, MemoryError):
 
 
 class JobCancelledError(GrainlikeError, CancelledError):
-    """A placeholder whose job was cancelled has no value."""
+    """Raised for the value of a placeholder whose job was cancelled."""
 
 
 class WorkerLostError(GrainlikeError, RuntimeError):
-    """The worker or runner of a job died while it ran, too many times: it is not tried again."""
+    """Raised when the worker or runner of a job died while it ran, too many times: it is not tried again."""
 
 
 class HeadLostError(GrainlikeError, ConnectionError):
@@ -113,7 +113,7 @@ class HeadLostError(GrainlikeError, ConnectionError):
 
 
 class JournalError(GrainlikeError, OSError):
-    """A journal is damaged, is written by another head, is open to other users, or the disk refuses it.
+    """Raised when a journal is damaged, written by another head, open to other users, or refused by the disk.
 
     Attributes:
         path: the file, or directory, that it is about.
@@ -127,23 +127,23 @@ class JournalError(GrainlikeError, OSError):
 
 
 class SessionError(GrainlikeError, RuntimeError):
-    """A named session is in use by another program, or has no room for what was to be kept in it."""
+    """Raised when a named session is in use by another program, or has no room for what was to be kept in it."""
 
 
 class VersionMismatchError(GrainlikeError, RuntimeError):
-    """Protocol, Python or serializer versions of the two ends do not go together."""
+    """Raised when protocol, Python or serializer versions of the two ends are incompatible."""
 
 
 class AuthenticationError(GrainlikeError, PermissionError):
-    """The other end did not prove that it belongs to this cluster."""
+    """Raised when the other end did not prove that it belongs to this cluster."""
 
 
 class ProtocolError(GrainlikeError, RuntimeError):
-    """The other end sent what the protocol does not allow."""
+    """Raised when the other end sent what the protocol does not allow."""
 
 
 class RemoteError(GrainlikeError, RuntimeError):
-    """Stands in for a job's exception that could not be pickled: its type name, message and traceback."""
+    """Raised in place of a job's exception that could not be pickled: its type name, message and traceback."""
 
     def __init__(self, type_name: str, message: str, remote_traceback: str = "") -> None:
         super().__init__(type_name, message, remote_traceback)

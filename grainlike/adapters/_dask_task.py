@@ -11,7 +11,7 @@ __all__ = ["Caution", "cautions_of", "fulfil", "say_again", "without_warnings"]
 
 
 class Caution(NamedTuple):
-    """A warning, as it travels."""
+    """Warning on the wire."""
 
     text: str
     category: type[Warning]
@@ -51,12 +51,12 @@ def fulfil(task: Callable[[dict[Any, Any]], Any], names: Sequence[Any], *values:
 
 
 def without_warnings(value: Any) -> Any:
-    """The value itself, of one that came with warnings."""
+    """Return the value itself, of one that came with warnings."""
     return value.value if isinstance(value, Warned) else value
 
 
 def cautions_of(value: Any) -> tuple[Caution, ...]:
-    """The warnings that a value came with."""
+    """Return the warnings that a value came with."""
     return value.cautions if isinstance(value, Warned) else ()
 
 

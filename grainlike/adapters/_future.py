@@ -49,7 +49,9 @@ class LostProcessError(WorkerLostError, BrokenProcessPool):
 
 
 class UnpicklableError(SerializationError, PicklingError):
-    """An object cannot travel: `SerializationError`, as a `PicklingError` of the standard library."""
+    """Raised for an object that cannot be pickled: `SerializationError`, as a `PicklingError` of the standard
+    library.
+    """
 
 
 class PoolFuture(Future[T]):

@@ -50,7 +50,7 @@ class Memmaps:
         self._lock = threading.RLock()  # an array may be gone in the middle of anything
 
     def replaced(self, calls: list[tuple[Any, tuple[Any, ...], dict[str, Any]]]) -> set[Mapped]:
-        """Put what stands for large arrays in their places; return all of these, for `release` once the calls are made.
+        """Replace large arrays by their stand-ins; return all of these, for `release` once the calls are made.
 
         An array whose file cannot be written stays, and travels with its call.
         """
@@ -80,7 +80,7 @@ class Memmaps:
         return used
 
     def release(self, used: set[Mapped]) -> None:
-        """The calls that needed these have been made."""
+        """Release the stand-ins of calls that have been made."""
         with self._lock:
             for mapped in used:
                 mapped.uses -= 1
@@ -175,7 +175,7 @@ def _remove_own(pid: int, folder: Path) -> None:
 
 
 def _remove_those_of_the_dead(parent: str) -> None:
-    """Remove what programs of this user that were killed have left there."""
+    """Remove the files of killed programs of this user."""
     for folder in Path(parent).glob(f"{_PREFIX}*-*"):
         pid = folder.name.removeprefix(_PREFIX).partition("-")[0]
         with suppress(OSError):

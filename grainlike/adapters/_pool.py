@@ -200,7 +200,7 @@ class GrainlikePool(FuturesExecutor):
         return self._thread.end_after(seconds)
 
     def keep_open(self) -> bool:
-        """Take back `end_when_idle`; False if the pool is shut down."""
+        """Undo `end_when_idle`; return False if the pool is shut down."""
         return self._thread.keep()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:

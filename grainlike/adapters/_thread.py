@@ -68,7 +68,7 @@ class ExecutorThread:
         """Calls that have not ended; a placeholder may be started more than once."""
         self._starting: list[PoolCall] = []
         self._watched: set[Node] = set()
-        """The nodes whose ends are watched; each once."""
+        """Nodes whose ends are watched; each once."""
         self._keeps_contexts = getattr(options.get("backend"), "in_process", False)
         self._task: asyncio.Task[Any] | None = None
         self._opened: Future[Executor] = Future()
@@ -144,7 +144,7 @@ class ExecutorThread:
             return True
 
     def keep(self) -> bool:
-        """Take back `end_after`. False if it is ending."""
+        """Undo `end_after`; return False if it is ending."""
         with self._lock:
             self._spells += 1
             return not self._ending
@@ -386,7 +386,7 @@ def _executor(options: dict[str, Any]) -> Executor:
 
 
 def _nothing() -> None:
-    """Wakes who waits."""
+    """Do nothing: only wakes the loop."""
 
 
 def _broken(why: BaseException | None) -> BrokenPoolError:

@@ -88,7 +88,7 @@ class CeleryBackend(Life):
         return self._send(self._queue, fn, args, kwargs)
 
     def submit_for(self, request: Request, fn: Callable[..., Any], /, *args: Any) -> Any:
-        """Send a call to the queue that is asked for."""
+        """Send a call to the queue that its request names."""
         return self._send(request.tokens[0] if request.tokens else self._queue, fn, args, {})
 
     def _send(self, queue: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:

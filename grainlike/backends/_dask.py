@@ -116,7 +116,7 @@ class DaskBackend(Life):
         return self._client.submit(fn, *args, **kwargs, key=f"grainlike-{uuid4().hex}", pure=False)
 
     def submit_for(self, request: Request, fn: Callable[..., Any], /, *args: Any) -> Any:
-        """Have `fn(*args)` called where there is what is asked for."""
+        """Call `fn(*args)` on a worker that can give the request."""
         names = {name for offer in self._offers() for name in offer}
         resources = _asked(request, dict.fromkeys(names, 0.0))
         key = f"grainlike-{uuid4().hex}"

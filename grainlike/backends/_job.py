@@ -95,7 +95,7 @@ class Site:
         self.offer: Allocation = NO_ALLOCATION
 
     def of(self, offer: Request) -> Allocation:
-        """Take what is counted, with ids for it: the engine's places, and not this machine's."""
+        """Set and return the offer that is counted here, with ids: the backend's places, and not this machine's."""
         self.offer = offer_of(offer, own_cores=())
         return self.offer
 

@@ -92,7 +92,7 @@ class RayBackend(Life):
         return self._task(fn).remote(*args, **kwargs)
 
     def submit_for(self, request: Request, fn: Callable[..., Any], /, *args: Any) -> Any:
-        """Have `fn(*args)` called with what is asked for."""
+        """Call `fn(*args)` with the resources of the request."""
         options: dict[str, Any] = {"num_cpus": request.N}
         if "gpus" in request:
             options["num_gpus"] = float(request["gpus"])

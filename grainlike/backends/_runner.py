@@ -101,7 +101,7 @@ class BackendJobs:
         return why
 
     def refusal_of(self, node: Node) -> str | None:
-        """The same for one call, whose function may ask for more than resources."""
+        """Return why one call could never run here: its function may ask for more than resources. None if it may."""
         assert node.request is not None
         options = node.function.options
         why = None

@@ -131,7 +131,7 @@ class Memo:
         return "It did not run." if node.record is None else "It ran: its result had not been kept."
 
     async def aclose(self) -> None:
-        """Wait for what is being written."""
+        """Wait until pending results are written."""
         threads, self._threads = self._threads, None
         if threads is not None:
             await anyio.to_thread.run_sync(threads.shutdown)

@@ -55,7 +55,7 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 class DamagedError(Exception):
-    """A file is not what was written."""
+    """Raised when a file is not what was written."""
 
 
 def results_directory() -> Path:
@@ -125,7 +125,7 @@ class Results:
                 raise
 
     def versions_with(self, key: Key) -> list[str]:
-        """Other versions of the function that have a result for these arguments."""
+        """Return other versions of the function that have a result for these arguments."""
         path = self._path(key)
         with suppress(FileNotFoundError), self._folder(path.parents[1]) as there:
             names = os.listdir(there)  # noqa: PTH208 - of an open directory
@@ -141,7 +141,7 @@ class Results:
                         yield path, _head(file.read(_HEADER_MOST))[0]
 
     def tidy(self, before: float) -> None:
-        """Remove what programs that died had begun to write before this time, by the wall clock."""
+        """Remove unfinished files of programs that died, older than this time by the wall clock."""
         for path in self._files():
             with suppress(FileNotFoundError):  # it is finished now, or gone
                 if path.name.startswith(_NEW) and path.stat().st_mtime < before:
@@ -159,7 +159,7 @@ class Results:
         return self.directory / _folder(key.function) / _folder(key.version) / key.identity.hex()
 
     def _files(self) -> list[Path]:
-        """All files that are there, finished or not."""
+        """Iterate over all files, finished or not."""
         with suppress(FileNotFoundError), self._folder(self.directory):
             patterns = ("*/*/[0-9a-f]*", f"*/*/{_NEW}*")
             return sorted(path for pattern in patterns for path in self.directory.glob(pattern))

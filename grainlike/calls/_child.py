@@ -48,7 +48,7 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Its number at the system."""
+        """Process id."""
         return self._process.pid
 
     @property

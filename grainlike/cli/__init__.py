@@ -1,4 +1,4 @@
-"""Speaks to a person: parses what was typed, and prints what the rooms below return.
+"""Command line: parses what was typed, and prints what the rooms below return.
 
 Answers: what `grainlike ...` does (`main`), with exit code 0 for success, 1 when a job failed, 2 for wrong usage, 3 for
 no head, no worker, or refused.

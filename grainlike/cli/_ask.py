@@ -141,7 +141,7 @@ async def explain_job(caller: Caller, job: int, *, as_json: bool) -> int:
 
 
 async def cancel_job(caller: Caller, job: int) -> int:
-    """Cancel a job for everybody who waits for it."""
+    """Cancel a job for all its awaiters."""
     await caller.ask(AskCancel(0, job), Done)
     print(f"job {job} is cancelled")  # noqa: T201
     return OK
@@ -203,7 +203,7 @@ def _show_line(line: LogLine, *, as_json: bool) -> None:
 
 
 async def show_head(caller: Caller, *, as_json: bool) -> int:
-    """Print who the head is, and how much there is."""
+    """Print the head's identity, and how many workers, clients and jobs it has."""
     found = await caller.ask(AskHead(0), HeadIs)
     found = replace(found, clients=found.clients - 1)  # without this command
     if as_json:

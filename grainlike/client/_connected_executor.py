@@ -181,7 +181,7 @@ class ConnectedExecutor(Executor):
         return Way(lambda: find_client_access(self._wanted), insecure=self._plain)
 
     def _caller_on(self, way: Way, link: ByteLink) -> Caller:
-        """Speak to the head at the other end of a new connection."""
+        """Run the client protocol over a new connection to a head."""
         lasting = LastingLink(link, way.again, LOST_S, self._patience)
         self._caller = caller = Caller(lasting, self._hear, self._session)
         self._address = caller.link.peer
@@ -214,7 +214,7 @@ class ConnectedExecutor(Executor):
         self._change()
 
     async def _next_head(self) -> Caller:
-        """Look for a head until there is one that lets us in; what was submitted meanwhile goes to it."""
+        """Connect until a head admits us; what was submitted meanwhile is sent to it."""
         error, since, pauses, said = self._lost, anyio.current_time(), waits(), ""
         while True:
             try:
@@ -284,7 +284,7 @@ class ConnectedExecutor(Executor):
     # --- what users ask ----------------------------------------------------------------------------------------------
 
     def workers(self) -> list[WorkerInfo]:
-        """The workers of the head, as they were when the last one came or left."""
+        """Return the workers of the head, as of the last time one joined or left."""
         return list(self._workers) if self._state == "open" else []
 
     async def wait_for_workers(self, n: int = 1) -> None:
@@ -463,6 +463,6 @@ class ConnectedExecutor(Executor):
 
 
 def check_name(name: object, of: str) -> None:
-    """Raise `ValueError` for what is no name."""
+    """Raise `ValueError` for an invalid name."""
     if not (isinstance(name, str) and name.isprintable() and 0 < len(name) <= NAME_LIMIT):
         raise ValueError(f"the name of {of} takes 1 to {NAME_LIMIT} printable characters, which {name!r} has not")

@@ -37,7 +37,7 @@ class FarFeed(Feed):
         self.workers(workers)
 
     def workers(self, workers: Sequence[WorkerInfo]) -> None:
-        """These are the head's workers now."""
+        """Set the head's workers."""
         before, self._here = self._here, {worker.name: worker for worker in workers}
         for name, worker in before.items():
             if name not in self._here:

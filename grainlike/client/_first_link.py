@@ -10,7 +10,7 @@ from grainlike.net import ByteLink, Way, waits
 __all__ = ["LOOK_S", "first_link"]
 
 LOOK_S = 2.0
-"""The longest pause between two looks for a head, in seconds."""
+"""Longest pause between two attempts to find a head, in seconds."""
 
 
 async def first_link(way: Way, wait: float) -> ByteLink:

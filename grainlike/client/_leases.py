@@ -61,7 +61,7 @@ class FarLeases:
             feed.ended(job, outcome)
 
     def workers(self, workers: Sequence[WorkerInfo]) -> None:
-        """These are the head's workers now."""
+        """Set the head's workers."""
         for feed in self.feeds:
             feed.workers(workers)
 

@@ -1,4 +1,4 @@
-"""Questions of a client that wait for answers, and are asked again where a link took them along."""
+"""Pending queries of a client, which are resent where a link was lost with them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Asked:
         return None if self._answers else self.question
 
     def take(self, answer: Answer) -> None:
-        """An answer has come."""
+        """Take an answer."""
         self._answers.append(answer)
         self._arrived.set()
 

@@ -110,7 +110,7 @@ class RemoteJobs:
             self._link.post(ReleaseFunctions(released[first : first + _MOST_DIGESTS]))
 
     def adopt(self, told: SessionIs) -> dict[str, Node]:
-        """Take over what has a name in our session: calls that an earlier program submitted, lazy here."""
+        """Adopt the named calls of our session: calls that an earlier program submitted, lazy here."""
         self._last_child = max(self._last_child, told.last_child)
         apart = told.apart or [-1] * len(told.names)
         rows = zip(told.names, told.children, told.jobs, told.functions, told.requests, apart, strict=True)
@@ -131,7 +131,7 @@ class RemoteJobs:
         return node
 
     def fetched(self, node: Node, frame: Frame) -> None:
-        """The outcome of a call has come that the session kept on disk."""
+        """Settle a call with its outcome, which the session kept on disk."""
         message, buffers = frame
         if not node.finished and isinstance(message, Outcomes):
             settle_calls(message, buffers, lambda _: node, self._listener)
@@ -245,7 +245,7 @@ class RemoteJobs:
 
 
 def _submitted_before() -> None:
-    """Stands for what an earlier program called: it is never called here."""
+    """Stand-in for the function of an earlier program: it is never called here."""
 
 
 class _Counting:

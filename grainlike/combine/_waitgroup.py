@@ -17,7 +17,8 @@ __all__ = ["WaitGroup", "exec1", "open_waitgroup"]
 
 @asynccontextmanager
 async def open_waitgroup() -> AsyncIterator[WaitGroup]:
-    """A block whose jobs and subtasks run in parallel, and which ends when all of them have. Blocks may be nested.
+    """Open a block whose jobs and subtasks run in parallel, and which ends when all of them have. Blocks may be
+    nested.
 
     The first error of a task interrupts the body, if that still runs, and is raised where the block ends, as
     itself, once the others are cancelled; so they are when the body raises or is cancelled.

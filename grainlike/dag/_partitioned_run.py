@@ -52,7 +52,7 @@ class PartedRun(DagRun):
         self._nameless: list[Node] = []
         """All nodes that are no jobs of the graph: operators on jobs, and placeholders among their arguments."""
         self._sent: dict[Node, list[Node]] = {}
-        """The jobs of pieces on their way, each with the nodes that travel in it."""
+        """Running jobs of parts, each with the nodes that were sent in it."""
         self._over = False
 
     def cut(self, jobs: Sequence[NamedJob], partition: Partition) -> list[Request]:
@@ -222,7 +222,7 @@ class _Load:
         return number
 
     def plan(self, *, fail_fast: bool) -> PartPlan:
-        """All of it."""
+        """Return the payload."""
         retries = [node.function.options.retry.times for node in self.nodes]
         return PartPlan(
             list(self._blobs), self._functions, self._names, retries, self._lines, self._packed, self._given, fail_fast

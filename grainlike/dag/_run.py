@@ -48,7 +48,7 @@ class DagRun:
         self._ended: dict[str, Ended] = {}
         self._slots = Occupancy()
         self._holding: dict[Lease, list[NamedJob]] = {}
-        """The leases that hold slots for jobs of the run, whether these have ended or not."""
+        """Leases that hold slots for jobs of the run, whether these have ended or not."""
         self._held: dict[Node, tuple[Lease, Allocation]] = {}
         """The lease on which a job runs, or ran; of a gang's there are more."""
         self._freed: dict[Node, Allocation] = {}
@@ -59,7 +59,7 @@ class DagRun:
         self._changed = anyio.Event()
 
     async def run(self, jobs: Iterable[NamedJob], timeout: float | None) -> DagReport:
-        """Run these; those of the graph that are not among them have finished."""
+        """Run these jobs; those of the graph that are not among them have finished."""
         began = time.monotonic()
         self._open = {job.node: job for job in jobs}
         for job in self._graph.values():
@@ -168,10 +168,10 @@ class DagRun:
     # --- what workers tell -------------------------------------------------------------------------------------------
 
     def quarantined(self, peer: Worker, why: str) -> None:
-        """Its jobs stay where they are."""
+        """Do nothing: its jobs stay where they are."""
 
     def suspected(self, peer: Worker, why: str) -> None:
-        """Its jobs stay where they are."""
+        """Do nothing: its jobs stay where they are."""
 
     def joined(self, peer: Worker) -> None:
         """A worker is here."""
@@ -246,7 +246,7 @@ class DagRun:
             self._start(job)
 
     def closed(self) -> None:
-        """The executor has closed, and cancelled what had not ended."""
+        """Do nothing: the executor has closed, and cancelled what had not ended."""
 
     def _start(self, job: NamedJob) -> None:
         if job.node not in self._started:

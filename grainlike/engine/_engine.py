@@ -33,7 +33,7 @@ _BATCH = 512
 """Number of calls that are sent to workers in one step."""
 
 _SHORT_STEPS = 16
-"""After how many steps of a microsecond, in which nothing of the user's runs, the clock is looked at."""
+"""Number of steps, each of about a microsecond and without user code, between two looks at the clock."""
 
 _NOBODY_LEFT = "was cancelled: the last who awaited it left; start() keeps a call going"
 
@@ -45,7 +45,7 @@ class Jobs(Protocol):
     """Receiver of calls with resources."""
 
     def submit(self, nodes: Sequence[Node]) -> None:
-        """Run these on workers."""
+        """Submit these calls to workers."""
 
     def cancel(self, nodes: Iterable[Node], *, skipped: bool = False) -> None:
         """Cancel calls that are wanted no more; with `skipped`, those that had not started count as skipped, not
@@ -239,7 +239,7 @@ class Engine:
                 return
 
     def _finish_all(self, until: float) -> bool:
-        """Settle what has ended; whether the slice was over before all of it was."""
+        """Settle what has ended; return True if the slice was over before all of it was."""
         ended, wanted = self._ended, self._wanted
         steps = 0
         while ended:
@@ -305,7 +305,7 @@ class Engine:
     # --- interest ----------------------------------------------------------------------------------------------------
 
     def _want(self, roots: Sequence[Node]) -> None:
-        """Bind what is new, and add one interest to each root."""
+        """Bind new nodes, and add one interest to each root."""
         fresh, bound = pending_nodes(roots)
         for node in bound:
             if node.owner is not self._owner:
@@ -338,7 +338,7 @@ class Engine:
                 ready.append((node, context))
 
     def _now_ready(self, node: Node) -> None:
-        """The last of its inputs is there."""
+        """Queue a node whose last input has finished."""
         if node.place is _REMOTE and not self._ready and node.function.options.cache is None:
             self._remote.append(node)
             return

@@ -76,7 +76,7 @@ class LocalCalls:
         """Calls made before the executor had opened: an implicit one is used without waiting for it to open."""
 
     def open(self, tasks: TaskGroup) -> None:
-        """Run calls in `tasks` from now on, and those that came before."""
+        """Run calls in `tasks` from now on, and those that were made before."""
         self._tasks = tasks
         tasks.start_soon(self._see_off)
         early, self._early = self._early, []

@@ -101,7 +101,7 @@ class Resolving(ABC):
             self._engine.cancel([node for node in nodes if node.owner is self])
 
     def drop(self, node: Node) -> None:
-        """The same for one node, in a destructor."""
+        """Release one node, as `release`, in a destructor."""
         self.later(lambda: self.end([node]))
 
     def soon(self, call: Callable[[], None]) -> None:
@@ -109,7 +109,7 @@ class Resolving(ABC):
         soon(self.home, call)
 
     def later(self, call: Callable[[], None]) -> None:
-        """The same from any thread, in a destructor too: that may run anywhere, in the middle of anything."""
+        """Call `call` in a later turn, from any thread, in a destructor too: that may run anywhere."""
         if self.is_open:
             with suppress(RuntimeError):  # the loop is closed: nothing runs there any more
                 soon_from_anywhere(self.home, call)

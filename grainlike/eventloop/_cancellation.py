@@ -96,7 +96,7 @@ class RepeatedCancellation(Cancellation):
 
 
 def held_up() -> dict[str, str]:
-    """The coroutines of this thread whose cancellation is pending, and the place where each stands, by name."""
+    """Return the coroutines of this thread whose cancellation is pending, and the place where each waits, by name."""
     thread = threading.get_ident()
     return {pending.name: pending.place for pending in list(_pending) if pending._thread == thread}
 

@@ -91,7 +91,7 @@ def soon(home: Home, call: Callable[[], Any]) -> None:
 
 
 def soon_from_anywhere(home: Home, call: Callable[[], Any]) -> None:
-    """The same from any thread, in a destructor too. RuntimeError when the loop is closed."""
+    """Call `call` in a later turn from any thread, in a destructor too. RuntimeError when the loop is closed."""
     loop: Any = home.loop
     if home.backend == "trio":
         loop.run_sync_soon(call)

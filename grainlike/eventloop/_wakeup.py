@@ -1,4 +1,4 @@
-"""An event for one who waits, at a third of the calls of anyio's: for what is waited for again with every message."""
+"""Wake-up event for one waiter, at a third of the calls of anyio's: one is awaited with every message."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def find() -> AnyExecutor:
 
 
 def find_for(node: Node) -> AnyExecutor | Ready:
-    """Return what resolves `node` here and now: as `find`; where no executor is open, a ready node needs none.
+    """Return the resolver of `node` here and now: as `find`; where no executor is open, a ready node needs none.
 
     Raises:
         RuntimeError: as `find`.

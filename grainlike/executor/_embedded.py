@@ -30,7 +30,7 @@ class _WorkerRoom(Protocol):
         """Serve as a worker at the other end of `link` until it closes; leave nothing behind."""
 
     def hooked_streams(self) -> AbstractContextManager[None]:
-        """Have standard output and error ask whose words they are given: see `grainlike.context.author`."""
+        """Context manager: standard output and error attribute output to its job; as `grainlike.context.author`."""
         ...
 
 

@@ -151,7 +151,7 @@ class Executor(Life):
             raise TypeError(f"an executor is opened in an event loop: write `async with {self._made_by} as ex:`")
 
         def __exit__(self, *_: object) -> None:
-            """Looked for before `__enter__` is called."""
+            """Never called: Python looks for it before it calls `__enter__`, which raises."""
 
         def __await__(self) -> NoReturn:
             raise TypeError(f"an executor is opened for a block: write `async with {self._made_by} as ex:`")

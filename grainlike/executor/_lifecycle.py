@@ -226,7 +226,7 @@ class Life(Resolving):
         self._change()
 
     def _change(self) -> None:
-        """Let all who wait in `_until` look again."""
+        """Wake all waiters in `_until`, which check again."""
         changed, self._changed = self._changed, anyio.Event()
         changed.set()
 
@@ -298,7 +298,7 @@ class Life(Resolving):
         return OutcomeStore(lambda: guests.sessions, directory, self._keep, lasting=False)
 
     def _restore(self, door: Door, tasks: TaskGroup) -> None:
-        """Before anybody is let in."""
+        """Restore the state, before connections are admitted."""
 
     # --- what clients may do -----------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Operators on values that are there need no executor: they are applied where they are awaited or started."""
+"""Operators on available values need no executor: they are applied where they are awaited or started."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Ready:
         return node.result()
 
     def cancel(self, node: Node) -> None:
-        """Cancel a node that an operator in the middle of its work asks to end."""
+        """Cancel a node that an operator ends while it is applied."""
         self._engine.cancel([node])
 
     def read(self, node: StreamNode) -> AsyncIterator[Any]:

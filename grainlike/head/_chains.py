@@ -42,7 +42,7 @@ def chain_behind(
     number: Callable[[Function], int],
     fn: int,
 ) -> list[Chained]:
-    """The calls that may travel with `node`, which is ready to go: in order, each waiting for the one before alone.
+    """Return the calls that may be sent with `node`, which is ready: in order, each waiting for the one before alone.
 
     `follower` is the first that may (`follower_of`), `fn` the number of the node's function.
     """

@@ -136,12 +136,12 @@ class Head:
     # --- from the engine ---------------------------------------------------------------------------------------------
 
     def submit(self, nodes: Sequence[Node]) -> None:
-        """Make jobs of nodes whose arguments are there. What cannot travel fails at once, alone."""
+        """Submit nodes whose arguments are there as jobs. A call that cannot be pickled fails at once, alone."""
         if not self._submit_alike(nodes):
             self._submit_each(nodes)
 
     def _submit_alike(self, nodes: Sequence[Node]) -> bool:
-        """The same for calls of one function with one request, as most are that come together; False for others."""
+        """Submit calls of one function with one request, as most batches are, by the batch; return False for others."""
         if len(nodes) < 2 or len({(node.function, id(node.request)) for node in nodes}) > 1:
             return False
         # By the batch what `_submit_each` does call by call: through that a no-op job costs 12.8 Python calls
@@ -225,7 +225,7 @@ class Head:
     # --- from workers ------------------------------------------------------------------------------------------------
 
     def join(self, hello: Hello, offer: Allocation, name: str, link: Link) -> Peer:
-        """Take in a worker that has proved itself, with what it offers, under a free name."""
+        """Add an authenticated worker, with its offer, under a free name."""
         peer = Peer(self.books.next_peer(), name, link, hello, offer, time.monotonic())
         self.peers[peer.number] = peer
         for observer in self.observers:
@@ -267,8 +267,8 @@ class Head:
             self._tell(WorkerHeard(peer.number))
 
     def let_go(self, patterns: Sequence[str], *, kill: bool) -> list[str]:
-        """Let the workers go whose names match, when their jobs have ended; with `kill`, their jobs run elsewhere. The
-        worker inside a program belongs to that, and is not meant.
+        """Ask workers whose names match to exit when their jobs have ended; with `kill`, their jobs run elsewhere.
+        The embedded worker of a program is left out.
         """
         peers = [peer for peer in self.peers.values() if peer.session is not None]
         meant = [peer for peer in peers if any(fnmatchcase(peer.name, pattern) for pattern in patterns)]
@@ -277,7 +277,7 @@ class Head:
         return [peer.name for peer in meant]
 
     def send_off(self, workers: Sequence[int], *, kill: bool) -> None:
-        """Ask these workers to end."""
+        """Ask these workers to exit."""
         for peer in map(self.peers.__getitem__, workers):
             logger.info("worker %s was asked to end%s", peer.name, ", and its jobs" if kill else " when its jobs have")
             self._tell(WorkerDrained(peer.number))
@@ -301,7 +301,7 @@ class Head:
             self._tell(WorkerLost(peer.number, reason))
 
     def hear(self, peer: Peer, frames: Sequence[Frame]) -> None:
-        """Take what one read of a worker's link brought."""
+        """Handle the frames of one read of a worker's link."""
         self.heard(peer)
         fresh = frames if peer.session is None else peer.session.hear(frames)
         if peer.session is not None:  # not the worker inside this program
@@ -310,7 +310,7 @@ class Head:
             self._take(peer, fresh)
 
     def check_frames(self, frames: Sequence[Frame], client: int | None) -> None:
-        """Raise `ProtocolError` unless all of these messages can be taken; nothing has followed from any of them.
+        """Raise `ProtocolError` unless all of these messages are valid; none has been acted on.
 
         `client` is the number of the client that sent them; None for a worker, whose jobs may call what the head has
         dropped after they ended.
@@ -352,7 +352,7 @@ class Head:
         return message.parent > 0 and (book is None or book.worker == peer.number)
 
     def _ask(self, peer: Peer, follow: Follow) -> None:
-        """Ask a worker for what a job of its writes, or for no more of it."""
+        """Subscribe at a worker to the output of a job, or unsubscribe."""
         peer.ask_for_output(follow)
 
     def _output(self, peer: Peer, output: Output) -> None:
@@ -454,7 +454,7 @@ class Head:
     # --- what the mind says ------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """The moment of the last alarm has come."""
+        """Pass the moment of the last alarm to the scheduler."""
         self._tell(Ticked())
 
     def _tell(self, event: HeadEvent) -> None:

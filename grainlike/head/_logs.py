@@ -78,7 +78,7 @@ class EndedJob:
 
 
 def source_of(job: Job) -> Source:
-    """By whose name the output of a job is listened to."""
+    """Return the source of a job's output: its placeholder, or the job itself."""
     return job.node if job.node is not None else cast("Source", job)
 
 
@@ -119,7 +119,7 @@ class Logs:
             listener.leave()
 
     def assigned(self, peer: Peer, jobs: Sequence[Job]) -> None:
-        """These jobs have been sent to a worker."""
+        """Query workers to which these jobs have been sent, for their readers."""
         for listener in self._listeners.values():
             for first in jobs:
                 for job in (first, *first.links):
@@ -247,7 +247,9 @@ class _Lines:
         self._rest: dict[tuple[int, OutputStream], tuple[codecs.IncrementalDecoder, str]] = {}
 
     def feed(self, attempt: int, stream: OutputStream, data: bytes) -> list[LogLine]:
-        """The lines that end in these bytes; and the rests of earlier attempts, to which nothing will be added."""
+        """Return the lines that end in these bytes; and the rests of earlier attempts, to which nothing will be
+        added.
+        """
         lines = self.end(before=attempt)
         if stream is OutputStream.NOTE:
             return [*lines, LogLine(data.decode(errors="replace"), attempt, "note")]

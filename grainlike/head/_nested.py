@@ -99,7 +99,7 @@ class NestedJobs:
         paths: tuple[str, ...] = (),
         owner: int = 0,
     ) -> list[int]:
-        """Make jobs of what a job on a worker, or a client, wants to be run; return their numbers.
+        """Submit the calls of a job on a worker, or of a client, as jobs; return their numbers.
 
         A client's jobs count as those of `client`, its own number or its session's, and `owner` is its own.
         """

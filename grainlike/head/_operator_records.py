@@ -39,7 +39,7 @@ class Behind:
 
 
 def sources_of(node: Node) -> tuple[Hashable, ...]:
-    """The jobs and calls whose values a node that has not finished is given; the last 64 of more."""
+    """Return the jobs and calls whose values are inputs of an unfinished node; the last 64 of more."""
     found: dict[Hashable, None] = {}
     for dep in node.deps:
         record = dep.record

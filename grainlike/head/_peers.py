@@ -24,7 +24,7 @@ class Peer(Party):
         self.beats = 0
         self.leaving = False
         self.skew = 0.0
-        """By how much our clock was ahead of its own when its last report came, with the time that this took."""
+        """Seconds by which our clock was ahead of its own at its last report, including the time that this took."""
         self.receipts: dict[int, ReceiptSpec] = {}
         """Enforced limits of each lease that has not ended."""
         self.follows: dict[tuple[int, int], None] = {}
@@ -33,7 +33,7 @@ class Peer(Party):
         self._classes: set[int] = set()
 
     def ask_for_output(self, follow: Follow) -> None:
-        """Ask the worker for what a job writes, or for no more of it."""
+        """Subscribe at the worker to the output of a job, or unsubscribe."""
         who = (follow.job, follow.follower)
         if follow.on:
             self.follows[who] = None
@@ -58,7 +58,7 @@ class Peer(Party):
             self.post(Undefine(gone, []))
 
     def undefine_classes(self, classes: Iterable[int]) -> None:
-        """Let the worker drop those of these classes that it was told of."""
+        """Drop those of these classes that the worker has."""
         gone = [cls for cls in classes if cls in self._classes]
         if gone:
             self._classes.difference_update(gone)

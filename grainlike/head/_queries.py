@@ -42,7 +42,7 @@ class HeadView:
     # --- workers -----------------------------------------------------------------------------------------------------
 
     def workers(self) -> list[WorkerInfo]:
-        """The workers that are here, in the order in which they came."""
+        """Return the connected workers, in the order in which they joined."""
         now, mind = time.monotonic(), self._books.mind
         peers = self._books.peers.values()
         offers = Counter((peer.hello.memory, core) for peer in peers for core in peer.real_cores())
@@ -85,7 +85,7 @@ class HeadView:
         return found if found is not None else Explanation(job.job, node.state.label, job.attempt, request)
 
     def node_of(self, number: int) -> Node | None:
-        """The placeholder of the program's own whose job this is."""
+        """Return the placeholder of this program whose job this is."""
         job = self._books.jobs.get(number)
         return None if job is None else job.node
 

@@ -44,7 +44,7 @@ class _Begun(NamedTuple):
 
 
 class _Lease:
-    """Slots, with what runs on them one after another; `since` is when the last of that ended."""
+    """Lease, with what runs on its slots one after another; `since` is when the last of that ended."""
 
     __slots__ = ("attempts", "since")
 
@@ -188,7 +188,7 @@ class Recorder:
             self._open[peer.number, start.lease] = _Lease(begun, start.at)
 
     def _about(self, number: int, attempt: int) -> tuple[str, tuple[Hashable, ...]] | None:
-        """The name of a job that runs now, and what it was given; None of one that only waits with slots held."""
+        """Return the name of a running job, and its slots; None of one that only waits with slots held."""
         job = self._live_job(number, attempt)
         if job is None or self._assembles(number):
             return None

@@ -159,7 +159,7 @@ class Settling:
             self._tell(FunctionTimed(fn, seconds))
 
     def _unreadable(self, job: Job, node: Node, error: Exception) -> None:
-        """A value came that cannot be rebuilt here."""
+        """Fail a job whose value cannot be unpickled here."""
         error.add_note(job.note(node.function.name))
         self._books.tally.failed += 1
         self._outcomes.failed(node, error)

@@ -1,4 +1,4 @@
-"""Arguments and results that stay in memory while they travel between processes of this machine."""
+"""Shared memory for arguments and results that are passed between processes of this machine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Depot:
         return self._store is None or self.shares(hello)
 
     def directory_for(self, hello: Hello) -> str:
-        """The store's directory for a worker that can map what is in it; empty for any other."""
+        """Return the store's directory for a worker that can map what is in it; empty for any other."""
         if self._memory is None:
             self._memory = memory_id()
         if not self._memory or hello.memory != self._memory:
@@ -51,7 +51,7 @@ class Depot:
         return payload.detached()
 
     def parcels_for(self, hello: Hello, parcels: Sequence[Parcel]) -> Sequence[Parcel]:
-        """The same parcels, with what is in the store taken out of it for a worker that cannot look there."""
+        """Return the payloads, with stored ones read into memory for a worker that cannot map the store."""
         if self.passes_on(hello):
             return parcels
         return [with_buffers(parcel) for parcel in parcels]
@@ -69,7 +69,7 @@ class Depot:
 
 
 def with_buffers(parcel: Parcel) -> Parcel:
-    """A parcel whose buffers travel with it, wherever it is from."""
+    """Return a payload whose buffers are sent with it, wherever it is stored."""
     data, _ = parcel
     if not is_stored(data):
         return parcel

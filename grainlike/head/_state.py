@@ -41,7 +41,7 @@ class HeadBooks:
         return self.last_job
 
     def next_listener(self) -> int:
-        """A number for who listens to a job."""
+        """Return a number for a reader of a job's output."""
         self.last_listener += 1
         return self.last_listener
 

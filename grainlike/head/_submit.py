@@ -1,4 +1,4 @@
-"""Makes jobs of a program's own calls: packs what travels, and puts calls together that may travel as a chain."""
+"""Creation of jobs from a program's own calls: packs arguments, and joins calls that may be sent as a chain."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class JobMaker:
         self._depot = depot
 
     def make(self, node: Node, numbers: dict[Function, int]) -> Job | None:
-        """The job of a call whose arguments are there. Raises whatever the user's objects raise when they are packed;
-        None where they cancelled it.
+        """Make the job of a call whose arguments are there. Raises what the user's objects raise when they are
+        pickled; returns None where they cancelled it.
 
         `numbers` are those of functions in this batch: that they have not changed is asked once for all its jobs.
         """

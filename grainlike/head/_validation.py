@@ -50,7 +50,7 @@ def check_hello(hello: Hello) -> None:
 
 
 def check_frames(frames: Iterable[Frame], shapes: Container[int], functions: Container[bytes] | None) -> None:
-    """Check what one read of a link brought.
+    """Check the frames of one read of a link.
 
     Args:
         frames: messages with their buffers, in order.

@@ -97,7 +97,9 @@ class Job:
         return placement
 
     def waits_again(self, seconds: float | None = None) -> None:
-        """Its attempt is over, and it is back in the queue; or will be in so many seconds, and may begin then."""
+        """Record that its attempt is over, and it is back in the queue; or will be in so many seconds, and may begin
+        then.
+        """
         placement = self.placement
         if placement is not None:
             placement.slots = placement.began = placement.ended = placement.blocks_since = None

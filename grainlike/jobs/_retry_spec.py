@@ -14,7 +14,9 @@ __all__ = ["retry_spec"]
 
 @lru_cache(maxsize=256)
 def retry_spec(retry: Retry) -> RetrySpec:
-    """The same for the wire. Raises `SerializationError` for an exception type that cannot travel."""
+    """Return the retry options for the wire. Raises `SerializationError` for an exception type that cannot be
+    pickled.
+    """
     on = b"" if retry.kinds is None else bytes(dump_value(retry.kinds, what="on= of a Retry").data)
     return RetrySpec(
         retry.times, retry.losses, retry.waits, on, retry.covers(JobTimeoutError), retry.covers(JobMemoryError)

@@ -107,7 +107,9 @@ class _File:
         return True
 
     def held_by_others(self, first: int, end: int) -> Iterator[tuple[int, int, int]]:
-        """Give what other processes have locked of these bytes: process, first byte, and the byte behind the last."""
+        """Iterate over what other processes have locked of these bytes: process, first byte, and the byte behind the
+        last.
+        """
         import fcntl
 
         while first < end:

@@ -16,7 +16,7 @@ LEFTOVER_GRACE_S = 1.0
 """Seconds from SIGTERM to SIGKILL for processes that a job left behind."""
 
 _NAP_S = (0.001, 0.05)
-"""The first and the longest pause between two looks at who is still there."""
+"""First and longest pause between two looks at which processes are left, in seconds."""
 
 _KILLED_S = 5.0
 """Seconds that a process may take to die of SIGKILL before it is left to the system: it waits for a device, or is not

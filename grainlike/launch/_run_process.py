@@ -224,7 +224,7 @@ def _environment(env: Mapping[str, str] | None, allocation: Allocation) -> dict[
 
 
 def _shown(allocation: Allocation) -> dict[str, str | None]:
-    """Return what a program of a coroutine finds in its environment; a job in its own process has that already."""
+    """Return the variables for a program of a coroutine; a job in its own process has them already."""
     pinned = os.sched_getaffinity(0).intersection(allocation.cores)
     shown = program_environment(allocation, pinned, counted_in_order=cores_count_in_order())
     shown["CUDA_VISIBLE_DEVICES"] = ""

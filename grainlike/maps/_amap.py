@@ -79,7 +79,7 @@ class Mapped(OnlyAsync, AsyncIterator[T], Generic[T]):
         return value
 
     async def aclose(self) -> None:
-        """Cancel what is left. It does not wait until that has ended."""
+        """Cancel what is left. Does not wait until that has ended."""
         self._flight.stop()
 
     def __del__(self) -> None:

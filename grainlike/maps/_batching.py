@@ -157,7 +157,7 @@ _known: WeakKeyDictionary[Function, Function] = WeakKeyDictionary()
 
 
 def _many(function: Function) -> Function:
-    """The function whose one call stands for many of `function`."""
+    """Return the function of which one call makes many calls of `function`."""
     found = _known.get(function)
     if found is None:
         options = Options(name=function.name, priority=function.options.priority)

@@ -103,7 +103,7 @@ class Flight:
         return [entry.node for entry in self._running if entry.node is not None]
 
     def _collect(self) -> None:
-        """Unpack what has finished and is next."""
+        """Unpack the jobs that have finished and are next."""
         while self._failure is None and self._entries and self._entries[0].done:
             entry = self._entries.popleft()
             entry.unpack(self.values)
@@ -139,7 +139,7 @@ class Flight:
         self._bell.set()
 
     def stop_soon(self) -> None:
-        """The same in a later turn, from any thread, and in a destructor."""
+        """Cancel what is left in a later turn, from any thread, and in a destructor."""
         if self._executor is not None and not self._over:
             self._executor.later(self.stop)
 
@@ -162,7 +162,7 @@ class Flight:
     # --- the source --------------------------------------------------------------------------------------------------
 
     def _read(self) -> None:
-        """Take what there is room for from a source that is read without waiting, and send it off."""
+        """Take items from a source that is read without waiting, as many as there is room for, and submit them."""
         source = self._source
         if self._feeder is not None or not isinstance(source, Iterator):
             return
@@ -351,7 +351,7 @@ class Entry:
         return self.node
 
     def unpack(self, values: deque[Any]) -> None:
-        """Put out what there is before the failure, if it has one."""
+        """Yield the values before the failure, if it has one."""
         node = self.node
         if node is None or self._error is not None or node.error is not None:
             return

@@ -108,7 +108,7 @@ class JobExecutor(Resolving):
     # --- calls without resources -------------------------------------------------------------------------------------
 
     def serve_calls(self) -> None:
-        """Make the task in which all of them run, if there is none."""
+        """Start the task in which calls without resources run, if there is none."""
         if self._stop is None:
             self._stop, self._stopped = anyio.Event(), anyio.Event()
             _serving.setdefault(self.home, set()).add(self)

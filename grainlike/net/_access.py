@@ -133,7 +133,8 @@ def left_behind() -> list[Path]:
 
 
 def move_access(folder: Path, cluster: str, addresses: tuple[Address, ...]) -> None:
-    """Write where the head of `cluster` listens into those of its files that are in `folder`; what is not is left.
+    """Write the head's current addresses into those of the cluster's files that are in `folder`; missing ones are
+    left.
 
     Raises as `read_access` does for a file that is there and cannot be believed.
     """
@@ -163,7 +164,7 @@ def write_access(access: Access, path: Path) -> None:
 
 
 def find_access(what: str | Path | None = None, role: Role = "worker") -> Access:
-    """Find the access file that `what` means: an address, a file, or (None) the current head's.
+    """Find the access file of `what`: an address, a file, or (None) the current head's.
 
     Raises `HeadLostError` when there is none, `AuthenticationError` when other users could have read or written it, and
     `ValueError` when it is no access file.

@@ -19,7 +19,7 @@ _plain = Scratch()
 
 
 class ByteLink(Link):
-    """A link that makes frames of what it reads, and keeps those that it sends until they can be written.
+    """Link that decodes frames from what it reads, and keeps those that it sends until they can be written.
 
     With `tls`, whose handshake is done, what is read and written are its records.
     """
@@ -37,7 +37,7 @@ class ByteLink(Link):
         self._headway_seen: tuple[int, int] | None = None
 
     def push(self, pieces: Sequence[Buffer]) -> None:
-        """Send what `encode_frame` made of a message; else as `post`."""
+        """Send an encoded frame, as the result of `encode_frame`; else as `post`."""
         if self.reason is None:
             self._outbox.add(pieces)
             if not self._flushing:
@@ -82,7 +82,7 @@ class ByteLink(Link):
         return seen is not None and seen == self._headway_seen
 
     def _headway(self) -> tuple[int, int]:
-        """Something that is another once more of what is being written has left."""
+        """Value that changes whenever more of what is being written was sent."""
         return self._outbox.taken, 0
 
     def _receive(self, data: Buffer | None, on_frames: OnFrames, count: int = 0) -> None:

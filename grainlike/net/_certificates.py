@@ -25,7 +25,7 @@ VALID_DAYS = 3 * 365
 """Days for which certificates are valid by default: far longer than any head runs."""
 
 _DRIFT = timedelta(days=1)
-"""Nodes whose clock is behind ours take a certificate all the same."""
+"""Time by which certificates are valid before they are made: for nodes whose clock is behind ours."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ __all__ = ["Crowd", "Stranger"]
 logger = logging.getLogger("grainlike.net")
 
 _MOST = 256
-"""The most connections that have not proved who they are."""
+"""Most unauthenticated connections."""
 
 _PATIENCE_S = 1.0
 """Seconds before a connection may be evicted: enough for an honest handshake when all others shake hands as well."""
@@ -25,7 +25,7 @@ _LOOK_S = 0.02
 
 @dataclass(eq=False, slots=True)
 class Stranger:
-    """A connection that has yet to prove who it is. `shaking` is the scope of its TLS handshake."""
+    """Unauthenticated connection. `shaking` is the scope of its TLS handshake."""
 
     since: float = field(default_factory=anyio.current_time)
     shaking: anyio.CancelScope = field(default_factory=anyio.CancelScope)

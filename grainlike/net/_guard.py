@@ -43,7 +43,7 @@ def keep_watch(sock: socket.socket) -> None:
 
 
 def make_private_directory(path: Path) -> None:
-    """Make `path` and what is missing on the way, for its owner alone; raise `PermissionError` unless it is private."""
+    """Make `path` and its missing parents, for the owner alone; raise `PermissionError` unless it is private."""
     os.close(folder(path, ANY_ACCESS, make=True, follow=True))
 
 

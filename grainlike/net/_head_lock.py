@@ -18,7 +18,7 @@ from pathlib import Path
 __all__ = ["LOCK", "hold_lock", "is_left_behind"]
 
 LOCK = "head.lock"
-"""Its name, in the folder of a cluster whose files are the head's own."""
+"""Name of the lock's file, in the folder of a cluster whose files are the head's own."""
 
 
 @contextmanager

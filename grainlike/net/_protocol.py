@@ -20,7 +20,7 @@ __all__ = ["ProtocolLink"]
 _incoming = Scratch()  # one for all links of a thread: a buffer of its own for each would be most of its memory
 
 _QUICK_S = 0.001
-"""A read that takes longer ends what is read of this socket in one turn."""
+"""Seconds of one read after which no more of this socket is read in the turn."""
 
 _LONG_S = 0.01
 """Seconds that one read should take at most; none is smaller than `_LEAST` bytes for that."""
@@ -176,7 +176,7 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
         self._turns.wait(self._catch_up, self._cost, self.role or "")
 
     def _catch_up(self) -> None:
-        """Take what had to wait."""
+        """Take reads that had to wait."""
         if self._on_frames is not None and self.reason is None:
             kept, self._early = self._early, b""
             self._take(kept)

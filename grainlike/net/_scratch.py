@@ -11,7 +11,7 @@ READ_SIZE = 256 * 1024
 
 
 class Scratch(threading.local):
-    """`buffer` holds what was read last until it has been taken apart, which is done before this thread reads again."""
+    """Read buffer: `buffer` holds the last read until it is decoded, which is done before this thread reads again."""
 
     def __init__(self) -> None:
         self.buffer = memoryview(bytearray(READ_SIZE))

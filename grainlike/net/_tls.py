@@ -27,10 +27,10 @@ __all__ = ["Tls", "TlsSession", "client_tls", "server_tls", "shake_hands"]
 ALPN = "grainlike/1"
 
 _HANDSHAKE_READ = 16 * 1024
-"""The most bytes in one read of a handshake, whose messages are small."""
+"""Most bytes in one read of a handshake, whose messages are small."""
 
 _SHAKE_S = 0.001
-"""About what a step of a handshake takes: a signature made, and another one checked."""
+"""About the seconds of one step of a handshake: a signature made, and another one checked."""
 
 _GOODBYE_S = 0.5
 _GOODBYE_READS = 8
@@ -148,7 +148,7 @@ class TlsSession:
         raise AuthenticationError(f"the other end's certificate is none of cluster {self._tls.cluster}")
 
     def take(self, data: Buffer) -> None:
-        """Take records that have come; `read` deciphers them."""
+        """Take received records; `read` deciphers them."""
         self._incoming.write(data)
 
     def read(self, into: memoryview) -> int:

@@ -39,7 +39,7 @@ class Way:
         return await self._dial(self._access)
 
     async def again(self) -> ByteLink:
-        """A link to the same head, which may listen elsewhere by now. Raises `OSError`."""
+        """Return a link to the same head, which may listen elsewhere by now. Raises `OSError`."""
         assert self._access is not None
         self._access = self._found_again(self._access)
         return await self._dial(self._access)

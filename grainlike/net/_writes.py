@@ -47,7 +47,7 @@ class Outbox:
         return self._writes is not None or bool(self._frames)
 
     def add(self, pieces: Sequence[Buffer]) -> None:
-        """Add what `encode_frame` made of a message."""
+        """Add the result of `encode_frame`."""
         self._frames.append(pieces)
         if len(pieces) > 1:
             self.large += _is_large(pieces)
@@ -60,7 +60,7 @@ class Outbox:
             self._frames.append(pieces)
 
     def clear(self) -> None:
-        """Forget all of it."""
+        """Drop all frames."""
         self._frames.clear()
         self._under_way = None
         self._passing.clear()
@@ -135,7 +135,7 @@ class Outbox:
         self._under_way = None
 
     def _gap(self) -> bytes:
-        """A gap in which passes what waits for it, as much as goes into one."""
+        """Return a gap filled with frames that wait to pass, as many as fit."""
         if not self._passing:
             return EMPTY_GAP
         count = 1

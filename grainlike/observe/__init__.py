@@ -1,4 +1,4 @@
-"""Counts and draws what happened, from facts that others hand over.
+"""Counters, timelines and traces of what ran, from data that the other rooms pass in.
 
 Answers: which job ran on which cores and when (`Span`, `span_of`), and what that looks like, as a picture
 (`timeline`) and in the viewers of traces (`trace`).

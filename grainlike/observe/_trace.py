@@ -13,7 +13,7 @@ from grainlike.observe._trace_rows import Bar, TraceRows
 __all__ = ["trace"]
 
 _QUEUE = 0
-"""The number of the process whose counters are about all workers."""
+"""Number of the process whose counters are about all workers."""
 
 
 def trace(stretches: Iterable[Stretch], depths: Iterable[Depth] = ()) -> str:

@@ -146,7 +146,7 @@ class ResourcePool:
         return _Held.of(grant, name)
 
     async def acquire(self, request: Wanted, timeout: float | None = None, *, name: str = "") -> Allocation | None:
-        """Take what is asked for, and wait for it where need be.
+        """Take what is asked for, and wait until it is free.
 
         Args:
             request: what to take, all or nothing.
@@ -180,7 +180,7 @@ class ResourcePool:
         return None
 
     def release(self, allocation: Allocation) -> None:
-        """Give back what was acquired; those who wait for it are served at once. May be called outside an event loop.
+        """Give back what was acquired; waiters that fit then are served at once. May be called outside an event loop.
 
         Raises:
             ResourceError: it was released before, or it is not from this pool; nothing changes then.

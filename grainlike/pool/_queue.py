@@ -59,7 +59,7 @@ class Ticket:
 
 
 class Line:
-    """The books of a pool and the requests that wait; amounts are nano-units.
+    """Wait queue: the pool's accounting and the requests that wait; amounts are nano-units.
 
     Requests that are alike stand in one queue, of which only the head is looked at: serving costs the number of
     different requests, not of waiters.

@@ -110,7 +110,7 @@ class Cgroup:
 
 
 def own_cgroups(proc: str = "/proc/self", controller: str = "") -> Iterator[Cgroup]:
-    """This process's own cgroup, at each place where its tree is mounted and shows it.
+    """Iterate over this process's own cgroup, at each place where its tree is mounted and shows it.
 
     That is the tree of the second version; with a `controller`, the one of the first version that has it, too.
     """

@@ -30,5 +30,5 @@ class LastingClock:
         self._ahead = max(self._ahead, moment - self._monotonic())
 
     def here(self, moment: float) -> float:
-        """The same moment on `monotonic`."""
+        """Return the same moment on `monotonic`."""
         return moment - self._ahead

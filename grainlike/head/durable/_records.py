@@ -60,7 +60,7 @@ class HeadBegan(_Input, frozen=True, tag=0):
 
 
 class WorkerCame(_Input, frozen=True, tag=1):
-    """A worker was let in, by this name, from this machine; `number` is what it is called here."""
+    """Record: a worker was admitted, by this name, from this machine; `number` is its number here."""
 
     number: int
     name: str
@@ -109,7 +109,7 @@ class WorkerWent(_Input, frozen=True, tag=6):
 
 
 class ClientCame(_Input, frozen=True, tag=7):
-    """A client was let in."""
+    """Record: a client was admitted."""
 
     number: int
     host: str
@@ -117,7 +117,7 @@ class ClientCame(_Input, frozen=True, tag=7):
 
 
 class ClientSaid(_Input, frozen=True, tag=8):
-    """Messages about jobs came from a client; see `WorkerSaid`."""
+    """Record: messages about jobs came from a client; as `WorkerSaid`."""
 
     client: int
     received: int

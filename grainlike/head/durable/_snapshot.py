@@ -81,7 +81,7 @@ def began_here(seed: int, now: float = 0.0) -> HeadBegan:
 
 
 def check_version(began: HeadBegan) -> None:
-    """Raise `JournalError` unless this release does what the one did that wrote a journal, and loads its pickles."""
+    """Raise `JournalError` unless this release behaves as the one that wrote a journal, and loads its pickles."""
     if (began.version, began.books) != (__version__, _fingerprint()):
         raise JournalError(
             f"this journal is of grainlike {began.version}, which may decide otherwise than {__version__}, or keep its "
@@ -134,7 +134,7 @@ def read_title(chunk: bytes) -> tuple[HeadBegan, float]:
 
 
 def read_head(chunks: Iterable[bytes], head: DurableHead, guests: Guests) -> None:
-    """Make a head what this is the image of; `chunks` is all that comes behind the title."""
+    """Restore a head from its snapshot; `chunks` is everything after the header."""
 
     given: dict[str, Callable[..., object]] = {
         "head": lambda: head,

@@ -41,7 +41,7 @@ _CHILD_S = 0.02
 
 
 class Keeping:
-    """The files of one head, in `directory`, and what is done with them while it runs.
+    """Files of one head, in `directory`: journal and snapshots, while it runs.
 
     A disk that fails stops nothing that runs. But then messages are not acknowledged, new jobs are refused (`failure`
     is the reason), those that wait are not started, since that could not be journaled; and once the disk takes a
@@ -259,7 +259,7 @@ def _tell_of_damage(found: Recovered) -> None:
 
 
 def _behind_an_image(records: Iterator[bytes]) -> Iterator[bytes]:
-    """The image has what the log may lack."""
+    """Iterate over the records without a leading `RecordsMissing`: the snapshot has what the log may lack."""
     for at, record in enumerate(records):
         if at or not isinstance(unpack_input(record)[0], RecordsMissing):
             yield record

@@ -244,7 +244,7 @@ class _Visit:
         self._link.close(f"silent for {LOST_S:g} s")
 
     def _cut_off_the_deaf(self) -> None:
-        """End the link of one who reads nothing of all that waits for it, while more and more does."""
+        """Disconnect a peer that reads nothing of its send backlog, while that grows."""
         waiting = self._link.waiting()
         if waiting <= MOST_WAITING or not self._link.stands_still():
             self._deaf_since = None

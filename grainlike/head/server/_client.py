@@ -29,7 +29,7 @@ class Guest(Party):
         started.
         """
         self.listening: dict[int, anyio.CancelScope] = {}
-        """Its questions about logs that are being answered."""
+        """Queries about logs that are being answered."""
         self.paths: tuple[str, ...] = ()
         """Import paths of its program."""
         self.home: Home = self
@@ -49,7 +49,7 @@ class Guest(Party):
         return scope
 
     async def tell(self, link: Link, ask: int, lines: AsyncGenerator[LogLine, None], scope: anyio.CancelScope) -> None:
-        """Answer a question that came by this link, as fast as the client reads."""
+        """Answer a query of this link, as fast as the client reads."""
         with scope:
             async with aclosing(lines):
                 size = 0

@@ -211,7 +211,7 @@ class Guests:
             del self._telling[guest.number]
 
     def hear(self, guest: Guest, frames: Sequence[Frame]) -> None:
-        """Take what one read of a client's link brought."""
+        """Handle the frames of one read of a client's link."""
         guest.heard = time.monotonic()
         fresh = frames if guest.session is None else guest.session.hear(frames)
         wanted = [frame for frame in fresh if isinstance(frame.message, _WANTS)]

@@ -112,7 +112,7 @@ def open_lasting_entrance(at: str, folder: Path, *, insecure: bool = False) -> I
 
 
 def _check_complete(folder: Path) -> None:
-    """The authority's key was thrown away, so what is missing of a cluster's files cannot be made again."""
+    """Raise if some of a cluster's files are missing: they cannot be made again without the authority's key."""
     missing = [f"{role}.json" for role in ROLES if not (folder / f"{role}.json").exists()]
     if missing:
         raise FileNotFoundError(

@@ -97,7 +97,7 @@ class OutcomeStore:
             await self.settle()
 
     async def settle(self) -> None:
-        """Do what there is to do now."""
+        """Write and remove what is due now."""
         spill = self._sessions().spill
         gone, spill.gone = spill.gone, []
         await self._remove(gone)

@@ -105,7 +105,7 @@ class NamedSession:
         self.guest: Guest | None = None
         """The program that is attached."""
         self.jobs: dict[int, int] = {}
-        """The jobs that have not ended, by what their programs call them."""
+        """Jobs that have not ended, by their numbers at the program."""
         self.size = 0
         """Bytes of outcomes that are kept."""
         self._held = 0

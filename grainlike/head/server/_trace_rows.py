@@ -43,7 +43,7 @@ def report_is(ask: int, totals: Totals, unended: int) -> ReportIs:
 
 
 async def tell_trace(link: Link, ask: int, recorder: Recorder | None) -> None:
-    """Answer a question about what ran, as fast as the other end reads."""
+    """Send the trace rows for a query, as fast as the other end reads."""
     if recorder is None:
         link.post(Unable(ask, NOT_RECORDED))
         return
@@ -59,7 +59,7 @@ async def tell_trace(link: Link, ask: int, recorder: Recorder | None) -> None:
 
 
 class _Rows:
-    """Makes rows of stretches, whose keys are numbered as they come."""
+    """Encodes stretches as rows; their keys are numbered in order of appearance."""
 
     def __init__(self) -> None:
         self._numbers: dict[Hashable, int] = {}
