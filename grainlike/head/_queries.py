@@ -153,7 +153,7 @@ class HeadView:
         return self._books.mind.explain(number, self._now())
 
     def logs_of(self, number: int, *, follow: bool) -> AsyncGenerator[LogLine, None] | None:
-        """Iterate over the output of a job, past and future; None for one that never was."""
+        """Return an iterator over the output of a job, past and future; None for one that never was."""
         job = self._books.jobs.get(number)
         if job is None and not 0 < number <= self._books.last_job:
             return None

@@ -7,7 +7,7 @@ when they are first used: every runner starts with this room. Also what a proces
 (`reset_signals`, `reserve_standard_descriptors`), whether MPI launchers number cores as the system does
 (`cores_count_in_order`), and which cores other programs of the user use (`open_core_locks`).
 
-Does not depend on which processes are a worker's, or what they are for. Siblings: `net` waits on sockets, `observe`
+Independent of which processes are a worker's, and of their purpose. Siblings: `net` waits on sockets, `observe`
 counts.
 """
 

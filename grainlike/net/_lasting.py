@@ -45,7 +45,7 @@ class LastingLink(Link):
     alone, as queries do, is lost with it: `returned` is called when there is another.
 
     Raises, from `run`:
-        HeadLostError: the head has given us up meanwhile; reconnecting again would start a new session.
+        HeadLostError: the head has given us up meanwhile; a new connection would be a new worker or client to it.
         AuthenticationError, VersionMismatchError: it is another head now, which refuses us.
     """
 
@@ -113,7 +113,7 @@ class LastingLink(Link):
             await link.aclose()
 
     async def _next_link(self) -> Link | None:
-        """Connect until the head answers; return None, with the reason logged, when retrying is of no use any more."""
+        """Connect until the head answers; return None, with `reason` set, when retrying is of no use any more."""
         told = False
         while True:
             why = self._why_over(dialled=told)
