@@ -39,7 +39,7 @@ def folder(path: Path, closed: int, *, make: bool = False, follow: bool = False)
     """Open a directory of ours to which others have none of the rights `closed`; the caller closes it.
 
     Args:
-        path: where it is.
+        path: path of the folder.
         closed: `WRITING` or `ANY_ACCESS`.
         make: make it, mode 0700, where it is missing, with all folders on the way.
         follow: let its last name be a symbolic link. What it leads to is checked all the same.
@@ -47,7 +47,7 @@ def folder(path: Path, closed: int, *, make: bool = False, follow: bool = False)
     Raises:
         PermissionError: another user owns it, others have such rights, or it is a symbolic link; the message names
             the remedy.
-        OSError: it is not there, or cannot be opened.
+        OSError: the folder is missing, or cannot be opened.
     """
     if make:
         make_folder(path)

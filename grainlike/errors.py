@@ -117,7 +117,7 @@ class JournalError(GrainlikeError, OSError):
 
     Attributes:
         path: the file, or directory, that it is about.
-        offset: where in the file the damage begins, in bytes; None where it is about no place.
+        offset: offset in the file at which the damage begins, in bytes; None where it is about no place.
     """
 
     def __init__(self, message: str = "", path: str = "", offset: int | None = None) -> None:

@@ -49,10 +49,10 @@ def dask_get(
     Args:
         dsk: a graph, or an expression that has one, as Dask makes it: of `dask.delayed`, bags, arrays or data frames.
         keys: a key, or keys in lists of lists.
-        request: what each task asks for; by default the pool's request, or `Cores(1)`.
+        request: request of each task; by default the pool's request, or `Cores(1)`.
         pool: a `GrainlikePool` to run them in. Without one, it is opened over this process's own cores, and the next
             call with the same `num_workers` or `head` uses it, too; it is closed when it was idle for five minutes.
-        num_workers: how many cores such a pool has.
+        num_workers: number of cores of such a pool.
         head: the address of a running head, or the path of its `client.json`: tasks run on its workers.
 
     `Callback`s of Dask, its `ProgressBar` among them, are called in this thread; with them all values come to this

@@ -33,8 +33,8 @@ class Memmaps:
 
     Args:
         max_nbytes: arrays with more bytes than this are mapped.
-        mode: how: as `numpy.memmap` takes it.
-        folder: where the files are; by default `$JOBLIB_TEMP_FOLDER`, else the system's folder for temporary files.
+        mode: mode of `numpy.memmap`.
+        folder: folder of the files; by default `$JOBLIB_TEMP_FOLDER`, else the system's folder for temporary files.
     """
 
     def __init__(self, max_nbytes: int, mode: str, folder: str | None) -> None:

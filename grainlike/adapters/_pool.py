@@ -40,16 +40,17 @@ class GrainlikePool(FuturesExecutor):
     - A request that can never be given fails the call with `UnsatisfiableError`.
 
     Args:
-        request: what each call asks for; `submit_as` takes another.
+        request: request of each call; `submit_as` takes another.
         initializer: called once in each process before its first call, with `initargs`; in each thread of a
             `ThreadBackend`. When it raises, the pool is broken: what is open and what is submitted then fails with a
             `BrokenProcessPool`.
         initargs: the arguments of `initializer`. They are sent to each worker once.
-        max_tasks_per_child: how many calls of plain functions a process makes before another takes its place; by
+        max_tasks_per_child: number of calls of plain functions that a process makes before another replaces it; by
             default as many as come. A chunk of `map` counts as one. Coroutines, which share a process, are not
             counted.
-        retries: how often a call that failed, or whose process died, is made again, as `@delayed(retries=...)` takes
-            it: by default never, as with `Retry(0, losses=0)`. Of a graph for `start`, its functions have their own.
+        retries: number of times that a call which failed, or whose process died, is made again, as
+            `@delayed(retries=...)` takes it: by default never, as with `Retry(0, losses=0)`. Of a graph for `start`,
+            its functions have their own.
         head: the address of a running head, or the path of its `client.json`: calls run on its workers, see
             `connect`, whose options then are `options`.
         options: those of `grainlike.Executor`: `local=Node(4, "8Gi")`, `listen=` for workers that connect, and so on.
@@ -166,10 +167,10 @@ class GrainlikePool(FuturesExecutor):
         """Map `fn` over the iterables, as the built-in `map`, at once and in slots; values come in order.
 
         Args:
-            fn: what to call, with an item of each iterable.
+            fn: function to call with an item of each iterable.
             iterables: read to their ends at once.
-            timeout: how many seconds after this call a value may be waited for.
-            chunksize: how many calls travel together, one after another in the same slots.
+            timeout: seconds after this call for which a value may be waited for.
+            chunksize: number of calls sent together, which run one after another in the same slots.
 
         Raises:
             ValueError: `chunksize` is less than 1.

@@ -87,7 +87,7 @@ class ExecutorThread:
         """Start a placeholder; the future receives its outcome.
 
         Raises:
-            RuntimeError: it is ending, or lives in another process.
+            RuntimeError: the thread is ending, or lives in another process.
             BrokenPoolError: its thread has died.
         """
         if os.getpid() != self._pid:
@@ -106,7 +106,7 @@ class ExecutorThread:
         """The workers that are here.
 
         Raises:
-            RuntimeError: it is ending.
+            RuntimeError: the thread is ending.
             BrokenPoolError: its thread has died.
         """
         told: Future[list[WorkerInfo]] = Future()

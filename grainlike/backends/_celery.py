@@ -32,7 +32,7 @@ class CeleryBackend(Life):
 
     Args:
         app: a Celery app, or the URL of a broker that keeps results too, as `"redis://host:6379/0"`.
-        queue: where jobs go.
+        queue: name of the queue for jobs.
         queues: further queues, for tokens of these names.
 
     Raises:

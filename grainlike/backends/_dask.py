@@ -30,10 +30,10 @@ class DaskBackend(Life):
     continues a job that is cancelled and does not report its end.
 
     Args:
-        cluster: the address of a scheduler, as `"tcp://scheduler:8786"`; or a `Client` or a cluster of Dask's, which is
-            not closed at the end; or None for a `LocalCluster` of our own.
-        workers: how many workers the `LocalCluster` has.
-        each: what each of them offers; as many threads as cores.
+        cluster: the address of a scheduler, as `"tcp://scheduler:8786"`; or a `Client` or a cluster of Dask's, which
+            is not closed at the end; or None for a `LocalCluster` of our own.
+        workers: number of workers of the `LocalCluster`.
+        each: offer of each of them; as many threads as cores.
 
     Raises:
         ModuleNotFoundError: Dask is not installed.

@@ -24,7 +24,7 @@ class ProcessBackend(Life):
     process dies fails with `WorkerLostError`, alone.
 
     Args:
-        processes: how many, and how many cores there are. They are started when they are needed.
+        processes: number of processes, and of cores. They are started when they are needed.
 
     Example::
 

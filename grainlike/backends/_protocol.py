@@ -55,7 +55,7 @@ class Manner:
     """A backend, with the ways in which it is talked to found out once.
 
     Raises:
-        TypeError: it lacks what every backend has, and which of it.
+        TypeError: the object lacks a method that every backend has; the message names it.
     """
 
     def __init__(self, backend: Any) -> None:

@@ -20,7 +20,7 @@ class ThreadBackend(Life):
     ended: `timeout=` is refused, the slots of a cancelled job are free when it returns, and closing waits for that.
 
     Args:
-        threads: how many, and how many cores there are.
+        threads: number of threads, and of cores.
 
     Example::
 

@@ -77,8 +77,8 @@ class Results:
     user owns them, others can write to them, or they are symbolic links.
 
     Raises, in all that reads or writes:
-        PermissionError: one of them is refused.
-        OSError: it cannot be read or written.
+        PermissionError: a file or directory is refused.
+        OSError: the directory or a file cannot be read or written.
     """
 
     def __init__(self, directory: Path) -> None:

@@ -62,7 +62,7 @@ class Child:
         Raises:
             TimeoutError: there was no answer within `timeout` seconds, in which its start is not counted; the process
                 runs until it is killed.
-            ChildLostError: it ended before it had answered.
+            ChildLostError: the process ended before it had answered.
         """
         try:
             if not self._ready:

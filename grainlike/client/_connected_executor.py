@@ -88,7 +88,7 @@ def connect(
 
     Raises, when it is opened:
         HeadLostError, ConnectionError: no head is there, nor was one within `wait` seconds.
-        AuthenticationError: it is not that head, or it refused us; the access file is not ours alone.
+        AuthenticationError: another head answered, the head refused us, or others may read the access file.
         VersionMismatchError: its Python, serializers or protocol do not go with ours.
         SessionError: another program has this session.
         ValueError: `address` is none, or not an access file; `session` is no name; or `wait` is negative.
@@ -292,7 +292,7 @@ class ConnectedExecutor(Executor):
 
         Raises:
             HeadLostError: the head is lost, and no other is looked for.
-            RuntimeError: it is closed, or was before they had come.
+            RuntimeError: the executor is closed, or was before they had connected.
         """
         self._check_home("awaited")
         await self._until(lambda: len(self._workers) >= n or self._state != "open" or self._is_lost)
@@ -345,10 +345,10 @@ class ConnectedExecutor(Executor):
         that is cancelled loses its name.
 
         Raises:
-            SessionError: the name is taken, or the session has 10 000 names; or there is no session. Awaiting it raises
-                this, too, where the head has no room for more outcomes.
-            GraphError: it is no call with resources, or has been started already.
-            ValueError: it is no name: that takes 1 to 255 printable characters.
+            SessionError: the name is taken, or the session has 10 000 names; or there is no session. Awaiting it
+                raises this, too, where the head has no room for more outcomes.
+            GraphError: the placeholder is no call with resources, or has been started already.
+            ValueError: an invalid name: it takes 1 to 255 printable characters.
 
         Example::
 

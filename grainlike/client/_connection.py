@@ -137,8 +137,8 @@ class Caller:
         """Wait until the head has let us in.
 
         Raises:
-            AuthenticationError, VersionMismatchError, SessionError: it will not.
-            HeadLostError: it hung up.
+            AuthenticationError, VersionMismatchError, SessionError: the head refuses us.
+            HeadLostError: the head closed the link.
         """
         await self._greeted.wait()
         if self.welcome is None:
@@ -167,7 +167,7 @@ class Caller:
 
         Raises:
             UnableError: the head refuses, with the reason.
-            HeadLostError: it is lost.
+            HeadLostError: the head is lost.
         """
         if self._failure is not None:
             raise self._failure
@@ -290,7 +290,7 @@ async def call(head: str | Path | None = None, *, insecure: bool = False) -> Asy
 
     Raises:
         HeadLostError, ConnectionError: no head is there.
-        AuthenticationError, VersionMismatchError: it refused us.
+        AuthenticationError, VersionMismatchError: the head refused us.
         ValueError: `head` is no address, or not an access file.
 
     Example::

@@ -17,7 +17,7 @@ async def first_link(way: Way, wait: float) -> ByteLink:
     """Connect to the head, which may take up to `wait` seconds to be there.
 
     Raises:
-        HeadLostError, ConnectionError: it was not there within that time.
+        HeadLostError, ConnectionError: no head answered within that time.
         AuthenticationError, ValueError: as `Way.first`, at once: to wait would not mend it.
     """
     until = anyio.current_time() + wait

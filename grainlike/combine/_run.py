@@ -27,7 +27,7 @@ def run_combine(
     Args:
         main: a coroutine function, or several, which run side by side; then a list of what they return.
         workers: always empty. The older Grain connected to its workers; here they connect, at `listen`.
-        resources: what the worker in this program offers, as `Node(4, "8Gi")`: by default this process's own cores,
+        resources: offer of the worker in this program, as `Node(4, "8Gi")`: by default this process's own cores,
             and with `listen` none.
         listen: an address at which workers may connect (`"tcp://0.0.0.0:7777"`), with `grainlike worker start`. Jobs
             wait until there is one.

@@ -29,17 +29,17 @@ class JobReport:
     """Outcome of one job.
 
     Attributes:
-        name: what the graph calls it.
+        name: the job's name in the graph.
         status: `"succeeded"`, `"failed"`, `"skipped"` (it never started, for what it needs did not succeed or the run
             ended), `"timed_out"` (past its own limit or the run's), or `"cancelled"`.
-        value: what it returned; None unless it succeeded.
+        value: the returned value; None unless it succeeded.
         error: the exception if it did not succeed; of a skipped job, the error for which it was skipped.
         worker: the worker of its last attempt; None where it never ran, or ran in the caller's process.
         allocation: the slots of its last attempt.
-        attempt: how many attempts there were; 0 for one that never started.
+        attempt: number of attempts; 0 for one that never started.
         queued_s: seconds from when its inputs were there to when its last attempt started; None without one.
         run_s: seconds that its last attempt ran; None without one.
-        usage: what the last attempt used; None in the caller's process, and where it was cancelled.
+        usage: usage of the last attempt; None in the caller's process, and where it was cancelled.
     """
 
     name: str
@@ -71,11 +71,12 @@ class DagReport(Totals, Mapping[str, JobReport]):
     `print(report)` shows a summary.
 
     Attributes:
-        backend: what ran them: `"grainlike"`, its own workers, or the name of the executor's `backend=`.
+        backend: name of the backend that ran the jobs: `"grainlike"`, its own workers, or the name of the executor's
+            `backend=`.
         peak_utilization: for each resource of the workers, the largest part that jobs of the run held at one moment,
             from 0 to 1.
-        trace_error: why `run(trace=...)` could not write its file at the end; None where it did, or there was none to
-            write. `write_trace` may be tried again, with another path.
+        trace_error: the error for which `run(trace=...)` could not write its file at the end; None where it did, or
+            there was none to write. `write_trace` may be tried again, with another path.
 
     Example::
 

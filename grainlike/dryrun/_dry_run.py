@@ -43,8 +43,8 @@ async def dry_run(
     Cancelling it stops it; other tasks run meanwhile.
 
     Args:
-        placeholders: one or several, or one iterable of them.
-        workers: what each worker offers; they are called n1, n2, and so on.
+        placeholders: a placeholder, several, or an iterable of them.
+        workers: offer of each worker; they are called n1, n2, and so on.
         durations: seconds by the name of the function; or a function that is called with the name and the request of
             each call, in the order of the graph, and gives seconds.
         default: seconds for functions that a mapping does not name.

@@ -22,7 +22,7 @@ class PlannedJob:
 
     Attributes:
         name: the function's name.
-        request: what it asks for.
+        request: its request.
         worker: its worker: `"n1"` is the first of the workers that were given.
         allocation: the ids and amounts that it gets.
         start_s: when it starts.
@@ -71,8 +71,8 @@ class Plan:
         core_hours: cores times hours that jobs hold.
         jobs: every attempt of every call that runs, in the order in which they start.
         unsatisfiable: the calls that would never run, by function and request.
-        skipped: how many calls of each function would not run because what they need fails or never runs.
-        workers: what each worker offers, by its name.
+        skipped: number of calls of each function that would not run because what they need fails or never runs.
+        workers: offer of each worker, by its name.
 
     Example::
 

@@ -29,7 +29,7 @@ class Rehearsed:
     Attributes:
         workload: the calls that can be tried, and the joints between them.
         names: of each job of the workload, what its function is called.
-        skipped: how many calls of a function need what will never be there.
+        skipped: number of calls of a function whose inputs will never be there.
     """
 
     def __init__(self) -> None:

@@ -50,9 +50,9 @@ def result(placeholder: Delayed[T], timeout: float | None = None) -> T:
 
     Raises:
         TimeoutError: there was no value within `timeout`.
-        JobCancelledError: it was cancelled, or the blocked call was, or the executor closed.
+        JobCancelledError: the placeholder or the blocked call was cancelled, or the executor closed.
         RuntimeError: an event loop runs in this thread (write `await r_`); or no executor is open, or several.
-        TypeError: it is not a placeholder.
+        TypeError: `placeholder` is none.
         Whatever the call raised, as it is.
 
     Example::

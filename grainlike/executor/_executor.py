@@ -34,7 +34,7 @@ class Executor(Life):
     both.
 
     Args:
-        local: what the embedded worker offers, as `Cores(4)`, `Node(4, "8Gi")`, `Cores([6, 7])`; None for no embedded
+        local: offer of the embedded worker, as `Cores(4)`, `Node(4, "8Gi")`, `Cores([6, 7])`; None for no embedded
             worker. By default this process's own cores, and no embedded worker when `listen` is given.
         listen: an address at which workers may connect: `"tcp://0.0.0.0:0"` (all interfaces, any free port),
             `"tcp://127.0.0.1:0"` or `"unix:///path/to/socket"`. What a worker needs to connect is written to an
@@ -50,9 +50,9 @@ class Executor(Life):
             the end. Then there is no embedded worker, and nothing to listen for.
         on_failure: at the first failure of a graph, `"fail_fast"` cancels what only that graph still wants;
             `"continue"` lets it run to its end.
-        echo: whether this program's own streams show what jobs of the embedded worker print, and calls without
-            resources. `logs` has what jobs print in any case. Of what runs in this process itself, coroutines and
-            calls without resources, that is what Python prints or logs.
+        echo: show on this program's own streams what jobs of the embedded worker print, and calls without resources.
+            `logs` has what jobs print in any case. Of what runs in this process itself, coroutines and calls without
+            resources, that is what Python prints or logs.
         record: keep when and where jobs ran, for `write_trace`: the last 100 000, or as many as given. That takes
             some 7 microseconds and 300 bytes for each.
 
@@ -183,7 +183,7 @@ class Executor(Life):
         """Wait until it has opened: an implicit one may be used before its worker is here.
 
         Raises:
-            RuntimeError: it is closed, or belongs to another event loop.
+            RuntimeError: the executor is closed, or belongs to another event loop.
         """
         self._check_home("used")
         await self._opened.wait()

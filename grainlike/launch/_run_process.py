@@ -76,7 +76,7 @@ async def run_process(
 
     Raises:
         subprocess.CalledProcessError: it failed, and `check` is true; notes have the end of its output and error.
-        OSError: it could not be started.
+        OSError: the program could not be started.
         ValueError: both `input` and `stdin` were given.
 
     Cancelled, it kills the program with all that it started, daemons too, and waits until they have exited. What the

@@ -25,7 +25,7 @@ def amap(
 
     Args:
         fn: a delayed function of one argument, usually with a request.
-        source: what to take items from: a list, a generator, an asynchronous generator, a stream, another `amap`. It
+        source: iterable of the items: a list, a generator, an asynchronous generator, a stream, another `amap`. It
             may be endless. It is read as there is room, in the event loop: a plain iterator whose steps take long
             belongs into an `async def` with `yield`.
         in_flight: the most items that were taken from the source and whose values were not yielded yet. So a slow

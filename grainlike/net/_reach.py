@@ -31,7 +31,7 @@ async def dial(access: Access, *, insecure: bool = False, timeout: float = 10.0)
     `insecure` allows, on loopback, a head that listens without TLS. Where there is a certificate it changes nothing.
 
     Raises:
-        AuthenticationError: what answered is not this head, or refused us; or it has no TLS, and `insecure` is not
+        AuthenticationError: another head answered, or refused us; or it has no TLS, and `insecure` is not
             set.
         HeadLostError: the access file has no address yet.
         ConnectionError: no address answers. `timeout` bounds each address.

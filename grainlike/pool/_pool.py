@@ -105,7 +105,7 @@ class ResourcePool:
         """Return True if the capacities cover the request, whatever is in use now.
 
         Raises:
-            ResourceSpecError: it is no request.
+            ResourceSpecError: `request` is malformed.
 
         Example:
             >>> pool = ResourcePool({"gpu": 4})
@@ -120,14 +120,14 @@ class ResourcePool:
         """Take what is asked for if it is free and no older waiter is due to get it; never waits.
 
         Args:
-            request: what to take, all or nothing.
-            name: who takes it, for the timeline.
+            request: amounts to take, all or nothing.
+            name: name of the acquirer, for the timeline.
 
         Returns:
             The allocation, which is true even where nothing was asked for; None where it cannot be had now.
 
         Raises:
-            ResourceSpecError: it is no request.
+            ResourceSpecError: `request` is malformed.
             UnsatisfiableError: the pool will never have so much.
             ResourceError: there are usage callbacks that were never called; `await pool.flush()` does.
 
@@ -149,17 +149,17 @@ class ResourcePool:
         """Take what is asked for, and wait until it is free.
 
         Args:
-            request: what to take, all or nothing.
-            timeout: how many seconds to wait; None waits as long as it takes, 0 or less does not wait.
-            name: who takes it, for the timeline.
+            request: amounts to take, all or nothing.
+            timeout: seconds to wait at most; None waits as long as it takes, 0 or less does not wait.
+            name: name of the acquirer, for the timeline.
 
         Returns:
             What was given, which is true even where nothing was asked for; None after `timeout`.
 
         Raises:
-            ResourceSpecError: it is no request.
+            ResourceSpecError: `request` is malformed.
             UnsatisfiableError: the pool will never have so much.
-            Exception: what a usage callback raised.
+            Exception: error of a usage callback.
 
         Cancelled, it leaves the line and takes nothing.
 
@@ -183,7 +183,7 @@ class ResourcePool:
         """Give back what was acquired; waiters that fit then are served at once. May be called outside an event loop.
 
         Raises:
-            ResourceError: it was released before, or it is not from this pool; nothing changes then.
+            ResourceError: the allocation was released before, or is not from this pool; nothing changes then.
 
         Example:
             >>> pool = ResourcePool({"gpu": 1})
@@ -231,8 +231,8 @@ class ResourcePool:
             None where all was taken; else the first name, in order, that stood in the way, and nothing was taken.
 
         Raises:
-            ResourceSpecError: it is no request.
-            Exception: what a usage callback raised.
+            ResourceSpecError: `request` is malformed.
+            Exception: error of a usage callback.
 
         Cancelled, it takes nothing.
 
@@ -259,9 +259,9 @@ class ResourcePool:
         use by now, and taking it off what they report would take it off twice.
 
         Raises:
-            ResourceSpecError: it is no request.
+            ResourceSpecError: `request` is malformed.
             ResourceError: more is given back than was reserved; nothing changes then.
-            Exception: what a usage callback raised.
+            Exception: error of a usage callback.
 
         Cancelled, it gives back all the same: clean-up in a cancelled task must not lose a quota.
 

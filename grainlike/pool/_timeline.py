@@ -24,7 +24,7 @@ class Snapshot:
     Attributes:
         timestamp: seconds since the epoch; never earlier than that of the snapshot before.
         event: `"acquire"`, `"release"`, `"reserve"`, `"relinquish"`, `"count"`, or an event of `record`.
-        name: who acquired or released, from `name=`; empty without one.
+        name: name of the acquirer, from `name=`; empty without one.
         allocated: amounts in use just after the event, over all names of the pool.
         available: amounts left just after the event, over all names of the pool.
     """

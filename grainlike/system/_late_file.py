@@ -17,7 +17,7 @@ class LateFile:
     is removed again when the block ends.
 
     Raises:
-        OSError: it cannot be opened for writing, as its folder is missing, or it is a folder.
+        OSError: the file cannot be opened for writing, as its folder is missing, or it is a folder.
 
     Example::
 
@@ -50,7 +50,7 @@ class LateFile:
         """Write the whole content, in place of what was there; into a new file if ours was moved away or removed.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: the file cannot be written.
         """
         self._made = False
         if self._handle is None or not self._is_there(self._handle):
