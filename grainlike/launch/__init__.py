@@ -1,11 +1,12 @@
 """Other programs of this machine: started in a job's slots, and ended with everything that they started.
 
-Answers: what a process has started, how all of that is ended (`end_children`, and `end_with_pipe` for a group that ends
-with a process which is not its parent), how a process ends with its parent (`die_with_parent`), how a coroutine runs a
-program in its job's slots (`run_process`), and how a program is a job itself (`run_command`). The last two are loaded
-when they are first used: every runner starts with this room. Also what a process inherits and must not depend on
-(`reset_signals`, `reserve_standard_descriptors`), whether MPI launchers number cores as the system does
-(`cores_count_in_order`), and which cores other programs of the user use (`open_core_locks`).
+Answers: what a process has started, how all of that is ended (`end_children`, and `end_with_pipe` for a group that
+ends with a process which is not its parent), how a process ends with its parent (`die_with_parent`, and
+`go_on_with_pipe` for one that is stopped), how a coroutine runs a program in its job's slots (`run_process`), and how
+a program is a job itself (`run_command`). The last two are loaded when they are first used: every runner starts with
+this room. Also what a process inherits and must not depend on (`reset_signals`, `reserve_standard_descriptors`),
+whether MPI launchers number cores as the system does (`cores_count_in_order`), and which cores other programs of the
+user use (`open_core_locks`).
 
 Independent of which processes are a worker's, and of their purpose. Siblings: `net` waits on sockets, `observe`
 counts.
@@ -17,7 +18,7 @@ from grainlike.launch._core_locks import CoreLocks, NoCoreLocks, open_core_locks
 from grainlike.launch._core_numbers import cores_count_in_order
 from grainlike.launch._descendants import LEFTOVER_GRACE_S, children, descendants, end_children, kill_all, reap
 from grainlike.launch._inherited import is_standard_for_children, reserve_standard_descriptors, reset_signals
-from grainlike.launch._lifeline import die_with_parent, end_with_pipe, prctl
+from grainlike.launch._lifeline import die_with_parent, end_with_pipe, go_on_with_pipe, prctl
 
 if TYPE_CHECKING:
     from grainlike.launch._command import run_command
@@ -33,6 +34,7 @@ __all__ = [
     "die_with_parent",
     "end_children",
     "end_with_pipe",
+    "go_on_with_pipe",
     "is_standard_for_children",
     "kill_all",
     "open_core_locks",

@@ -2,7 +2,7 @@
 
 The latter by a pipe, to which that one could write. When the last writer of a pipe is gone, however it exited, the
 kernel signals the owner of the other end. No process has to be alive, awake or willing for that; but a process of the
-group must hold the end to read.
+group must hold the end to read. In the same way a stopped process is resumed when another ends.
 """
 
 import fcntl
@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 
-__all__ = ["die_with_parent", "end_with_pipe", "prctl"]
+__all__ = ["die_with_parent", "end_with_pipe", "go_on_with_pipe", "prctl"]
 
 _PR_SET_PDEATHSIG = 1
 
@@ -20,8 +20,21 @@ def end_with_pipe(fd: int, group: int) -> None:
 
     Linux only. It holds for this very group, also after its number has been given to another.
     """
-    fcntl.fcntl(fd, fcntl.F_SETOWN, -group)
-    fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGKILL)
+    _signal_with_pipe(fd, -group, signal.SIGKILL)
+
+
+def go_on_with_pipe(fd: int) -> None:
+    """Have the kernel resume this process, should it be stopped, when the pipe `fd` has lost its last writer.
+
+    Linux only. A stopped process would else not take the SIGTERM that its parent's death sends to it (see
+    `die_with_parent`).
+    """
+    _signal_with_pipe(fd, os.getpid(), signal.SIGCONT)
+
+
+def _signal_with_pipe(fd: int, owner: int, number: signal.Signals) -> None:
+    fcntl.fcntl(fd, fcntl.F_SETOWN, owner)
+    fcntl.fcntl(fd, fcntl.F_SETSIG, number)
     fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
 
 

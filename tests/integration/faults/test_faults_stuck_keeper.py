@@ -5,6 +5,7 @@ import logging
 import os
 import signal
 import sys
+from contextlib import suppress
 
 import psutil
 import pytest
@@ -144,3 +145,28 @@ async def test_a_worker_shows_no_life_while_it_stands_still_and_ends_when_told(
         worker.process.send_signal(signal.SIGTERM)
         await worker.exit()
         assert await still_running([keeper]) == []
+
+
+async def test_it_ends_though_its_worker_was_killed_meanwhile(start_worker, gates, still_running):
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen="tcp://127.0.0.1:0") as head:
+        visit = gate.visit
+
+        @delayed(retries=Retry(losses=0))
+        def leave():
+            import subprocess
+
+            visit("held", subprocess.Popen(["sleep", "1000"], start_new_session=True).pid)
+
+        worker = start_worker(head.address)
+        job = start((leave @ Cores(1))())
+        visitor = await gate.arrival()
+        keeper = parent_of(visitor.pid)
+        os.kill(keeper, signal.SIGSTOP)
+        worker.process.send_signal(signal.SIGKILL)
+        try:
+            assert await still_running([visitor.pid, keeper, int(visitor.rest[0])]) == []
+            with pytest.raises(WorkerLostError):
+                await job
+        finally:
+            with suppress(ProcessLookupError):
+                os.kill(keeper, signal.SIGCONT)

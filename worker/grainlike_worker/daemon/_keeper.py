@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from functools import partial
 
 import anyio
@@ -42,6 +42,8 @@ class Keeper:
         self._cgroups = cgroups
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
+        self._held = -1
+        """The end to write to of a pipe, by which the kernel resumes a stopped process when we die; -1 for none."""
         self._statuses: dict[socket.socket, subprocess.Popen[bytes]] = {}
         """Where the births and ends of runners are awaited, and of which process."""
         self._watching: list[anyio.CancelScope] = []
@@ -97,8 +99,7 @@ class Keeper:
             # A fork of this program may hold it too: closing our end would not end it.
             with suppress(OSError):
                 self._control.shutdown(socket.SHUT_RDWR)
-            self._control.close()
-            self._control = None
+            self._hang_up()
         process, self._process = self._process, None
         if process is not None:
             with anyio.CancelScope(shield=True):
@@ -109,6 +110,13 @@ class Keeper:
         if self._watch_task is not None:
             with anyio.CancelScope(shield=True):
                 await self._unwatched.wait()
+
+    def _hang_up(self) -> None:
+        """Close our ends of what connects us with the process behind it."""
+        if self._control is not None:
+            self._control.close()
+            os.close(self._held)
+            self._control, self._held = None, -1
 
     async def _watch_over(self, process: subprocess.Popen[bytes], control: socket.socket) -> None:
         """Have a process killed when it does not answer any more, until it ends or `aclose`.
@@ -150,9 +158,9 @@ class Keeper:
 
     async def _give_up(self, process: subprocess.Popen[bytes]) -> None:
         await watching.end_stuck(process, self._scratch)
-        if self._process is process and self._control is not None:
-            self._control.close()
-            self._process = self._control = None
+        if self._process is process:
+            self._hang_up()
+            self._process = None
         for status, of in list(self._statuses.items()):
             if of is process:  # had it died, they would see the end; one that cannot die yet is as good as dead
                 with suppress(OSError):
@@ -176,22 +184,24 @@ class Keeper:
 
     def start(self) -> None:
         """Start the process behind it, anew if there was one. `OSError` when the system has none left."""
-        if self._control is not None:
-            self._control.close()
+        self._hang_up()
         if self._process is not None:
             with suppress(subprocess.TimeoutExpired):  # its socket is closed, so it is all but gone
                 self._process.wait(DYING_S)
-        self._process = self._control = None
+        self._process = None
         self._scratch = directory_for(str(os.getpid()))
         near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with far:
+        with far, ExitStack() as failed:
+            failed.callback(near.close)
+            lifeline, held = os.pipe()
+            failed.callback(os.close, held)
             try:
-                self._process = start_module(
-                    "grainlike_worker.keeper", self._options(), dict(os.environ), {"--fd": far.fileno()}
-                )
-            except BaseException:
-                near.close()
-                raise
+                fds = {"--fd": far.fileno(), "--lifeline": lifeline}
+                self._process = start_module("grainlike_worker.keeper", self._options(), dict(os.environ), fds)
+            finally:
+                os.close(lifeline)
+            failed.pop_all()
+        self._held = held
         self._control = near
         home = here()
         if home is not None:

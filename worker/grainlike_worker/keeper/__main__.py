@@ -22,7 +22,7 @@ from types import ModuleType
 from typing import NamedTuple, NoReturn
 
 import grainlike_worker.runner.process._runner  # noqa: F401 - what every runner needs, imported once
-from grainlike.launch import children, descendants, kill_all, reap, reset_signals
+from grainlike.launch import children, descendants, go_on_with_pipe, kill_all, reap, reset_signals
 from grainlike.system import Cgroup
 from grainlike_worker.ipc._claims import Claims
 from grainlike_worker.ipc._fork_requests import Birth, Born, answer, say_born, say_failed, say_status, take
@@ -67,8 +67,9 @@ class _Dead(NamedTuple):
 class Keeper:
     """Serves its control socket until that ends, or SIGTERM comes (the kernel sends it when the worker dies)."""
 
-    def __init__(self, control: socket.socket, scratch: str, cgroups: JobCgroups | None = None) -> None:
+    def __init__(self, control: socket.socket, workers: int, scratch: str, cgroups: JobCgroups | None = None) -> None:
         self._control = control
+        self._workers_lifeline = workers
         self._cgroups = cgroups
         self._worker = os.getppid()
         self._kept: dict[int, _Kept] = {}
@@ -169,6 +170,7 @@ class Keeper:
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.close(self._grip)
+        os.close(self._workers_lifeline)
         for end in (status, self._control, self._bell, self._clapper, *(dead.status for dead in self._dead)):
             end.close()
         for kept in self._kept.values():
@@ -269,7 +271,10 @@ def main(arguments: list[str]) -> NoReturn:
     control = socket.socket(fileno=int(options["--fd"]))
     control.set_inheritable(False)
     cgroups = JobCgroups(options["--cgroups"], limits="--limits" in options) if "--cgroups" in options else None
-    keeper = Keeper(control, options["--scratch"], cgroups)
+    lifeline = int(options["--lifeline"])
+    os.set_inheritable(lifeline, False)
+    keeper = Keeper(control, lifeline, options["--scratch"], cgroups)
+    go_on_with_pipe(lifeline)
     # Only now, when the signal has a handler that ends our children first.
     die_with_parent(int(options["--parent"]), signal.SIGTERM)
     runner.forget_added_paths(int(options["--added-paths"]))
