@@ -21,6 +21,7 @@ from grainlike_worker.daemon._output import Tap
 from grainlike_worker.daemon._process_runner import ProcessRunner
 from grainlike_worker.daemon._spawn import RunnerProcess
 from grainlike_worker.runner.loop._output import HomeOutput, hooked_streams
+from grainlike_worker.runner.loop._programs import programs_ended
 from grainlike_worker.runner.loop._runner import serve_shared
 
 __all__ = ["RunnerBody", "RunnerMaker", "Spawn", "runner_at_home", "runner_in_process"]
@@ -126,7 +127,7 @@ class _LoopRunner:
         # Not before: a runner may be made in a callback of the loop, where nothing tells which loop it is.
         self._output = HomeOutput(_threadsafe(self.drain), shown=self._echo)
         with hooked_streams():
-            async with anyio.create_task_group() as tasks:
+            async with programs_ended(self._output), anyio.create_task_group() as tasks:
                 tasks.start_soon(serve_shared, self._far, None, self._output, None, _tell_blocked)
                 await self._near.run(on_frames)
         return "its loop ended"
