@@ -69,9 +69,9 @@ class Store:
             return None
         _sweep()
         try:
-            import tempfile  # as it takes a while to import: few processes make a store
-
-            directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_HOME))
+            # By hand, as every program with an executor does it, and `tempfile` takes a while to import.
+            directory = _HOME / f"{_PREFIX}{os.urandom(8).hex()}"
+            directory.mkdir(mode=0o700)
             lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             fcntl.flock(lock, fcntl.LOCK_EX)
         except OSError:
@@ -102,7 +102,7 @@ class Store:
         """Remove the directory with all that is in it."""
         with suppress(ValueError):
             _known.remove(self.directory)
-        _remove_tree(self.directory)
+        _remove_all(self.directory)
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -203,10 +203,12 @@ def _unlink(path: Path) -> None:
         path.unlink()
 
 
-def _remove_tree(path: Path) -> None:
-    import shutil  # it brings half the standard library's compressors
-
-    shutil.rmtree(path, ignore_errors=True)
+def _remove_all(directory: Path) -> None:
+    """Remove a store's directory, in which there are files alone; the lock at last, for until then it can be swept."""
+    with suppress(OSError):
+        for name in sorted(os.listdir(directory), key=_LOCK.__eq__):  # noqa: PTH208 - names are all that is needed
+            _unlink(directory / name)
+        directory.rmdir()
 
 
 def _padded(size: int) -> int:
@@ -218,7 +220,7 @@ def _sweep() -> None:
     with suppress(OSError):
         for path in _HOME.glob(f"{_PREFIX}*"):
             if path.stat().st_uid == os.getuid() and not _has_owner(path):
-                _remove_tree(path)
+                _remove_all(path)
 
 
 def _has_owner(directory: Path) -> bool:

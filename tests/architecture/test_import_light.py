@@ -76,6 +76,31 @@ def test_only_who_makes_certificates_loads_cryptography() -> None:
     assert "cryptography" in loaded_by(certificates)
 
 
+PROCESSES = {
+    "dill",  # this function is known by its name
+    "grainlike.net._address",
+    "grainlike.net._dial",
+    "grainlike_worker.daemon._spawn",
+    "json",
+    "shutil",
+    "tempfile",
+}
+"""What only runners in processes, and those who come over a socket, have a use for."""
+
+
+def test_an_embedded_worker_of_coroutines_loads_nothing_for_processes_and_sockets() -> None:
+    block = (
+        "import anyio.lowlevel, asyncio, grainlike as g\n"
+        "async def main():\n"
+        "    async with g.Executor(local=g.Cores(1)):\n"
+        "        await (g.delayed(anyio.lowlevel.checkpoint) @ g.Cores(1))()\n"
+        "asyncio.run(main())"
+    )
+    loaded = loaded_by(f"sys.path.append({str(ROOT / 'worker')!r})\n{block}")
+    assert "grainlike_worker.runner.loop._runner" in loaded
+    assert loaded & PROCESSES == set()
+
+
 def test_the_keeper_whom_the_first_runner_waits_for_loads_no_event_loop() -> None:
     loaded = loaded_by(f"sys.path.append({str(ROOT / 'worker')!r})\nimport grainlike_worker.keeper.__main__")
     assert "grainlike_worker.runner.process._runner" in loaded

@@ -1,6 +1,7 @@
 """What the worker keeps of output, and whom it tells: bounded, in order, and each byte once."""
 
 import os
+import tempfile
 from contextlib import closing
 
 import anyio
@@ -8,7 +9,7 @@ import pytest
 from limits import LIMIT_S
 
 from grainlike.wire import Code, Completed, Output, OutputStream
-from grainlike_worker.daemon import _output_pipes, _output_store
+from grainlike_worker.daemon import _output_pipes
 from grainlike_worker.daemon._output import Outputs
 from grainlike_worker.daemon._output_store import HEAD_BYTES, TAIL_BYTES, Record, Ring, Spool
 from grainlike_worker.ipc import _output_frames
@@ -103,7 +104,7 @@ def test_a_disk_that_takes_nothing_loses_the_output_and_not_the_worker(spool, mo
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(_output_store.tempfile, "mkstemp", full)
+    monkeypatch.setattr(tempfile, "mkstemp", full)
     record = Record(1, 1, spool)
     record.add(OUT, b"x" * 10_000)
     record.add(OUT, b"y")

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from grainlike.errors import GrainlikeError, HeadLostError, ProtocolError, ResourceSpecError
 from grainlike.eventloop import Alarm
 from grainlike.launch import CoreLocks, NoCoreLocks, open_core_locks
-from grainlike.net import LastingLink, Link, process_id
+from grainlike.net import Link, process_id
 from grainlike.payload import memory_id, serializer_versions
 from grainlike.resources import Allocation
 from grainlike.scheduler import (
@@ -113,8 +113,7 @@ from grainlike_worker.daemon._output import LIVE_S, Outputs, Tap
 from grainlike_worker.daemon._probe import logical_in, topology
 from grainlike_worker.daemon._relay import Relay
 from grainlike_worker.daemon._report import ReportDraft
-from grainlike_worker.daemon._runners import RunnerBody, RunnerMaker, runner_at_home, runner_in_process
-from grainlike_worker.daemon._spawn import RunnerProcess
+from grainlike_worker.daemon._runners import RunnerBody, RunnerMaker, processes, runner_at_home, runner_in_process
 from grainlike_worker.linux._worker_cgroups import JobCgroups, claimed_cgroups
 from grainlike_worker.runner.common._devices import VISIBLE, Devices
 from grainlike_worker.runner.common._scratch import warn_of_unknown_keep
@@ -158,12 +157,13 @@ async def serve_daemon(
         HeadLostError: the head fell silent, or the connection broke before it let us in.
         AuthenticationError, VersionMismatchError: the head refused us.
     """
+    from grainlike.net import LastingLink  # an embedded worker needs none of what waits on sockets
+
     warn_of_unknown_keep()
     mind = NodeMind(offer, topology())
     with claimed_cgroups(move=True) as cgroups, closing(_locks(name, offer)) as locks:
         async with open_keeper(cgroups, early=True) as keeper:
-            spawn = partial(RunnerProcess.spawn, keeper=keeper, options=_devices(offer).option)
-            make = partial(runner_in_process, spawn)
+            make = partial(runner_in_process, processes(keeper, _devices(offer).option))
             if keeper is not None and isinstance(link, LastingLink):
                 link.carried_by(lambda now: keeper.hold(now.fileno()))
             hello = _hello(name, offer, _memory_tier(keeper, cgroups), lasting=isinstance(link, LastingLink))
@@ -176,9 +176,8 @@ async def serve_embedded(link: Link, offer: Allocation, *, name: str, echo: bool
     mind = NodeMind(offer, topology(), mortal=False)
     with claimed_cgroups(move=False) as cgroups, closing(_locks(name, offer)) as locks:
         async with open_keeper(cgroups) as keeper:
-            spawn = partial(RunnerProcess.spawn, keeper=keeper, options=_devices(offer).option)
             hello = _hello(name, offer, _memory_tier(keeper, cgroups))
-            make = partial(runner_at_home, spawn, echo=echo)
+            make = partial(runner_at_home, processes(keeper, _devices(offer).option), echo=echo)
             await _Daemon(link, mind, hello, make, echo=echo, locks=locks, in_program=True, keeper=keeper).run()
 
 

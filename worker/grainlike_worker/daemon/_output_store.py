@@ -5,7 +5,6 @@ the end of what is large, lies in memory.
 """
 
 import os
-import tempfile
 from collections import deque
 from collections.abc import Iterator
 
@@ -71,6 +70,8 @@ class Spool:
         self._files.clear()
 
     def _turn(self) -> None:
+        import tempfile  # here, because few jobs write so much, and a worker starts sooner without
+
         fd, path = tempfile.mkstemp(prefix="grainlike-output-")
         os.unlink(path)  # noqa: PTH108 - the descriptor is all that is needed
         self._newest += 1

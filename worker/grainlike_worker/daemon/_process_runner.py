@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import anyio
 
@@ -33,12 +33,15 @@ from grainlike.wire import (
     Undefine,
 )
 from grainlike_worker.daemon._amounts import beside
+from grainlike_worker.daemon._child import describe_exit
 from grainlike_worker.daemon._output import Tap
-from grainlike_worker.daemon._spawn import RunnerProcess, describe_exit
 from grainlike_worker.ipc._claims import NO_BARRIER, Claims
 from grainlike_worker.runner.common._failures import failure
 from grainlike_worker.runner.common._outcomes import Columns
 from grainlike_worker.runner.common._scratch import keeps
+
+if TYPE_CHECKING:
+    from grainlike_worker.daemon._spawn import RunnerProcess
 
 __all__ = ["ProcessRunner"]
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 
@@ -19,12 +19,15 @@ from grainlike.scheduler import RunnerKind
 from grainlike.wire import Buffer, Message
 from grainlike_worker.daemon._output import Tap
 from grainlike_worker.daemon._process_runner import ProcessRunner
-from grainlike_worker.daemon._spawn import RunnerProcess
 from grainlike_worker.runner.loop._output import HomeOutput, hooked_streams
 from grainlike_worker.runner.loop._programs import programs_ended
 from grainlike_worker.runner.loop._runner import serve_shared
 
-__all__ = ["RunnerBody", "RunnerMaker", "Spawn", "runner_at_home", "runner_in_process"]
+if TYPE_CHECKING:
+    from grainlike_worker.daemon._keeper import Keeper
+    from grainlike_worker.daemon._spawn import RunnerProcess
+
+__all__ = ["RunnerBody", "RunnerMaker", "Spawn", "processes", "runner_at_home", "runner_in_process"]
 
 logger = logging.getLogger("grainlike.worker")
 
@@ -91,8 +94,20 @@ class RunnerBody(Protocol):
 RunnerMaker = Callable[[RunnerKind, Callable[[int], None], Tap], RunnerBody]
 """Makes a runner of a kind; it tells its process id, where it has one, when the process is there."""
 
-Spawn = Callable[[RunnerKind], Awaitable[RunnerProcess]]
+Spawn = Callable[[RunnerKind], "Awaitable[RunnerProcess]"]
 """Starts a process for a runner of this kind."""
+
+
+def processes(keeper: Keeper | None, options: Sequence[str]) -> Spawn:
+    """Return what starts runners as `RunnerProcess.spawn` does, with these arguments."""
+
+    async def spawn(kind: RunnerKind) -> RunnerProcess:
+        # With the first of them: an embedded worker of coroutines has none, and starts sooner without.
+        from grainlike_worker.daemon._spawn import RunnerProcess
+
+        return await RunnerProcess.spawn(kind, keeper=keeper, options=options)
+
+    return spawn
 
 
 def runner_in_process(spawn: Spawn, kind: RunnerKind, named: Callable[[int], None], tap: Tap) -> RunnerBody:

@@ -9,7 +9,6 @@ only asks for an answer gets one on the same socket, so that a keeper which stan
 idle. No message waits for room: a keeper that reads nothing would hold up the daemon's event loop.
 """
 
-import json
 import os
 import socket
 import struct
@@ -67,6 +66,8 @@ def ask(control: socket.socket, birth: Birth, status: socket.socket) -> None:
         BlockingIOError: the keeper has not taken what it was asked before.
         ConnectionError: it has ended.
     """
+    import json  # here, because an embedded worker starts sooner without
+
     rest = {**birth._asdict(), "fds": list(birth.fds)}
     told = os.memfd_create("grainlike-birth")
     try:
@@ -119,6 +120,8 @@ def take(control: socket.socket) -> "tuple[Birth, socket.socket] | list[socket.s
     """The next request and its status socket, or the connections to hold from now on, one or none, or `PING`; None when
     nobody can ask any more. The descriptors are the caller's.
     """
+    import json
+
     data, fds, _, _ = socket.recv_fds(control, 1, MOST_FDS)
     if not data:
         return None
