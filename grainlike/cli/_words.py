@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from grainlike.resources._quantity import UNIT, in_bytes, quantity
+from grainlike.resources import MEMORY, UNIT, amount_text, quantity
 from grainlike.wire import JobRow
 
 __all__ = [
@@ -33,7 +33,7 @@ _NEVER_WRAPS = 10_000
 _HARMLESS = re.compile(r"(\t|\x1b\[[0-9;]{0,32}m)")
 """A tab, or a change of colour."""
 
-_BYTES = re.compile(r"(\bmemory=|:max=)([0-9]+)(?![0-9.])")
+_AMOUNT = re.compile(r"(?:(?<![\w./-])([\w./-]+)=|:max=)([0-9]+)(?![0-9.])")
 
 
 def escaped(text: str) -> str:
@@ -79,7 +79,12 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 def amounts(text: str) -> str:
     """A request or an allocation with its memory as people write it: `memory=8Gi`. It can be parsed as before."""
-    return _BYTES.sub(lambda found: found[1] + in_bytes(int(found[2]) * UNIT), text)
+    return _AMOUNT.sub(_with_unit, text)
+
+
+def _with_unit(found: re.Match[str]) -> str:
+    whole = found[0].removesuffix(found[2])
+    return whole + amount_text(found[1] or MEMORY, int(found[2]) * UNIT)
 
 
 def bytes_of(amount: str) -> int:

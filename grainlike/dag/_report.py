@@ -13,7 +13,7 @@ from grainlike.graph import Node, Status
 from grainlike.head import HERE
 from grainlike.jobs import Totals
 from grainlike.observe import Depth, Stretch, depths, trace
-from grainlike.resources import Allocation, Usage
+from grainlike.resources import NO_ALLOCATION, Allocation, Usage, held_amounts
 from grainlike.system import LateFile
 
 __all__ = ["DagReport", "Ended", "JobReport"]
@@ -177,15 +177,15 @@ class DagReport(Totals, Mapping[str, JobReport]):
             seconds = _seconds(job.node, job.stopped)
             if record is None or record.began is None or seconds is None:
                 continue
-            slots = record.allocation
-            cores, gpus = (slots.cores, slots.gpus) if slots is not None else ((), ())
+            slots = record.allocation or NO_ALLOCATION
             details: dict[str, str | int | float] = {"status": job.status, "attempt": record.attempt}
-            if slots is not None:
+            if record.allocation is not None:
                 details["slots"] = str(slots)
             worker = record.worker or HERE
-            memory = slots.memory if slots is not None else 0
-            ended = record.began + seconds
-            yield Stretch(name, worker, cores, record.began, ended, details, gpus, job.node, job.needs, memory)
+            ended, held = record.began + seconds, held_amounts(slots.units)
+            yield Stretch(
+                name, worker, slots.cores, record.began, ended, details, slots.gpus, job.node, job.needs, held
+            )
 
     def _depths(self) -> Iterator[Depth]:
         return depths(self._times())

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from grainlike.graph._node import Node
 from grainlike.graph._state import Place
-from grainlike.resources import Request
+from grainlike.resources import KINDS, Request
 
 __all__ = ["coroutine_hint", "hint_at_future", "refuse_called_request", "refuse_options", "refuse_request"]
 
@@ -92,8 +92,8 @@ def refuse_request(request: Request) -> NoReturn:
     )
 
 
-_REQUESTS = {"cores": "Cores", "gpus": "GPUs", "memory": "Memory", "walltime": "WallTime", "nodes": "Nodes"}
-"""Requests by the name that an option for them would have."""
+_TERMS = {"walltime": "WallTime", "nodes": "Nodes"}
+"""Requests that are no amounts, by the name that an option for them would have."""
 
 
 def refuse_options(unknown: dict[str, object]) -> NoReturn:
@@ -103,8 +103,9 @@ def refuse_options(unknown: dict[str, object]) -> NoReturn:
         TypeError: always; with the right spelling where a request was meant.
     """
     name, value = next(iter(unknown.items()))
-    request = _REQUESTS.get(name.lower())
-    if request is None:
+    kind = KINDS.get(name.lower())
+    request = _TERMS.get(name.lower()) if kind is None else kind.word
+    if not request:
         raise TypeError(f"delayed() got an unexpected keyword argument {name!r}")
     raise TypeError(
         f"@delayed takes no {name}=: resources are given at the call; write `@delayed` above the function, and "

@@ -11,6 +11,7 @@ from grainlike.head._nested import NestedJob
 from grainlike.head._operator_records import Behind, key_of, sources_of
 from grainlike.jobs import allocation_of
 from grainlike.observe import Depth, Stretch
+from grainlike.resources import held_amounts
 from grainlike.wire import Code
 
 if TYPE_CHECKING:
@@ -247,8 +248,10 @@ def _ran(one: _Ran) -> Stretch:
     details: dict[str, str | int | float] = {"status": outcome, "job": begun.job, "attempt": begun.attempt}
     details["slots"] = begun.slots
     began, ended = begun.at + clock.skew, ended + clock.skew
-    cores, gpus, memory = slots.cores, slots.gpus, slots.memory
-    return Stretch(begun.name, clock.worker, cores, began, ended, details, gpus, begun.job, begun.needs, memory)
+    held = held_amounts(slots.units)
+    return Stretch(
+        begun.name, clock.worker, slots.cores, began, ended, details, slots.gpus, begun.job, begun.needs, held
+    )
 
 
 def _called(one: _Called, now: float) -> Stretch:

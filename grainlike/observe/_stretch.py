@@ -14,7 +14,7 @@ class Stretch:
     """A job as it ran. Times are seconds on any one clock; `details` are shown when it is clicked on.
 
     `key` is what other stretches call it by in their `needs`: those whose values it was given, or that had to end
-    before it. `memory` is what was held for it, in bytes.
+    before it. `held` is what was held for it of each kind without ids, by name: bytes of memory.
     """
 
     name: str
@@ -26,7 +26,7 @@ class Stretch:
     gpus: tuple[int, ...] = ()
     key: Hashable = None
     needs: tuple[Hashable, ...] = ()
-    memory: int = 0
+    held: Mapping[str, int] = field(default_factory=dict)
 
 
 class Depth(NamedTuple):

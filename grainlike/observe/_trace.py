@@ -9,6 +9,7 @@ from itertools import chain, count
 
 from grainlike.observe._stretch import Depth, Stretch
 from grainlike.observe._trace_rows import Bar, TraceRows
+from grainlike.resources import KINDS
 
 __all__ = ["trace"]
 
@@ -23,8 +24,9 @@ def trace(stretches: Iterable[Stretch], depths: Iterable[Depth] = ()) -> str:
     have those that shared a core, which another job had lent, or a device. What seems to overlap by less than a
     millisecond begins when the one before it has ended: clocks agree no better than that.
 
-    An arrow leads from the end of a job to the begin of each that needed it. There is a counter of the memory that
-    was held on each worker, in bytes, and of the jobs that waited and ran, from `depths`. The first moment is zero.
+    An arrow leads from the end of a job to the begin of each that needed it. There are counters of what was held on
+    each worker of each kind without ids, as bytes of memory, and of the jobs that waited and ran, from `depths`. The
+    first moment is zero.
 
     Example::
 
@@ -46,7 +48,7 @@ def trace(stretches: Iterable[Stretch], depths: Iterable[Depth] = ()) -> str:
         bars.extend(_bar(name, bar, details) for bar in placed)
     titles = (json.dumps(title) for title in (*_titles(processes, queue=bool(counted)), *rows.titles()))
     # Written out by hand: a trace may have some hundred thousand events, all alike.
-    events = ",\n".join(chain(titles, bars, _arrows(first), _memory(first), _depths(counted, since)))
+    events = ",\n".join(chain(titles, bars, _arrows(first), _held(first), _depths(counted, since)))
     return f'{{"displayTimeUnit": "ms", "traceEvents": [\n{events}\n]}}\n'
 
 
@@ -77,19 +79,20 @@ def _arrows(placed: Sequence[tuple[Stretch, Bar]]) -> Iterator[str]:
             yield f'{{"ph":"f","bp":"e",{about},"pid":{bar.pid},"tid":{bar.tid},"ts":{bar.began / 1e3}}}'
 
 
-def _memory(placed: Sequence[tuple[Stretch, Bar]]) -> Iterator[str]:
-    """The memory held on each worker, at each change."""
-    changes: dict[int, dict[int, int]] = {}
+def _held(placed: Sequence[tuple[Stretch, Bar]]) -> Iterator[str]:
+    """Write what was held on each worker of each kind without ids, at each change."""
+    changes: dict[tuple[int, str], dict[int, int]] = {}
     for one, bar in placed:
-        if one.memory:
-            of_worker = changes.setdefault(bar.pid, {})
-            of_worker[bar.began] = of_worker.get(bar.began, 0) + one.memory
-            of_worker[bar.ended] = of_worker.get(bar.ended, 0) - one.memory
-    for pid, of_worker in changes.items():
+        for name, amount in one.held.items():
+            of_worker = changes.setdefault((bar.pid, name), {})
+            of_worker[bar.began] = of_worker.get(bar.began, 0) + amount
+            of_worker[bar.ended] = of_worker.get(bar.ended, 0) - amount
+    for (pid, name), of_worker in changes.items():
+        title, unit = json.dumps(f"{name} held"), json.dumps(KINDS[name].unit or name)
         held = 0
         for at, change in sorted(of_worker.items()):
             held += change
-            yield f'{{"ph":"C","name":"memory held","pid":{pid},"ts":{at / 1e3},"args":{{"bytes":{held}}}}}'
+            yield f'{{"ph":"C","name":{title},"pid":{pid},"ts":{at / 1e3},"args":{{{unit}:{held}}}}}'
 
 
 def _depths(counted: Iterable[Depth], since: float) -> Iterator[str]:

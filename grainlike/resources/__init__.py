@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from grainlike._later import later
 from grainlike.resources._allocation import NO_ALLOCATION, Allocation, as_allocation, as_request
+from grainlike.resources._kinds import KINDS, MEMORY, Kind, amount_text, held_amounts
 from grainlike.resources._offer import logical_cores, offer_of
 from grainlike.resources._parse import parse, parse_allocation
 from grainlike.resources._programs import BINDINGS, keep_unbound, program_environment, spread_over_nodes
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 __all__ = [
     "BINDINGS",
     "EMPTY",
+    "KINDS",
+    "MEMORY",
     "NO_ALLOCATION",
     "UNIT",
     "Allocation",
@@ -38,6 +41,7 @@ __all__ = [
     "Cores",
     "GPUs",
     "Grant",
+    "Kind",
     "Ledger",
     "Limit",
     "Memory",
@@ -55,8 +59,10 @@ __all__ = [
     "Topology",
     "Usage",
     "WallTime",
+    "amount_text",
     "as_allocation",
     "as_request",
+    "held_amounts",
     "keep_unbound",
     "logical_cores",
     "missing",

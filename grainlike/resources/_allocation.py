@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import NoReturn
 
 from grainlike.errors import ResourceSpecError
-from grainlike.resources._kinds import CORES, GPUS, INDEXED, MEMORY, check_grantable, checked_ids
+from grainlike.resources._kinds import CORES, GPUS, KINDS, MEMORY, check_grantable, checked_ids, indexed, is_indexed
 from grainlike.resources._mapping import split
 from grainlike.resources._quantity import UNIT, Amount, plain
 from grainlike.resources._request import Request, build, by_name, fill, join
@@ -21,7 +21,7 @@ class Allocation(Request):
 
     Args:
         amounts: amounts by name. For a kind with ids it may be left out, or be the share of one device.
-        ids: distinct ids by name, for `cores` and `gpus`.
+        ids: distinct ids by name, for kinds whose pieces have ids: `cores` and `gpus`.
 
     Example:
         >>> given = Cores([6, 7, 9]) & Memory("8Gi")
@@ -107,9 +107,9 @@ def as_request(what: object) -> Request:
 
 
 def _check_share(name: str, units: int, count: int) -> None:
-    if name not in INDEXED:
-        raise ResourceSpecError(f"{name}: only cores and gpus have ids")
-    if units != count * UNIT and not (name == GPUS and count == 1 and units < UNIT):
+    if not is_indexed(name):
+        raise ResourceSpecError(f"{name}: only {' and '.join(indexed())} have ids")
+    if units != count * UNIT and not (KINDS[name].shared and count == 1 and units < UNIT):
         raise ResourceSpecError(f"{name}={plain(units)} with {count} ids: only one device can be shared")
 
 

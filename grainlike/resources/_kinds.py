@@ -1,21 +1,51 @@
 """Kinds of resources by name: which names are allowed, and which amounts of a kind make sense."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from operator import index
 from typing import SupportsIndex
 
 from grainlike.errors import ResourceSpecError
-from grainlike.resources._quantity import UNIT, Amount, is_binary, plain, quantity
+from grainlike.resources._quantity import UNIT, Amount, in_bytes, is_binary, plain, quantity
 
 CORES = "cores"
 GPUS = "gpus"
 MEMORY = "memory"
 
-INDEXED = frozenset({CORES, GPUS})  # kinds whose pieces have ids, so that a job is told which ones it has
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of resource with rules of its own; a name without a `Kind` is an amount of anything, whole or not.
+
+    Attributes:
+        name: the name in requests and offers.
+        unit: `bytes` for an amount that is written with a unit, as `8Gi`; empty for things that are counted.
+        whole: why a fraction is refused, as a clause; empty where fractions are allowed.
+        indexed: True for pieces with ids: a job is told which ones it has.
+        shared: True where a fraction of one piece may be given, but never one piece and a half.
+        word: the function that makes a request for it, as `repr` writes it; empty for `Resource(name, ...)`.
+    """
+
+    name: str
+    unit: str = ""
+    whole: str = ""
+    indexed: bool = False
+    shared: bool = False
+    word: str = ""
+
+
+KINDS: dict[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        Kind(CORES, whole="cores are whole", indexed=True, word="Cores"),
+        Kind(GPUS, indexed=True, shared=True, word="GPUs"),
+        Kind(MEMORY, unit="bytes", whole="memory is in whole bytes", word="Memory"),
+    )
+}
+"""All kinds by name. An entry here is all that offers, requests, grants, messages, counters and errors need."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]*")
-_WHOLE = {CORES: "cores are whole", MEMORY: "memory is in whole bytes"}
 _RESERVED = frozenset({"nodes", "token", "walltime"})  # words of the language of requests that are no amounts
 
 MOST_IDS = 2**16  # of one kind on one node; bounds what a slip of the pen can cost
@@ -45,22 +75,47 @@ def amount(name: str, value: Amount) -> int:
         raise ResourceSpecError(f"{name}: {error}") from None
     if units <= 0:
         raise ResourceSpecError(f"{name}={plain(units)}: an amount must be greater than zero")
-    if name in INDEXED and is_binary(value):
+    kind = KINDS.get(name)
+    if kind is None:
+        return units
+    if not kind.unit and is_binary(value):
         raise ResourceSpecError(f"{name}={value}: {name} are counted, and Ki … Ei are units of memory")
-    if name in _WHOLE and units % UNIT:
-        raise ResourceSpecError(f"{name}={plain(units)}: {_WHOLE[name]}")
+    if kind.whole and units % UNIT:
+        raise ResourceSpecError(f"{name}={plain(units)}: {kind.whole}")
     return units
+
+
+def is_indexed(name: str) -> bool:
+    """Tell whether the pieces of a kind have ids."""
+    return name in KINDS and KINDS[name].indexed
+
+
+def indexed() -> tuple[str, ...]:
+    """Return the names of the kinds whose pieces have ids, in the order of the table."""
+    return tuple(kind.name for kind in KINDS.values() if kind.indexed)
+
+
+def amount_text(name: str, units: int) -> str:
+    """Write an amount of the kind `name` for people: `8Gi` of memory, `4` cores."""
+    kind = KINDS.get(name)
+    return in_bytes(units) if kind is not None and kind.unit else plain(units)
+
+
+def held_amounts(units: Mapping[str, int]) -> dict[str, int]:
+    """Return how much of each kind without ids is in `units` (nano-units): what a trace counts, in the kind's unit."""
+    found = ((kind, units.get(kind.name, 0)) for kind in KINDS.values() if not kind.indexed)
+    return {kind.name: amount // UNIT for kind, amount in found if amount}
 
 
 def is_grantable(name: str, units: int) -> bool:
     """Tell whether a job could be given so much: 1.5 devices may stand in a sum, but never in a grant."""
-    return name != GPUS or units < UNIT or units % UNIT == 0
+    return units % UNIT == 0 or units < UNIT or not (name in KINDS and KINDS[name].shared)
 
 
 def check_grantable(name: str, units: int) -> None:
     """Refuse what is not grantable."""
     if not is_grantable(name, units):
-        raise ResourceSpecError(f"gpus={plain(units)}: ask for whole devices, or for a fraction of one device")
+        raise ResourceSpecError(f"{name}={plain(units)}: ask for whole devices, or for a fraction of one device")
 
 
 def checked_ids(name: str, ids: Iterable[object]) -> tuple[int, ...]:

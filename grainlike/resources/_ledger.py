@@ -7,7 +7,7 @@ from typing import TypeVar
 from grainlike.errors import ResourceError, ResourceSpecError
 from grainlike.resources._allocation import Allocation
 from grainlike.resources._bits import lowest_compact
-from grainlike.resources._kinds import CORES, GPUS, is_grantable
+from grainlike.resources._kinds import CORES, GPUS, KINDS, indexed, is_grantable
 from grainlike.resources._places import Places
 from grainlike.resources._pools import CorePool, DevicePool, Pool
 from grainlike.resources._quantity import UNIT
@@ -100,7 +100,7 @@ class Ledger:
         self._cores = CorePool(_ids(offer, CORES))
         self._devices = DevicePool(_ids(offer, GPUS), offer.units.get(GPUS, 0))
         pools: dict[str, Pool] = {CORES: self._cores, GPUS: self._devices}
-        self._pools = {name: pool for name, pool in pools.items() if name in offer}
+        self._pools = {name: pools.get(name) or _pool(offer, name) for name in indexed() if name in offer}
         self._all_cores = self._cores.free
         places = Places(topology or Topology(), offer.cores, offer.gpus)
         self._places = places if len(places) > 1 else None
@@ -292,6 +292,11 @@ def _only(values: Mapping[str, V], name: str) -> dict[str, V]:
 
 def _without(values: Mapping[str, V], name: str) -> dict[str, V]:
     return {key: value for key, value in values.items() if key != name}
+
+
+def _pool(offer: Allocation, name: str) -> Pool:
+    ids = _ids(offer, name)
+    return DevicePool(ids, offer.units[name]) if KINDS[name].shared else CorePool(ids)
 
 
 def _ids(offer: Allocation, name: str) -> tuple[int, ...]:

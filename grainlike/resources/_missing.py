@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from grainlike.resources._allocation import Allocation
-from grainlike.resources._kinds import INDEXED, MEMORY
+from grainlike.resources._kinds import amount_text, is_indexed
 from grainlike.resources._mapping import TIME, TOKEN
 from grainlike.resources._near import near_name
-from grainlike.resources._quantity import UNIT, in_bytes, plain
+from grainlike.resources._quantity import UNIT, plain
 from grainlike.resources._request import Request, by_name
 from grainlike.resources._time import clock
 
@@ -26,8 +26,10 @@ class Short:
     best: int
 
     def __str__(self) -> str:
-        shown = clock if self.name == TIME else in_bytes if self.name == MEMORY else plain
-        return f"{self.name} (asked {shown(self.asked)}, at most {shown(self.best)})"
+        asked, best = (
+            clock(one) if self.name == TIME else amount_text(self.name, one) for one in (self.asked, self.best)
+        )
+        return f"{self.name} (asked {asked}, at most {best})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ class Missing:
         reasons = [f"no worker has {', '.join(absent)}"] if absent else []
         short = [one for one in self.short if one.name != _NODES]
         for words, counted in (("too few", True), ("too little", False)):
-            of_these = [str(one) for one in short if (one.name in INDEXED) is counted]
+            of_these = [str(one) for one in short if is_indexed(one.name) is counted]
             reasons += [f"{words} {', '.join(of_these)}"] if of_these else []
         reasons += [self._too_few(one) for one in self.short if one.name == _NODES]
         reasons += [] if reasons else ["no single worker has all of it"]

@@ -2,11 +2,10 @@
 
 from collections.abc import Iterable
 
-from grainlike.resources._kinds import CORES, GPUS, MEMORY
+from grainlike.resources._kinds import KINDS
 
 __all__ = ["near_name"]
 
-_BUILT_IN = (CORES, GPUS, MEMORY)
 _ALIKE = 0.8
 """From here on two names are taken for the same: `core` and `cores`, but not `gpu0` and `gpus`."""
 
@@ -20,5 +19,5 @@ def near_name(name: str, known: Iterable[str] = ()) -> str | None:
     """
     from difflib import get_close_matches  # only mistakes pay for the import
 
-    names = sorted({*_BUILT_IN, *known})
+    names = sorted({*KINDS, *known})
     return None if name in names else next(iter(get_close_matches(name, names, 1, _ALIKE)), None)

@@ -5,7 +5,7 @@ from itertools import chain, count, islice
 
 from grainlike.errors import ResourceSpecError
 from grainlike.resources._allocation import Allocation, as_allocation
-from grainlike.resources._kinds import CORES, GPUS, MOST_IDS, checked_ids
+from grainlike.resources._kinds import CORES, MOST_IDS, checked_ids, indexed
 from grainlike.resources._quantity import UNIT, plain
 from grainlike.resources._request import Request, build, by_name
 
@@ -22,7 +22,7 @@ def offer_of(what: Request, *, own_cores: Sequence[int]) -> Allocation:
     if not isinstance(what, Request):
         raise ResourceSpecError(f"{what!r} is not an offer: write one as Cores(4) & Memory('8Gi'), or Cores([6, 7])")
     offer = as_allocation(what)
-    sources = {CORES: _own_and_beyond(own_cores), GPUS: count()}
+    sources = {name: _own_and_beyond(own_cores) if name == CORES else count() for name in indexed()}
     ids = dict(offer.ids)
     for name, source in sources.items():
         if name in offer and name not in ids:

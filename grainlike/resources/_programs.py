@@ -3,6 +3,8 @@
 from collections.abc import Collection, MutableMapping
 
 from grainlike.resources._allocation import Allocation
+from grainlike.resources._kinds import KINDS, Kind
+from grainlike.resources._quantity import plain
 from grainlike.resources._widths import thread_widths
 
 __all__ = ["BINDINGS", "keep_unbound", "program_environment", "spread_over_nodes"]
@@ -19,10 +21,11 @@ def program_environment(
 ) -> dict[str, str | None]:
     """Return the variables for programs on this allocation; those that are None must not be set.
 
-    `GRAINLIKE_CORES` and `GRAINLIKE_GPUS` are the allocated ids, `GRAINLIKE_MEMORY` is in bytes. Open MPI binds its
-    processes by itself and heeds no affinity that it inherits, so it is given the list of cores; where its numbers of
-    cores are not the system's (`counted_in_order` is false), it is told not to bind. MPICH's Hydra inherits the
-    affinity by default. `OMP_PLACES` names the cores one by one, for programs that bind their threads: `keep_unbound`.
+    `GRAINLIKE_CORES` and `GRAINLIKE_GPUS` are the allocated ids, `GRAINLIKE_MEMORY` is in bytes; other kinds of the
+    table have a variable each. Open MPI binds its processes by itself and heeds no affinity that it inherits, so it is
+    given the list of cores; where its numbers of cores are not the system's (`counted_in_order` is false), it is told
+    not to bind. MPICH's Hydra inherits the affinity by default. `OMP_PLACES` names the cores one by one, for programs
+    that bind their threads: `keep_unbound`.
 
     Args:
         allocation: the slots of the job.
@@ -45,9 +48,7 @@ def program_environment(
     return {
         **thread_widths(allocation),
         **launchers,
-        "GRAINLIKE_CORES": _listed(allocation.cores),
-        "GRAINLIKE_GPUS": _listed(allocation.gpus),
-        "GRAINLIKE_MEMORY": str(allocation.memory) if allocation.memory else None,
+        **{f"GRAINLIKE_{kind.name.upper()}": _slots(allocation, kind) for kind in KINDS.values()},
         "OMP_PLACES": ",".join(f"{{{core}}}" for core in sorted(pinned)) or None,
     }
 
@@ -66,6 +67,13 @@ def keep_unbound(environment: MutableMapping[str, str]) -> None:
     same place.
     """
     environment.setdefault("OMP_PROC_BIND", "false")
+
+
+def _slots(allocation: Allocation, kind: Kind) -> str | None:
+    """Return the ids of a kind whose pieces have some; of another kind the amount, None without any."""
+    if kind.indexed:
+        return _listed(allocation.ids.get(kind.name, ()))
+    return plain(allocation.units[kind.name]) if kind.name in allocation else None
 
 
 def _listed(ids: Collection[int]) -> str:

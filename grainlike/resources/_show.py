@@ -2,12 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 
-from grainlike.resources._kinds import CORES, GPUS, MEMORY
+from grainlike.resources._kinds import CORES, KINDS, MEMORY
 from grainlike.resources._quantity import UNIT, plain, quantity, short
 from grainlike.resources._terms import NO_TERMS, Terms
 from grainlike.resources._time import clock
-
-_WORDS = {CORES: "Cores", GPUS: "GPUs"}
 
 Ids = Mapping[str, tuple[int, ...]]
 
@@ -76,18 +74,25 @@ def _value(amount: int, ids: tuple[int, ...] | None) -> str:
 
 
 def _call(name: str, amount: int, ids: tuple[int, ...] | None, terms: Terms) -> str:
-    if name == MEMORY:
-        return f"Memory({_bytes(amount)}{_growth(terms)})"
-    if name not in _WORDS:
-        return f'Resource("{name}", {_literal(amount)})'
+    kind = KINDS.get(name)
+    word = "" if kind is None else kind.word
     if ids is not None:
         share = "" if amount == len(ids) * UNIT else f", {_literal(amount)}"
-        return f"{_WORDS[name]}({list(ids)}{share})"
+        return f"{word}({list(ids)}{share})" if word else f'parse("{name}={_value(amount, ids)}")'
+    written = _bytes(amount) if kind is not None and kind.unit else _literal(amount)
+    if not word:
+        return f'Resource("{name}", {written})'
     whole, rest = divmod(amount, UNIT)
     if whole and rest:  # a sum that no job could be given, so the constructor would refuse it whole
-        return f"{_WORDS[name]}({whole}) + {_WORDS[name]}({_literal(rest)})"
-    pack = f', pack="{terms.pack}"' if name == CORES and terms.pack is not None else ""
-    return f"{_WORDS[name]}({_literal(amount)}{pack})"
+        return f"{word}({whole}) + {word}({_literal(rest)})"
+    return f"{word}({written}{_keywords(name, terms)})"
+
+
+def _keywords(name: str, terms: Terms) -> str:
+    """Return what a term says about one amount, as arguments behind it."""
+    if name == CORES and terms.pack is not None:
+        return f', pack="{terms.pack}"'
+    return _growth(terms) if name == MEMORY else ""
 
 
 def _growth(terms: Terms) -> str:

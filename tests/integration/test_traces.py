@@ -128,7 +128,7 @@ def test_any_stretches_make_a_trace_whose_laws_hold(seed: int) -> None:
                 gpus=tuple(dice.sample(range(2), dice.randrange(2))),
                 key=key,
                 needs=tuple(dice.sample(range(301), dice.randrange(3))),
-                memory=dice.randrange(3),
+                held={"memory": dice.randrange(3)},
             )
         )
     found = read(trace(stretches, depths((one.began - 0.5, one.began, one.ended) for one in stretches)))
@@ -159,8 +159,8 @@ def test_what_overlaps_by_less_than_clocks_agree_is_put_one_after_the_other() ->
 
 def test_counters_say_what_was_held_and_how_many_waited() -> None:
     stretches = [
-        Stretch("a", "n1", (0,), 0.0, 2.0, memory=5),
-        Stretch("b", "n1", (1,), 1.0, 2.0, memory=7),
+        Stretch("a", "n1", (0,), 0.0, 2.0, held={"memory": 5}),
+        Stretch("b", "n1", (1,), 1.0, 2.0, held={"memory": 7}),
         Stretch("c", "n2", (1,), 2.0, 3.0),
     ]
     counters = read(trace(stretches, [Depth(0.0, 2, 1), Depth(1.0, 1, 2)])).counters

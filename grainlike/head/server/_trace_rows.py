@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from grainlike.jobs import Totals
 from grainlike.net import Link
-from grainlike.resources import parse_allocation
+from grainlike.resources import held_amounts, parse_allocation
 from grainlike.wire import ReportIs, SpanRow, TraceIs, Unable
 
 if TYPE_CHECKING:  # few programs record
@@ -96,5 +96,5 @@ def drawn(rows: Iterable[SpanRow]) -> Iterator[Stretch]:
             slots.gpus,
             row.key,
             tuple(row.needs),
-            slots.memory,
+            held_amounts(slots.units),
         )
