@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import anyio.to_thread
 
 from grainlike.cache._store import DamagedError, Kept, Key, Results, results_directory
-from grainlike.graph import Function, Node, main_file
+from grainlike.graph import Function, Node, Record, main_file
 
 __all__ = ["Memo", "Recalled"]
 
@@ -34,22 +34,13 @@ class Outcomes(Protocol):
     def pump(self) -> None: ...
 
 
-class Recalled:
-    """Implements the graph's `Record` for a call that did not run: its value was kept."""
+class Recalled(Record):
+    """What is known of a call that did not run: its value was kept."""
 
     __slots__ = ("words",)
 
-    worker = allocation = receipt = usage = began = ended = None
-    attempt = 0
-
     def __init__(self, words: str) -> None:
         self.words = words
-
-    def elapsed_s(self) -> None:
-        """Return None: a result from the cache has not run."""
-
-    def why_pending(self) -> None:
-        """Return None: a result from the cache is never pending."""
 
 
 class _Search:

@@ -8,7 +8,6 @@ a part the engine runs as usual, since it receives all outcomes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from grainlike.calls import PartPlan, Told, run_part, run_part_async
@@ -136,7 +135,7 @@ class PartedRun(DagRun):
                 if error is not None:
                     bad[node] = error
                 continue
-            record = node.record = StepRecord.of(told, job)
+            record = node.record = StepRecord(told, job)
             if told.left:
                 left.append(node)
                 continue
@@ -242,35 +241,60 @@ class _Told:
         self._call(self._node)
 
 
-@dataclass(frozen=True, slots=True)
-class StepRecord:
-    """Record of a call that was sent in a part. Implements the graph's `Record`."""
+class StepRecord(Record):
+    """Record of a call that was sent in a part, from the part's report, whose clock began with the part's.
 
-    worker: str | None
-    allocation: Allocation | None
-    attempt: int
-    receipt: Receipt | None
-    usage: Usage | None
-    began: float | None
-    ended: float | None
+    Worker, allocation and receipt are those of the part's job.
+    """
 
-    @classmethod
-    def of(cls, told: Told, job: Node) -> StepRecord:
-        """Make the record from the part's report; its clock began with the part's."""
-        whole: Record | None = job.record
+    __slots__ = ("_attempt", "_began", "_ended", "_usage", "_whole")
+
+    def __init__(self, told: Told, job: Node) -> None:
+        whole = job.record
         assert whole is not None
+        self._whole = whole
         zero = whole.began or 0.0
         wall = told.ended - told.began
         peak = whole.usage.peak_rss if whole.usage is not None else 0
-        return cls(
-            whole.worker,
-            whole.allocation,
-            told.attempt,
-            whole.receipt,
-            Usage(wall, told.cpu, peak, told.cpu / wall if wall > 0 else 0.0),
-            zero + told.began,
-            zero + told.ended,
-        )
+        self._attempt = told.attempt
+        self._began = zero + told.began
+        self._ended = zero + told.ended
+        self._usage = Usage(wall, told.cpu, peak, told.cpu / wall if wall > 0 else 0.0)
+
+    @property
+    def worker(self) -> str | None:
+        """Worker that ran the part."""
+        return self._whole.worker
+
+    @property
+    def allocation(self) -> Allocation | None:
+        """Slots of the part."""
+        return self._whole.allocation
+
+    @property
+    def receipt(self) -> Receipt | None:
+        """Enforcement receipt of the part."""
+        return self._whole.receipt
+
+    @property
+    def attempt(self) -> int:
+        """Attempt of the call, inside its part."""
+        return self._attempt
+
+    @property
+    def usage(self) -> Usage | None:
+        """Times of the call, and the peak memory of the part."""
+        return self._usage
+
+    @property
+    def began(self) -> float | None:
+        """Monotonic time at which the call started."""
+        return self._began
+
+    @property
+    def ended(self) -> float | None:
+        """Monotonic time at which the call ended."""
+        return self._ended
 
     def note(self, name: str) -> str:
         """The one line that an exception of this call carries."""
@@ -278,8 +302,4 @@ class StepRecord:
 
     def elapsed_s(self) -> float | None:
         """Seconds that the call ran."""
-        return None if self.began is None or self.ended is None else self.ended - self.began
-
-    def why_pending(self) -> str | None:
-        """Return None: the call is never pending by itself."""
-        return None
+        return self._ended - self._began

@@ -27,7 +27,7 @@ from grainlike.engine._stream_buffer import inlet_of
 from grainlike.engine._thread_call import ThreadCall
 from grainlike.errors import JobCancelledError, JobTimeoutError
 from grainlike.eventloop import Cancellation, Home, RepeatedCancellation, cancelled_once, name_the_loop
-from grainlike.graph import Delayed, Node, State, StreamNode
+from grainlike.graph import Delayed, Node, Record, State, StreamNode
 from grainlike.jobs import Observer
 from grainlike.scheduler import backoff_s
 
@@ -145,7 +145,7 @@ class LocalCalls:
         if task.cancellation is not None:
             task.cancellation.settled()
         if isinstance(task.node.record, LocalCall):
-            task.node.record.ended = time.monotonic()
+            task.node.record.end()
         self._ended.set()
         self._outcomes.pump()
 
@@ -313,23 +313,40 @@ class _ScopedTask(_Task):
         return Cancellation(self.node.function.name, self._coroutine)
 
 
-class LocalCall:
-    """Times of a call without resources. Implements the graph's `Record`; it has no worker and no slots."""
+class LocalCall(Record):
+    """Times of a call without resources; it has no worker and no slots."""
 
-    __slots__ = ("again_at", "attempt", "began", "ended")
-
-    worker = allocation = receipt = usage = None
+    __slots__ = ("_attempt", "_began", "_ended", "again_at")
 
     def __init__(self, attempt: int) -> None:
-        self.attempt = attempt
-        self.began: float | None = time.monotonic()
-        self.ended: float | None = None
+        self._attempt = attempt
+        self._began = time.monotonic()
+        self._ended: float | None = None
         self.again_at: float | None = None
         """Monotonic time at which the next attempt may begin, while the call waits for that."""
 
+    def end(self) -> None:
+        """Record that the call has ended now."""
+        self._ended = time.monotonic()
+
+    @property
+    def attempt(self) -> int:
+        """Attempt of the call, from 1 on."""
+        return self._attempt
+
+    @property
+    def began(self) -> float | None:
+        """Monotonic time at which this attempt started."""
+        return self._began
+
+    @property
+    def ended(self) -> float | None:
+        """Monotonic time at which the call ended; None before it does."""
+        return self._ended
+
     def elapsed_s(self) -> float | None:
         """Seconds that the call has run, or ran."""
-        return None if self.began is None else (self.ended or time.monotonic()) - self.began
+        return (self._ended or time.monotonic()) - self._began
 
     def why_pending(self) -> str | None:
         """Return what the call waits for between two attempts; None at other times, since it is never pending."""

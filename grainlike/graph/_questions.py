@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, TypeVar, overload
 
 from grainlike.graph._delayed import Delayed
@@ -37,6 +37,10 @@ class Info:
     ended: float | None = None
 
 
+_FACTS = tuple(field.name for field in fields(Info) if field.name not in ("name", "state", "error"))
+"""What comes from a `Record`, by the same name."""
+
+
 def info(placeholder: Delayed[object] | Stream[object]) -> Info:
     """What is known of a placeholder, or a stream, at this moment. It does not start it.
 
@@ -51,18 +55,7 @@ def info(placeholder: Delayed[object] | Stream[object]) -> Info:
     known, name, state = node.record, node.function.name, node.state.label
     if known is None:
         return Info(name, state, error=node.error)
-    return Info(
-        name,
-        state,
-        known.worker,
-        known.allocation,
-        known.attempt,
-        node.error,
-        known.receipt,
-        known.usage,
-        known.began,
-        known.ended,
-    )
+    return Info(name, state, error=node.error, **{fact: getattr(known, fact) for fact in _FACTS})
 
 
 @overload

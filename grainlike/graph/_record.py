@@ -1,6 +1,6 @@
-"""What an executor tells about a node that it runs."""
+"""Facts of a node that its executor knows: what `info(r_)` and the notebook view show."""
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from grainlike.resources import Allocation, Receipt, Usage
@@ -8,40 +8,53 @@ if TYPE_CHECKING:
 __all__ = ["Record"]
 
 
-class Record(Protocol):
-    """The facts behind `info(r_)` and the notebook view. Executors set one on `Node.record`."""
+class Record:
+    """The facts behind `info(r_)`, by the names of its fields. Executors set one on `Node.record`.
+
+    Each fact has its default here; a subclass overrides those that it knows, as properties or in slots.
+    """
+
+    __slots__ = ()
 
     @property
     def worker(self) -> "str | None":
         """The worker that has the job, or had it last."""
+        return None
 
     @property
     def allocation(self) -> "Allocation | None":
         """What the job was given."""
+        return None
 
     @property
     def attempt(self) -> int:
         """1 for the first attempt, 0 before it."""
-        ...
+        return 0
 
     @property
     def receipt(self) -> "Receipt | None":
         """What was enforced, once the job has finished."""
+        return None
 
     @property
     def usage(self) -> "Usage | None":
         """What was used, once the job has finished."""
+        return None
 
     @property
     def began(self) -> float | None:
         """When the job started, on this process's monotonic clock, in seconds; None before it does."""
+        return None
 
     @property
     def ended(self) -> float | None:
         """When it ended, on the same clock; None before it does."""
+        return None
 
     def elapsed_s(self) -> float | None:
         """Seconds that the job has run, or ran; None before it starts."""
+        return None
 
     def why_pending(self) -> str | None:
         """One sentence on what a pending job waits for; None for any other."""
+        return None

@@ -11,11 +11,11 @@ from typing import Any, Protocol
 
 from grainlike.errors import GrainlikeError
 from grainlike.head._functions import Functions, Owner
-from grainlike.jobs import NO_PARCEL, Job, Placement, Tally
+from grainlike.jobs import NO_PARCEL, Job, Tally, outcomes_message
 from grainlike.payload import dump_error
 from grainlike.resources import EMPTY, Request, parse
 from grainlike.scheduler import HeadEvent, JobsCancelled, JobsSubmitted
-from grainlike.wire import Buffer, Message, Nested, Outcomes, Parcel, Withdraw, pack_parcels, slices, unpack_parcels
+from grainlike.wire import Buffer, Message, Nested, Parcel, Withdraw, slices, unpack_parcels
 
 __all__ = ["Home", "NestedJob", "NestedJobs"]
 
@@ -202,7 +202,8 @@ class NestedJobs:
         outbox, self.outbox = self.outbox, {}
         for (_, parent, attempt), (peer, rows) in outbox.items():
             for first, last in slices([parcel for _, _, parcel in rows]):
-                peer.post(*_outcomes(parent, attempt, rows[first:last]))
+                told = [(job.child, job, good, parcel) for job, good, parcel in rows[first:last]]
+                peer.post(*outcomes_message(parent, attempt, told))
 
     def _leave(self, job: NestedJob) -> None:
         siblings = self._children.get(job.attempt_of)
@@ -212,37 +213,9 @@ class NestedJobs:
                 del self._children[job.attempt_of]
 
 
-_NOWHERE = Placement(None, 0)
-
-
 def _request_of(message: Nested) -> tuple[Request, GrainlikeError | None]:
     """Parse the request of calls, before any job is made; the second item is the error of an invalid one."""
     try:
         return (parse(message.request) if message.request else EMPTY), None
     except GrainlikeError as error:
         return EMPTY, error
-
-
-def _outcomes(
-    parent: int, attempt: int, rows: Sequence[tuple[NestedJob, bool, Parcel]]
-) -> tuple[Outcomes, Sequence[Buffer]]:
-    data, counts, buffers = pack_parcels([parcel for _, _, parcel in rows])
-    jobs = [job for job, _, _ in rows]
-    placements = [job.placement or _NOWHERE for job in jobs]
-    used = [placement.used or (0.0, 0.0, 0) for placement in placements]
-    message = Outcomes(
-        parent,
-        attempt,
-        [job.child for job in jobs],
-        [good for _, good, _ in rows],
-        [placement.worker or "" for placement in placements],
-        [placement.slots or "" for placement in placements],
-        [placement.attempt for placement in placements],
-        [wall for wall, _, _ in used],
-        [cpu for _, cpu, _ in used],
-        [rss for _, _, rss in used],
-        [placement.receipt for placement in placements],
-        data,
-        counts,
-    )
-    return message, buffers

@@ -7,16 +7,16 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from grainlike.engine import LocalCall
+from grainlike.graph import Record
 from grainlike.head._nested import NestedJob
-from grainlike.head._operator_records import Behind, key_of, sources_of
-from grainlike.jobs import allocation_of
+from grainlike.jobs import Job, allocation_of
 from grainlike.observe import Depth, Stretch
 from grainlike.resources import held_amounts
 from grainlike.wire import Code
 
 if TYPE_CHECKING:
     from grainlike.graph import Node
-    from grainlike.jobs import Job, Lease, Worker
+    from grainlike.jobs import Lease, Worker
     from grainlike.wire import Completed, LeaseStart, Report
 
 __all__ = ["HERE", "MOST", "Recorder"]
@@ -26,6 +26,9 @@ HERE = "this process"
 
 MOST = 100_000
 """Number of attempts that are kept by default."""
+
+_MOST_SOURCES = 64
+"""Most sources that are kept of one value: of a sum of thousands each partial sum would list all before it."""
 
 _NEAR_S = 0.001
 """Changes of the queue's depth that lie nearer to each other are kept as one."""
@@ -264,3 +267,34 @@ def _called(one: _Called, now: float) -> Stretch:
 
 def _outcome(code: Code) -> str:
     return code.name.lower()
+
+
+# --- what the value of an operator was computed from -----------------------------------------------------------------
+
+
+class Behind(Record):
+    """Record of an operator while jobs are recorded: it ran nowhere."""
+
+    __slots__ = ("sources",)
+
+    def __init__(self, sources: tuple[Hashable, ...]) -> None:
+        self.sources = sources
+
+
+def sources_of(node: Node) -> tuple[Hashable, ...]:
+    """Return the jobs and calls whose values are inputs of an unfinished node; the last 64 of more."""
+    found: dict[Hashable, None] = {}
+    for dep in node.deps:
+        record = dep.record
+        if isinstance(record, Behind):
+            found.update(dict.fromkeys(record.sources))
+        elif record is not None:
+            found[key_of(record)] = None
+    return tuple(found)[-_MOST_SOURCES:]
+
+
+def key_of(record: object) -> Hashable:
+    """Return the key of a job among others: its number; a call without resources has none, and is identified by its
+    record.
+    """
+    return record.job if isinstance(record, Job) else ("call", id(record))

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import msgspec
 
-from grainlike.graph import Node, State
+from grainlike.graph import Node, Record, State
 from grainlike.payload import MARK, drop
 from grainlike.resources import Allocation, Receipt, Usage, parse_allocation
 from grainlike.wire import Parcel, ReceiptSpec
@@ -55,8 +55,8 @@ class Placement(msgspec.Struct, eq=False, gc=False):
     """Monotonic time at which its next attempt may begin, while it waits for that."""
 
 
-class Job:
-    """Job: a call on its way through the cluster. Implements the graph's `Record`.
+class Job(Record):
+    """Job: a call on its way through the cluster.
 
     Times are on this process's monotonic clock. The worker's reports are kept as they came and decoded on demand:
     most jobs are never queried. `travels` is the payload for its worker, until the job is closed: bytes alone where

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from grainlike.errors import UnsatisfiableError
 from grainlike.graph import Function, Node, StreamNode
 from grainlike.jobs._interfaces import Outcomes as Listener
-from grainlike.jobs._job import Job, Placement
+from grainlike.jobs._job import Job
+from grainlike.jobs._outcome_columns import placement_in
 from grainlike.jobs._retry_spec import retry_spec
 from grainlike.jobs._shipped import Shipped
 from grainlike.payload import FunctionBlob, Payload, dump_arguments, dump_function, load_error, load_value
@@ -139,17 +140,7 @@ def settle_calls(
 def _settle(node: Node, message: Outcomes, row: int, payload: Payload, listener: Listener) -> None:
     job = node.record
     assert isinstance(job, Job)
-    if message.attempts[row]:
-        ended = time.monotonic()
-        job.placement = Placement(
-            message.workers[row],
-            message.attempts[row],
-            slots=message.slots[row] or None,
-            began=ended - message.wall[row],
-            ended=ended,
-            used=(message.wall[row], message.cpu[row], message.rss[row]),
-            receipt=message.receipts[row],
-        )
+    job.placement = placement_in(message, row, time.monotonic()) or job.placement
     job.close()
     try:
         if message.good[row]:

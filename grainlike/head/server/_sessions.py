@@ -13,6 +13,7 @@ import msgspec
 
 from grainlike.errors import ProtocolError
 from grainlike.head.server._client import Guest
+from grainlike.jobs import outcome_alone
 from grainlike.wire import (
     Began,
     Buffer,
@@ -23,7 +24,6 @@ from grainlike.wire import (
     Parcel,
     SessionIs,
     SessionRow,
-    pack_parcels,
     unpack_parcels,
 )
 
@@ -269,7 +269,7 @@ class NamedSession:
 
     def _keep(self, call: NamedCall, message: Outcomes, row: int, parcel: Parcel) -> None:
         size = _size(parcel)
-        call.began, call.outcome, call.size = None, _alone(message, row, parcel), size
+        call.began, call.outcome, call.size = None, outcome_alone(message, row, parcel), size
         call.apart = self._held + size > KEPT_BYTES
         self.size += size
         if call.apart:
@@ -317,24 +317,3 @@ class Sessions:
 
 def _size(parcel: Parcel) -> int:
     return len(parcel[0]) + sum(memoryview(buffer).nbytes for buffer in parcel[1])
-
-
-def _alone(message: Outcomes, row: int, parcel: Parcel) -> tuple[Outcomes, Sequence[Buffer]]:
-    """Return one row of a message as a message of its own."""
-    data, counts, buffers = pack_parcels([parcel])
-    told = Outcomes(
-        0,
-        0,
-        [message.children[row]],
-        [message.good[row]],
-        [message.workers[row]],
-        [message.slots[row]],
-        [message.attempts[row]],
-        [message.wall[row]],
-        [message.cpu[row]],
-        [message.rss[row]],
-        [message.receipts[row]],
-        data,
-        counts,
-    )
-    return told, buffers
