@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import Any
 
+from grainlike._retrying import tries_again
 from grainlike.graph import Node
 from grainlike.jobs import NO_PARCEL, Job
 from grainlike.payload import Payload
@@ -81,7 +82,7 @@ class EngineJob(Job):
     @property
     def may_try_again(self) -> bool:
         """Return True if another attempt is due after one that failed."""
-        return self.attempt <= self.retries
+        return tries_again(self.attempt, self.retries)
 
 
 class Site:

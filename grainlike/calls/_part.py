@@ -9,8 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import count
 from typing import Any, NamedTuple
 
+from grainlike._retrying import tries_again
 from grainlike.context import GVAR, enter_part
 from grainlike.graph import ATOMS, DelayedFn, Given, Hole, Step, StreamFn, Template
 from grainlike.payload import Payload, dump_error, dump_value, load_error, load_function, load_value
@@ -104,16 +106,15 @@ class _Course:
         for number, step in enumerate(plan.steps):
             if any(not self.told[need].good for need in step.needs):
                 continue
-            for attempt in range(1, plan.retries[number] + 2):
+            for attempt in count(1):
                 self._cpu = time.process_time()
                 self.told[number] = Told(began=time.monotonic() - self._zero, attempt=attempt)
                 self._show(number, attempt)
                 yield number
-                if self.told[number].good:
+                if self.told[number].good or not tries_again(attempt, plan.retries[number]):
                     break
-            else:
-                if plan.fail_fast:
-                    return
+            if plan.fail_fast and not self.told[number].good:
+                return
 
     def _show(self, number: int, attempt: int) -> None:
         whole = GVAR.job

@@ -21,6 +21,7 @@ from typing import Any, Protocol, TypeAlias
 import anyio
 from anyio.abc import TaskGroup
 
+from grainlike._retrying import tries_again
 from grainlike.context import leave_job
 from grainlike.engine._local_streams import stream_here
 from grainlike.engine._stream_buffer import inlet_of
@@ -178,8 +179,9 @@ class LocalCalls:
                 return await _in_time(node, call)
             except Exception as error:
                 failures += 1
-                over = node.finished or (isinstance(node, StreamNode) and inlet_of(node).begun)
-                if over or failures > retry.times or not retry.covers(type(error)):
+                begun = isinstance(node, StreamNode) and inlet_of(node).begun
+                again = tries_again(failures, retry.times, covered=retry.covers(type(error)), committed=begun)
+                if node.finished or not again:
                     raise
             if retry.waits is not None:
                 await self._back_off(node, backoff_s(retry.waits, failures, random.random()))  # noqa: S311

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from grainlike._retrying import tries_again
 from grainlike.scheduler._books import Job, Shape, WorkerBook
 from grainlike.scheduler._events import (
     MAX_LOSSES,
@@ -74,7 +75,7 @@ class Attempts:
             job.attempt += 1
             back.append(job)
             return True
-        if job.retries > 0 and _may_repeat(job, code, completed):
+        if tries_again(job.failures + 1, job.fn.retries, covered=_is_covered(job, code, completed)):
             job.remembered().failures += 1
             job.attempt += 1
             self._back_off(job, now, out, back)
@@ -158,8 +159,8 @@ class Attempts:
         return due
 
 
-def _may_repeat(job: Job, code: int, completed: Completed) -> bool:
-    """Whether another attempt may help after this end."""
+def _is_covered(job: Job, code: int, completed: Completed) -> bool:
+    """Return True if the job's `Retry` covers this end, of which its runner has judged exceptions."""
     if code == Code.TIMED_OUT:
         return job.fn.on_timeout
     return code in (Code.FAILED, Code.OUT_OF_MEMORY) and job.job not in completed.final

@@ -107,7 +107,12 @@ class Job:
     @property
     def retries(self) -> int:
         """How many more attempts it has that fail."""
-        return self.fn.retries - (0 if self.rare is None else self.rare.failures)
+        return self.fn.retries - self.failures
+
+    @property
+    def failures(self) -> int:
+        """How many of its attempts have failed."""
+        return 0 if self.rare is None else self.rare.failures
 
     @property
     def losses(self) -> int:

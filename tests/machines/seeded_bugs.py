@@ -197,7 +197,7 @@ BUGS: tuple[Bug, ...] = (
         HEAD,
         "the last retry is never made",
         "judge",
-        (_ATTEMPTS, "if job.retries > 0 and _may_repeat", "if job.retries > 1 and _may_repeat"),
+        (_ATTEMPTS, "tries_again(job.failures + 1, job.fn.retries,", "tries_again(job.failures + 2, job.fn.retries,"),
     ),
     _bug(
         "give_up_after_two_losses",
