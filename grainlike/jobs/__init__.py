@@ -8,12 +8,11 @@ if TYPE_CHECKING:
     from grainlike.jobs._events import Event, Events, Feed, WorkersFeed
     from grainlike.jobs._interfaces import Lease, Observer, Outcomes, Worker
     from grainlike.jobs._job import NO_PARCEL, FirstOfChain, Job, Placement, allocation_of, close_all, note_of
-    from grainlike.jobs._outcome_columns import outcome_alone, outcomes_message
     from grainlike.jobs._records import WorkerInfo
     from grainlike.jobs._retry_spec import retry_spec
     from grainlike.jobs._rows import explanation_of, job_is, worker_info, worker_row
     from grainlike.jobs._shipped import Shipped
-    from grainlike.jobs._submission import pack_calls, settle_calls, submissions
+    from grainlike.jobs._submission import outcome_alone, outcomes_message, pack_calls, settle_calls, submissions
     from grainlike.jobs._tally import Tally
     from grainlike.jobs._totals import Totals
 
@@ -74,8 +73,8 @@ if not TYPE_CHECKING:  # else any name would be there
             "explanation_of": "_rows",
             "job_is": "_rows",
             "note_of": "_job",
-            "outcome_alone": "_outcome_columns",
-            "outcomes_message": "_outcome_columns",
+            "outcome_alone": "_submission",
+            "outcomes_message": "_submission",
             "pack_calls": "_submission",
             "retry_spec": "_retry_spec",
             "settle_calls": "_submission",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from grainlike._later import later
 from grainlike.resources._allocation import NO_ALLOCATION, Allocation, as_allocation, as_request
-from grainlike.resources._kinds import KINDS, MEMORY, Kind, amount_text, held_amounts
+from grainlike.resources._kinds import KINDS, MEMORY, ResourceKind, amount_text, held_amounts
 from grainlike.resources._offer import logical_cores, offer_of
 from grainlike.resources._parse import parse, parse_allocation
 from grainlike.resources._programs import BINDINGS, keep_unbound, program_environment, spread_over_nodes
@@ -41,7 +41,6 @@ __all__ = [
     "Cores",
     "GPUs",
     "Grant",
-    "Kind",
     "Ledger",
     "Limit",
     "Memory",
@@ -54,6 +53,7 @@ __all__ = [
     "Receipt",
     "Request",
     "Resource",
+    "ResourceKind",
     "Short",
     "Token",
     "Topology",

@@ -15,8 +15,8 @@ MEMORY = "memory"
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of resource with rules of its own; a name without a `Kind` is an amount of anything, whole or not.
+class ResourceKind:
+    """A kind of resource with rules of its own; a name without a `ResourceKind` is an amount of anything, whole or not.
 
     Attributes:
         name: the name in requests and offers.
@@ -35,12 +35,12 @@ class Kind:
     word: str = ""
 
 
-KINDS: dict[str, Kind] = {
+KINDS: dict[str, ResourceKind] = {
     kind.name: kind
     for kind in (
-        Kind(CORES, whole="cores are whole", indexed=True, word="Cores"),
-        Kind(GPUS, indexed=True, shared=True, word="GPUs"),
-        Kind(MEMORY, unit="bytes", whole="memory is in whole bytes", word="Memory"),
+        ResourceKind(CORES, whole="cores are whole", indexed=True, word="Cores"),
+        ResourceKind(GPUS, indexed=True, shared=True, word="GPUs"),
+        ResourceKind(MEMORY, unit="bytes", whole="memory is in whole bytes", word="Memory"),
     )
 }
 """All kinds by name. An entry here is all that offers, requests, grants, messages, counters and errors need."""

@@ -3,7 +3,7 @@
 from collections.abc import Collection, MutableMapping
 
 from grainlike.resources._allocation import Allocation
-from grainlike.resources._kinds import KINDS, Kind
+from grainlike.resources._kinds import KINDS, ResourceKind
 from grainlike.resources._quantity import plain
 from grainlike.resources._widths import thread_widths
 
@@ -69,7 +69,7 @@ def keep_unbound(environment: MutableMapping[str, str]) -> None:
     environment.setdefault("OMP_PROC_BIND", "false")
 
 
-def _slots(allocation: Allocation, kind: Kind) -> str | None:
+def _slots(allocation: Allocation, kind: ResourceKind) -> str | None:
     """Return the ids of a kind whose pieces have some; of another kind the amount, None without any."""
     if kind.indexed:
         return _listed(allocation.ids.get(kind.name, ()))

@@ -27,20 +27,20 @@ from grainlike import (
     start,
 )
 from grainlike.cli._words import amounts
-from grainlike.resources import KINDS, Allocation, Kind, Ledger, offer_of, parse_allocation, program_environment
+from grainlike.resources import KINDS, Allocation, Ledger, ResourceKind, offer_of, parse_allocation, program_environment
 
 ROOT = Path(__file__).parents[2]
 ENTRY = """
-from grainlike.resources import KINDS, Kind
-KINDS["disk"] = Kind("disk", unit="bytes", whole="disk is in whole bytes", word="Disk")
+from grainlike.resources import KINDS, ResourceKind
+KINDS["disk"] = ResourceKind("disk", unit="bytes", whole="disk is in whole bytes", word="Disk")
 """
 
 
 @pytest.fixture(autouse=True)
 def disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Enter two kinds in the table: an amount in bytes, and pieces with ids."""
-    monkeypatch.setitem(KINDS, "disk", Kind("disk", unit="bytes", whole="disk is in whole bytes", word="Disk"))
-    monkeypatch.setitem(KINDS, "fpgas", Kind("fpgas", whole="fpgas are whole", indexed=True))
+    monkeypatch.setitem(KINDS, "disk", ResourceKind("disk", unit="bytes", whole="disk is in whole bytes", word="Disk"))
+    monkeypatch.setitem(KINDS, "fpgas", ResourceKind("fpgas", whole="fpgas are whole", indexed=True))
 
 
 @pytest.fixture

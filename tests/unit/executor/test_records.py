@@ -13,7 +13,7 @@ from grainlike.engine import LocalCall
 from grainlike.graph import Info, Record, node_of
 from grainlike.head._recorder import Behind
 from grainlike.jobs import NO_PARCEL, Job, Placement, outcome_alone, outcomes_message
-from grainlike.jobs._outcome_columns import placement_in
+from grainlike.jobs._submission import placement_in
 from grainlike.wire import Outcomes, Parcel, ReceiptSpec, unpack_parcels
 
 FACTS = [field.name for field in fields(Info) if field.name not in ("name", "state", "error")]
