@@ -60,6 +60,7 @@ class JobPrograms:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._identify: Callable[..., Program | None] = lambda *_: None
         self._noted: dict[Program, JobInfo] = {}
         self._starting = 0
         self._look_at = _FEW
@@ -68,8 +69,13 @@ class JobPrograms:
     @contextmanager
     def starting(self) -> Iterator[None]:
         """Surround the start of a program, for the end to wait for it."""
+        # Loaded before the start: `run_process` binds its program to this process right after it, and until then the
+        # program would outlive this process.
+        from grainlike.launch import identify
+
         with self._lock:
             self._starting += 1
+            self._identify = identify
         try:
             yield
         finally:
@@ -78,9 +84,7 @@ class JobPrograms:
 
     def note(self, job: JobInfo, pid: int, child: subprocess.Popen[Any] | None = None) -> None:
         """Note a program that `job` has just started and nobody has reaped; when the worker has ended, end it."""
-        from grainlike.launch import identify
-
-        program = identify(pid, child)
+        program = self._identify(pid, child)
         if program is None:
             return
         with self._lock:
