@@ -23,10 +23,10 @@ from collections.abc import Callable, Sequence
 
 import anyio
 
-from grainlike.net import ByteLink, LastingLink, OnFrames, Way, find_access
+from grainlike.net import ByteLink, HeadLocator, OnFrames, ReconnectingLink, find_access
 from grainlike.payload import dump_value
 from grainlike.resources import Cores
-from grainlike.scheduler import NodeMind, RunnerKind
+from grainlike.scheduler import NodeScheduler, RunnerKind
 from grainlike.wire import LOST_S, Assign, Buffer, Code, Completed, Frame, Message, Parcel, Run, Welcome, pack_parcels
 from grainlike_worker.daemon._connect import wait_for_head
 from grainlike_worker.daemon._daemon import _Daemon, _hello
@@ -81,10 +81,10 @@ class Crowd:
             link.close("cut")
 
 
-class LightLink(LastingLink):
+class LightLink(ReconnectingLink):
     """The link of worker `number`; the crowd hears what comes over it."""
 
-    def __init__(self, first: ByteLink, way: Way, crowd: Crowd, number: int) -> None:
+    def __init__(self, first: ByteLink, way: HeadLocator, crowd: Crowd, number: int) -> None:
         super().__init__(first, way.again, LOST_S)
         self._crowd = crowd
         self._number = number
@@ -113,7 +113,7 @@ class LightLink(LastingLink):
 class LightRunner:
     """A runner that calls nothing; see `RunnerBody`."""
 
-    unborn = nobody = False
+    never_ran = never_spawned = False
     farewell_s = 0.0
 
     def __init__(self, crowd: Crowd, value: Parcel) -> None:
@@ -220,13 +220,13 @@ async def serve(access: str, crowd: Crowd) -> None:
         return LightRunner(crowd, value)
 
     async def one(number: int) -> None:
-        way = Way(lambda: find_access(access), insecure=False)
+        way = HeadLocator(lambda: find_access(access), insecure=False)
         async with door:
             first = await wait_for_head(way, anyio.Event(), math.inf)
         assert first is not None
         link = LightLink(first, way, crowd, number)
         hello = _hello(f"light{number}", offer, lasting=True)
-        await _Daemon(link, NodeMind(offer, layout), hello, make, echo=False).run()
+        await _Daemon(link, NodeScheduler(offer, layout), hello, make, echo=False).run()
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_obey, crowd, tasks.cancel_scope)

@@ -19,7 +19,7 @@ from pathlib import Path
 from benchmarks._processes import processes
 from grainlike import Cores, connect, delayed, gather
 from grainlike.executor import HeadDaemon
-from grainlike.head import Functions
+from grainlike.head import FunctionTable
 
 CLIENTS = 30
 CLOSURES = 200
@@ -56,7 +56,7 @@ def _on_disk(journal: Path) -> float:
 
 def _held() -> int:
     gc.collect()
-    return max(len(found._specs) for found in gc.get_objects() if type(found) is Functions)
+    return max(len(found._specs) for found in gc.get_objects() if type(found) is FunctionTable)
 
 
 def _tell(when: str, worker: int, journal: Path) -> None:

@@ -36,7 +36,7 @@ import anyio
 
 from benchmarks._light_workers import CORES
 from benchmarks._processes import cpu_seconds
-from grainlike.client import Caller, call
+from grainlike.client import HeadClient, call
 from grainlike.wire import AskReport, AskSessions, ReportIs, SessionsAre
 
 WORKERS = 50
@@ -213,7 +213,7 @@ class Town:
             return (await caller.ask(AskReport(0), ReportIs)).unended
 
 
-async def _probe(caller: Caller, head: Head, trips: list[tuple[float, float]]) -> None:
+async def _probe(caller: HeadClient, head: Head, trips: list[tuple[float, float]]) -> None:
     async def ask() -> None:
         begun, used = time.perf_counter(), head.cpu
         try:

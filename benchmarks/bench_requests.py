@@ -19,7 +19,7 @@ from grainlike.scheduler import (
     AssignJobs,
     FunctionDefined,
     HeadAction,
-    HeadMind,
+    HeadScheduler,
     JobsSubmitted,
     Ticked,
     WakeAt,
@@ -49,7 +49,7 @@ def tight(i: int) -> Request:
 
 def mind(jobs: int, ask: Ask) -> tuple[float, float]:
     """Seconds in all, and in the longest single event, from when the jobs are submitted until all have ended."""
-    head = HeadMind(closed=False)
+    head = HeadScheduler(closed=False)
     head.handle(FunctionDefined(1), 0.0)
     offer = offer_of(Cores(16) & Memory("64Gi"), own_cores=range(16))
     for worker in range(1, WORKERS + 1):

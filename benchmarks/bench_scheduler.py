@@ -10,7 +10,7 @@ import time
 from statistics import median
 
 from grainlike.resources import Cores, Memory, offer_of
-from grainlike.scheduler import AssignJobs, FunctionDefined, HeadMind, JobsSubmitted, WorkerJoined, WorkerReported
+from grainlike.scheduler import AssignJobs, FunctionDefined, HeadScheduler, JobsSubmitted, WorkerJoined, WorkerReported
 from grainlike.wire import Code, Completed, LeaseStart
 
 WORKERS = 256
@@ -20,7 +20,7 @@ JOBS = 100_000
 
 def measure() -> tuple[int, float, list[float]]:
     """How many jobs the first passes placed, in how many seconds; and the seconds of each pass after, sorted."""
-    mind = HeadMind(closed=False)
+    mind = HeadScheduler(closed=False)
     mind.handle(FunctionDefined(1), 0.0)
     each = JOBS // CLASSES
     for cls in range(CLASSES):

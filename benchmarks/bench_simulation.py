@@ -22,7 +22,7 @@ from time import process_time
 from typing import TypeVar
 
 from grainlike.resources import Cores
-from grainlike.scheduler import FunctionDefined, HeadMind, JobsSubmitted, NodeMind
+from grainlike.scheduler import FunctionDefined, HeadScheduler, JobsSubmitted, NodeScheduler
 from grainlike.simulation import QUICK, Dice, FunctionPlan, JobPlan, Outcome, Workload, World, equal_nodes, simulate
 
 A = TypeVar("A")
@@ -105,19 +105,19 @@ def line(workers: int, jobs: int) -> str:
 def minds(workers: int, jobs: int) -> str:
     """What each of them takes for an event, in microseconds."""
     head, node = Stopwatch(), Stopwatch()
-    real = HeadMind.handle, NodeMind.handle
-    HeadMind.handle = head.around(real[0])  # type: ignore[method-assign,arg-type,assignment]
-    NodeMind.handle = node.around(real[1])  # type: ignore[method-assign,arg-type,assignment]
+    real = HeadScheduler.handle, NodeScheduler.handle
+    HeadScheduler.handle = head.around(real[0])  # type: ignore[method-assign,arg-type,assignment]
+    NodeScheduler.handle = node.around(real[1])  # type: ignore[method-assign,arg-type,assignment]
     try:
         sized(workers, jobs).run()
     finally:
-        HeadMind.handle, NodeMind.handle = real  # type: ignore[method-assign]
+        HeadScheduler.handle, NodeScheduler.handle = real  # type: ignore[method-assign]
     return f"{1e6 * head.seconds / head.calls:.1f} us, {1e6 * node.seconds / node.calls:.1f} us"
 
 
 def queued_bytes(jobs: int = 100_000) -> float:
     """What the head's mind remembers of a job that waits."""
-    mind = HeadMind(closed=False)
+    mind = HeadScheduler(closed=False)
     mind.handle(FunctionDefined(1), 0.0)
     tracemalloc.start()
     try:

@@ -78,9 +78,9 @@ if TYPE_CHECKING:
         later,
         start,
     )
-    from grainlike.launch import run_process
     from grainlike.maps import amap, as_completed
     from grainlike.pool import ResourcePool
+    from grainlike.subprocesses import run_process
 
 __all__ = [
     "GVAR",
@@ -154,7 +154,7 @@ _MAPS = "grainlike.maps"
 _CLIENT = "grainlike.client"
 _DRYRUN = "grainlike.dryrun"
 _POOL = "grainlike.pool"
-_LAUNCH = "grainlike.launch"
+_LAUNCH = "grainlike.subprocesses"
 
 _LAZY = {
     "Callbacks": _DAG,

@@ -62,7 +62,7 @@ async def where() -> tuple[int, ...]:
 
 
 @delayed
-async def elder() -> bool:
+async def blocked_class() -> bool:
     mine = GVAR.res.cores
     return await (where @ Cores(1))() == mine
 
@@ -85,7 +85,7 @@ async def keeper(depth: int) -> int:
 
 async def alone() -> None:
     print("fib(10) with one core a level, on one core:", await (fib @ Cores(1))(10))
-    print("lent meanwhile: the core of its elder is its own:", await (elder @ Cores(1))())
+    print("lent meanwhile: the core of its elder is its own:", await (blocked_class @ Cores(1))())
 
 
 async def together() -> None:

@@ -13,7 +13,7 @@ from dask.callbacks import unpack_callbacks
 from dask.local import finish_task, start_state_from_dask
 from dask.order import order
 
-from grainlike.adapters._dask_task import Caution, cautions_of, say_again, without_warnings
+from grainlike.adapters._dask_task import WarningRecord, cautions_of, say_again, without_warnings
 from grainlike.adapters._pool import GrainlikePool
 from grainlike.graph import Delayed
 
@@ -41,7 +41,7 @@ def watched(
     begun: list[tuple[Callable[..., None] | None, ...]] = []
     state: Any = {}
     futures: dict[Hashable, Future[Any]] = {}
-    cautions: list[Caution] = []
+    cautions: list[WarningRecord] = []
     failed = True
     try:
         for callback in callbacks:

@@ -7,10 +7,10 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["Caution", "cautions_of", "fulfil", "say_again", "without_warnings"]
+__all__ = ["WarningRecord", "cautions_of", "fulfil", "say_again", "without_warnings"]
 
 
-class Caution(NamedTuple):
+class WarningRecord(NamedTuple):
     """Warning on the wire."""
 
     text: str
@@ -19,15 +19,16 @@ class Caution(NamedTuple):
     line: int
 
 
-class Warned(NamedTuple):
+class ValueWithWarnings(NamedTuple):
     """The value of a task, and the warnings of it and of the tasks that it needs."""
 
     value: Any
-    cautions: tuple[Caution, ...]
+    cautions: tuple[WarningRecord, ...]
 
 
 def fulfil(task: Callable[[dict[Any, Any]], Any], names: Sequence[Any], *values: Any) -> Any:
-    """Run a task with the values of those that it needs; return its value, as `Warned` if there were warnings.
+    """Run a task with the values of those that it needs; return its value, as `ValueWithWarnings` if there were
+    warnings.
 
     Beside the main thread warnings are the process's own, and are shown where they are raised, as are those of a task
     that fails: there is no value for them to come with.
@@ -47,20 +48,20 @@ def fulfil(task: Callable[[dict[Any, Any]], Any], names: Sequence[Any], *values:
                 warnings.showwarning(one.message, one.category, one.filename, one.lineno)
             raise
         cautions = before + [_caution(one) for one in caught]
-    return Warned(value, tuple(dict.fromkeys(cautions))) if cautions else value
+    return ValueWithWarnings(value, tuple(dict.fromkeys(cautions))) if cautions else value
 
 
 def without_warnings(value: Any) -> Any:
     """Return the value itself, of one that came with warnings."""
-    return value.value if isinstance(value, Warned) else value
+    return value.value if isinstance(value, ValueWithWarnings) else value
 
 
-def cautions_of(value: Any) -> tuple[Caution, ...]:
+def cautions_of(value: Any) -> tuple[WarningRecord, ...]:
     """Return the warnings that a value came with."""
-    return value.cautions if isinstance(value, Warned) else ()
+    return value.cautions if isinstance(value, ValueWithWarnings) else ()
 
 
-def say_again(cautions: Iterable[Caution]) -> None:
+def say_again(cautions: Iterable[WarningRecord]) -> None:
     """Repeat the warnings of tasks at the caller, by its own filters; those of several values once.
 
     Raises:
@@ -70,7 +71,7 @@ def say_again(cautions: Iterable[Caution]) -> None:
         warnings.warn_explicit(text, category, file, line)
 
 
-def _caution(one: warnings.WarningMessage) -> Caution:
+def _caution(one: warnings.WarningMessage) -> WarningRecord:
     """Return a warning as `warn_explicit` takes it; a category that a text alone does not make is replaced by a
     standard base.
     """
@@ -81,4 +82,4 @@ def _caution(one: warnings.WarningMessage) -> Caution:
         except Exception:  # noqa: BLE001, S112 - the user's own: it may raise anything
             continue
         break
-    return Caution(text, category, one.filename, one.lineno)
+    return WarningRecord(text, category, one.filename, one.lineno)

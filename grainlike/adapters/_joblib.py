@@ -8,7 +8,7 @@ from typing import Any
 
 from grainlike.adapters._calls import call_batch
 from grainlike.adapters._kept import borrow, borrowed, give_back
-from grainlike.adapters._memmaps import Memmaps
+from grainlike.adapters._memmaps import ArgumentFiles
 from grainlike.adapters._pool import GrainlikePool
 from grainlike.executor import Executor
 from grainlike.resources import Cores, Request, as_request
@@ -93,7 +93,7 @@ class GrainlikeBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[
         """What `configure` was called with."""
         self._pool: GrainlikePool | None = None
         self._borrowed: dict[str, Any] = {}
-        self._memmaps: Memmaps | None = None
+        self._memmaps: ArgumentFiles | None = None
         self._open: set[Future[Any]] = set()
         """The batches that have not ended."""
 
@@ -162,7 +162,7 @@ class GrainlikeBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[
             self._borrowed = self._pool_options(n_jobs)
             self._pool = borrow(self._borrowed)
         if max_nbytes is not None and mmap_mode is not None and self._pool.is_here:
-            self._memmaps = Memmaps(max_nbytes, mmap_mode, temp_folder)
+            self._memmaps = ArgumentFiles(max_nbytes, mmap_mode, temp_folder)
         return max(_AT_LEAST, n_jobs)
 
     def submit(self, func: Callable[[], Any], callback: Callable[[Any], Any] | None = None) -> Future[Any]:

@@ -20,14 +20,14 @@ from typing import Any
 
 import joblib
 
-__all__ = ["Mapped", "Memmaps"]
+__all__ = ["ArgumentFiles", "MappedArray"]
 
 logger = logging.getLogger("grainlike")
 
 _PREFIX = "grainlike-joblib-"
 
 
-class Memmaps:
+class ArgumentFiles:
     """The files of one `Parallel`. One is removed when its array was collected and no call that is open needs it, at
     the latest with `close`; processes that have mapped it may keep using it.
 
@@ -45,16 +45,16 @@ class Memmaps:
         self._remove: Callable[[], object] = _nothing
         self._written = 0
         self._warned = False
-        self._known: dict[int, Mapped] = {}
+        self._known: dict[int, MappedArray] = {}
         """Stand-ins for the arrays that are alive, by their ids."""
         self._lock = threading.RLock()  # an array may be gone in the middle of anything
 
-    def replaced(self, calls: list[tuple[Any, tuple[Any, ...], dict[str, Any]]]) -> set[Mapped]:
+    def replaced(self, calls: list[tuple[Any, tuple[Any, ...], dict[str, Any]]]) -> set[MappedArray]:
         """Replace large arrays by their stand-ins; return all of these, for `release` once the calls are made.
 
         An array whose file cannot be written stays, and travels with its call.
         """
-        used: set[Mapped] = set()
+        used: set[MappedArray] = set()
         numpy = sys.modules.get("numpy")
         if numpy is None:  # then nothing is an array
             return used
@@ -79,7 +79,7 @@ class Memmaps:
                 calls[at] = function, tuple(map(one, args)), {key: one(value) for key, value in kwargs.items()}
         return used
 
-    def release(self, used: set[Mapped]) -> None:
+    def release(self, used: set[MappedArray]) -> None:
         """Release the stand-ins of calls that have been made."""
         with self._lock:
             for mapped in used:
@@ -97,25 +97,25 @@ class Memmaps:
         kinds = (numpy.ndarray, numpy.memmap)
         return type(value) in kinds and value.nbytes > self._max_nbytes and not value.dtype.hasobject
 
-    def _stand_in(self, numpy: Any, array: Any) -> Mapped:
+    def _stand_in(self, numpy: Any, array: Any) -> MappedArray:
         found = self._known.get(id(array))
         if found is None:
             found = self._known[id(array)] = _mapped_already(numpy, array) or self._write(array)
             weakref.finalize(array, self._gone, id(array), found).atexit = False
         return found
 
-    def _gone(self, number: int, mapped: Mapped) -> None:
+    def _gone(self, number: int, mapped: MappedArray) -> None:
         with self._lock:
             if self._known.get(number) is mapped:
                 del self._known[number]
             mapped.gone = True
             mapped.tidy()
 
-    def _write(self, array: Any) -> Mapped:
+    def _write(self, array: Any) -> MappedArray:
         self._written += 1
         path = self._made() / f"{self._written}.array"
         joblib.dump(array, path)
-        return Mapped(joblib.load, (str(path), self._mode), path)
+        return MappedArray(joblib.load, (str(path), self._mode), path)
 
     def _made(self) -> Path:
         if self._folder is None:
@@ -125,7 +125,7 @@ class Memmaps:
         return self._folder
 
 
-class Mapped:
+class MappedArray:
     """Stand-in for an array that arrives as one: it is pickled as the call that maps it.
 
     Attributes:
@@ -150,7 +150,7 @@ class Mapped:
             self._path.unlink(missing_ok=True)
 
 
-def _mapped_already(numpy: Any, array: Any) -> Mapped | None:
+def _mapped_already(numpy: Any, array: Any) -> MappedArray | None:
     """Return a stand-in for an array that lies in one piece in a file that the user has mapped; None for all others."""
     root = array
     while isinstance(root.base, numpy.ndarray):
@@ -162,7 +162,7 @@ def _mapped_already(numpy: Any, array: Any) -> Mapped | None:
     root.flush()
     mode = "r+" if root.mode == "w+" else root.mode
     offset = root.offset + array.ctypes.data - root.ctypes.data
-    return Mapped(numpy.memmap, (str(root.filename), array.dtype, mode, offset, array.shape))
+    return MappedArray(numpy.memmap, (str(root.filename), array.dtype, mode, offset, array.shape))
 
 
 def _nothing() -> None:

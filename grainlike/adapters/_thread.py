@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["ExecutorThread"]
 
 
-class _Order(NamedTuple):
+class _Request(NamedTuple):
     """Work for the executor's thread. `answer` fails when the thread ends before the work is done."""
 
     do: Callable[[], None]
@@ -55,7 +55,7 @@ class ExecutorThread:
         self._options = options
         self._pid = os.getpid()
         self._lock = threading.RLock()  # a pool may be found to be dropped in the middle of anything
-        self._inbox: deque[_Order] = deque()
+        self._inbox: deque[_Request] = deque()
         self._awake = False
         self._ending = False
         self._broken: BaseException | None = None
@@ -98,7 +98,7 @@ class ExecutorThread:
         known = weakref.ref(call)
         with self._lock:
             self._check_open()
-            self._post(_Order(lambda: self._starting.append(call), future))
+            self._post(_Request(lambda: self._starting.append(call), future))
         future.add_done_callback(lambda done: self._cancelled(known()) if done.cancelled() else None)
         return future
 
@@ -112,7 +112,7 @@ class ExecutorThread:
         told: Future[list[WorkerInfo]] = Future()
         with self._lock:
             self._check_open()
-            self._post(_Order(lambda: told.set_result(self.executor.workers()), told))
+            self._post(_Request(lambda: told.set_result(self.executor.workers()), told))
         return told.result()
 
     @property
@@ -131,7 +131,7 @@ class ExecutorThread:
         with self._lock:
             self._ending = True
             with suppress(RuntimeError):  # it has ended before, and its loop is closed
-                self._post(_Order(self._cancel_all if cancel else _nothing))
+                self._post(_Request(self._cancel_all if cancel else _nothing))
 
     def end_after(self, seconds: float) -> bool:
         """End in so many seconds, unless `keep` is called before. False if it is ending."""
@@ -140,7 +140,7 @@ class ExecutorThread:
                 return False
             self._spells += 1
             spell = self._spells
-            self._post(_Order(lambda: self._idle_until(seconds, spell)))
+            self._post(_Request(lambda: self._idle_until(seconds, spell)))
             return True
 
     def keep(self) -> bool:
@@ -153,7 +153,7 @@ class ExecutorThread:
         """End these calls, those that run too, with `JobCancelledError`. Does not wait."""
         unwanted = set(futures)
         with self._lock, suppress(RuntimeError):  # its loop is closed, and nothing runs
-            self._post(_Order(lambda: self._abandon(unwanted)))
+            self._post(_Request(lambda: self._abandon(unwanted)))
 
     def join(self) -> None:
         """Wait until it has ended, and no thread and no process of it is left."""
@@ -162,9 +162,9 @@ class ExecutorThread:
     def _cancelled(self, call: PoolCall | None) -> None:
         if call is not None:
             with self._lock, suppress(RuntimeError):  # its loop is closed, and it has told of all there was
-                self._post(_Order(lambda: self._withdraw(call)))
+                self._post(_Request(lambda: self._withdraw(call)))
 
-    def _post(self, order: _Order) -> None:
+    def _post(self, order: _Request) -> None:
         """Have the executor's thread do something; under the lock."""
         self._inbox.append(order)
         if not self._awake:
@@ -231,7 +231,7 @@ class ExecutorThread:
                 self.finished(node)
             elif node in self._calls and node not in self._watched:
                 self._watched.add(node)
-                self.executor.watch(node, _End(self, node))
+                self.executor.watch(node, _NodeEnd(self, node))
 
     def _start(self, calls: list[PoolCall]) -> None:
         if self._keeps_contexts:
@@ -363,7 +363,7 @@ class ExecutorThread:
         self._wake.set()
 
 
-class _End:
+class _NodeEnd:
     """Waiter of one node: notifies the thread of its end."""
 
     __slots__ = ("_node", "_thread")

@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from grainlike.backends._celery import CeleryBackend
     from grainlike.backends._dask import DaskBackend
     from grainlike.backends._processes import ProcessBackend
-    from grainlike.backends._protocol import Backend, Manner
+    from grainlike.backends._protocol import Backend, BackendAdapter
     from grainlike.backends._ray import RayBackend
-    from grainlike.backends._runner import BackendJobs
+    from grainlike.backends._runner import BackendRunner
     from grainlike.backends._threads import ThreadBackend
 
 __all__ = [
     "Backend",
-    "BackendJobs",
+    "BackendAdapter",
+    "BackendRunner",
     "CeleryBackend",
     "DaskBackend",
-    "Manner",
     "ProcessBackend",
     "RayBackend",
     "ThreadBackend",
@@ -34,10 +34,10 @@ if not TYPE_CHECKING:  # else any name would be there
         __name__,
         {
             "Backend": "_protocol",
-            "BackendJobs": "_runner",
+            "BackendRunner": "_runner",
             "CeleryBackend": "_celery",
             "DaskBackend": "_dask",
-            "Manner": "_protocol",
+            "BackendAdapter": "_protocol",
             "ProcessBackend": "_processes",
             "RayBackend": "_ray",
             "ThreadBackend": "_threads",

@@ -9,13 +9,13 @@ from typing import Generic, Protocol, TypeVar
 
 from grainlike.resources import Request
 
-__all__ = ["PASSES", "Admission", "Entry"]
+__all__ = ["PASSES", "AdmissionQueue", "QueuedCall"]
 
 PASSES = 16
 """Number of jobs that may pass an older one of no lower priority that does not fit; then all wait."""
 
 
-class Entry(Protocol):
+class QueuedCall(Protocol):
     """Queued job."""
 
     @property
@@ -29,10 +29,10 @@ class Entry(Protocol):
         ...
 
 
-E = TypeVar("E", bound=Entry)
+E = TypeVar("E", bound=QueuedCall)
 
 
-class Admission(Generic[E]):
+class AdmissionQueue(Generic[E]):
     """A queue for each request and rank. What asks for the same waits for the same, so only the heads are looked at."""
 
     def __init__(self) -> None:

@@ -7,9 +7,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from grainlike.backends._extra import extra
-from grainlike.backends._life import Life
-from grainlike.calls import Call, run_call
+from grainlike.backends._base import ClosesItself, extra
+from grainlike.calls import BackendCall, run_call
 from grainlike.resources import Request
 
 __all__ = ["CeleryBackend"]
@@ -20,7 +19,7 @@ LOOK_S = 0.02
 """Seconds between two checks of which tasks have ended."""
 
 
-class CeleryBackend(Life):
+class CeleryBackend(ClosesItself):
     """Runs jobs as tasks of a Celery app (`pip install 'grainlike[celery]'`), which needs a result backend.
 
     Its workers must load one more task: `celery -A proj worker --include grainlike.backends.celery_task`. Tasks carry
@@ -93,7 +92,7 @@ class CeleryBackend(Life):
 
     def _send(self, queue: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """The number of the task alone: Celery's own object for a result may be used in one thread only."""
-        if fn is not run_call or kwargs or not isinstance(args[0], Call):
+        if fn is not run_call or kwargs or not isinstance(args[0], BackendCall):
             raise TypeError("Celery's workers know one task, which performs packed calls")
         sent = self._app.send_task(self._task.NAME, [self._task.packed(args[0])], queue=queue)
         return str(sent.id)

@@ -7,9 +7,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
-from grainlike.backends._extra import extra
-from grainlike.backends._life import Life
-from grainlike.backends._recent import Offers, Recent
+from grainlike.backends._base import CachedAnswer, ClosesItself, Offers, extra
 from grainlike.resources import Cores, Request
 
 __all__ = ["DaskBackend"]
@@ -20,7 +18,7 @@ CONNECT_S = 30.0
 """Seconds for which there may be no scheduler, or no worker."""
 
 
-class DaskBackend(Life):
+class DaskBackend(ClosesItself):
     """Runs jobs on the workers of a Dask cluster (`pip install 'grainlike[dask]'`).
 
     Requests become Dask's worker resources of the same names, `gpus` also `GPU`. `Cores(1)` goes to any worker; more
@@ -59,7 +57,7 @@ class DaskBackend(Life):
         self._ours: list[Any] = []
         """Clients and clusters that we opened, and close."""
         self._lock = threading.Lock()
-        self._offers = Recent(self._ask)
+        self._offers = CachedAnswer(self._ask)
 
     def open(self) -> None:
         """Connect to the cluster, or start one, and wait for a worker."""

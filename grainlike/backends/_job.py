@@ -14,10 +14,10 @@ from grainlike.payload import Payload
 from grainlike.resources import NO_ALLOCATION, Allocation, Grant, Request, Usage, offer_of
 from grainlike.wire import Code, Completed, LeaseStart, Report
 
-__all__ = ["EngineJob", "Site"]
+__all__ = ["BackendJob", "BackendWorker"]
 
 
-class EngineJob(Job):
+class BackendJob(Job):
     """Job on a backend. `do` makes the call in this process; `blob` and `packed` are sent elsewhere."""
 
     __slots__ = (
@@ -85,7 +85,7 @@ class EngineJob(Job):
         return tries_again(self.attempt, self.retries)
 
 
-class Site:
+class BackendWorker:
     """Backend as observers see it: one worker."""
 
     number = 1
@@ -100,16 +100,16 @@ class Site:
         self.offer = offer_of(offer, own_cores=())
         return self.offer
 
-    def report(self, started: EngineJob | None, ended: EngineJob | None, *, good: bool) -> Report:
+    def report(self, started: BackendJob | None, ended: BackendJob | None, *, good: bool) -> Report:
         """Return a report that a job started, or ended, now; each has a lease of its own."""
         now = time.monotonic()
-        begun = [LeaseStart(_lease(job), 0, job.slots or "", [job.job], [job.attempt], now) for job in [started] if job]
+        begun = [LeaseStart(_lease(job), 0, job.slots or "", [job.id], [job.attempt], now) for job in [started] if job]
         if ended is None:
             return Report(now, begun, [], [])
         wall = (ended.ended or now) - (ended.began or now)
         code = Code.SUCCEEDED if good else Code.FAILED
         done = Completed(
-            _lease(ended), [ended.job], [ended.attempt], [code], [now - wall], [wall], [0.0], [0], [], [], now
+            _lease(ended), [ended.id], [ended.attempt], [code], [now - wall], [wall], [0.0], [0], [], [], now
         )
         return Report(now, begun, [done], [_lease(ended)])
 
@@ -118,5 +118,5 @@ _EMPTY = Context()
 """Context of calls that run in another process."""
 
 
-def _lease(job: EngineJob) -> int:
-    return job.job * 1_000_000 + job.attempt
+def _lease(job: BackendJob) -> int:
+    return job.id * 1_000_000 + job.attempt

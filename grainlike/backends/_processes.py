@@ -7,8 +7,8 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from grainlike.backends._life import Life
-from grainlike.calls import Answer, Call, Child, ChildLostError, import_paths, run_call
+from grainlike.backends._base import ClosesItself
+from grainlike.calls import BackendAnswer, BackendCall, CallProcess, CallProcessLostError, import_paths, run_call
 from grainlike.errors import WorkerLostError
 from grainlike.payload import Payload, dump_arguments, dump_function, load_error, load_value
 from grainlike.resources import Cores, Request
@@ -16,7 +16,7 @@ from grainlike.resources import Cores, Request
 __all__ = ["ProcessBackend"]
 
 
-class ProcessBackend(Life):
+class ProcessBackend(ClosesItself):
     """Runs jobs in processes of this machine, kept for the next; nothing else of grainlike's takes part.
 
     It honours `cores`, counted and not pinned: jobs hold at most `processes` of them at a time. A job that is
@@ -39,8 +39,8 @@ class ProcessBackend(Life):
         self.offer: Request = Cores(processes)
         self._pool = ThreadPoolExecutor(processes, thread_name_prefix="grainlike process")
         self._lock = threading.Lock()
-        self._idle: list[Child] = []
-        self._busy: dict[Future[Any], Child] = {}
+        self._idle: list[CallProcess] = []
+        self._busy: dict[Future[Any], CallProcess] = {}
         self._over = False
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
@@ -56,20 +56,20 @@ class ProcessBackend(Life):
             self._pool.submit(self._serve, future, _packed(fn, args, kwargs), _opened)
         return future
 
-    def _serve(self, future: Future[Any], call: Call, opened: Callable[[Answer], Any]) -> None:
+    def _serve(self, future: Future[Any], call: BackendCall, opened: Callable[[BackendAnswer], Any]) -> None:
         if not future.set_running_or_notify_cancel():
             return
         try:
             future.set_result(opened(self._ask(future, call)))
-        except ChildLostError as error:
+        except CallProcessLostError as error:
             future.set_exception(WorkerLostError(f"{call.name}: {error}"))
         except BaseException as error:  # noqa: BLE001 - a thread has nobody to raise it to
             future.set_exception(error)
 
-    def _ask(self, future: Future[Any], call: Call) -> Answer:
+    def _ask(self, future: Future[Any], call: BackendCall) -> BackendAnswer:
         with self._lock:
             if self._over:
-                raise ChildLostError("its backend was shut down")
+                raise CallProcessLostError("its backend was shut down")
             child = self._living()
             self._busy[future] = child
         lost = True
@@ -77,7 +77,7 @@ class ProcessBackend(Life):
             answer = child.ask(call._replace(timeout=None), call.timeout)
             lost = False
         except TimeoutError:
-            return Answer(False, b"", (), f"pid {child.pid}", call.timeout or 0.0, 0.0, 0, timed_out=True)
+            return BackendAnswer(False, b"", (), f"pid {child.pid}", call.timeout or 0.0, 0.0, 0, timed_out=True)
         finally:
             with self._lock:
                 del self._busy[future]
@@ -88,14 +88,14 @@ class ProcessBackend(Life):
                 child.close()
         return answer
 
-    def _living(self) -> Child:
+    def _living(self) -> CallProcess:
         """An idle process, or a new one. One that was killed while it was idle is no call's fault; under the lock."""
         while self._idle:
             child = self._idle.pop()
             if child.alive:
                 return child
             child.close()
-        return Child()
+        return CallProcess()
 
     def on_done(self, future: Future[Any], call: Callable[[], None]) -> None:
         """Call when there is a result."""
@@ -126,20 +126,20 @@ class ProcessBackend(Life):
         self._pool.shutdown(wait=wait, cancel_futures=True)
 
 
-def _as_it_is(answer: Answer) -> Answer:
+def _as_it_is(answer: BackendAnswer) -> BackendAnswer:
     """An executor opens answers itself."""
     return answer
 
 
-def _packed(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+def _packed(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> BackendCall:
     name = getattr(fn, "__name__", type(fn).__name__)
     packed = dump_arguments(args, kwargs, what=name).detached()
     buffers = tuple(bytes(buffer) for buffer in packed.buffers)
     blob = dump_function(fn).data
-    return Call(blob, bytes(packed.data), buffers, 0, name, 1, "", "cores=[0]", None, import_paths())
+    return BackendCall(blob, bytes(packed.data), buffers, 0, name, 1, "", "cores=[0]", None, import_paths())
 
 
-def _opened(answer: Answer) -> Any:
+def _opened(answer: BackendAnswer) -> Any:
     payload = Payload(answer.data, answer.buffers)
     if answer.good:
         return load_value(payload)

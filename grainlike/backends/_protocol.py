@@ -12,7 +12,7 @@ import anyio.to_thread
 
 from grainlike.resources import Allocation, Request
 
-__all__ = ["Backend", "Manner"]
+__all__ = ["Backend", "BackendAdapter"]
 
 
 @runtime_checkable
@@ -51,7 +51,7 @@ class Backend(Protocol):
 NEEDED = ("submit", "result", "shutdown")
 
 
-class Manner:
+class BackendAdapter:
     """A backend, with the ways in which it is talked to found out once.
 
     Raises:

@@ -6,9 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from grainlike.backends._extra import extra
-from grainlike.backends._life import Life
-from grainlike.backends._recent import Offers, Recent
+from grainlike.backends._base import CachedAnswer, ClosesItself, Offers, extra
 from grainlike.resources import Request
 
 __all__ = ["RayBackend"]
@@ -17,7 +15,7 @@ _OWN = {"cores": "CPU", "gpus": "GPU", "memory": "memory"}
 """Ray's names of resources for which it has options of its own."""
 
 
-class RayBackend(Life):
+class RayBackend(ClosesItself):
     """Runs jobs as tasks of a Ray cluster (`pip install 'grainlike[ray]'`).
 
     `cores`, `gpus` and `memory` become `num_cpus`, `num_gpus` and `memory`, and other names Ray's custom resources;
@@ -52,7 +50,7 @@ class RayBackend(Life):
         self._ours = False
         self._remote: dict[Callable[..., Any], Any] = {}
         self._lock = threading.Lock()
-        self._offers = Recent(self._ask)
+        self._offers = CachedAnswer(self._ask)
 
     def open(self) -> None:
         """Use the session that is there, or start one."""

@@ -11,19 +11,19 @@ from typing import Any, Protocol
 import anyio
 from anyio.abc import TaskGroup
 
-from grainlike.backends._admission import Admission
-from grainlike.backends._job import EngineJob, Site
-from grainlike.backends._protocol import Manner
-from grainlike.calls import Answer, Call, Deed, import_paths, perform, run_call
+from grainlike.backends._admission import AdmissionQueue
+from grainlike.backends._job import BackendJob, BackendWorker
+from grainlike.backends._protocol import BackendAdapter
+from grainlike.calls import BackendAnswer, BackendCall, CallOutcome, import_paths, perform, run_call
 from grainlike.context import JobInfo
 from grainlike.errors import JobTimeoutError, UnsatisfiableError, WorkerLostError
-from grainlike.eventloop import Home, forget_the_loop, soon_from_anywhere
+from grainlike.eventloop import EventLoopId, forget_the_loop, soon_from_anywhere
 from grainlike.graph import Node, Retry, StreamNode
-from grainlike.jobs import NO_PARCEL, Job, Observer, Tally
+from grainlike.jobs import NO_PARCEL, Job, JobCounters, Observer
 from grainlike.payload import Payload, dump_arguments, dump_error, dump_function, load_error, load_value
 from grainlike.resources import Ledger, Request, missing
 
-__all__ = ["BackendJobs"]
+__all__ = ["BackendRunner"]
 
 WAITERS = 64
 """Number of calls in flight to a backend that needs a waiting thread for each."""
@@ -35,7 +35,7 @@ _LOOK_S = 1.0
 """Seconds that a thread waits for a backend's result between two checks of whether it is still wanted."""
 
 
-class Outcomes(Protocol):
+class BackendListener(Protocol):
     """Receiver of outcomes of jobs: the engine."""
 
     def succeeded(self, node: Node, value: object) -> None: ...
@@ -44,27 +44,29 @@ class Outcomes(Protocol):
     def take_context(self, node: Node) -> Context: ...
 
 
-class BackendJobs:
+class BackendRunner:
     """Implements the engine's `Jobs` on a backend. `changed` is called whenever it may have become quiet.
 
     Amounts are counted here where the backend declares them (`offer`), and by the backend itself where not.
     """
 
-    def __init__(self, manner: Manner, outcomes: Outcomes, tally: Tally, observers: Sequence[Observer]) -> None:
-        self._manner = manner
+    def __init__(
+        self, adapter: BackendAdapter, outcomes: BackendListener, counters: JobCounters, observers: Sequence[Observer]
+    ) -> None:
+        self._adapter = adapter
         self._outcomes = outcomes
-        self._tally = tally
+        self._counters = counters
         self._observers = observers
-        self._waiting: Admission[EngineJob] = Admission()
-        self._jobs: dict[int, EngineJob] = {}
+        self._waiting: AdmissionQueue[BackendJob] = AdmissionQueue()
+        self._jobs: dict[int, BackendJob] = {}
         """All jobs that were submitted and have not ended, those that are wanted no more too."""
         self._numbers = 0
         self._running = 0
         self._tasks: TaskGroup | None = None
         self._ledger: Ledger | None = None
         self._threads = anyio.CapacityLimiter(WAITERS)
-        self._most = IN_FLIGHT if manner.tells_when_done else WAITERS
-        self._site = Site(manner.name)
+        self._most = IN_FLIGHT if adapter.tells_when_done else WAITERS
+        self._site = BackendWorker(adapter.name)
         self.changed = _nothing
         self.counted: Callable[[int], None] | None = None
         """Called with the number of calls that have not ended, whenever it may have changed."""
@@ -74,12 +76,12 @@ class BackendJobs:
         """True if there is no call."""
         return not self._jobs
 
-    async def open(self, tasks: TaskGroup, home: Home) -> None:
+    async def open(self, tasks: TaskGroup, loop_id: EventLoopId) -> None:
         """Get the engine ready, and run calls in `tasks` from now on."""
-        if hasattr(self._manner.backend, "open"):
-            await self._manner.ask("open", limiter=self._threads)
-        self._home = home
-        offer = self._manner.offer
+        if hasattr(self._adapter.backend, "open"):
+            await self._adapter.ask("open", limiter=self._threads)
+        self._loop_id = loop_id
+        offer = self._adapter.offer
         if offer is not None:
             self._ledger = Ledger(self._site.of(offer))
         for observer in self._observers:
@@ -89,15 +91,15 @@ class BackendJobs:
     async def close(self) -> None:
         """Shut the engine down."""
         self._tasks = None
-        await self._manner.ask("shutdown", limiter=self._threads)
+        await self._adapter.ask("shutdown", limiter=self._threads)
 
     # --- what it can not do ------------------------------------------------------------------------------------------
 
     def refusal(self, request: Request) -> str | None:
         """Return why no call with this request would ever run here, by name; None if one may."""
-        why = self._manner.refusal(request)
+        why = self._adapter.refusal(request)
         if why is None and self._ledger is not None and not self._ledger.fits_ever(request):
-            why = f"backend {self._manner.name!r}: {missing(request, [(self._manner.name, self._ledger.capacity)])}"
+            why = f"backend {self._adapter.name!r}: {missing(request, [(self._adapter.name, self._ledger.capacity)])}"
         return why
 
     def refusal_of(self, node: Node) -> str | None:
@@ -107,14 +109,14 @@ class BackendJobs:
         why = None
         if isinstance(node, StreamNode):
             why = "a stream: its items would not come before its end"
-        elif self._manner.in_process and options.timeout is not None:
+        elif self._adapter.in_process and options.timeout is not None:
             why = f"timeout={options.timeout:g}: a thread cannot be ended"
-        elif self._manner.in_process and options.isolate:
+        elif self._adapter.in_process and options.isolate:
             why = "isolate=True: its calls share this process"
         elif options.retry not in (Retry(options.retry.times), Retry(options.retry.times, losses=0)):
             why = "more of a Retry than how many attempts there are"
         if why is not None:
-            return f"backend {self._manner.name!r} can not honour {why}"
+            return f"backend {self._adapter.name!r} can not honour {why}"
         return self.refusal(node.request)
 
     # --- from the engine ---------------------------------------------------------------------------------------------
@@ -128,27 +130,27 @@ class BackendJobs:
                     raise UnsatisfiableError(f"{node.function.name}: {why}")
                 job = self._make_job(node)
             except Exception as error:  # noqa: BLE001 - whatever the user's objects raise belongs to this call's awaiters
-                self._tally.failed += 1
+                self._counters.failed += 1
                 # It was never a job, and is told from one that was never to be made.
                 node.record = Job(0, 0, None, NO_PARCEL)
                 self._outcomes.failed(node, error)
                 continue
-            self._jobs[job.job] = job
+            self._jobs[job.id] = job
             self._waiting.add(job)
         self._admit()
         self._count()
 
-    def _make_job(self, node: Node) -> EngineJob:
+    def _make_job(self, node: Node) -> BackendJob:
         args, kwargs = node.arguments()
         function = node.function
         packed: Payload | None = None
         blob = b""
-        if not self._manner.in_process:
+        if not self._adapter.in_process:
             blob = dump_function(function.callable).data
             packed = dump_arguments(args, kwargs, what=function.name).detached()
         self._numbers += 1
-        job = EngineJob(self._numbers, node, partial(function.callable, *args, **kwargs), blob, packed)
-        if self._manner.in_process:
+        job = BackendJob(self._numbers, node, partial(function.callable, *args, **kwargs), blob, packed)
+        if self._adapter.in_process:
             job.context = self._outcomes.take_context(node)
         node.record = job
         return job
@@ -158,12 +160,12 @@ class BackendJobs:
             return
         for job in self._waiting.admit(self._take):
             self._running += 1
-            job.assigned(self._manner.name, job.attempt + 1)
+            job.assigned(self._adapter.name, job.attempt + 1)
             job.start(job.grant.allocation if job.grant is not None else job.request)
             self._tell(started=job)
             self._tasks.start_soon(self._run, job)
 
-    def _take(self, job: EngineJob) -> bool:
+    def _take(self, job: BackendJob) -> bool:
         if self._running >= self._most:
             return False
         if self._ledger is None:
@@ -175,32 +177,32 @@ class BackendJobs:
         """Cancel jobs that are wanted no more. Slots of one that runs are free when it has ended."""
         for node in nodes:
             job = node.record
-            if not isinstance(job, EngineJob) or job.job not in self._jobs:
+            if not isinstance(job, BackendJob) or job.id not in self._jobs:
                 if job is None:
-                    self._tally.unwanted(skipped=skipped)
+                    self._counters.unwanted(skipped=skipped)
                 continue
             job.node = None
             if self._waiting.remove(job):
-                del self._jobs[job.job]
-                self._tally.unwanted(skipped=skipped)
+                del self._jobs[job.id]
+                self._counters.unwanted(skipped=skipped)
             else:
-                self._tally.cancelled += 1
-                if self._manner.cancels and job.future is not None and self._tasks is not None:
+                self._counters.cancelled += 1
+                if self._adapter.cancels and job.future is not None and self._tasks is not None:
                     self._tasks.start_soon(self._cancel, job)
         self._count()
         self.changed()
 
-    async def _cancel(self, job: EngineJob) -> None:
+    async def _cancel(self, job: BackendJob) -> None:
         try:
-            await self._manner.ask("cancel", job.future, limiter=anyio.CapacityLimiter(1))
+            await self._adapter.ask("cancel", job.future, limiter=anyio.CapacityLimiter(1))
         except Exception as error:  # noqa: BLE001 - an engine's own; whether the call has ended, its result tells
             job.trouble = error
 
     # --- one call ----------------------------------------------------------------------------------------------------
 
-    async def _run(self, job: EngineJob) -> None:
+    async def _run(self, job: BackendJob) -> None:
         began = time.monotonic()
-        outcome: Answer | Deed | Exception
+        outcome: BackendAnswer | CallOutcome | Exception
         try:
             outcome = await self._result(job, await self._send(job))
         except Exception as error:  # noqa: BLE001 - the engine's own: a call's own error comes as an answer
@@ -216,55 +218,57 @@ class BackendJobs:
         if job.node is not None and not good and job.may_try_again:
             self._waiting.add(job)
         else:
-            del self._jobs[job.job]
+            del self._jobs[job.id]
             self._settle(job, value, good=good)
         self._admit()
         self._count()
         self._outcomes.pump()
         self.changed()
 
-    async def _send(self, job: EngineJob) -> Any:
+    async def _send(self, job: BackendJob) -> Any:
         arguments: tuple[Any, ...]
-        if self._manner.in_process:
-            info = JobInfo(job.job, job.name, job.attempt, None)
+        if self._adapter.in_process:
+            info = JobInfo(job.id, job.name, job.attempt, None)
             context = job.context.copy()  # each attempt begins with what its caller had set
             context.run(forget_the_loop)
-            arguments = (perform, job.do, info, self._manner.name, job.slots, context)
+            arguments = (perform, job.do, info, self._adapter.name, job.slots, context)
         else:
             assert job.packed is not None
             data, buffers = bytes(job.packed.data), tuple(bytes(buffer) for buffer in job.packed.buffers)
             slots = job.slots or ""
-            call = Call(job.blob, data, buffers, job.job, job.name, job.attempt, "", slots, job.timeout, import_paths())
+            call = BackendCall(
+                job.blob, data, buffers, job.id, job.name, job.attempt, "", slots, job.timeout, import_paths()
+            )
             arguments = (run_call, call)
-        if self._manner.hears_requests:
-            job.future = await self._manner.ask("submit_for", job.request, *arguments, limiter=self._threads)
+        if self._adapter.hears_requests:
+            job.future = await self._adapter.ask("submit_for", job.request, *arguments, limiter=self._threads)
         else:
-            job.future = await self._manner.ask("submit", *arguments, limiter=self._threads)
-        if job.node is None and self._manner.cancels:  # it was cancelled on its way
+            job.future = await self._adapter.ask("submit", *arguments, limiter=self._threads)
+        if job.node is None and self._adapter.cancels:  # it was cancelled on its way
             await self._cancel(job)
         return job.future
 
-    async def _result(self, job: EngineJob, future: Any) -> Any:
-        if self._manner.tells_when_done:
+    async def _result(self, job: BackendJob, future: Any) -> Any:
+        if self._adapter.tells_when_done:
             done = anyio.Event()
-            self._manner.backend.on_done(future, lambda: soon_from_anywhere(self._home, done.set))
+            self._adapter.backend.on_done(future, lambda: soon_from_anywhere(self._loop_id, done.set))
             await done.wait()
-            return await self._manner.ask("result", future, limiter=self._threads)
+            return await self._adapter.ask("result", future, limiter=self._threads)
         while True:
             try:
-                return await self._manner.ask("result", future, _LOOK_S, limiter=self._threads)
+                return await self._adapter.ask("result", future, _LOOK_S, limiter=self._threads)
             except TimeoutError:
-                if job.node is None and self._manner.cancels:
+                if job.node is None and self._adapter.cancels:
                     return job.trouble or WorkerLostError("it was cancelled")
 
     # --- outcomes ----------------------------------------------------------------------------------------------------
 
-    def _judge(self, job: EngineJob, outcome: Answer | Deed | Exception) -> tuple[bool, Any]:
+    def _judge(self, job: BackendJob, outcome: BackendAnswer | CallOutcome | Exception) -> tuple[bool, Any]:
         """Return whether there is a value, and it or the error."""
-        if isinstance(outcome, Deed):
-            job.took(self._manner.name, outcome.wall, outcome.cpu, 0)
+        if isinstance(outcome, CallOutcome):
+            job.took(self._adapter.name, outcome.wall, outcome.cpu, 0)
             return (True, outcome.value) if outcome.good else (False, _raised(outcome.value, job.note(job.name)))
-        if not isinstance(outcome, Answer):
+        if not isinstance(outcome, BackendAnswer):
             return False, self._lost(job, outcome)
         job.took(outcome.worker, outcome.wall, outcome.cpu, outcome.rss)
         if outcome.timed_out:
@@ -278,31 +282,31 @@ class BackendJobs:
             error.add_note(job.note(job.name))
             return False, error
 
-    def _lost(self, job: EngineJob, outcome: Any) -> Exception:
+    def _lost(self, job: BackendJob, outcome: Any) -> Exception:
         said = f"{type(outcome).__name__}: {outcome}" if isinstance(outcome, Exception) else f"{outcome!r}"
-        error = WorkerLostError(f"backend {self._manner.name!r} gave no answer for {job.name}: {said}")
+        error = WorkerLostError(f"backend {self._adapter.name!r} gave no answer for {job.name}: {said}")
         error.__cause__ = outcome if isinstance(outcome, Exception) else None
         return error
 
-    def _settle(self, job: EngineJob, value: Any, *, good: bool) -> None:
+    def _settle(self, job: BackendJob, value: Any, *, good: bool) -> None:
         node, job.node = job.node, None
         if job.usage is not None:
-            self._tally.run_seconds += job.usage.wall_s
+            self._counters.run_seconds += job.usage.wall_s
         if node is None:
             return
         if good:
-            self._tally.succeeded += 1
+            self._counters.succeeded += 1
             self._outcomes.succeeded(node, value)
             return
         if isinstance(value, JobTimeoutError):
-            self._tally.timed_out += 1
+            self._counters.timed_out += 1
         else:
-            self._tally.failed += 1
+            self._counters.failed += 1
         self._outcomes.failed(node, value)
 
     # --- who listens -------------------------------------------------------------------------------------------------
 
-    def live_job(self, number: int, attempt: int) -> EngineJob | None:
+    def live_job(self, number: int, attempt: int) -> BackendJob | None:
         """Return the job if it is alive and this is its current attempt, else None."""
         job = self._jobs.get(number)
         return job if job is not None and job.attempt == attempt else None
@@ -316,7 +320,7 @@ class BackendJobs:
         if self.counted is not None:
             self.counted(len(self._jobs))
 
-    def _tell(self, *, started: EngineJob | None = None, ended: EngineJob | None = None, good: bool = True) -> None:
+    def _tell(self, *, started: BackendJob | None = None, ended: BackendJob | None = None, good: bool = True) -> None:
         if self._observers:
             report = self._site.report(started, ended, good=good)
             for observer in self._observers:

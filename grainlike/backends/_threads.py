@@ -6,13 +6,13 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from grainlike.backends._life import Life
+from grainlike.backends._base import ClosesItself
 from grainlike.resources import Cores, Request
 
 __all__ = ["ThreadBackend"]
 
 
-class ThreadBackend(Life):
+class ThreadBackend(ClosesItself):
     """Runs jobs in threads of this process: for work that waits, or that releases Python's lock.
 
     It honours `cores`, counted and not pinned: jobs hold at most `threads` of them at a time. Arguments and values

@@ -13,16 +13,16 @@ from grainlike.bench._measure import Figures, measure
 from grainlike.bench._picture import picture
 from grainlike.bench._system import Session, System
 from grainlike.bench._table import facts, table
-from grainlike.bench._workloads import WORKLOADS, Workload
+from grainlike.bench._workloads import WORKLOADS, Measurement
 from grainlike.bench.systems import SYSTEMS, installed
 
 __all__ = [
     "SYSTEMS",
     "WORKLOADS",
     "Figures",
+    "Measurement",
     "Session",
     "System",
-    "Workload",
     "facts",
     "installed",
     "measure",

@@ -13,7 +13,7 @@ from grainlike.bench._system import Session
 from grainlike.bench._usage import cpu_seconds, memory_bytes
 from grainlike.bench.jobs import add, echo, identity, increment
 
-__all__ = ["LESS_IS_BETTER", "WARM_UP", "WORKLOADS", "Workload"]
+__all__ = ["LESS_IS_BETTER", "WARM_UP", "WORKLOADS", "Measurement"]
 
 WARM_UP = 50
 """Jobs before anything is timed, so that processes are up and functions have travelled."""
@@ -24,7 +24,7 @@ LESS_IS_BETTER = frozenset({"µs", "MB"})
 
 
 @dataclass(frozen=True)
-class Workload:
+class Measurement:
     """One row of figures. `measure` returns them by name, `units` says in what."""
 
     name: str
@@ -105,17 +105,17 @@ def _expect(value: object, right: object) -> None:
 WORKLOADS = {
     workload.name: workload
     for workload in (
-        Workload(
+        Measurement(
             "throughput",
             "no-op jobs, all at once",
             {"at once": "jobs/s", "CPU a job": "µs", "memory": "MB"},
             _at_once,
             10_000,
         ),
-        Workload("trips", "no-op jobs, one after another", {"p50": "µs", "p99": "µs"}, _trips, 500),
-        Workload("tree", "a tree of additions", {"tree": "jobs/s"}, _tree, 4_095),
-        Workload("chain", "a chain of additions", {"chain": "jobs/s"}, _chain, 1_000),
-        Workload("bulk", "an array there and back", {"bulk": "MB/s"}, _bulk("bulk"), 8_000_000),
-        Workload("large", "a large array there and back", {"large": "MB/s"}, _bulk("large"), 200_000_000),
+        Measurement("trips", "no-op jobs, one after another", {"p50": "µs", "p99": "µs"}, _trips, 500),
+        Measurement("tree", "a tree of additions", {"tree": "jobs/s"}, _tree, 4_095),
+        Measurement("chain", "a chain of additions", {"chain": "jobs/s"}, _chain, 1_000),
+        Measurement("bulk", "an array there and back", {"bulk": "MB/s"}, _bulk("bulk"), 8_000_000),
+        Measurement("large", "a large array there and back", {"large": "MB/s"}, _bulk("large"), 200_000_000),
     )
 }

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 from grainlike._later import later
 
 if TYPE_CHECKING:
-    from grainlike.cache._memo import Memo
-    from grainlike.cache._store import Kept, Results, results_directory
+    from grainlike.cache._result_cache import ResultCache
+    from grainlike.cache._store import ResultStore, StoredResult, results_directory
 
 __all__ = [
-    "Kept",
-    "Memo",
-    "Results",
+    "ResultCache",
+    "ResultStore",
+    "StoredResult",
     "results_directory",
 ]
 
@@ -19,9 +19,9 @@ if not TYPE_CHECKING:  # else any name would be there
     __getattr__ = later(
         __name__,
         {
-            "Kept": "_store",
-            "Memo": "_memo",
-            "Results": "_store",
+            "StoredResult": "_store",
+            "ResultCache": "_result_cache",
+            "ResultStore": "_store",
             "results_directory": "_store",
         },
     )

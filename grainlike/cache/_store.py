@@ -18,7 +18,7 @@ import msgspec
 from grainlike._private import WRITING, create_in, folder, folder_in, open_in
 from grainlike.payload import Payload, dump_value, load_value
 
-__all__ = ["DamagedError", "Kept", "Key", "Results", "results_directory"]
+__all__ = ["DamagedError", "Key", "ResultStore", "StoredResult", "results_directory"]
 
 _MAGIC = b"grainlike result 1\n"
 _NEW = ".new-"
@@ -38,7 +38,7 @@ class Key(NamedTuple):
     identity: bytes
 
 
-class Kept(msgspec.Struct, frozen=True):
+class StoredResult(msgspec.Struct, frozen=True):
     """Metadata of a stored result. `created` is the wall clock's; `sizes` are of its parts, in bytes."""
 
     function: str
@@ -69,7 +69,7 @@ def results_directory() -> Path:
     return Path(home).expanduser().absolute() / "grainlike" / "results"
 
 
-class Results:
+class ResultStore:
     """The results in one directory, which is made, for this user alone, when something is put into it.
 
     Files appear whole or not at all, so any number of programs may use one directory, on a shared file system too. To
@@ -84,7 +84,7 @@ class Results:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
-    def find(self, key: Key) -> tuple[Kept, object] | None:
+    def find(self, key: Key) -> tuple[StoredResult, object] | None:
         """Return the metadata and the value; None when it is not here. `DamagedError` for a file that is not whole."""
         path = self._path(key)
         try:
@@ -109,7 +109,7 @@ class Results:
         parts = [memoryview(payload.data).cast("B"), *(memoryview(buffer).cast("B") for buffer in payload.buffers)]
         sizes = [part.nbytes for part in parts]
         python = "{}.{}.{}".format(*sys.version_info)
-        kept = Kept(key.function, key.version, time.time(), sizes, _digest(parts), python)
+        kept = StoredResult(key.function, key.version, time.time(), sizes, _digest(parts), python)
         head = msgspec.msgpack.encode(kept)
         path = self._path(key)
         with self._folder(path.parent, make=True) as there:
@@ -132,7 +132,7 @@ class Results:
             return sorted(unquote(one) for one in names if _exists(there, f"{one}/{path.name}"))
         return []
 
-    def __iter__(self) -> Iterator[tuple[Path, Kept]]:
+    def __iter__(self) -> Iterator[tuple[Path, StoredResult]]:
         """Iterate over what is stored, in no order; files that are not whole are left out."""
         for path in self._files():
             with suppress(FileNotFoundError, DamagedError), self._folder(path.parent) as there, _told(self.directory):
@@ -201,14 +201,14 @@ def _exists(folder: int, name: str) -> bool:
     return True
 
 
-def _head(data: bytes) -> tuple[Kept, int]:
+def _head(data: bytes) -> tuple[StoredResult, int]:
     """Return the metadata of a file, and the offset of its content."""
     start = len(_MAGIC) + 4
     if not data.startswith(_MAGIC) or len(data) < start:
         raise DamagedError("it is no result of ours")
     end = start + int.from_bytes(data[len(_MAGIC) : start], "big")
     try:
-        return msgspec.msgpack.decode(data[start:end], type=Kept), end
+        return msgspec.msgpack.decode(data[start:end], type=StoredResult), end
     except msgspec.MsgspecError:
         raise DamagedError("its head is not what was written") from None
 

@@ -5,18 +5,18 @@ process of a backend (`_call`), and how it is ended there (`_child`). It is impo
 executor, and is light.
 """
 
-from grainlike.calls._call import Answer, Call, Deed, import_paths, perform, run_call
-from grainlike.calls._child import Child, ChildLostError
-from grainlike.calls._part import PartPlan, Told, run_part, run_part_async
+from grainlike.calls._call import BackendAnswer, BackendCall, CallOutcome, import_paths, perform, run_call
+from grainlike.calls._child import CallProcess, CallProcessLostError
+from grainlike.calls._part import CallReport, PartPlan, run_part, run_part_async
 
 __all__ = [
-    "Answer",
-    "Call",
-    "Child",
-    "ChildLostError",
-    "Deed",
+    "BackendAnswer",
+    "BackendCall",
+    "CallOutcome",
+    "CallProcess",
+    "CallProcessLostError",
+    "CallReport",
     "PartPlan",
-    "Told",
     "import_paths",
     "perform",
     "run_call",

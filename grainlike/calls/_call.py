@@ -18,10 +18,10 @@ from grainlike.context import JobInfo, enter_job
 from grainlike.payload import Payload, dump_error, dump_value, load_arguments, load_function
 from grainlike.resources import Allocation, parse_allocation
 
-__all__ = ["Answer", "Call", "Deed", "import_paths", "perform", "run_call", "where"]
+__all__ = ["BackendAnswer", "BackendCall", "CallOutcome", "import_paths", "perform", "run_call", "where"]
 
 
-class Call(NamedTuple):
+class BackendCall(NamedTuple):
     """Call on the wire: a packed function, its packed arguments, and what the call shall see of itself.
 
     `timeout` is in seconds; the call then runs in a process of its own, which is killed when they are over. `paths` are
@@ -40,7 +40,7 @@ class Call(NamedTuple):
     paths: tuple[str, ...] = ()
 
 
-class Answer(NamedTuple):
+class BackendAnswer(NamedTuple):
     """Answer of a call: a packed value or exception, the name of the worker that performed it, and its usage.
 
     `wall` and `cpu` are in seconds, `rss` in bytes. With `timed_out` the call was ended, and there is neither value
@@ -57,7 +57,7 @@ class Answer(NamedTuple):
     timed_out: bool = False
 
 
-class Deed(NamedTuple):
+class CallOutcome(NamedTuple):
     """Result of a call in this process: a value or exception, and its wall and CPU seconds."""
 
     good: bool
@@ -66,7 +66,7 @@ class Deed(NamedTuple):
     cpu: float
 
 
-def run_call(call: Call) -> Answer:
+def run_call(call: BackendCall) -> BackendAnswer:
     """Perform a call here, in this thread, or, if it has a timeout, in a process that can be ended."""
     if call.timeout is not None:
         from grainlike.calls._child import answer_in_time
@@ -77,7 +77,7 @@ def run_call(call: Call) -> Answer:
         function = load_function(call.function)
         args, kwargs = load_arguments(Payload(call.data, call.buffers))
     except Exception as error:  # noqa: BLE001 - the call's own: its awaiters raise it
-        return _answer(Deed(False, error, 0.0, 0.0), call)
+        return _answer(CallOutcome(False, error, 0.0, 0.0), call)
     job = JobInfo(call.number, call.name, call.attempt, None)
     return _answer(perform(lambda: function(*args, **kwargs), job, call.worker or where(), call.slots), call)
 
@@ -90,14 +90,14 @@ def perform(
     context: Context | None = None,
     *,
     whole_process: bool = False,
-) -> Deed:
+) -> CallOutcome:
     """Make a call in a context in which it sees its slots; of a coroutine function, in an event loop of its own.
 
     It is `context`, in which the slots stay set; by default a copy of that of this thread.
     """
     allocation: Allocation = parse_allocation(slots)
 
-    def inside() -> Deed:
+    def inside() -> CallOutcome:
         enter_job(allocation, worker, job, whole_process=whole_process)
         wall, cpu = time.monotonic(), time.thread_time()
         try:
@@ -111,12 +111,12 @@ def perform(
             if threading.current_thread() is threading.main_thread():
                 raise  # somebody pressed Ctrl-C
             value, good = error, False
-        return Deed(good, value, time.monotonic() - wall, time.thread_time() - cpu)
+        return CallOutcome(good, value, time.monotonic() - wall, time.thread_time() - cpu)
 
     return (copy_context() if context is None else context).run(inside)
 
 
-def _answer(deed: Deed, call: Call) -> Answer:
+def _answer(deed: CallOutcome, call: BackendCall) -> BackendAnswer:
     good, packed = deed.good, None
     if good:
         try:
@@ -127,7 +127,7 @@ def _answer(deed: Deed, call: Call) -> Answer:
         packed = dump_error(deed.value)
     buffers = tuple(bytes(buffer) for buffer in packed.buffers)
     rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return Answer(good, bytes(packed.data), buffers, call.worker or where(), deed.wall, deed.cpu, rss)
+    return BackendAnswer(good, bytes(packed.data), buffers, call.worker or where(), deed.wall, deed.cpu, rss)
 
 
 def where() -> str:

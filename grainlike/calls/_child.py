@@ -19,19 +19,19 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
-from grainlike.calls._call import Answer, Call, import_paths, run_call, where
+from grainlike.calls._call import BackendAnswer, BackendCall, import_paths, run_call, where
 from grainlike.payload import Payload, dump_value, load_value
 
-__all__ = ["Child", "ChildLostError", "answer_in_time", "serve"]
+__all__ = ["CallProcess", "CallProcessLostError", "answer_in_time", "serve"]
 
 _LENGTH = struct.Struct("!Q")
 
 
-class ChildLostError(Exception):
+class CallProcessLostError(Exception):
     """Raised when the process ended before it had answered; the text is how."""
 
 
-class Child:
+class CallProcess:
     """Child process for calls. `ask` from one thread at a time, `kill` from any."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Child:
         """True if it has not exited, as far as the system has reported."""
         return self._process.poll() is None
 
-    def ask(self, call: Call, timeout: float | None = None) -> Answer:
+    def ask(self, call: BackendCall, timeout: float | None = None) -> BackendAnswer:
         """Have a call performed.
 
         Raises:
@@ -71,13 +71,13 @@ class Child:
                 _send(self._ours, _authkey())
             self._ours.settimeout(timeout)
             _send(self._ours, call)
-            answer: Answer = _receive(self._ours)
+            answer: BackendAnswer = _receive(self._ours)
         except TimeoutError:
             raise
         except (OSError, EOFError):
             code = self.kill()
             how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
-            raise ChildLostError(f"its process (pid {self.pid}) ended {how}") from None
+            raise CallProcessLostError(f"its process (pid {self.pid}) ended {how}") from None
         return answer
 
     def kill(self) -> int:
@@ -96,13 +96,13 @@ class Child:
         self._ours.close()
 
 
-def answer_in_time(call: Call, timeout: float) -> Answer:
+def answer_in_time(call: BackendCall, timeout: float) -> BackendAnswer:
     """Have a call performed by a child of its own, within so many seconds."""
-    child = Child()
+    child = CallProcess()
     try:
         return child.ask(call._replace(timeout=None, worker=call.worker or where()), timeout)
     except TimeoutError:
-        return Answer(False, b"", (), call.worker or where(), timeout, 0.0, 0, timed_out=True)
+        return BackendAnswer(False, b"", (), call.worker or where(), timeout, 0.0, 0, timed_out=True)
     finally:
         child.close()
 

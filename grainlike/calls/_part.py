@@ -17,7 +17,7 @@ from grainlike.context import GVAR, enter_part
 from grainlike.graph import ATOMS, DelayedFn, Given, Hole, Step, StreamFn, Template
 from grainlike.payload import Payload, dump_error, dump_value, load_error, load_function, load_value
 
-__all__ = ["PartPlan", "Told", "run_part", "run_part_async"]
+__all__ = ["CallReport", "PartPlan", "run_part", "run_part_async"]
 
 
 class PartPlan(NamedTuple):
@@ -36,7 +36,7 @@ class PartPlan(NamedTuple):
     fail_fast: bool
 
 
-class Told(NamedTuple):
+class CallReport(NamedTuple):
     """Outcome of one call. Times are seconds from when the part began.
 
     `good` is None for one that was not made, as something that it needs failed or the part ended at a failure. An
@@ -60,9 +60,9 @@ class Told(NamedTuple):
         return self.value if self.packed is None else load_value(self.packed)
 
 
-def run_part(plan: PartPlan) -> list[Told]:
+def run_part(plan: PartPlan) -> list[CallReport]:
     """Run a part without coroutines."""
-    course = _Course(plan)
+    course = _PartProgress(plan)
     for number in course.due():
         try:
             value = course.call(number)
@@ -73,9 +73,9 @@ def run_part(plan: PartPlan) -> list[Told]:
     return course.told
 
 
-async def run_part_async(plan: PartPlan) -> list[Told]:
+async def run_part_async(plan: PartPlan) -> list[CallReport]:
     """Run a part with coroutines. Its plain functions block nothing else: the process is the part's own."""
-    course = _Course(plan)
+    course = _PartProgress(plan)
     for number in course.due():
         try:
             value = course.call(number)
@@ -88,11 +88,11 @@ async def run_part_async(plan: PartPlan) -> list[Told]:
     return course.told
 
 
-class _Course:
+class _PartProgress:
     """Progress of a part: the next call, and how those before it went."""
 
     def __init__(self, plan: PartPlan) -> None:
-        self.told = [Told()] * len(plan.steps)
+        self.told = [CallReport()] * len(plan.steps)
         self._plan = plan
         self._functions: dict[int, Callable[..., Any]] = {}
         self._values: dict[int, Any] = {}
@@ -108,7 +108,7 @@ class _Course:
                 continue
             for attempt in count(1):
                 self._cpu = time.process_time()
-                self.told[number] = Told(began=time.monotonic() - self._zero, attempt=attempt)
+                self.told[number] = CallReport(began=time.monotonic() - self._zero, attempt=attempt)
                 self._show(number, attempt)
                 yield number
                 if self.told[number].good or not tries_again(attempt, plan.retries[number]):
@@ -192,6 +192,6 @@ class _Course:
         self.told[number] = self.told[number]._replace(ended=ended - self._zero, cpu=cpu, **told)
 
 
-def _opened(told: Told) -> Any:
+def _opened(told: CallReport) -> Any:
     assert told.packed is not None
     return load_value(told.packed.lent())

@@ -4,7 +4,7 @@ Answers: what `grainlike ...` does (`main`), with exit code 0 for success, 1 whe
 no head, no worker, or refused.
 
 Never decides, schedules or draws. A command loads what it needs when it is run, so that `--help` answers at once. The
-worker is started by name, as everywhere. The demonstration's jobs (`_demo_jobs`) live here too, as a user's would in
+worker is started by name, as everywhere. The demonstration's jobs (`demo._jobs`) live here too, as a user's would in
 their own program.
 """
 

@@ -10,7 +10,7 @@ import grainlike.cli._commands_learn
 import grainlike.cli._commands_look  # noqa: F401 - each adds its commands
 from grainlike.cli._exits import OK
 from grainlike.cli._root import app
-from grainlike.launch import reserve_standard_descriptors
+from grainlike.subprocesses import reserve_standard_descriptors
 
 __all__ = ["run_app"]
 

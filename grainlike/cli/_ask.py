@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from grainlike.cli._exits import FAILED, OK, REFUSED
 from grainlike.cli._words import amounts, as_plain, escaped, escaped_line, print_jobs, print_json, print_table, seconds
-from grainlike.client import Caller, UnableError, call
+from grainlike.client import HeadClient, RefusedQueryError, call
 from grainlike.errors import GrainlikeError
 from grainlike.head import LogLine
 from grainlike.wire import (
@@ -57,7 +57,7 @@ _NEARLY = 0.8
 """Part of what sessions may keep from which a warning about little room is printed."""
 
 
-def asking(head: str | None, insecure: bool, ask: Callable[[Caller], Awaitable[int]]) -> int:
+def asking(head: str | None, insecure: bool, ask: Callable[[HeadClient], Awaitable[int]]) -> int:
     """Query a head; return the exit code, with the reason printed if it is not 0: 1 when it cannot answer, 3 when
     there is none.
     """
@@ -68,7 +68,7 @@ def asking(head: str | None, insecure: bool, ask: Callable[[Caller], Awaitable[i
 
     try:
         return anyio.run(main)
-    except UnableError as error:
+    except RefusedQueryError as error:
         code, why = FAILED, str(error)
     except BrokenPipeError:
         raise  # nobody reads what we print; a head that is gone is a HeadLostError
@@ -78,7 +78,7 @@ def asking(head: str | None, insecure: bool, ask: Callable[[Caller], Awaitable[i
     return code
 
 
-async def list_workers(caller: Caller, *, as_json: bool) -> int:
+async def list_workers(caller: HeadClient, *, as_json: bool) -> int:
     """Print the workers."""
     found = await caller.ask(AskWorkers(0), WorkersAre)
     if as_json:
@@ -106,7 +106,7 @@ async def list_workers(caller: Caller, *, as_json: bool) -> int:
     return OK
 
 
-async def end_workers(caller: Caller, patterns: list[str], *, kill: bool, as_json: bool) -> int:
+async def end_workers(caller: HeadClient, patterns: list[str], *, kill: bool, as_json: bool) -> int:
     """Let workers go, and print which; 1 if there is none of such a name."""
     found = await caller.ask(AskDepart(0, patterns, kill), Matched)
     if as_json:
@@ -118,7 +118,7 @@ async def end_workers(caller: Caller, patterns: list[str], *, kill: bool, as_jso
     return OK if found.workers else FAILED
 
 
-async def list_jobs(caller: Caller, *, most: int, as_json: bool) -> int:
+async def list_jobs(caller: HeadClient, *, most: int, as_json: bool) -> int:
     """Print the oldest jobs that have not ended."""
     found = await caller.ask(AskJobs(0, most), JobsAre)
     if as_json:
@@ -130,7 +130,7 @@ async def list_jobs(caller: Caller, *, most: int, as_json: bool) -> int:
     return OK
 
 
-async def explain_job(caller: Caller, job: int, *, as_json: bool) -> int:
+async def explain_job(caller: HeadClient, job: int, *, as_json: bool) -> int:
     """Print where a job stands and what it waits for."""
     found = await caller.ask(AskJob(0, job), JobIs)
     if as_json:
@@ -140,14 +140,14 @@ async def explain_job(caller: Caller, job: int, *, as_json: bool) -> int:
     return OK
 
 
-async def cancel_job(caller: Caller, job: int) -> int:
+async def cancel_job(caller: HeadClient, job: int) -> int:
     """Cancel a job for all its awaiters."""
     await caller.ask(AskCancel(0, job), Done)
     print(f"job {job} is cancelled")  # noqa: T201
     return OK
 
 
-async def list_sessions(caller: Caller, *, as_json: bool) -> int:
+async def list_sessions(caller: HeadClient, *, as_json: bool) -> int:
     """Print the named sessions."""
     found = await caller.ask(AskSessions(0), SessionsAre)
     if as_json:
@@ -170,18 +170,18 @@ async def list_sessions(caller: Caller, *, as_json: bool) -> int:
     return OK
 
 
-async def end_session(caller: Caller, name: str) -> int:
+async def end_session(caller: HeadClient, name: str) -> int:
     """End a session: its jobs, and what is kept of it."""
     found = await caller.ask(AskSessions(0), SessionsAre)
     if name not in [session.name for session in found.sessions]:
-        raise UnableError(f"there is no session {name!r}")
+        raise RefusedQueryError(f"there is no session {name!r}")
     caller.link.post(EndSessions([name]))
     await caller.ask(AskHead(0), HeadIs)  # it is heard in order
     print(f"session {escaped(name)} is ended")  # noqa: T201
     return OK
 
 
-async def show_logs(caller: Caller, job: int, *, follow: bool, as_json: bool) -> int:
+async def show_logs(caller: HeadClient, job: int, *, follow: bool, as_json: bool) -> int:
     """Print what a job has printed, each line where the job wrote it: to standard output, or to standard error."""
     async with aclosing(caller.logs(job, follow=follow)) as lines:
         async for line in lines:
@@ -202,7 +202,7 @@ def _show_line(line: LogLine, *, as_json: bool) -> None:
         print(escaped_line(line), file=to, flush=True)
 
 
-async def show_head(caller: Caller, *, as_json: bool) -> int:
+async def show_head(caller: HeadClient, *, as_json: bool) -> int:
     """Print the head's identity, and how many workers, clients and jobs it has."""
     found = await caller.ask(AskHead(0), HeadIs)
     found = replace(found, clients=found.clients - 1)  # without this command
@@ -220,7 +220,7 @@ async def show_head(caller: Caller, *, as_json: bool) -> int:
     return OK
 
 
-async def show_wanted(caller: Caller, offer: str, *, most: int, within_s: float, as_json: bool) -> int:
+async def show_wanted(caller: HeadClient, offer: str, *, most: int, within_s: float, as_json: bool) -> int:
     """Print how many more workers with this offer would help."""
     found = await caller.ask(AskWanted(0, offer, most, within_s), WantedIs)
     if as_json:

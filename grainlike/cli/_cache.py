@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from grainlike.cache import Kept, Results, results_directory
+from grainlike.cache import ResultStore, StoredResult, results_directory
 from grainlike.cli._exits import FAILED, OK, REFUSED
 from grainlike.cli._words import escaped, print_json, print_table
 
@@ -21,7 +21,7 @@ _DAY_S = 86_400.0
 
 
 @dataclass(slots=True)
-class _Group:
+class _FunctionResults:
     """The results of one version of a function."""
 
     function: str
@@ -30,7 +30,7 @@ class _Group:
     bytes: int = 0
     newest: float = 0.0
 
-    def add(self, kept: Kept) -> None:
+    def add(self, kept: StoredResult) -> None:
         self.results += 1
         self.bytes += kept.size
         self.newest = max(self.newest, kept.created)
@@ -47,7 +47,7 @@ def remove_results(functions: Sequence[str], *, version: str | None, older_days:
     A function is named as `cache ls` shows it, or by its own name alone.
     """
 
-    def fits(kept: Kept) -> bool:
+    def fits(kept: StoredResult) -> bool:
         named = everything or any(one in (kept.function, kept.function.rpartition(":")[2]) for one in functions)
         of_version = version is None or kept.version == version
         return named and of_version and (older_days is None or kept.created < time.time() - older_days * _DAY_S)
@@ -55,9 +55,9 @@ def remove_results(functions: Sequence[str], *, version: str | None, older_days:
     return _reading(lambda results: _remove(results, fits))
 
 
-def _reading(work: Callable[[Results], int]) -> int:
+def _reading(work: Callable[[ResultStore], int]) -> int:
     try:
-        return work(Results(results_directory()))
+        return work(ResultStore(results_directory()))
     except BrokenPipeError:
         raise  # nobody reads what we print
     except OSError as error:
@@ -65,13 +65,13 @@ def _reading(work: Callable[[Results], int]) -> int:
         return REFUSED
 
 
-def _list(results: Results, *, as_json: bool) -> int:
-    groups: dict[tuple[str, str], _Group] = {}
+def _list(results: ResultStore, *, as_json: bool) -> int:
+    groups: dict[tuple[str, str], _FunctionResults] = {}
     for _, kept in results:
-        groups.setdefault((kept.function, kept.version), _Group(kept.function, kept.version)).add(kept)
+        groups.setdefault((kept.function, kept.version), _FunctionResults(kept.function, kept.version)).add(kept)
     rows = [groups[key] for key in sorted(groups)]
     if as_json:
-        print_json([{name: getattr(row, name) for name in _Group.__slots__} for row in rows])
+        print_json([{name: getattr(row, name) for name in _FunctionResults.__slots__} for row in rows])
     elif not rows:
         print(f"no results in {results.directory}")  # noqa: T201
     else:
@@ -83,8 +83,8 @@ def _list(results: Results, *, as_json: bool) -> int:
     return OK
 
 
-def _remove(results: Results, fits: Callable[[Kept], bool]) -> int:
-    found: list[tuple[Path, Kept]] = [(path, kept) for path, kept in results if fits(kept)]
+def _remove(results: ResultStore, fits: Callable[[StoredResult], bool]) -> int:
+    found: list[tuple[Path, StoredResult]] = [(path, kept) for path, kept in results if fits(kept)]
     for path, _ in found:
         results.remove(path)
     results.tidy(time.time() - _UNFINISHED_S)

@@ -24,7 +24,6 @@ import anyio
 from grainlike import __version__
 from grainlike.cli._exits import FAILED, OK
 from grainlike.errors import GrainlikeError
-from grainlike.launch import open_core_locks
 from grainlike.net import (
     Access,
     Address,
@@ -36,6 +35,7 @@ from grainlike.net import (
     state_directory,
 )
 from grainlike.payload import serializer_versions
+from grainlike.subprocesses import open_core_locks
 
 __all__ = ["Finding", "doctor"]
 

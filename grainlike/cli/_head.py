@@ -1,29 +1,41 @@
-"""`head start` and `head stop`: a head that is a program of its own."""
+"""`head start` and `head stop`: a head that is a program of its own.
+
+Keeps the collector of cyclic garbage from looking at a long queue again and again.
+
+A full collection looks at every object there is: with a million queued jobs that takes most of a second, in which a
+head answers no query. What has outlived one that took long is set aside, and looked at again when little of it is
+left.
+"""
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 import anyio
 from anyio.abc import TaskStatus
 
-from grainlike.cli._collecting import collecting_less
 from grainlike.cli._exits import OK, REFUSED
-from grainlike.cli._head_log import OwnLog, open_log
-from grainlike.client import Caller
+from grainlike.cli._head_log import HeadLog, open_log
+from grainlike.client import HeadClient
 from grainlike.errors import GrainlikeError
 from grainlike.eventloop import loop_options
 from grainlike.executor import HeadDaemon
-from grainlike.launch import reset_signals
 from grainlike.net import current_folder, state_directory
+from grainlike.subprocesses import reset_signals
 from grainlike.wire import AskStop, Done
 
-__all__ = ["start_detached", "start_head", "stop_head"]
+__all__ = ["collecting_less", "start_detached", "start_head", "stop_head"]
+
 
 logger = logging.getLogger("grainlike")
 
@@ -51,7 +63,7 @@ def start_head(
     Raises `ValueError` for what is no address, or no access file of a head.
     """
     words = "%(asctime)s %(name)s %(levelname)s %(message)s"
-    handlers = None if log_file is None else [OwnLog(log_file)]
+    handlers = None if log_file is None else [HeadLog(log_file)]
     logging.basicConfig(level=log_level.upper(), format=words, handlers=handlers)
     daemon = HeadDaemon(
         listen,
@@ -146,9 +158,41 @@ def start_detached(arguments: list[str]) -> int:
     return code or REFUSED
 
 
-async def stop_head(caller: Caller) -> int:
+async def stop_head(caller: HeadClient) -> int:
     """Stop a head, and wait until it has exited."""
     await caller.ask(AskStop(0), Done)
     await caller.gone()
     print("stopped")  # noqa: T201
     return OK
+
+
+_LONG_S = 0.005
+"""Seconds that a full collection may take without anything being set aside for it."""
+
+_FEW = 50_000
+"""Number of objects below which what was set aside is looked at again: that is quick then."""
+
+
+@contextmanager
+def collecting_less() -> Iterator[None]:
+    """Context manager: collect garbage less often in this process. Garbage in what was set aside stays for so long."""
+    begun = 0.0
+
+    def note(phase: Literal["start", "stop"], info: dict[str, int]) -> None:
+        nonlocal begun
+        if info["generation"] < 2:
+            return
+        if phase == "start":
+            begun = time.perf_counter()
+            return
+        if time.perf_counter() - begun > _LONG_S:
+            gc.freeze()
+        elif 0 < gc.get_freeze_count() < _FEW:
+            gc.unfreeze()
+
+    gc.callbacks.append(note)
+    try:
+        yield
+    finally:
+        gc.callbacks.remove(note)
+        gc.unfreeze()

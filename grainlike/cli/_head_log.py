@@ -14,7 +14,7 @@ from pathlib import Path
 from grainlike._private import ANY_ACCESS, create_in, folder
 from grainlike.net import make_private_directory, state_directory
 
-__all__ = ["OwnLog", "open_log"]
+__all__ = ["HeadLog", "open_log"]
 
 LONGEST = 10 * 1024 * 1024
 """Bytes after which a log is renamed, to `.1`, and a new one is begun."""
@@ -69,7 +69,7 @@ def _sweep(logs: Path) -> None:
                 os.close(handle)
 
 
-class OwnLog(RotatingFileHandler):
+class HeadLog(RotatingFileHandler):
     """Writes the log of this head, with all that the process writes to standard output and standard error."""
 
     def __init__(self, path: Path) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from grainlike.cli._exits import OK
 from grainlike.cli._words import as_plain, print_json, seconds
-from grainlike.client import Caller
-from grainlike.head.server import drawn
+from grainlike.client import HeadClient
+from grainlike.head.server import spans_from_rows
 from grainlike.jobs import Totals
 from grainlike.observe import Depth, trace
 from grainlike.system import LateFile
@@ -17,7 +17,7 @@ from grainlike.wire import AskReport, ReportIs, SpanRow
 __all__ = ["show_report", "write_trace"]
 
 
-async def show_report(caller: Caller, *, as_json: bool) -> int:
+async def show_report(caller: HeadClient, *, as_json: bool) -> int:
     """Print how jobs have ended."""
     found = await caller.ask(AskReport(0), ReportIs)
     if as_json:
@@ -37,7 +37,7 @@ async def show_report(caller: Caller, *, as_json: bool) -> int:
     return OK
 
 
-async def write_trace(caller: Caller, path: Path) -> int:
+async def write_trace(caller: HeadClient, path: Path) -> int:
     """Draw what the head has recorded."""
     spans: list[SpanRow] = []
     depths: list[Depth] = []
@@ -46,6 +46,6 @@ async def write_trace(caller: Caller, path: Path) -> int:
             async for piece in pieces:
                 spans.extend(piece.spans)
                 depths.extend(Depth(*depth) for depth in piece.depths)
-        file.write(trace(drawn(spans), depths))
+        file.write(trace(spans_from_rows(spans), depths))
     print(f"{path}: what ran in {len(spans):,} attempts; open it in ui.perfetto.dev")  # noqa: T201
     return OK

@@ -22,8 +22,8 @@ from grainlike.errors import GrainlikeError
 from grainlike.executor import NOT_GIVEN, Executor
 from grainlike.graph import Delayed, delayed, info, start
 from grainlike.head import LogLine
-from grainlike.launch import run_command
 from grainlike.resources import parse
+from grainlike.subprocesses import run_command
 
 __all__ = ["UsageError", "submit"]
 

@@ -11,11 +11,11 @@ from grainlike._later import later
 
 if TYPE_CHECKING:
     from grainlike.client._connected_executor import connect
-    from grainlike.client._connection import Caller, UnableError, call
+    from grainlike.client._connection import HeadClient, RefusedQueryError, call
 
 __all__ = [
-    "Caller",
-    "UnableError",
+    "HeadClient",
+    "RefusedQueryError",
     "call",
     "connect",
 ]
@@ -24,8 +24,8 @@ if not TYPE_CHECKING:  # else any name would be there
     __getattr__ = later(
         __name__,
         {
-            "Caller": "_connection",
-            "UnableError": "_connection",
+            "HeadClient": "_connection",
+            "RefusedQueryError": "_connection",
             "call": "_connection",
             "connect": "_connected_executor",
         },

@@ -11,19 +11,17 @@ import anyio
 import anyio.lowlevel
 from msgspec.structs import replace
 
-from grainlike.client._connection import Caller, UnableError, find_client_access
-from grainlike.client._events import FarFeed
-from grainlike.client._first_link import LOOK_S, first_link
-from grainlike.client._leases import FarLeases
+from grainlike.client._connection import LOOK_S, HeadClient, RefusedQueryError, find_client_access, first_link
+from grainlike.client._events import RemoteFeed, RemoteLeases
 from grainlike.client._remote_jobs import RemoteJobs
-from grainlike.engine import SEEN_ELSEWHERE
+from grainlike.engine import RETRIEVED_ELSEWHERE
 from grainlike.errors import GrainlikeError, GraphError, HeadLostError, SessionError
 from grainlike.executor import Executor, import_paths
-from grainlike.graph import Delayed, Node, Place, State, Stream, StreamNode, node_behind
+from grainlike.graph import Delayed, Node, RunsIn, State, Stream, StreamNode, node_behind
 from grainlike.head import LogLine
 from grainlike.head.server import MOST_NAMES
 from grainlike.jobs import Event, Events, Job, WorkerInfo, explanation_of, worker_info
-from grainlike.net import RETURN_S, ByteLink, LastingLink, Way, waits
+from grainlike.net import RETURN_S, ByteLink, HeadLocator, ReconnectingLink, waits
 from grainlike.resources import EMPTY, Request
 from grainlike.scheduler import Explanation
 from grainlike.wire import (
@@ -144,7 +142,7 @@ class ConnectedExecutor(Executor):
         self._reconnect = reconnect
         self._named: dict[str, Delayed[Any]] = {}
         self._bringing = anyio.Semaphore(_AT_ONCE)
-        self._caller: Caller | None = None
+        self._caller: HeadClient | None = None
         self._workers: list[WorkerInfo] = []
         self._lost: HeadLostError | None = None
 
@@ -157,9 +155,9 @@ class ConnectedExecutor(Executor):
         await anyio.lowlevel.checkpoint()
         way = self._way()
         caller = self._caller_on(way, await first_link(way, self._wait))
-        self._leases = FarLeases(self._head.observers)
-        engine, tally = self._engine, self._head.tally
-        self._jobs = RemoteJobs(caller.link, engine, engine.pump, tally, self._leases, self._fetch)
+        self._leases = RemoteLeases(self._head.observers)
+        engine, counters = self._engine, self._head.counters
+        self._jobs = RemoteJobs(caller.link, engine, engine.pump, counters, self._leases, self._fetch)
         self._engine.jobs = self._jobs
         async with anyio.create_task_group() as tasks:
             self._calls.open(tasks)
@@ -177,17 +175,17 @@ class ConnectedExecutor(Executor):
                 self._leases.close()
                 tasks.cancel_scope.cancel()
 
-    def _way(self) -> Way:
-        return Way(lambda: find_client_access(self._wanted), insecure=self._plain)
+    def _way(self) -> HeadLocator:
+        return HeadLocator(lambda: find_client_access(self._wanted), insecure=self._plain)
 
-    def _caller_on(self, way: Way, link: ByteLink) -> Caller:
+    def _caller_on(self, way: HeadLocator, link: ByteLink) -> HeadClient:
         """Run the client protocol over a new connection to a head."""
-        lasting = LastingLink(link, way.again, LOST_S, self._patience)
-        self._caller = caller = Caller(lasting, self._hear, self._session)
+        lasting = ReconnectingLink(link, way.again, LOST_S, self._patience)
+        self._caller = caller = HeadClient(lasting, self._hear, self._session)
         self._address = caller.link.peer
         return caller
 
-    async def _introduce(self, caller: Caller) -> None:
+    async def _introduce(self, caller: HeadClient) -> None:
         """Wait until the head has admitted us; then send what jobs import, and query the workers. Raises as
         `welcomed`.
         """
@@ -195,7 +193,7 @@ class ConnectedExecutor(Executor):
         caller.link.post(ImportsFrom(import_paths()))
         self._take_workers(await caller.ask(AskWorkers(0), WorkersAre))
 
-    async def _follow(self, caller: Caller) -> None:
+    async def _follow(self, caller: HeadClient) -> None:
         """Serve each head until it is lost, and continue with the next where `reconnect` asks for it."""
         while True:
             await caller.gone()
@@ -213,7 +211,7 @@ class ConnectedExecutor(Executor):
         self._workers = []
         self._change()
 
-    async def _next_head(self) -> Caller:
+    async def _next_head(self) -> HeadClient:
         """Connect until a head admits us; what was submitted meanwhile is sent to it."""
         error, since, pauses, said = self._lost, anyio.current_time(), waits(), ""
         while True:
@@ -241,7 +239,7 @@ class ConnectedExecutor(Executor):
         """Cancel everything, unless it belongs to a session, and wait until the head has acknowledged it."""
         self._state = "closing"
         if self._session:
-            self._jobs.let_go()
+            self._jobs.release()
         self._engine.cancel_all()
         await self._link.leave()
 
@@ -258,7 +256,7 @@ class ConnectedExecutor(Executor):
         near = [node for node in found.values() if not self._jobs.is_far(node)]
         self._engine.adopt(near)
         for node in near:
-            self._engine.watch(node, SEEN_ELSEWHERE)
+            self._engine.watch(node, RETRIEVED_ELSEWHERE)
         self._named.update((name, Delayed(node)) for name, node in found.items())
 
     def _fetch(self, node: Node, child: int) -> None:
@@ -269,7 +267,7 @@ class ConnectedExecutor(Executor):
         async with self._bringing:
             try:
                 frame = await self._link.outcome(child)
-            except UnableError as error:
+            except RefusedQueryError as error:
                 self._jobs.not_fetched(node, SessionError(str(error)))
             except GrainlikeError as error:
                 self._jobs.not_fetched(node, error)
@@ -294,7 +292,7 @@ class ConnectedExecutor(Executor):
             HeadLostError: the head is lost, and no other is looked for.
             RuntimeError: the executor is closed, or was before they had connected.
         """
-        self._check_home("awaited")
+        self._check_loop("awaited")
         await self._until(lambda: len(self._workers) >= n or self._state != "open" or self._is_lost)
         if self._is_lost and self._lost is not None:
             raise self._lost
@@ -317,23 +315,23 @@ class ConnectedExecutor(Executor):
 
     async def explain(self, placeholder: Delayed[Any] | Stream[Any]) -> Explanation:
         """Return where a placeholder stands and what it waits for, as `Executor.explain`; the head answers."""
-        self._check_home("asked")
+        self._check_loop("asked")
         node = self._own(placeholder)
         number = await self._number_of(node)
         if node.finished or not number:
-            return replace(self._head.view.explain(node), kept=self._memo.words(node))
+            return replace(self._head.view.explain(node), kept=self._result_cache.words(node))
         try:
             told = await self._link.ask(AskJob(0, number), JobIs)
-        except UnableError:  # it has ended meanwhile, and we are about to hear of it
+        except RefusedQueryError:  # it has ended meanwhile, and we are about to hear of it
             return Explanation(number, node.state.label, 0, node.request or EMPTY)
         return explanation_of(told)
 
     async def _number_of(self, node: Node) -> int:
         """The head's number for the job of a node; 0 for what is no job (yet)."""
         job = node.record
-        if isinstance(job, Job) and not job.job and not node.finished:
+        if isinstance(job, Job) and not job.id and not node.finished:
             await self._link.ask(AskHead(0), HeadIs)  # answers come in order: the number comes before this one
-        return job.job if isinstance(job, Job) else 0
+        return job.id if isinstance(job, Job) else 0
 
     # --- in a named session ------------------------------------------------------------------------------------------
 
@@ -355,18 +353,18 @@ class ConnectedExecutor(Executor):
             async with connect(session="sweep") as ex:
                 r_ = ex.name("fit", (fit @ Cores(4))(data))
         """
-        self._check_home("used")
+        self._check_loop("used")
         self._check_session()
         check_name(name, "a call")
         self._check_free(name)
         node = node_behind(placeholder)
-        if node.place is not Place.REMOTE or isinstance(node, StreamNode) or node.state is not State.LAZY:
+        if node.place is not RunsIn.REMOTE or isinstance(node, StreamNode) or node.state is not State.LAZY:
             raise GraphError(
                 f"{node.function.name} can not be given a name: that takes a call with resources, unstarted"
             )
         self._jobs.names[node] = name
         self._named[name] = placeholder
-        self.watch(node, SEEN_ELSEWHERE)
+        self.watch(node, RETRIEVED_ELSEWHERE)
         self.start([node])
         return placeholder
 
@@ -402,7 +400,7 @@ class ConnectedExecutor(Executor):
             print(await ex.placeholders()["fit"])
             await ex.forget("fit")
         """
-        self._check_home("used")
+        self._check_loop("used")
         self._check_session()
         unknown = [name for name in names if name not in self._named]
         if unknown:
@@ -427,7 +425,7 @@ class ConnectedExecutor(Executor):
 
     def logs(self, placeholder: Delayed[Any] | Stream[Any]) -> AsyncIterator[LogLine]:
         """Iterate over the lines that a job has printed, as `Executor.logs`; the head forwards them."""
-        self._check_home("asked")
+        self._check_loop("asked")
         node = self._own(placeholder)
         if node.state is State.LAZY:
             raise GraphError(f"{node.function.name} has not been started: `start` it first")
@@ -447,8 +445,8 @@ class ConnectedExecutor(Executor):
         outcome is `"retried"`; jobs that run when the head is lost end as `"lost"`. Workers that are silent or in
         quarantine for a while are not reported.
         """
-        self._check_home("listened to")
-        feed = FarFeed(self._workers)
+        self._check_loop("listened to")
+        feed = RemoteFeed(self._workers)
         self._leases.feeds.append(feed)
         return Events(feed, self._leases.drop)
 
@@ -458,8 +456,8 @@ class ConnectedExecutor(Executor):
         raise RuntimeError(why)
 
     @property
-    def _link(self) -> Caller:
-        return cast("Caller", self._caller)
+    def _link(self) -> HeadClient:
+        return cast("HeadClient", self._caller)
 
 
 def check_name(name: object, of: str) -> None:

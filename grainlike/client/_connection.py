@@ -1,4 +1,7 @@
-"""The client's end of a connection to a head: it introduces itself, asks, and gets answers."""
+"""The client's end of a connection to a head: it introduces itself, asks, and gets answers.
+
+The connection to a head that may not be there yet.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,11 @@ from zlib import crc32
 import anyio
 from msgspec.structs import replace
 
-from grainlike.client._queries import Asked, Fetched, Followed
+from grainlike.client._queries import LogSubscription, OutcomeFetch, PendingQuery
 from grainlike.errors import AuthenticationError, GrainlikeError, HeadLostError, ProtocolError
 from grainlike.head import LogLine
 from grainlike.head.server import software
-from grainlike.net import Access, LastingLink, Link, dial, find_access, process_id
+from grainlike.net import Access, ByteLink, HeadLocator, Link, ReconnectingLink, dial, find_access, process_id, waits
 from grainlike.wire import (
     HEARTBEAT_S,
     LOST_S,
@@ -30,7 +33,7 @@ from grainlike.wire import (
     AskOutcome,
     AskTrace,
     Beat,
-    Dialer,
+    ConnectingHandshake,
     EnoughLogs,
     Frame,
     FrameDecoder,
@@ -44,7 +47,8 @@ from grainlike.wire import (
     Welcome,
 )
 
-__all__ = ["Caller", "UnableError", "call", "find_client_access"]
+__all__ = ["LOOK_S", "HeadClient", "RefusedQueryError", "call", "find_client_access", "first_link"]
+
 
 A = TypeVar("A", bound=Answer)
 
@@ -54,7 +58,7 @@ LEAVE_S = 5.0
 _GOODBYE = Goodbye("it has left")
 
 
-class UnableError(GrainlikeError):
+class RefusedQueryError(GrainlikeError):
     """Raised when the head cannot do what it was asked for; the text is its reason."""
 
 
@@ -69,26 +73,26 @@ def find_client_access(head: str | Path | None) -> Access:
     return access
 
 
-class Caller:
+class HeadClient:
     """Client connection on `link`. Frames that answer no query go to `others`, the replies to their callers.
 
-    On a `LastingLink` it resumes after that has broken, and resends queries that were not answered. `session` names
-    the one to which its jobs belong.
+    On a `ReconnectingLink` it resumes after that has broken, and resends queries that were not answered. `session`
+    names the one to which its jobs belong.
     """
 
     def __init__(self, link: Link, others: Callable[[Frame], object] | None = None, session: str = "") -> None:
         self._link = link
         self._others = others
-        self._handshake = Dialer(_hello(lasting=isinstance(link, LastingLink), session=session))
+        self._handshake = ConnectingHandshake(_hello(lasting=isinstance(link, ReconnectingLink), session=session))
         self._heard = time.monotonic()
         self._last_ask = 0
-        self._asked: dict[int, Asked] = {}
+        self._asked: dict[int, PendingQuery] = {}
         self._greeted = anyio.Event()
         self._ended = anyio.Event()
         self._failure: GrainlikeError | None = None
         self._lost: HeadLostError | None = None
         self._leaving = False
-        if isinstance(link, LastingLink):
+        if isinstance(link, ReconnectingLink):
             link.returned = self._ask_again
 
     @property
@@ -182,7 +186,7 @@ class Caller:
 
         Raises as `ask` does.
         """
-        number, asked = self._post(AskLogs(0, job, follow), Followed)
+        number, asked = self._post(AskLogs(0, job, follow), LogSubscription)
         try:
             while True:
                 told = self._checked(await asked.next(), LogsAre)
@@ -197,9 +201,9 @@ class Caller:
     async def outcome(self, child: int) -> Frame:
         """The kept outcome of a call in our session, as a message about it.
 
-        Raises as `ask` does; `UnableError` also for one that is damaged.
+        Raises as `ask` does; `RefusedQueryError` also for one that is damaged.
         """
-        number, asked = self._post(AskOutcome(0, child, 0), Fetched)
+        number, asked = self._post(AskOutcome(0, child, 0), OutcomeFetch)
         data = bytearray()
         try:
             while True:
@@ -210,7 +214,7 @@ class Caller:
         finally:
             del self._asked[number]
         if crc32(data) != told.checksum:
-            raise UnableError("the outcome is lost: its file at the head is damaged")
+            raise RefusedQueryError("the outcome is lost: its file at the head is damaged")
         [frame] = FrameDecoder(TRUSTED).feed(data)
         return frame
 
@@ -229,7 +233,7 @@ class Caller:
         finally:
             del self._asked[number]
 
-    def _post(self, question: Question, kind: type[Asked] = Asked) -> tuple[int, Asked]:
+    def _post(self, question: Question, kind: type[PendingQuery] = PendingQuery) -> tuple[int, PendingQuery]:
         if self._failure is not None:
             raise self._failure
         self._last_ask += 1
@@ -250,7 +254,7 @@ class Caller:
 
     def _checked(self, told: Answer | None, answer: type[A]) -> A:
         if isinstance(told, Unable):
-            raise UnableError(told.why)
+            raise RefusedQueryError(told.why)
         if isinstance(told, answer):
             return told
         if told is None and self._failure is not None:
@@ -285,7 +289,7 @@ class Caller:
 
 
 @asynccontextmanager
-async def call(head: str | Path | None = None, *, insecure: bool = False) -> AsyncIterator[Caller]:
+async def call(head: str | Path | None = None, *, insecure: bool = False) -> AsyncIterator[HeadClient]:
     """Connect to a head as its client, for questions.
 
     Raises:
@@ -298,7 +302,7 @@ async def call(head: str | Path | None = None, *, insecure: bool = False) -> Asy
         async with call() as caller:
             print(await caller.ask(AskHead(0), HeadIs))
     """
-    caller = Caller(await dial(find_client_access(head), insecure=insecure))
+    caller = HeadClient(await dial(find_client_access(head), insecure=insecure))
     failure: BaseException | None = None
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(caller.run)
@@ -329,3 +333,26 @@ def _hello(*, lasting: bool = False, session: str = "") -> Hello:
         received=0 if lasting else -1,
         session=session,
     )
+
+
+LOOK_S = 2.0
+"""Longest pause between two attempts to find a head, in seconds."""
+
+
+async def first_link(way: HeadLocator, wait: float) -> ByteLink:
+    """Connect to the head, which may take up to `wait` seconds to be there.
+
+    Raises:
+        HeadLostError, ConnectionError: no head answered within that time.
+        AuthenticationError, ValueError: as `HeadLocator.first`, at once: to wait would not mend it.
+    """
+    until = anyio.current_time() + wait
+    pauses = waits()
+    while True:
+        try:
+            return await way.first()
+        except (HeadLostError, ConnectionError):
+            pause = min(next(pauses), LOOK_S, until - anyio.current_time())
+            if pause <= 0:
+                raise
+            await anyio.sleep(pause)

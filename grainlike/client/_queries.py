@@ -9,13 +9,13 @@ from msgspec.structs import replace
 
 from grainlike.wire import Answer, AskOutcome, LogsAre, OutcomeIs, Question
 
-__all__ = ["Asked", "Fetched", "Followed"]
+__all__ = ["LogSubscription", "OutcomeFetch", "PendingQuery"]
 
 KEPT = 1024 * 1024
 """Bytes of a job's output that a worker keeps from its beginning on: what follows may differ when sent again."""
 
 
-class Asked:
+class PendingQuery:
     """Pending query."""
 
     __slots__ = ("_answers", "_arrived", "_over", "question")
@@ -48,7 +48,7 @@ class Asked:
         return self._answers.popleft() if self._answers else None
 
 
-class Followed(Asked):
+class LogSubscription(PendingQuery):
     """Log subscription: resent it is answered from the beginning, and lines that were delivered are left out."""
 
     __slots__ = ("_ended", "_size", "_skip", "_told")
@@ -90,7 +90,7 @@ class Followed(Asked):
         return True
 
 
-class Fetched(Asked):
+class OutcomeFetch(PendingQuery):
     """A question for an outcome: asked again it is answered from where the answers ended."""
 
     __slots__ = ("_at", "_ended")

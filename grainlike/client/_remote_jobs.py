@@ -5,15 +5,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 
-from grainlike.client._events import outcome_of
-from grainlike.client._leases import FarLeases
+from grainlike.client._events import RemoteLeases, outcome_of
 from grainlike.errors import JobCancelledError, JobTimeoutError
-from grainlike.graph import Function, Node, Place
-from grainlike.jobs import NO_PARCEL, Job, Shipped, Tally, pack_calls, settle_calls, submissions
-from grainlike.jobs import Outcomes as Listener
+from grainlike.graph import Function, Node, RunsIn
+from grainlike.jobs import NO_PARCEL, Job, JobCounters, OutcomeListener, Shipped, pack_calls, settle_calls, submissions
 from grainlike.net import Link
 from grainlike.resources import parse
-from grainlike.wire import Began, Frame, Numbered, Outcomes, ReleaseFunctions, SessionIs, Warned, Withdraw, portions
+from grainlike.wire import (
+    Began,
+    Frame,
+    Numbered,
+    Outcomes,
+    ReleaseFunctions,
+    SessionIs,
+    Warned,
+    Withdraw,
+    split_by_count,
+)
 
 __all__ = ["RemoteJobs"]
 
@@ -34,17 +42,17 @@ class RemoteJobs:
     def __init__(
         self,
         link: Link,
-        listener: Listener,
+        listener: OutcomeListener,
         pump: Callable[[], None],
-        tally: Tally,
-        leases: FarLeases,
+        counters: JobCounters,
+        leases: RemoteLeases,
         fetch: Callable[[Node, int], None],
     ) -> None:
         self._link = link
         self._leases = leases
-        self._listener = _Counting(listener, tally, leases)
+        self._listener = _CountingListener(listener, counters, leases)
         self._pump = pump
-        self._tally = tally
+        self._counters = counters
         self._nodes: dict[int, Node] = {}
         self._children: dict[Node, int] = {}
         self._shipped = Shipped()
@@ -56,7 +64,7 @@ class RemoteJobs:
         self._holds = False
         self._held: list[Node] = []
         """Calls that were submitted while there was no head, and another was looked for."""
-        self._let_go = False
+        self._release = False
         self.names: dict[Node, str] = {}
         """Under which names outcomes are to be kept, of calls that have not been sent yet."""
 
@@ -121,7 +129,7 @@ class RemoteJobs:
         return node in self._far
 
     def _adopted(self, child: int, job: int, function: str, request: str, apart: int) -> Node:
-        node = Node(Function(_submitted_before, name=function), parse(request), Place.REMOTE, (), None, ())
+        node = Node(Function(_submitted_before, name=function), parse(request), RunsIn.REMOTE, (), None, ())
         node.record = Job(job, 0, node, NO_PARCEL)
         if apart >= 0:
             self._far[node] = child
@@ -143,9 +151,9 @@ class RemoteJobs:
             self._listener.failed(node, error)
             self._pump()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Detach: from now on cancelling does not reach the head, and what was submitted continues."""
-        self._let_go = True
+        self._release = True
 
     def _number(self, node: Node) -> int:
         self._last_child += 1
@@ -162,7 +170,7 @@ class RemoteJobs:
 
     def cancel(self, nodes: Iterable[Node], *, skipped: bool = False) -> None:
         """Cancel calls that are wanted no more in this program."""
-        if self._let_go:
+        if self._release:
             return
         gone: list[int] = []
         for node in nodes:
@@ -175,10 +183,10 @@ class RemoteJobs:
                 began = isinstance(job, Job) and job.began is not None
                 if isinstance(job, Job):
                     self._leases.ended(job, "cancelled")
-                self._tally.unwanted(skipped=skipped and not began)
+                self._counters.unwanted(skipped=skipped and not began)
             elif node.record is None:
-                self._tally.unwanted(skipped=skipped)
-        for part in portions(gone):
+                self._counters.unwanted(skipped=skipped)
+        for part in split_by_count(gone):
             self._link.post(Withdraw(0, 0, part, skipped))
 
     def hear(self, frame: Frame) -> None:
@@ -186,7 +194,7 @@ class RemoteJobs:
         message, buffers = frame
         match message:
             case Outcomes():
-                self._tally.run_seconds += sum(message.wall)
+                self._counters.run_seconds += sum(message.wall)
                 for ended in filter(None, map(self._job, message.children)):
                     self._leases.ended(ended)
                 settle_calls(message, buffers, self._take, self._listener)
@@ -196,7 +204,7 @@ class RemoteJobs:
                 for child, number in zip(message.children, message.jobs, strict=True):
                     job = self._job(child)
                     if job is not None:
-                        job.job = number
+                        job.id = number
             case Began():
                 self._began(message)
             case Warned():
@@ -248,26 +256,26 @@ def _submitted_before() -> None:
     """Stand-in for the function of an earlier program: it is never called here."""
 
 
-class _Counting:
+class _CountingListener:
     """Counts outcomes on their way to the engine, and notifies readers of events."""
 
-    def __init__(self, listener: Listener, tally: Tally, leases: FarLeases) -> None:
+    def __init__(self, listener: OutcomeListener, counters: JobCounters, leases: RemoteLeases) -> None:
         self._listener = listener
-        self._tally = tally
+        self._counters = counters
         self._leases = leases
 
     def succeeded(self, node: Node, value: object) -> None:
-        self._tally.succeeded += 1
+        self._counters.succeeded += 1
         self._leases.told(node.record, "succeeded")
         self._listener.succeeded(node, value)
 
     def failed(self, node: Node, error: BaseException) -> None:
         if isinstance(error, JobCancelledError):
-            self._tally.cancelled += 1
+            self._counters.cancelled += 1
         elif isinstance(error, JobTimeoutError):
-            self._tally.timed_out += 1
+            self._counters.timed_out += 1
         else:
-            self._tally.failed += 1
+            self._counters.failed += 1
         self._leases.told(node.record, outcome_of(error))
         if node.record is None:  # it was never a job, and is told from one that was never to be made
             node.record = Job(0, 0, None, NO_PARCEL)

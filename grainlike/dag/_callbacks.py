@@ -11,7 +11,7 @@ from typing import Any
 
 from grainlike.resources import Allocation
 
-__all__ = ["Callbacks", "News"]
+__all__ = ["CallbackQueue", "Callbacks"]
 
 logger = logging.getLogger("grainlike")
 
@@ -55,7 +55,7 @@ class Callbacks:
                 raise TypeError(f"{option.name}= takes a function, not {value!r}")
 
 
-class News:
+class CallbackQueue:
     """Queue of callbacks that are still to be called for one run."""
 
     def __init__(self, callbacks: Callbacks | None) -> None:

@@ -7,7 +7,7 @@ from os import PathLike
 from typing import Literal
 
 from grainlike.dag._callbacks import Callbacks
-from grainlike.dag._partitioned_run import PartedRun
+from grainlike.dag._partitioned_run import PartitionedRun
 from grainlike.dag._report import DagReport
 from grainlike.dag._run import DagRun
 from grainlike.errors import UnsatisfiableError
@@ -111,9 +111,9 @@ class Dag(NamedGraph):
         await executor.ready()
         jobs = self._prioritise()
         _refuse_impossible(executor, jobs)
-        kind = DagRun if partition is None else PartedRun
+        kind = DagRun if partition is None else PartitionedRun
         run = kind(executor, self._jobs, fail_fast=on_failure == "fail_fast", callbacks=callbacks)
-        if partition is not None and isinstance(run, PartedRun):
+        if partition is not None and isinstance(run, PartitionedRun):
             _refuse_impossible_parts(executor, run.cut(jobs, partition))
         return await run.run(jobs, timeout)
 

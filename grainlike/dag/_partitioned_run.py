@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from grainlike.calls import PartPlan, Told, run_part, run_part_async
+from grainlike.calls import CallReport, PartPlan, run_part, run_part_async
 from grainlike.dag._callbacks import Callbacks
 from grainlike.dag._run import DagRun
 from grainlike.errors import SerializationError
@@ -22,8 +22,8 @@ from grainlike.graph import (
     Options,
     Partition,
     Piece,
-    Place,
     Record,
+    RunsIn,
     State,
     Status,
     Step,
@@ -35,10 +35,10 @@ from grainlike.jobs import Lease, note_of
 from grainlike.payload import Payload, dump_arguments, dump_function, dump_value
 from grainlike.resources import Allocation, Receipt, Request, Usage
 
-__all__ = ["PartedRun"]
+__all__ = ["PartitionedRun"]
 
 
-class PartedRun(DagRun):
+class PartitionedRun(DagRun):
     """Runs some jobs of a graph, once, in parts. Call `cut` before `run`."""
 
     def __init__(
@@ -82,14 +82,14 @@ class PartedRun(DagRun):
                 self._launch(piece)
 
         for node in list(missing):
-            self._executor.watch(node, _Told(arrived, node))
+            self._executor.watch(node, _NodeWaiter(arrived, node))
         if not missing:
             self._launch(piece)
 
     def _launch(self, piece: Piece) -> None:
         if self._over:
             return
-        load = _Load()
+        load = _PartBuilder()
         bad: dict[Node, BaseException] = {}
         for node in piece.nodes:
             error = _error_before(node, bad)
@@ -112,9 +112,9 @@ class PartedRun(DagRun):
         options = Options(retries=piece.retries, priority=piece.priority, isolate=piece.is_async)
         run = run_part_async if piece.is_async else run_part
         function = Function(run, options, name=f"part {piece.part}")
-        job = Node(function, piece.request, Place.REMOTE, (plan,), None, ())
+        job = Node(function, piece.request, RunsIn.REMOTE, (plan,), None, ())
         self._sent[job] = nodes
-        self._executor.watch(job, _Told(self._arrived, job))
+        self._executor.watch(job, _NodeWaiter(self._arrived, job))
         self._executor.start([job])
 
     def _arrived(self, job: Node) -> None:
@@ -174,7 +174,7 @@ def _error_before(node: Node, bad: Mapping[Node, BaseException]) -> BaseExceptio
     return None
 
 
-class _Load:
+class _PartBuilder:
     """Payload of one part while it is packed: equal parts of it are packed once."""
 
     def __init__(self) -> None:
@@ -228,7 +228,7 @@ class _Load:
         )
 
 
-class _Told:
+class _NodeWaiter:
     """Calls with a node when it has finished."""
 
     __slots__ = ("_call", "_node")
@@ -249,7 +249,7 @@ class StepRecord(Record):
 
     __slots__ = ("_attempt", "_began", "_ended", "_usage", "_whole")
 
-    def __init__(self, told: Told, job: Node) -> None:
+    def __init__(self, told: CallReport, job: Node) -> None:
         whole = job.record
         assert whole is not None
         self._whole = whole

@@ -16,7 +16,7 @@ from grainlike.observe import Depth, Stretch, depths, trace
 from grainlike.resources import NO_ALLOCATION, Allocation, Usage, held_amounts
 from grainlike.system import LateFile
 
-__all__ = ["DagReport", "Ended", "JobReport"]
+__all__ = ["DagReport", "EndedJobState", "JobReport"]
 
 logger = logging.getLogger("grainlike")
 
@@ -54,7 +54,7 @@ class JobReport:
     usage: Usage | None
 
 
-class Ended(NamedTuple):
+class EndedJobState(NamedTuple):
     """Finished job of a run; `needs` are its dependencies, `stopped` is when it was ended early."""
 
     status: Status
@@ -87,11 +87,13 @@ class DagReport(Totals, Mapping[str, JobReport]):
     backend: str
     peak_utilization: dict[str, float]
     _began: float
-    _jobs: dict[str, Ended]
+    _jobs: dict[str, EndedJobState]
     trace_error: Exception | None = None
 
     @classmethod
-    def of(cls, jobs: dict[str, Ended], backend: str, *, began: float, ended: float, peaks: dict[str, float]) -> Self:
+    def of(
+        cls, jobs: dict[str, EndedJobState], backend: str, *, began: float, ended: float, peaks: dict[str, float]
+    ) -> Self:
         """The report of jobs that have all ended; times are on this process's monotonic clock."""
         counts = Counter(job.status for job in jobs.values())
         return cls(

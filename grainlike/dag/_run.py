@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from grainlike.dag._callbacks import Callbacks, News
+from grainlike.dag._callbacks import CallbackQueue, Callbacks
 from grainlike.dag._occupancy import Occupancy
-from grainlike.dag._report import DagReport, Ended
+from grainlike.dag._report import DagReport, EndedJobState
 from grainlike.errors import JobCancelledError, JobTimeoutError
 from grainlike.executor import QUIET_S, Executor
 from grainlike.graph import NamedJob, Node, State, Status
@@ -41,11 +41,11 @@ class DagRun:
         self._executor = executor
         self._graph = graph
         self._fail_fast = fail_fast
-        self._news = News(callbacks)
+        self._news = CallbackQueue(callbacks)
         self._call = self._news.callbacks
         self._open: dict[Node, NamedJob] = {}
         """The jobs that have not ended."""
-        self._ended: dict[str, Ended] = {}
+        self._ended: dict[str, EndedJobState] = {}
         self._slots = Occupancy()
         self._holding: dict[Lease, list[NamedJob]] = {}
         """Leases that hold slots for jobs of the run, whether these have ended or not."""
@@ -80,7 +80,7 @@ class DagRun:
 
     def _begin(self) -> None:
         for node in self._open:
-            self._executor.watch(node, _End(self, node))
+            self._executor.watch(node, _JobWaiter(self, node))
         self._start_all()
 
     def _start_all(self) -> None:
@@ -119,13 +119,13 @@ class DagRun:
         if self._fail_fast and outcome.status in ("failed", "timed_out"):
             self._stop("cancelled", f"{job.name} {outcome.status.replace('_', ' ')}")
 
-    def _outcome(self, job: NamedJob) -> Ended:
+    def _outcome(self, job: NamedJob) -> EndedJobState:
         """Return how a finished job ended, in this run or before it."""
         node = job.node
         needs = tuple([self._graph[name].node for name in job.needs])
         if job.status is not None:
-            return Ended(job.status, node.error, node, needs, None)
-        return Ended(_status(node, needs), node.error, node, needs, None)
+            return EndedJobState(job.status, node.error, node, needs, None)
+        return EndedJobState(_status(node, needs), node.error, node, needs, None)
 
     def _stop(self, running: Status, why: str, *, skipped: bool = True) -> None:
         """End all that has not: what runs, or ran on a lost worker, has this status; the others are skipped."""
@@ -135,13 +135,13 @@ class DagRun:
             needs = tuple([self._graph[name].node for name in job.needs])
             if node.state is State.RUNNING or (node in self._started and isinstance(node.record, Job)):
                 kind = JobTimeoutError if running == "timed_out" else JobCancelledError
-                self._end(job, Ended(running, kind(f"{job.name} was ended: {why}"), node, needs, now))
+                self._end(job, EndedJobState(running, kind(f"{job.name} was ended: {why}"), node, needs, now))
             else:
                 error = JobCancelledError(f"{job.name} was not started: {why}")
-                self._end(job, Ended("skipped", error, node, needs, None))
+                self._end(job, EndedJobState("skipped", error, node, needs, None))
         self._executor.release(list(rest), skipped=skipped)
 
-    def _end(self, job: NamedJob, outcome: Ended) -> None:
+    def _end(self, job: NamedJob, outcome: EndedJobState) -> None:
         job.status = outcome.status
         self._ended[job.name] = outcome
         call, node = self._call, job.node
@@ -265,7 +265,7 @@ def _status(node: Node, needs: Iterable[Node]) -> Status:
     return "timed_out" if isinstance(node.error, JobTimeoutError) else "failed"
 
 
-class _End:
+class _JobWaiter:
     """Waiter of one node: notifies a run that it has finished."""
 
     __slots__ = ("_node", "_run")

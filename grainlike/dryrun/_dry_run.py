@@ -12,7 +12,7 @@ from grainlike.graph import Delayed, Node, excuse, node_of, unfinished_nodes
 from grainlike.resources import Allocation, Request, offer_of
 
 if TYPE_CHECKING:
-    from grainlike.dryrun._workload import Durations, Rehearsed
+    from grainlike.dryrun._workload import DryRunWorkload, Durations
     from grainlike.simulation import Rehearsal
 
 __all__ = ["dry_run"]
@@ -96,7 +96,7 @@ def _offers(workers: Sequence[Request]) -> list[Allocation]:
     return offers
 
 
-def _plan(graph: Rehearsed, rehearsal: Rehearsal, offers: Sequence[Allocation]) -> Plan:
+def _plan(graph: DryRunWorkload, rehearsal: Rehearsal, offers: Sequence[Allocation]) -> Plan:
     makespan = rehearsal.makespan
     busy = rehearsal.busy("cores") / _CORE_SECOND
     cores = sum(len(offer.cores) for offer in offers)
@@ -111,7 +111,7 @@ def _plan(graph: Rehearsed, rehearsal: Rehearsal, offers: Sequence[Allocation]) 
     )
 
 
-def _jobs(graph: Rehearsed, rehearsal: Rehearsal) -> tuple[PlannedJob, ...]:
+def _jobs(graph: DryRunWorkload, rehearsal: Rehearsal) -> tuple[PlannedJob, ...]:
     plans, names = graph.workload.jobs, graph.names
     return tuple(
         PlannedJob(
@@ -130,7 +130,7 @@ def _jobs(graph: Rehearsed, rehearsal: Rehearsal) -> tuple[PlannedJob, ...]:
     )
 
 
-def _unsatisfiable(graph: Rehearsed, rehearsal: Rehearsal) -> tuple[Unsatisfiable, ...]:
+def _unsatisfiable(graph: DryRunWorkload, rehearsal: Rehearsal) -> tuple[Unsatisfiable, ...]:
     found: dict[tuple[str, Request], tuple[int, str]] = {}
     for at, why in rehearsal.stuck().items():
         key = (graph.names[at], graph.workload.jobs[at].request)
@@ -139,7 +139,7 @@ def _unsatisfiable(graph: Rehearsed, rehearsal: Rehearsal) -> tuple[Unsatisfiabl
     return tuple(Unsatisfiable(*key, *told) for key, told in found.items())
 
 
-def _skipped(graph: Rehearsed, rehearsal: Rehearsal) -> dict[str, int]:
+def _skipped(graph: DryRunWorkload, rehearsal: Rehearsal) -> dict[str, int]:
     skipped = graph.skipped.copy()
     skipped.update(graph.names[at] for at in rehearsal.never_submitted())
     return dict(skipped)

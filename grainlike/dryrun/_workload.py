@@ -12,18 +12,18 @@ from math import isfinite
 from typing import TypeAlias
 
 from grainlike.errors import GraphError, JobTimeoutError
-from grainlike.graph import Function, Node, Place, Retry
+from grainlike.graph import Function, Node, Retry, RunsIn
 from grainlike.resources import EMPTY, Request
 from grainlike.simulation import FunctionPlan, JobPlan, Workload
 
-__all__ = ["Durations", "Rehearsed", "rehearsed"]
+__all__ = ["DryRunWorkload", "Durations", "rehearsed"]
 
 Durations: TypeAlias = Mapping[str, float] | Callable[[str, Request], float]
 
 _Kind: TypeAlias = "tuple[int, str, float | None, Retry]"
 
 
-class Rehearsed:
+class DryRunWorkload:
     """A graph made ready to be tried out.
 
     Attributes:
@@ -38,7 +38,7 @@ class Rehearsed:
         self.workload = Workload("dry run", (), ())
 
 
-def rehearsed(nodes: Iterable[Node], durations: Durations, default: float | None) -> Rehearsed:
+def rehearsed(nodes: Iterable[Node], durations: Durations, default: float | None) -> DryRunWorkload:
     """Translate unfinished nodes, dependencies first.
 
     Raises:
@@ -48,19 +48,19 @@ def rehearsed(nodes: Iterable[Node], durations: Durations, default: float | None
     """
     nodes = list(nodes)
     seconds_of = _Seconds(durations, default, nodes)
-    out = Rehearsed()
+    out = DryRunWorkload()
     kinds: dict[_Kind, int] = {}
     functions: list[FunctionPlan] = []
     jobs: list[JobPlan] = []
     position: dict[Node, int] = {}
     for node in nodes:
         if _is_hopeless(node, position):
-            out.skipped.update([node.function.name] if node.place is Place.REMOTE else [])
+            out.skipped.update([node.function.name] if node.place is RunsIn.REMOTE else [])
             continue
         position[node] = len(jobs)
         out.names.append(node.function.name)
         after = tuple(position[dep] for dep in node.deps if not dep.finished and dep in position)
-        if node.place is not Place.REMOTE or node.request is None:
+        if node.place is not RunsIn.REMOTE or node.request is None:
             jobs.append(JobPlan(0, EMPTY, 0.0, after=after, accepts_failures=node.function.accepts_errors))
             continue
         kind = _kind(node.function)
@@ -125,7 +125,7 @@ class _Seconds:
                 f"durations is a mapping from function names to seconds, or a function, not {type(durations).__name__}"
             )
         self._default = None if default is None else _checked(default, "default")
-        names = dict.fromkeys(node.function.name for node in nodes if node.place is Place.REMOTE)
+        names = dict.fromkeys(node.function.name for node in nodes if node.place is RunsIn.REMOTE)
         unknown = [name for name in names if name not in self._known]
         if unknown and self._ask is None and self._default is None:
             raise GraphError(

@@ -12,21 +12,21 @@ from grainlike._later import later
 if TYPE_CHECKING:
     from grainlike.engine._engine import Engine
     from grainlike.engine._local_calls import QUIET_S, LocalCall, LocalCalls
-    from grainlike.engine._resolver import Resolving
-    from grainlike.engine._stream_buffer import Bell, inlet_of
+    from grainlike.engine._resolver import BaseResolver
+    from grainlike.engine._streams import ReaderWakeup, buffer_of
     from grainlike.engine._thread_call import ThreadCall, this_call
-    from grainlike.engine._unretrieved import SEEN_ELSEWHERE
+    from grainlike.engine._unretrieved import RETRIEVED_ELSEWHERE
 
 __all__ = [
     "QUIET_S",
-    "SEEN_ELSEWHERE",
-    "Bell",
+    "RETRIEVED_ELSEWHERE",
+    "BaseResolver",
     "Engine",
     "LocalCall",
     "LocalCalls",
-    "Resolving",
+    "ReaderWakeup",
     "ThreadCall",
-    "inlet_of",
+    "buffer_of",
     "this_call",
 ]
 
@@ -34,15 +34,15 @@ if not TYPE_CHECKING:  # else any name would be there
     __getattr__ = later(
         __name__,
         {
-            "Bell": "_stream_buffer",
+            "ReaderWakeup": "_streams",
             "Engine": "_engine",
             "LocalCall": "_local_calls",
             "LocalCalls": "_local_calls",
             "QUIET_S": "_local_calls",
-            "Resolving": "_resolver",
-            "SEEN_ELSEWHERE": "_unretrieved",
+            "BaseResolver": "_resolver",
+            "RETRIEVED_ELSEWHERE": "_unretrieved",
             "ThreadCall": "_thread_call",
-            "inlet_of": "_stream_buffer",
+            "buffer_of": "_streams",
             "this_call": "_thread_call",
         },
     )

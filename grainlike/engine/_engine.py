@@ -19,12 +19,12 @@ from collections.abc import Callable, Iterable, Sequence
 from contextvars import Context, copy_context
 from typing import Any, Protocol
 
-from grainlike.engine._unretrieved import watch_over
+from grainlike.engine._unretrieved import log_if_unretrieved
 from grainlike.errors import GraphError
-from grainlike.eventloop import bells
-from grainlike.graph import Node, Place, State, pending_nodes, unfinished_nodes
+from grainlike.eventloop import new_wakeup
+from grainlike.graph import Node, RunsIn, State, pending_nodes, unfinished_nodes
 
-__all__ = ["Cache", "Calls", "Engine", "Jobs", "Waiter"]
+__all__ = ["CallCache", "CallRunner", "Engine", "JobRunner", "Waiter"]
 
 _SLICE_S = 0.005
 """Seconds for which the engine keeps the event loop before other callbacks get a turn."""
@@ -38,10 +38,10 @@ _SHORT_STEPS = 16
 _NOBODY_LEFT = "was cancelled: the last who awaited it left; start() keeps a call going"
 
 # As globals: for each node it would be looked up on the enum's class.
-_PENDING, _REMOTE = State.PENDING, Place.REMOTE
+_PENDING, _REMOTE = State.PENDING, RunsIn.REMOTE
 
 
-class Jobs(Protocol):
+class JobRunner(Protocol):
     """Receiver of calls with resources."""
 
     def submit(self, nodes: Sequence[Node]) -> None:
@@ -53,7 +53,7 @@ class Jobs(Protocol):
         """
 
 
-class Calls(Protocol):
+class CallRunner(Protocol):
     """Receiver of calls without resources."""
 
     def begin(self, node: Node, context: Context) -> None:
@@ -63,7 +63,7 @@ class Calls(Protocol):
         """Cancel a call that is wanted no more."""
 
 
-class Cache(Protocol):
+class CallCache(Protocol):
     """Result cache of calls. A call passes here twice at most: before it runs, and when it has succeeded."""
 
     def wants_to_look(self, node: Node) -> bool:
@@ -98,9 +98,9 @@ class Engine:
     """
 
     def __init__(self, owner: Any, soon: Callable[[Callable[[], None]], None], *, fail_fast: bool) -> None:
-        self.jobs: Jobs
-        self.calls: Calls
-        self.cache: Cache | None = None
+        self.jobs: JobRunner
+        self.calls: CallRunner
+        self.cache: CallCache | None = None
         self.applied: Callable[[Node], None] | None = None
         """Called with each operator before it is applied, while its inputs are there."""
         self._owner = owner
@@ -147,7 +147,7 @@ class Engine:
         self._want([node])
         self.pump()
         if not node.finished:
-            arrived = bells()()
+            arrived = new_wakeup()()
             self.watch(node, arrived)
             try:
                 await arrived.wait()
@@ -170,7 +170,7 @@ class Engine:
             node.waiters.remove(waiter)
 
     def release(self, nodes: Iterable[Node], *, skipped: bool = False) -> None:
-        """Take back the interest of `start` or `wait`; nodes with no interest left are cancelled (see `Jobs`)."""
+        """Take back the interest of `start` or `wait`; nodes with no interest left are cancelled (see `JobRunner`)."""
         why = "was cancelled" if skipped else _NOBODY_LEFT
         self._lose_interest([node for node in nodes if not node.finished], why, skipped=skipped)
         self.pump()
@@ -276,7 +276,7 @@ class Engine:
             return
         if node.function.options.cache is not None and self._look_up(node, context):
             return
-        if node.place is Place.INLINE:
+        if node.place is RunsIn.INLINE:
             if self.applied is not None:
                 self.applied(node)
             try:
@@ -285,7 +285,7 @@ class Engine:
                 self._ended.appendleft((node, False, error))
             else:
                 self._ended.appendleft((node, True, value))
-        elif node.place is Place.LOCAL:
+        elif node.place is RunsIn.LOCAL:
             self.calls.begin(node, context)
         else:
             self._remote.append(node)
@@ -328,7 +328,7 @@ class Engine:
             node.owner = owner
             node.state = _PENDING
             if node.deps and not self._has_inputs(node):
-                if node.place is Place.LOCAL:
+                if node.place is RunsIn.LOCAL:
                     self._contexts[node] = context
             elif node.place is _REMOTE and not ready and node.function.options.cache is None:
                 # By hand what `_begin` would do in its turn: through `ready` a no-op job costs 10.9 Python calls
@@ -389,11 +389,11 @@ class Engine:
         self._stop(dropped, skipped=skipped)
 
     def _stop(self, nodes: list[Node], *, skipped: bool) -> None:
-        remote = [node for node in nodes if node.place is Place.REMOTE]
+        remote = [node for node in nodes if node.place is RunsIn.REMOTE]
         if remote:
             self.jobs.cancel(remote, skipped=skipped)
         for node in nodes:
-            if node.place is Place.LOCAL:
+            if node.place is RunsIn.LOCAL:
                 self.calls.cancel(node)
 
     # --- ends --------------------------------------------------------------------------------------------------------
@@ -411,7 +411,7 @@ class Engine:
             self._close(node, deps, None)
         else:
             node.fail(outcome)
-            watch_over(node, outcome)
+            log_if_unretrieved(node, outcome)
             self._stop([node], skipped=True)
             self._close(node, deps, outcome)
 

@@ -23,11 +23,10 @@ from anyio.abc import TaskGroup
 
 from grainlike._retrying import tries_again
 from grainlike.context import leave_job
-from grainlike.engine._local_streams import stream_here
-from grainlike.engine._stream_buffer import inlet_of
+from grainlike.engine._streams import buffer_of, stream_here
 from grainlike.engine._thread_call import ThreadCall
 from grainlike.errors import JobCancelledError, JobTimeoutError
-from grainlike.eventloop import Cancellation, Home, RepeatedCancellation, cancelled_once, name_the_loop
+from grainlike.eventloop import Cancellation, EventLoopId, RepeatedCancellation, cancel_once, name_the_loop
 from grainlike.graph import Delayed, Node, Record, State, StreamNode
 from grainlike.jobs import Observer
 from grainlike.scheduler import backoff_s
@@ -44,7 +43,7 @@ THREADS = 40
 """Number of plain functions that run at once; anyio's own default for worker threads."""
 
 
-class Outcomes(Protocol):
+class CallListener(Protocol):
     """Receiver of the outcomes of calls."""
 
     def succeeded(self, node: Node, value: object) -> None: ...
@@ -59,13 +58,19 @@ class LocalCalls:
     """
 
     def __init__(
-        self, outcomes: Outcomes, current: ContextVar[Any], owner: object, home: Home, *, echo: bool = True
+        self,
+        outcomes: CallListener,
+        current: ContextVar[Any],
+        owner: object,
+        loop_id: EventLoopId,
+        *,
+        echo: bool = True,
     ) -> None:
         self.observers: Sequence[Observer] = ()
         self._outcomes = outcomes
         self._current = current
         self._owner = owner
-        self._home = home
+        self._loop_id = loop_id
         self._echo = echo
         self._running: dict[Node, _Task] = {}
         self._starts = _Starts()
@@ -91,10 +96,10 @@ class LocalCalls:
             self._early.append((node, context))
             return
         own = context.copy()
-        own.run(name_the_loop, self._home)  # this may be a callback of the loop, where no task runs
-        task = _ScopedTask(node, self._starts) if self._home.backend == "trio" else _AsyncioTask(node)
+        own.run(name_the_loop, self._loop_id)  # this may be a callback of the loop, where no task runs
+        task = _ScopedTask(node, self._starts) if self._loop_id.backend == "trio" else _AsyncioTask(node)
         self._running[node] = task
-        own.run(task.start, self._tasks, self._home, self._run, self._end)
+        own.run(task.start, self._tasks, self._loop_id, self._run, self._end)
 
     def cancel(self, node: Node) -> None:
         """End the call: a coroutine gets its cancellation, a thread's answer is thrown away."""
@@ -179,7 +184,7 @@ class LocalCalls:
                 return await _in_time(node, call)
             except Exception as error:
                 failures += 1
-                begun = isinstance(node, StreamNode) and inlet_of(node).begun
+                begun = isinstance(node, StreamNode) and buffer_of(node).begun
                 again = tries_again(failures, retry.times, covered=retry.covers(type(error)), committed=begun)
                 if node.finished or not again:
                     raise
@@ -213,7 +218,7 @@ class LocalCalls:
 
     async def _in_thread(self, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a plain function in a thread of its own, with this context; cancelled, leave the thread to its end."""
-        call = ThreadCall(node.function.callable, args, kwargs, self._home, self._threads)
+        call = ThreadCall(node.function.callable, args, kwargs, self._loop_id, self._threads)
         try:
             await call.done.wait()
         except anyio.get_cancelled_exc_class():
@@ -248,7 +253,7 @@ class _Task(ABC):
         self.cancellation: Cancellation | None = None
 
     @abstractmethod
-    def start(self, tasks: TaskGroup, home: Home, run: _Run, ended: _Ended) -> None:
+    def start(self, tasks: TaskGroup, loop_id: EventLoopId, run: _Run, ended: _Ended) -> None:
         """Make the task, in the current context."""
 
     @abstractmethod
@@ -257,8 +262,8 @@ class _Task(ABC):
 
 
 class _AsyncioTask(_Task):
-    def start(self, tasks: TaskGroup, home: Home, run: _Run, ended: _Ended) -> None:  # noqa: ARG002 - asyncio's own: an anyio scope would cancel each await of a `finally`
-        loop: Any = home.loop
+    def start(self, tasks: TaskGroup, loop_id: EventLoopId, run: _Run, ended: _Ended) -> None:  # noqa: ARG002 - asyncio's own: an anyio scope would cancel each await of a `finally`
+        loop: Any = loop_id.loop
         self._task: asyncio.Task[None] = loop.create_task(run(self), name=self.node.function.name)
         # A task that is cancelled before its first step never takes one.
         self._task.add_done_callback(lambda _: ended(self))
@@ -267,7 +272,7 @@ class _AsyncioTask(_Task):
         name, coroutine = self.node.function.name, self._task.get_coro()
         if self.node.function.options.timeout is None:
             return RepeatedCancellation(self._task, name)
-        self._task.cancel()  # repeated by what limits the time: see `cancelled_once`
+        self._task.cancel()  # repeated by what limits the time: see `cancel_once`
         return Cancellation(name, coroutine)
 
 
@@ -299,7 +304,7 @@ class _ScopedTask(_Task):
         super().__init__(node)
         self._starts = starts
 
-    def start(self, tasks: TaskGroup, home: Home, run: _Run, ended: _Ended) -> None:  # noqa: ARG002 - asyncio needs it
+    def start(self, tasks: TaskGroup, loop_id: EventLoopId, run: _Run, ended: _Ended) -> None:  # noqa: ARG002 - asyncio needs it
         self._scope = anyio.CancelScope()
         self._coroutine = run(self)
         context = copy_context()
@@ -374,5 +379,5 @@ async def _in_time(node: Node, call: Callable[[Node], Coroutine[Any, Any, Any]])
     if timeout is None:
         return await call(node)
     with anyio.move_on_after(timeout):
-        return await cancelled_once(call(node), node.function.name)
+        return await cancel_once(call(node), node.function.name)
     raise JobTimeoutError(f"{node.function.name} ran past its timeout of {timeout:g} s")

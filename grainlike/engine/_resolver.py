@@ -8,24 +8,24 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from grainlike.engine._stream_reader import Reading
-from grainlike.eventloop import Home, here, soon, soon_from_anywhere
+from grainlike.engine._streams import StreamReader
+from grainlike.eventloop import EventLoopId, here, soon, soon_from_anywhere
 from grainlike.graph import Delayed, Node, Stream, StreamNode
 
 if TYPE_CHECKING:
     from grainlike.engine._engine import Engine, Waiter
 
-__all__ = ["Resolving"]
+__all__ = ["BaseResolver"]
 
 _HELD_BY_USERS = (Delayed, Stream)
 """Types that users hold in place of nodes: the names below are for code that runs graphs."""
 
 
-class Resolving(ABC):
+class BaseResolver(ABC):
     """Hands nodes on to its engine, from the event loop in which it lives alone."""
 
     _engine: Engine
-    _home: Home | None = None
+    _loop_id: EventLoopId | None = None
 
     @property
     @abstractmethod
@@ -33,7 +33,7 @@ class Resolving(ABC):
         """True if an `await` may use it."""
 
     @abstractmethod
-    def _check_home(self, what: str) -> None:
+    def _check_loop(self, what: str) -> None:
         """Raise unless the resolver is open and belongs to the running event loop; `what` is the verb of the error."""
 
     @abstractmethod
@@ -41,28 +41,28 @@ class Resolving(ABC):
         """Start what is not started, wait for the node, and return its value or raise its error."""
 
     @property
-    def home(self) -> Home:
+    def loop_id(self) -> EventLoopId:
         """The event loop in which it lives, once it was opened."""
-        assert self._home is not None
-        return self._home
+        assert self._loop_id is not None
+        return self._loop_id
 
-    def is_at_home(self) -> bool:
+    def is_own_process(self) -> bool:
         """Return whether the running event loop is the one in which it lives; each await asks."""
-        home = self._home
-        if home is None:
+        loop_id = self._loop_id
+        if loop_id is None:
             return False
-        return asyncio._get_running_loop() is home.loop if home.backend == "asyncio" else here() == home
+        return asyncio._get_running_loop() is loop_id.loop if loop_id.backend == "asyncio" else here() == loop_id
 
     def start(self, nodes: Sequence[Node]) -> None:
         """Start the nodes and what they need, without waiting."""
         if isinstance(nodes, _HELD_BY_USERS):
             raise TypeError("a placeholder is started by a function: write start(r_)")
-        self._check_home("started")
+        self._check_loop("started")
         self._engine.start(nodes)
 
     def adopt(self, nodes: Sequence[Node]) -> None:
         """Mark lazy nodes as started without running them: the adopter reports their outcomes to `settle`."""
-        self._check_home("started")
+        self._check_loop("started")
         self._engine.adopt(nodes)
 
     def settle(self, good: Mapping[Node, object], bad: Mapping[Node, BaseException], left: Iterable[Node] = ()) -> None:
@@ -78,7 +78,7 @@ class Resolving(ABC):
         """End the work of a node."""
         if isinstance(node, _HELD_BY_USERS):
             raise TypeError("a placeholder is cancelled by a function: write cancel(r_)")
-        self._check_home("cancelled")
+        self._check_loop("cancelled")
         self._engine.cancel([node])
 
     def watch(self, node: Node, waiter: Waiter) -> None:
@@ -92,8 +92,8 @@ class Resolving(ABC):
 
     def read(self, node: StreamNode) -> AsyncIterator[Any]:
         """The reader of a stream."""
-        self._check_home("asked to read")
-        return Reading(self, node)
+        self._check_loop("asked to read")
+        return StreamReader(self, node)
 
     def end(self, nodes: Iterable[Node]) -> None:
         """Cancel nodes that can be wanted no more; closing has done so already."""
@@ -106,10 +106,10 @@ class Resolving(ABC):
 
     def soon(self, call: Callable[[], None]) -> None:
         """Call in a later turn of the event loop."""
-        soon(self.home, call)
+        soon(self.loop_id, call)
 
     def later(self, call: Callable[[], None]) -> None:
         """Call `call` in a later turn, from any thread, in a destructor too: that may run anywhere."""
         if self.is_open:
             with suppress(RuntimeError):  # the loop is closed: nothing runs there any more
-                soon_from_anywhere(self.home, call)
+                soon_from_anywhere(self.loop_id, call)

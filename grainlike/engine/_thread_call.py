@@ -11,7 +11,7 @@ import anyio
 import anyio.from_thread
 import anyio.lowlevel
 
-from grainlike.eventloop import Home
+from grainlike.eventloop import EventLoopId
 
 __all__ = ["ThreadCall", "this_call"]
 
@@ -29,16 +29,21 @@ def this_call() -> ThreadCall | None:
 
 
 class ThreadCall:
-    """Calls `function` in a new thread, with this context. All methods but `result` belong to the loop `home`.
+    """Calls `function` in a new thread, with this context. All methods but `result` belong to the loop `loop_id`.
 
     While the thread is blocked, `threads` admits one more: the calls that it waits for may need threads themselves.
     """
 
     def __init__(
-        self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], home: Home, threads: anyio.CapacityLimiter
+        self,
+        function: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        loop_id: EventLoopId,
+        threads: anyio.CapacityLimiter,
     ) -> None:
         self.done = anyio.Event()
-        self.home = home
+        self.loop_id = loop_id
         self._threads = threads
         self._blocked: set[anyio.CancelScope] = set()
         self._abandoned = False

@@ -9,12 +9,12 @@ from traceback import TracebackException
 from grainlike.errors import JobCancelledError
 from grainlike.graph import Node, StreamNode
 
-__all__ = ["SEEN_ELSEWHERE", "watch_over"]
+__all__ = ["RETRIEVED_ELSEWHERE", "log_if_unretrieved"]
 
 logger = logging.getLogger("grainlike")
 
 
-def watch_over(node: Node, error: BaseException) -> None:
+def log_if_unretrieved(node: Node, error: BaseException) -> None:
     """Log the error of a node that has just failed if the node is collected before its error was retrieved.
 
     Awaiters and dependents of the node receive the error, so it is not logged then. Cancellation is no error.
@@ -23,10 +23,10 @@ def watch_over(node: Node, error: BaseException) -> None:
         return
     if isinstance(node, StreamNode) and node.read:
         return
-    node.witness(_Unseen(node.label(), error))
+    node.witness(_Unretrieved(node.label(), error))
 
 
-class _Unseen:
+class _Unretrieved:
     """Lives as long as the error's node. It is made for failures alone: nodes have no destructor to pay for."""
 
     __slots__ = ("_error", "_name")
@@ -80,5 +80,5 @@ class _SeenElsewhere:
         """Do nothing: the outcome is kept elsewhere."""
 
 
-SEEN_ELSEWHERE = _SeenElsewhere()
+RETRIEVED_ELSEWHERE = _SeenElsewhere()
 """Marks a node's error as retrieved: its outcome is kept elsewhere, so do not log it when the node is dropped."""

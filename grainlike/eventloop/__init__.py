@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING
 from grainlike._later import later
 
 if TYPE_CHECKING:
-    from grainlike.eventloop._alarm import Alarm
-    from grainlike.eventloop._cancel_once import cancelled_once
+    from grainlike.eventloop._cancel_once import cancel_once
     from grainlike.eventloop._cancellation import Cancellation, RepeatedCancellation, held_up, place_of
-    from grainlike.eventloop._fairness import make_way, turns_of
-    from grainlike.eventloop._home import (
-        Home,
+    from grainlike.eventloop._fairness import fairness_of, yield_turn
+    from grainlike.eventloop._loop_id import (
+        EventLoopId,
         forget_the_loop,
         here,
         name_the_loop,
@@ -18,53 +17,52 @@ if TYPE_CHECKING:
         soon_from_anywhere,
         spawn_detached,
     )
-    from grainlike.eventloop._loop import loop_options, on_asyncio
-    from grainlike.eventloop._wakeup import Bell, bells
+    from grainlike.eventloop._wakeup import Alarm, Wakeup, loop_options, new_wakeup, on_asyncio
 
 __all__ = [
     "Alarm",
-    "Bell",
     "Cancellation",
-    "Home",
+    "EventLoopId",
     "RepeatedCancellation",
-    "bells",
-    "cancelled_once",
+    "Wakeup",
+    "cancel_once",
+    "fairness_of",
     "forget_the_loop",
     "held_up",
     "here",
     "loop_options",
-    "make_way",
     "name_the_loop",
+    "new_wakeup",
     "on_asyncio",
     "place_of",
     "soon",
     "soon_from_anywhere",
     "spawn_detached",
-    "turns_of",
+    "yield_turn",
 ]
 
 if not TYPE_CHECKING:  # else any name would be there
     __getattr__ = later(
         __name__,
         {
-            "Alarm": "_alarm",
-            "Bell": "_wakeup",
+            "Alarm": "_wakeup",
+            "Wakeup": "_wakeup",
             "Cancellation": "_cancellation",
-            "Home": "_home",
+            "EventLoopId": "_loop_id",
             "RepeatedCancellation": "_cancellation",
-            "bells": "_wakeup",
-            "cancelled_once": "_cancel_once",
-            "forget_the_loop": "_home",
+            "new_wakeup": "_wakeup",
+            "cancel_once": "_cancel_once",
+            "forget_the_loop": "_loop_id",
             "held_up": "_cancellation",
-            "here": "_home",
-            "loop_options": "_loop",
-            "make_way": "_fairness",
-            "name_the_loop": "_home",
-            "on_asyncio": "_loop",
+            "here": "_loop_id",
+            "loop_options": "_wakeup",
+            "yield_turn": "_fairness",
+            "name_the_loop": "_loop_id",
+            "on_asyncio": "_wakeup",
             "place_of": "_cancellation",
-            "soon": "_home",
-            "soon_from_anywhere": "_home",
-            "spawn_detached": "_home",
-            "turns_of": "_fairness",
+            "soon": "_loop_id",
+            "soon_from_anywhere": "_loop_id",
+            "spawn_detached": "_loop_id",
+            "fairness_of": "_fairness",
         },
     )

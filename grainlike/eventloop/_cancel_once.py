@@ -11,12 +11,12 @@ import anyio
 
 from grainlike.eventloop import RepeatedCancellation, on_asyncio
 
-__all__ = ["cancelled_once"]
+__all__ = ["cancel_once"]
 
 T = TypeVar("T")
 
 
-async def cancelled_once(body: Coroutine[Any, Any, T], name: str) -> T:
+async def cancel_once(body: Coroutine[Any, Any, T], name: str) -> T:
     """Await `body`. On asyncio a cancellation from outside reaches it once, so that its `finally` may await.
 
     In a cancel scope, each further `await` would be cancelled again: programs written for trio expect that, and on trio

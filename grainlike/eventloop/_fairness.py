@@ -14,9 +14,9 @@ import asyncio
 from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
-from grainlike.eventloop._loop import on_asyncio
+from grainlike.eventloop._wakeup import on_asyncio
 
-__all__ = ["Turns", "make_way", "turns_of"]
+__all__ = ["FairScheduler", "fairness_of", "yield_turn"]
 
 TURN_S = 0.01
 """Seconds that one turn may take before other reads wait for the next: half of it is for those that go first, half
@@ -30,7 +30,7 @@ CROWD = 16
 """Number of links from which reads may wait: with fewer each is passed on as it comes, at no extra cost."""
 
 
-class Turns:
+class FairScheduler:
     """Turns of one event loop.
 
     A caller that finds the turn `over` waits; a caller that does work reports its cost.
@@ -117,18 +117,18 @@ class Turns:
             call()
 
 
-_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, Turns] = WeakKeyDictionary()
+_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, FairScheduler] = WeakKeyDictionary()
 
 
-def turns_of(loop: asyncio.AbstractEventLoop) -> Turns:
+def fairness_of(loop: asyncio.AbstractEventLoop) -> FairScheduler:
     """Return the turns of a loop."""
-    turns = _turns.get(loop)
-    if turns is None:
-        turns = _turns[loop] = Turns(loop)
-    return turns
+    fairness = _turns.get(loop)
+    if fairness is None:
+        fairness = _turns[loop] = FairScheduler(loop)
+    return fairness
 
 
-async def make_way(cost: float) -> None:
+async def yield_turn(cost: float) -> None:
     """Yield to others where much is to be done: wait for a turn that has `cost` seconds left. Else continue at once.
 
     Example::
@@ -137,4 +137,4 @@ async def make_way(cost: float) -> None:
         session.shake(data)  # about a millisecond of arithmetic, and many shake hands
     """
     if on_asyncio():
-        await turns_of(asyncio.get_running_loop()).room(cost)
+        await fairness_of(asyncio.get_running_loop()).room(cost)

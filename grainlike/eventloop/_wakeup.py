@@ -1,19 +1,47 @@
-"""Wake-up event for one waiter, at a third of the calls of anyio's: one is awaited with every message."""
+"""Wake-up event for one waiter, at a third of the calls of anyio's: one is awaited with every message.
+
+Alarm of a scheduler: the scheduler sets the time, and a single task waits for it.
+
+Detection and choice of the event loop.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 import anyio
 
-from grainlike.eventloop._loop import on_asyncio
-
-__all__ = ["Bell", "bells"]
+__all__ = ["Alarm", "Wakeup", "loop_options", "new_wakeup", "on_asyncio"]
 
 
-class Bell(Protocol):
+def on_asyncio() -> bool:
+    """Return True if the running task is asyncio's own; with trio in guest mode in an asyncio loop it is not."""
+    try:
+        return asyncio.current_task() is not None
+    except RuntimeError:
+        return False
+
+
+def loop_options(backend: str = "asyncio") -> dict[str, Any]:
+    """`backend_options` for `anyio.run`: on asyncio uvloop, where it is installed.
+
+    Example::
+
+        anyio.run(main, backend_options=loop_options())
+    """
+    if backend != "asyncio":
+        return {}
+    try:
+        import uvloop  # noqa: F401
+    except ImportError:
+        return {}
+    return {"use_uvloop": True}
+
+
+class Wakeup(Protocol):
     """Wake-up event for a single waiter; to set it again, or without a waiter, is no error."""
 
     def set(self) -> object:
@@ -24,7 +52,7 @@ class Bell(Protocol):
         ...
 
 
-def bells() -> Callable[[], Bell]:
+def new_wakeup() -> Callable[[], Wakeup]:
     """Return the factory of one-shot events for the running loop.
 
     Example::
@@ -52,3 +80,32 @@ class _Future:
 
     def wait(self) -> asyncio.Future[None]:
         return self._future
+
+
+class Alarm:
+    """Calls `ring` at the earliest moment asked for since the last ring."""
+
+    def __init__(self, ring: Callable[[], None]) -> None:
+        self._ring = ring
+        self._at: float | None = None
+        self._changed: anyio.Event | None = None
+
+    def set(self, at: float) -> None:
+        """Ring at `at` (monotonic), or earlier if that was asked for before."""
+        if self._at is None or at < self._at:
+            self._at = at
+            if self._changed is not None:
+                self._changed.set()
+
+    async def run(self) -> None:
+        """Wait and ring, until cancelled."""
+        while True:
+            self._changed = anyio.Event()
+            if self._at is None:
+                await self._changed.wait()
+                continue
+            with anyio.move_on_after(self._at - time.monotonic()):
+                await self._changed.wait()
+                continue
+            self._at = None
+            self._ring()

@@ -20,7 +20,7 @@ import anyio
 from grainlike.context import JobView, this_job
 from grainlike.engine import ThreadCall, this_call
 from grainlike.errors import JobCancelledError
-from grainlike.eventloop import Home, here, name_the_loop
+from grainlike.eventloop import EventLoopId, here, name_the_loop
 from grainlike.executor._current import AnyExecutor, current, find, only_open
 from grainlike.graph import Delayed, Node, State, node_of
 from grainlike.nested import JobExecutor
@@ -102,32 +102,32 @@ def _in_job(job: JobView, node: Node, timeout: float | None) -> None:
 
 def _beside(executor: AnyExecutor, node: Node, timeout: float | None) -> None:
     """Wait in the executor's event loop, which runs in another thread."""
-    home: Any = executor.home
-    if home.pid != os.getpid():
+    loop_id: Any = executor.loop_id
+    if loop_id.pid != os.getpid():
         raise RuntimeError(f"{executor!r} lives in the process that this one was forked from: open one here")
-    if home.thread == threading.get_ident():
+    if loop_id.thread == threading.get_ident():
         raise RuntimeError(_AWAIT)
     call = this_call()
-    own = call if call is not None and call.home == home else None
+    own = call if call is not None and call.loop_id == loop_id else None
     waiting = _Waiting(node, timeout, lambda: executor, own)
-    if home.backend == "trio":
+    if loop_id.backend == "trio":
         import trio
 
         try:
-            trio.from_thread.run(waiting.run, trio_token=home.loop)
+            trio.from_thread.run(waiting.run, trio_token=loop_id.loop)
         except (trio.RunFinishedError, trio.Cancelled):
             waiting.ended = True
     else:
-        _on_asyncio(home, waiting)
+        _on_asyncio(loop_id, waiting)
     waiting.check()
 
 
-def _on_asyncio(home: Home, waiting: _Waiting) -> None:
+def _on_asyncio(loop_id: EventLoopId, waiting: _Waiting) -> None:
     async def run() -> None:
-        name_the_loop(home)
+        name_the_loop(loop_id)
         await waiting.run()
 
-    loop: Any = home.loop
+    loop: Any = loop_id.loop
     coroutine = run()
     try:
         future = asyncio.run_coroutine_threadsafe(coroutine, loop)

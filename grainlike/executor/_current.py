@@ -14,8 +14,8 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, TypeAlias
 
 from grainlike.context import JobView, this_job
-from grainlike.eventloop import Home, here
-from grainlike.executor._ready import Ready, is_ready
+from grainlike.eventloop import EventLoopId, here
+from grainlike.executor._ready import ReadyResolver, is_ready
 from grainlike.graph import Node
 from grainlike.nested import JobExecutor
 
@@ -31,27 +31,27 @@ AnyExecutor: TypeAlias = "Executor | JobExecutor"
 current: ContextVar[AnyExecutor | None] = ContextVar("grainlike_executor", default=None)
 """The innermost executor of this context."""
 
-_open: dict[Home, list[Executor]] = {}
-_implicit: dict[Home, Executor] = {}
+_open: dict[EventLoopId, list[Executor]] = {}
+_implicit: dict[EventLoopId, Executor] = {}
 
 
-def entered(executor: Executor, home: Home) -> None:
+def entered(executor: Executor, loop_id: EventLoopId) -> None:
     """An executor that users see was opened in a loop."""
-    _open.setdefault(home, []).append(executor)
+    _open.setdefault(loop_id, []).append(executor)
 
 
-def left(executor: object, home: Home) -> None:
+def left(executor: object, loop_id: EventLoopId) -> None:
     """An executor closed; implicit ones too."""
-    others = [one for one in _open.pop(home, ()) if one is not executor]
+    others = [one for one in _open.pop(loop_id, ()) if one is not executor]
     if others:
-        _open[home] = others
-    if _implicit.get(home) is executor:
-        del _implicit[home]
+        _open[loop_id] = others
+    if _implicit.get(loop_id) is executor:
+        del _implicit[loop_id]
 
 
-def alone(home: Home) -> bool:
+def alone(loop_id: EventLoopId) -> bool:
     """Return True if no executor is left in an event loop, so that no job can run there."""
-    return home not in _open and home not in _implicit
+    return loop_id not in _open and loop_id not in _implicit
 
 
 def enclosing() -> AnyExecutor | None:
@@ -73,42 +73,42 @@ def find() -> AnyExecutor:
     return _innermost(job) or _of_loop(job, here())
 
 
-def find_for(node: Node) -> AnyExecutor | Ready:
+def find_for(node: Node) -> AnyExecutor | ReadyResolver:
     """Return the resolver of `node` here and now: as `find`; where no executor is open, a ready node needs none.
 
     Raises:
         RuntimeError: as `find`.
     """
     job, executor = this_job(), current.get()
-    if executor is None or not executor.is_open or job is not None or not executor.is_at_home():
+    if executor is None or not executor.is_open or job is not None or not executor.is_own_process():
         executor = _innermost(job)  # rarely so: each await passes here
     if executor is not None:
         return executor
-    home = here()
-    if job is None and (home is None or alone(home)) and is_ready(node):
-        return Ready()
-    return _of_loop(job, home)
+    loop_id = here()
+    if job is None and (loop_id is None or alone(loop_id)) and is_ready(node):
+        return ReadyResolver()
+    return _of_loop(job, loop_id)
 
 
 def _innermost(job: JobView | None) -> AnyExecutor | None:
     """Return the innermost executor of this context that is open in this loop, and is the job's where one runs."""
     executor = current.get()
     while executor is not None:
-        if executor.is_open and (job is None or executor.opened_in is job.job) and executor.is_at_home():
+        if executor.is_open and (job is None or executor.opened_in is job.job) and executor.is_own_process():
             return executor
         executor = executor.enclosing
     return None
 
 
-def _of_loop(job: JobView | None, home: Home | None) -> AnyExecutor:
-    if home is None:
+def _of_loop(job: JobView | None, loop_id: EventLoopId | None) -> AnyExecutor:
+    if loop_id is None:
         raise RuntimeError(
             f"no event loop is running here{_elsewhere()}, and placeholders run inside one: write `async def main():` "
             "around this, and call grainlike.run(main), or asyncio.run(main())"
         )
     if job is not None:
-        return _of_job(job, home)
-    side_by_side = _open.get(home, [])
+        return _of_job(job, loop_id)
+    side_by_side = _open.get(loop_id, [])
     if len(side_by_side) == 1:
         return side_by_side[0]
     if side_by_side:
@@ -116,18 +116,18 @@ def _of_loop(job: JobView | None, home: Home | None) -> AnyExecutor:
             f"{len(side_by_side)} executors are open in this loop and none in this context: await inside the "
             "`async with` block of the one you mean"
         )
-    if home.backend == "trio":
+    if loop_id.backend == "trio":
         raise RuntimeError(
             f"no executor is open in this loop{_elsewhere()}, and on trio there is no implicit one: use "
             "grainlike.run(main, backend='trio') or `async with grainlike.Executor():`"
         )
-    return _implicitly(home)
+    return _implicitly(loop_id)
 
 
 def _elsewhere() -> str:
     """Return which executor of this context is open in another loop, in brackets."""
     other = enclosing()
-    return "" if other is None else f" ({other!r} lives in the {other.home})"
+    return "" if other is None else f" ({other!r} lives in the {other.loop_id})"
 
 
 def only_open() -> Executor:
@@ -150,20 +150,20 @@ def only_open() -> Executor:
     return found[0]
 
 
-def _of_job(view: JobView, home: Home) -> JobExecutor:
+def _of_job(view: JobView, loop_id: EventLoopId) -> JobExecutor:
     """The job's own. One that runs a second event loop, after the first has ended, gets another."""
     executor = view.resolver
-    if not isinstance(executor, JobExecutor) or executor.home != home or not executor.is_open:
+    if not isinstance(executor, JobExecutor) or executor.loop_id != loop_id or not executor.is_open:
         assert view.job is not None
-        executor = view.resolver = JobExecutor(home, view, view.job, current)
+        executor = view.resolver = JobExecutor(loop_id, view, view.job, current)
     return executor
 
 
-def _implicitly(home: Home) -> Executor:
+def _implicitly(loop_id: EventLoopId) -> Executor:
     from grainlike.executor._executor import Executor
 
-    executor = _implicit.get(home)
+    executor = _implicit.get(loop_id)
     if executor is None:
-        executor = _implicit[home] = Executor.implicit(home)
-        logger.info("opened an implicit executor over %s for the %s", executor.offer, home)
+        executor = _implicit[loop_id] = Executor.implicit(loop_id)
+        logger.info("opened an implicit executor over %s for the %s", executor.offer, loop_id)
     return executor

@@ -16,7 +16,7 @@ from grainlike.resources import Allocation, Request
 __all__ = ["embed", "hooked_streams", "offer_for"]
 
 
-class _WorkerRoom(Protocol):
+class _WorkerPackage(Protocol):
     """Interface of `grainlike_worker.embedded`, as far as the executor uses it."""
 
     def offer_for(self, what: Request | None) -> Allocation:
@@ -61,7 +61,7 @@ def embed(offer: Allocation, *, echo: bool) -> tuple[Link, Callable[[], Coroutin
     return near, partial(_worker_room().serve, far, offer, name="local", echo=echo)
 
 
-def _worker_room() -> _WorkerRoom:
+def _worker_room() -> _WorkerPackage:
     """Import the worker's room by name: a static import would make `grainlike` depend on the worker's package."""
     module: Any = import_module("grainlike_worker.embedded")
-    return cast("_WorkerRoom", module)
+    return cast("_WorkerPackage", module)

@@ -12,14 +12,14 @@ from msgspec.structs import replace
 
 from grainlike.backends import Backend
 from grainlike.errors import GrainlikeError, GraphError
-from grainlike.eventloop import Home, here
+from grainlike.eventloop import EventLoopId, here
 from grainlike.executor._current import AnyExecutor, current, enclosing, entered, left
-from grainlike.executor._lifecycle import Life
+from grainlike.executor._lifecycle import ExecutorBase
 from grainlike.executor._settings import NOT_GIVEN, NotGiven, settings_for
 from grainlike.graph import Delayed, Node, State, Stream, delayed, node_behind, start
 from grainlike.head import LogLine
 from grainlike.jobs import Event, Events, Totals, WorkersFeed
-from grainlike.nested import Ring
+from grainlike.nested import Waitable
 from grainlike.resources import Request
 from grainlike.scheduler import Explanation
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Executor"]
 
 
-class Executor(Life):
+class Executor(ExecutorBase):
     """Async context manager that runs placeholders: on a worker embedded in this process, on workers that connect, or
     both.
 
@@ -104,10 +104,10 @@ class Executor(Life):
         """The executor of the context in which this one was opened, in this loop or another."""
 
     @classmethod
-    def implicit(cls, home: Home) -> Executor:
+    def implicit(cls, loop_id: EventLoopId) -> Executor:
         """Return a new open executor that is never closed: it lives as long as its event loop."""
         executor = cls()
-        executor._open(home)
+        executor._open(loop_id)
         return executor
 
     def __repr__(self) -> str:
@@ -117,10 +117,10 @@ class Executor(Life):
     # --- life --------------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        home = here()
-        if home is None:
+        loop_id = here()
+        if loop_id is None:
             raise RuntimeError("an Executor is opened inside an event loop: `async with`, or grainlike.run(main)")
-        self._open(home)
+        self._open(loop_id)
         try:
             await self._opened.wait()
             if self._failure is not None:
@@ -128,7 +128,7 @@ class Executor(Life):
         except BaseException:
             await self._close()
             raise
-        entered(self, home)
+        entered(self, loop_id)
         self.enclosing = enclosing()
         self._tokens.append(current.set(self))
         return self
@@ -136,8 +136,8 @@ class Executor(Life):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._check_home("closed", open_only=False)
-        left(self, self.home)
+        self._check_loop("closed", open_only=False)
+        left(self, self.loop_id)
         with suppress(ValueError):  # opened in another context, as fixtures are: there is nothing to put back here
             current.reset(self._tokens.pop())
         await self._close()
@@ -176,7 +176,7 @@ class Executor(Life):
             RuntimeError: the executor is not open, or lives in another event loop.
             Whatever the call raised, as it is; `GraphError` for a node that another executor has started.
         """
-        self._check_home("awaited")
+        self._check_loop("awaited")
         return await self._engine.wait(node)
 
     async def ready(self) -> None:
@@ -185,7 +185,7 @@ class Executor(Life):
         Raises:
             RuntimeError: the executor is closed, or belongs to another event loop.
         """
-        self._check_home("used")
+        self._check_loop("used")
         await self._opened.wait()
 
     def refusal(self, request: Request) -> str | None:
@@ -207,15 +207,15 @@ class Executor(Life):
 
     async def pause(
         self,
-        event: Ring,
+        event: Waitable,
         nodes: Callable[[], Iterable[Node]],  # noqa: ARG002 - only jobs care which
-        let_go: Callable[[], None],
+        release: Callable[[], None],
     ) -> None:
         """Wait for an event that comes with the end of one of `nodes`; see `JobExecutor`."""
         try:
             await event.wait()
         except BaseException:
-            let_go()
+            release()
             raise
 
     # --- what users ask ----------------------------------------------------------------------------------------------
@@ -250,7 +250,7 @@ class Executor(Life):
                 with anyio.fail_after(60):
                     await executor.wait_for_workers(4)
         """
-        self._check_home("awaited")
+        self._check_loop("awaited")
         if self._foreign is not None:
             return
         await self._until(lambda: len(self._head.peers) >= n or self._state != "open")
@@ -273,9 +273,9 @@ class Executor(Life):
             # Job 7 waits for room: nearest is n1, short of cores (asked 16, free 12 of 16), held by jobs 3.
             # It would start now with Cores(12).
         """
-        self._check_home("asked")
+        self._check_loop("asked")
         node = self._own(placeholder)
-        return replace(self._head.view.explain(node), kept=self._memo.words(node))
+        return replace(self._head.view.explain(node), kept=self._result_cache.words(node))
 
     def logs(self, placeholder: Delayed[Any] | Stream[Any]) -> AsyncIterator[LogLine]:
         """Iterate over the lines that a job has printed, and prints until it has ended; over those of all attempts.
@@ -302,7 +302,7 @@ class Executor(Life):
             async for line in executor.logs(r_):
                 print(line.stream, line)
         """
-        self._check_home("asked")
+        self._check_loop("asked")
         node = self._own(placeholder, even_finished=True)
         if node.state is State.LAZY:
             raise GraphError(f"{node.function.name} has not been started: `start` it first")
@@ -334,7 +334,7 @@ class Executor(Life):
             async for event in executor.events():
                 print(event.kind, event.worker, event.name, event.allocation, event.outcome)
         """
-        self._check_home("listened to")
+        self._check_loop("listened to")
         feed = WorkersFeed(self)
         self.observe(feed)
         return Events(feed, self.unobserve)
@@ -351,7 +351,7 @@ class Executor(Life):
             print(executor.report())
             # 98 succeeded, 2 failed in 12.4 s
         """
-        self._check_home("asked", open_only=False)
+        self._check_loop("asked", open_only=False)
         return self._head.totals()
 
     def write_trace(self, path: str | PathLike[str]) -> None:
@@ -396,7 +396,7 @@ class Executor(Life):
             results = [executor.submit(Cores(1), square, x) for x in range(10)]
             print([await r_ for r_ in results])
         """
-        self._check_home("used")
+        self._check_loop("used")
         if not isinstance(request, Request):
             raise TypeError(
                 f"submit takes the request first, then the function: write submit(Cores(1), fn, x), not a "

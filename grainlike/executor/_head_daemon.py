@@ -15,8 +15,8 @@ from anyio.abc import TaskGroup
 from grainlike.errors import JournalError
 from grainlike.executor._executor import Executor
 from grainlike.head import Head
-from grainlike.head.durable import DurableGuests, DurableHead, Keeping, began_here
-from grainlike.head.server import Door, Entrance, Guests, OutcomeStore, open_entrance, open_lasting_entrance
+from grainlike.head.durable import DurableClients, DurableHead, HeadStore, began_here
+from grainlike.head.server import Acceptor, ClientRegistry, Endpoint, OutcomeStore, open_durable_endpoint, open_endpoint
 
 __all__ = ["HeadDaemon"]
 
@@ -71,7 +71,7 @@ class HeadDaemon(Executor):
         self._returns = journal is not None
         self._run_once = run_once
         self._journal = None if journal is None else Path(journal).expanduser().absolute()
-        self._keeping: Keeping | None = None
+        self._keeping: HeadStore | None = None
         self._salvage = salvage
         self._keep = keep
         self._store: OutcomeStore | None = None
@@ -90,53 +90,55 @@ class HeadDaemon(Executor):
         if self._journal is None:
             return super()._make_head()
         began = began_here(secrets.randbits(64), time.monotonic())
-        self._keeping = keeping = Keeping(self._journal, began, salvage=self._salvage)
+        self._keeping = keeping = HeadStore(self._journal, began, salvage=self._salvage)
         return DurableHead(self._engine, keeping.began, keeping.clock, self._alarm.set)
 
-    def _open_entrance(self, listen: str) -> AbstractContextManager[Entrance]:
+    def _open_endpoint(self, listen: str) -> AbstractContextManager[Endpoint]:
         if self._journal is None:
-            return super()._open_entrance(listen)
+            return super()._open_endpoint(listen)
         if self._settings.access is not None:
-            return open_entrance(listen, self._settings.access, insecure=self._settings.insecure)
-        return open_lasting_entrance(listen, self._journal / "access", insecure=self._settings.insecure)
+            return open_endpoint(listen, self._settings.access, insecure=self._settings.insecure)
+        return open_durable_endpoint(listen, self._journal / "access", insecure=self._settings.insecure)
 
-    def _make_guests(self, cluster: str) -> Guests:
+    def _make_clients(self, cluster: str) -> ClientRegistry:
         if not isinstance(self._head, DurableHead):
-            return super()._make_guests(cluster)
-        return DurableGuests(self._head, cluster, self._cancel_job, self._stop_asked, self._deserted)
+            return super()._make_clients(cluster)
+        return DurableClients(self._head, cluster, self._cancel_job, self._stop_asked, self._deserted)
 
-    def _make_store(self, guests: Guests, cluster: str) -> OutcomeStore:
+    def _make_store(self, clients: ClientRegistry, cluster: str) -> OutcomeStore:
         if self._keeping is None or self._journal is None:
-            return super()._make_store(guests, cluster)
+            return super()._make_store(clients, cluster)
         where, safe = self._journal / "outcomes", self._keeping.safe
-        self._store = OutcomeStore(lambda: guests.sessions, where, self._keep, lasting=True, safe=safe)
+        self._store = OutcomeStore(lambda: clients.sessions, where, self._keep, lasting=True, safe=safe)
         return self._store
 
-    def _restore(self, door: Door, tasks: TaskGroup) -> None:
+    def _restore(self, acceptor: Acceptor, tasks: TaskGroup) -> None:
         if self._keeping is None:
             return
         assert isinstance(self._head, DurableHead)
-        assert isinstance(door.guests, DurableGuests)
-        self._keeping.restore(self._head, door.guests)
+        assert isinstance(acceptor.clients, DurableClients)
+        self._keeping.restore(self._head, acceptor.clients)
         tasks.start_soon(self._keeping.run)
         for peer in self._head.peers.values():
-            tasks.start_soon(door.await_return, peer)
-        for guest in door.guests.here.values():
-            tasks.start_soon(door.await_return, guest)
+            tasks.start_soon(acceptor.await_return, peer)
+        for connection in acceptor.clients.here.values():
+            tasks.start_soon(acceptor.await_return, connection)
 
-    async def _end(self, guests: Guests, entrance: Entrance | None) -> None:
+    async def _end(self, clients: ClientRegistry, endpoint: Endpoint | None) -> None:
         if not (self.leaves and self._keeping):
-            await super()._end(guests, entrance)
-            if isinstance(self._head, DurableHead) and isinstance(guests, DurableGuests):
-                self._head.end(guests)
+            await super()._end(clients, endpoint)
+            if isinstance(self._head, DurableHead) and isinstance(clients, DurableClients):
+                self._head.end(clients)
                 await self._finish()
             return
         logger.info("leaving %d jobs for the next head with this journal", self._head.view.unended)
         self._keeping.stop()
-        for party in [*self._head.peers.values(), *guests.here.values()]:
-            party.link.close("the head is about to be started again")  # so that nothing follows from what is not kept
-        if entrance is not None:
-            entrance.withdraw()
+        for connection in [*self._head.peers.values(), *clients.here.values()]:
+            connection.link.close(
+                "the head is about to be started again"
+            )  # so that nothing follows from what is not kept
+        if endpoint is not None:
+            endpoint.withdraw()
 
     async def _finish(self) -> None:
         assert self._keeping is not None

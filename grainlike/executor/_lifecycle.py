@@ -15,31 +15,31 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
-from grainlike.cache import Memo
+from grainlike.cache import ResultCache
 from grainlike.context import GVAR, JobInfo
-from grainlike.engine import QUIET_S, Engine, LocalCalls, Resolving
-from grainlike.eventloop import Alarm, Home, held_up, here, soon, spawn_detached
+from grainlike.engine import QUIET_S, BaseResolver, Engine, LocalCalls
+from grainlike.eventloop import Alarm, EventLoopId, held_up, here, soon, spawn_detached
 from grainlike.executor._current import alone, current, left
 from grainlike.executor._embedded import embed, hooked_streams
 from grainlike.executor._settings import Settings
 from grainlike.head import Head
-from grainlike.head.server import Door, Guests
+from grainlike.head.server import Acceptor, ClientRegistry
 from grainlike.jobs import Job, Observer
-from grainlike.launch import reserve_standard_descriptors
 from grainlike.nested import leave_none
 from grainlike.resources import Allocation
+from grainlike.subprocesses import reserve_standard_descriptors
 
 if TYPE_CHECKING:
-    from grainlike.backends import BackendJobs
+    from grainlike.backends import BackendRunner
     from grainlike.head import Recorder
-    from grainlike.head.server import Entrance, OutcomeStore
+    from grainlike.head.server import Endpoint, OutcomeStore
 
-__all__ = ["QUIET_S", "Life", "import_paths"]
+__all__ = ["QUIET_S", "ExecutorBase", "import_paths"]
 
 logger = logging.getLogger("grainlike")
 
 
-class Life(Resolving):
+class ExecutorBase(BaseResolver):
     """A head, an engine, and all that waits for them, from `_open` to the end of `_close`.
 
     Subclasses define the kind of head, and what clients may do to it: see the last two parts.
@@ -58,36 +58,38 @@ class Life(Resolving):
 
     # --- opening -----------------------------------------------------------------------------------------------------
 
-    def _open(self, home: Home) -> None:
+    def _open(self, loop_id: EventLoopId) -> None:
         if self._state != "new":
             raise RuntimeError(f"this executor is {self._state}: make a new one")
         reserve_standard_descriptors()
         self._state = "open"
-        self._home = home
+        self._loop_id = loop_id
         self.opened_in = GVAR.job
         self._opened = anyio.Event()
         self._stop = anyio.Event()
         self._closed = anyio.Event()
         self._changed = anyio.Event()
-        self._engine = Engine(self, lambda call: soon(home, call), fail_fast=self._settings.fail_fast)
+        self._engine = Engine(self, lambda call: soon(loop_id, call), fail_fast=self._settings.fail_fast)
         self._alarm = Alarm(self._ring)
         self._head = self._make_head()
-        self._calls = LocalCalls(self._engine, current, self, home, echo=self._settings.echo)
+        self._calls = LocalCalls(self._engine, current, self, loop_id, echo=self._settings.echo)
         self._calls.observers = self._head.observers
         self._engine.jobs = self._head
-        self._foreign: BackendJobs | None = None
+        self._foreign: BackendRunner | None = None
         if self._settings.manner is not None:
-            from grainlike.backends import BackendJobs
+            from grainlike.backends import BackendRunner
 
-            self._foreign = BackendJobs(self._settings.manner, self._engine, self._head.tally, self._head.observers)
+            self._foreign = BackendRunner(
+                self._settings.manner, self._engine, self._head.counters, self._head.observers
+            )
             self._foreign.changed = self._settled
             self._engine.jobs = self._foreign
             self._engine.keeps_contexts = self._settings.manner.in_process
         self._engine.calls = self._calls
-        self._engine.cache = self._memo = Memo(self._engine, self.later)
+        self._engine.cache = self._result_cache = ResultCache(self._engine, self.later)
         if self._settings.record:
             self._record()
-        self._task = spawn_detached(home, "grainlike executor", self._serve)
+        self._task = spawn_detached(loop_id, "grainlike executor", self._serve)
 
     def _record(self) -> None:
         from grainlike.head import MOST, Recorder
@@ -123,13 +125,13 @@ class Life(Resolving):
             self._change()
             self._engine.cancel_all()
             with anyio.CancelScope(shield=True):
-                await self._memo.aclose()
-            self._head.depot.close()
+                await self._result_cache.aclose()
+            self._head.object_store.close()
             for observer in self._head.observers:
                 observer.closed()
-            left(self, self.home)
-            if alone(self.home):
-                await leave_none(self.home)
+            left(self, self.loop_id)
+            if alone(self.loop_id):
+                await leave_none(self.loop_id)
             self._opened.set()
             self._closed.set()
 
@@ -139,53 +141,55 @@ class Life(Resolving):
         with ExitStack() as stack:
             if not self._settings.echo:
                 stack.enter_context(hooked_streams())
-            entrance = None
+            endpoint = None
             if self._settings.listen is not None:
-                entrance = stack.enter_context(self._open_entrance(self._settings.listen))
-                self._address = str(entrance.address)
-            cluster = "embedded" if entrance is None else entrance.cluster
-            guests = self._make_guests(cluster)
-            store = None if entrance is None else self._make_store(guests, cluster)
+                endpoint = stack.enter_context(self._open_endpoint(self._settings.listen))
+                self._address = str(endpoint.address)
+            cluster = "embedded" if endpoint is None else endpoint.cluster
+            clients = self._make_clients(cluster)
+            store = None if endpoint is None else self._make_store(clients, cluster)
             if store is not None:
                 stack.callback(store.close)
-            guests.store = store
-            joined = partial(self._joined, guests)
-            door = Door(self._head, guests, cluster, import_paths(), self._settled, joined, returns=self._returns)
+            clients.store = store
+            joined = partial(self._joined, clients)
+            acceptor = Acceptor(
+                self._head, clients, cluster, import_paths(), self._settled, joined, returns=self._returns
+            )
             async with anyio.create_task_group() as tasks:
                 self._calls.open(tasks)
                 tasks.start_soon(self._alarm.run)
-                self._restore(door, tasks)
+                self._restore(acceptor, tasks)
                 if store is not None:
                     tasks.start_soon(store.run)
-                if entrance is not None:
-                    tasks.start_soon(entrance.listener.serve, door.admit)
+                if endpoint is not None:
+                    tasks.start_soon(endpoint.listener.serve, acceptor.admit)
                 try:
                     if self.offer is not None:
-                        await self._embed(tasks, door, self.offer)
+                        await self._embed(tasks, acceptor, self.offer)
                     if self._foreign is not None:
-                        await self._foreign.open(tasks, self.home)
+                        await self._foreign.open(tasks, self.loop_id)
                     self._engine.release_hold()
                     self._opened.set()
                     await self._stop.wait()
                 finally:
                     with anyio.CancelScope(shield=True):
-                        await self._end(guests, entrance)
+                        await self._end(clients, endpoint)
                     tasks.cancel_scope.cancel()
 
-    async def _end(self, guests: Guests, entrance: Entrance | None) -> None:
+    async def _end(self, clients: ClientRegistry, endpoint: Endpoint | None) -> None:
         """End all work, then all connections."""
-        guests.leave_all()
+        clients.leave_all()
         await self._quieten()
         if self._foreign is not None:
             await self._foreign.close()
-        if entrance is not None:
-            entrance.withdraw()
+        if endpoint is not None:
+            endpoint.withdraw()
         await self._head.farewell()
-        await guests.farewell()
+        await clients.farewell()
 
-    async def _embed(self, tasks: TaskGroup, door: Door, offer: Allocation) -> None:
+    async def _embed(self, tasks: TaskGroup, acceptor: Acceptor, offer: Allocation) -> None:
         link, serve = embed(offer, echo=self._settings.echo)
-        tasks.start_soon(door.admit, link)
+        tasks.start_soon(acceptor.admit, link)
         tasks.start_soon(serve)
         await self._until(lambda: bool(self._head.peers))
 
@@ -221,8 +225,8 @@ class Life(Resolving):
         if self._state != "open":
             self._change()
 
-    def _joined(self, guests: Guests) -> None:
-        guests.workers_changed()
+    def _joined(self, clients: ClientRegistry) -> None:
+        clients.workers_changed()
         self._change()
 
     def _change(self) -> None:
@@ -238,12 +242,14 @@ class Life(Resolving):
         self._head.tick()
         self._engine.pump()
 
-    def _check_home(self, what: str, *, open_only: bool = True) -> None:
+    def _check_loop(self, what: str, *, open_only: bool = True) -> None:
         if open_only and self._state != "open":
             raise RuntimeError(f"{self!r} is not open")
         now = here()
-        if now != self._home:
-            raise RuntimeError(f"this executor lives in the {self._home}; it is {what} from {now or 'no event loop'}")
+        if now != self._loop_id:
+            raise RuntimeError(
+                f"this executor lives in the {self._loop_id}; it is {what} from {now or 'no event loop'}"
+            )
 
     # --- who looks on ------------------------------------------------------------------------------------------------
 
@@ -281,23 +287,23 @@ class Life(Resolving):
     def _make_head(self) -> Head:
         return Head(self._engine, closed=self._settings.listen is None, alarm=self._alarm.set)
 
-    def _open_entrance(self, listen: str) -> AbstractContextManager[Entrance]:
-        from grainlike.head.server import open_entrance
+    def _open_endpoint(self, listen: str) -> AbstractContextManager[Endpoint]:
+        from grainlike.head.server import open_endpoint
 
-        return open_entrance(listen, self._settings.access, insecure=self._settings.insecure)
+        return open_endpoint(listen, self._settings.access, insecure=self._settings.insecure)
 
-    def _make_guests(self, cluster: str) -> Guests:
-        return Guests(self._head, cluster, self._cancel_job, self._stop_asked, self._deserted)
+    def _make_clients(self, cluster: str) -> ClientRegistry:
+        return ClientRegistry(self._head, cluster, self._cancel_job, self._stop_asked, self._deserted)
 
-    def _make_store(self, guests: Guests, cluster: str) -> OutcomeStore:
+    def _make_store(self, clients: ClientRegistry, cluster: str) -> OutcomeStore:
         """Return the store for outcomes of named calls that do not fit into memory."""
         from grainlike.head.server import OutcomeStore
         from grainlike.net import state_directory
 
         directory = state_directory() / "outcomes" / f"{cluster}-{secrets.token_hex(4)}"
-        return OutcomeStore(lambda: guests.sessions, directory, self._keep, lasting=False)
+        return OutcomeStore(lambda: clients.sessions, directory, self._keep, lasting=False)
 
-    def _restore(self, door: Door, tasks: TaskGroup) -> None:
+    def _restore(self, acceptor: Acceptor, tasks: TaskGroup) -> None:
         """Restore the state, before connections are admitted."""
 
     # --- what clients may do -----------------------------------------------------------------------------------------

@@ -7,20 +7,20 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from grainlike.engine import Engine
-from grainlike.graph import Node, Place, StreamNode, pending_nodes
+from grainlike.graph import Node, RunsIn, StreamNode, pending_nodes
 
-__all__ = ["Ready", "is_ready"]
+__all__ = ["ReadyResolver", "is_ready"]
 
 
 def is_ready(node: Node) -> bool:
     """Return True if `node` needs nothing but operators applied, none of which has started."""
-    if node.place is not Place.INLINE:
+    if node.place is not RunsIn.INLINE:
         return False
     lazy, bound = pending_nodes([node])
-    return not bound and all(each.place is Place.INLINE for each in lazy)
+    return not bound and all(each.place is RunsIn.INLINE for each in lazy)
 
 
-class Ready:
+class ReadyResolver:
     """The resolver of nodes that are ready, outside of any executor. It has finished them when `start` returns.
 
     Errors, of operators and of what they are applied to, are the nodes', as with an executor.

@@ -12,8 +12,8 @@ from grainlike.eventloop import here, loop_options
 from grainlike.executor._executor import Executor
 from grainlike.executor._settings import NOT_GIVEN, NotGiven
 from grainlike.graph import Delayed
-from grainlike.launch import reserve_standard_descriptors
 from grainlike.resources import Request
+from grainlike.subprocesses import reserve_standard_descriptors
 
 __all__ = ["run"]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
-from grainlike.backends import Backend, Manner
+from grainlike.backends import Backend, BackendAdapter
 from grainlike.executor._embedded import offer_for
 from grainlike.resources import Allocation, Request
 
@@ -31,7 +31,7 @@ class Settings:
     listen: str | None
     access: Path | None
     insecure: bool
-    manner: Manner | None
+    manner: BackendAdapter | None
     fail_fast: bool
     echo: bool
     record: bool | int
@@ -50,10 +50,10 @@ def settings_for(
 ) -> Settings:
     """Validate the user's arguments and return the settings; raises the errors documented at `Executor`."""
     _check_failure_and_record(on_failure, record)
-    _check_entrance(listen, access, insecure=insecure)
+    _check_endpoint(listen, access, insecure=insecure)
     if backend is not None and (listen is not None or not (local is None or isinstance(local, NotGiven))):
         raise ValueError("backend= runs the jobs elsewhere: leave out local= and listen=")
-    manner = None if backend is None else Manner(backend)
+    manner = None if backend is None else BackendAdapter(backend)
     return Settings(
         offer=_offer(local, alone=listen is None and backend is None),
         listen=listen,
@@ -73,7 +73,7 @@ def _check_failure_and_record(on_failure: str, record: bool | int) -> None:
         raise ValueError(f"record= is True, or how many jobs are to be kept, not {record!r}")
 
 
-def _check_entrance(listen: str | None, access: str | PathLike[str] | None, *, insecure: bool) -> None:
+def _check_endpoint(listen: str | None, access: str | PathLike[str] | None, *, insecure: bool) -> None:
     if listen is not None and not isinstance(listen, str):
         raise TypeError(f"listen= is an address such as 'tcp://127.0.0.1:0', not {listen!r}")
     if listen is None and (access is not None or insecure):

@@ -24,14 +24,14 @@ from grainlike.graph._record import Record
 from grainlike.graph._resolver import Resolver, current_resolver, register
 from grainlike.graph._retry import Retry
 from grainlike.graph._source import main_file
-from grainlike.graph._state import Place, State, Status
+from grainlike.graph._state import RunsIn, State, Status
 from grainlike.graph._stream import Stream, StreamNode, node_behind
 
 if TYPE_CHECKING:
     from grainlike.graph._named import NamedGraph, NamedJob
-    from grainlike.graph._partition import Partition
-    from grainlike.graph._picture import Graph, GraphNode, graph
-    from grainlike.graph._pieces import ATOMS, Given, Hole, Piece, Step, Steps, pieces_of
+    from grainlike.graph.drawing._picture import Graph, GraphNode, graph
+    from grainlike.graph.partitioning._partition import Partition
+    from grainlike.graph.partitioning._pieces import ATOMS, Given, Hole, Piece, Step, Steps, pieces_of
 
 __all__ = [
     "ATOMS",
@@ -49,10 +49,10 @@ __all__ = [
     "Options",
     "Partition",
     "Piece",
-    "Place",
     "Record",
     "Resolver",
     "Retry",
+    "RunsIn",
     "State",
     "Status",
     "Step",
@@ -86,18 +86,18 @@ if not TYPE_CHECKING:  # else any name would be there
     __getattr__ = load_later(
         __name__,
         {
-            "ATOMS": "_pieces",
-            "Given": "_pieces",
-            "Graph": "_picture",
-            "GraphNode": "_picture",
-            "Hole": "_pieces",
+            "ATOMS": "partitioning._pieces",
+            "Given": "partitioning._pieces",
+            "Graph": "drawing._picture",
+            "GraphNode": "drawing._picture",
+            "Hole": "partitioning._pieces",
             "NamedGraph": "_named",
             "NamedJob": "_named",
-            "Partition": "_partition",
-            "Piece": "_pieces",
-            "Step": "_pieces",
-            "Steps": "_pieces",
-            "graph": "_picture",
-            "pieces_of": "_pieces",
+            "Partition": "partitioning._partition",
+            "Piece": "partitioning._pieces",
+            "Step": "partitioning._pieces",
+            "Steps": "partitioning._pieces",
+            "graph": "drawing._picture",
+            "pieces_of": "partitioning._pieces",
         },
     )

@@ -17,13 +17,13 @@ from grainlike.graph._placeholder import Placeholder, rebind
 from grainlike.graph._refusals import Refusals
 from grainlike.graph._resolver import current_resolver
 from grainlike.graph._serial import hint_at_serial_loop
-from grainlike.graph._state import Place, State
+from grainlike.graph._state import RunsIn, State
 
 __all__ = ["Delayed", "node_of"]
 
 T_co = TypeVar("T_co", covariant=True)
 
-_LAZY, _INLINE = State.LAZY, Place.INLINE
+_LAZY, _INLINE = State.LAZY, RunsIn.INLINE
 
 
 def _pick(value: Any, index: int, nout: int) -> Any:
@@ -149,7 +149,7 @@ class Delayed(Operators, NumpyProtocols, Refusals, Generic[T_co]):
         return shown + coroutine_hint(sys._getframe(1))
 
     def _repr_html_(self) -> str:
-        from grainlike.graph._html import html_of
+        from grainlike.graph.drawing._html import html_of
 
         return html_of(self._node)
 

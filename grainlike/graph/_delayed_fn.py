@@ -28,7 +28,7 @@ from grainlike.graph._placeholder import LEAVES, Placeholder, capture, rebind
 from grainlike.graph._retry import Retry
 from grainlike.graph._signature import check_arguments
 from grainlike.graph._source import main_file
-from grainlike.graph._state import Place
+from grainlike.graph._state import RunsIn
 from grainlike.graph._stream import Stream, StreamNode
 from grainlike.resources import Request, as_request
 
@@ -40,8 +40,8 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 S = TypeVar("S")
 
-_LOCAL = Place.LOCAL
-_REMOTE = Place.REMOTE
+_LOCAL = RunsIn.LOCAL
+_REMOTE = RunsIn.REMOTE
 
 
 class _Wrapper(Generic[P, T_co]):
@@ -53,7 +53,7 @@ class _Wrapper(Generic[P, T_co]):
     function: Function
     request: Request | None
     _bound: tuple[Any, ...]
-    _place: Place
+    _place: RunsIn
 
     def __init__(
         self,

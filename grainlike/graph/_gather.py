@@ -11,7 +11,7 @@ from grainlike.graph._function import operation
 from grainlike.graph._node import Node
 from grainlike.graph._operators import operate
 from grainlike.graph._placeholder import Placeholder
-from grainlike.graph._state import Place
+from grainlike.graph._state import RunsIn
 
 __all__ = ["delayed_value", "gather", "later"]
 
@@ -157,7 +157,7 @@ def delayed_value(value: A) -> Delayed[A]:
 
         total_ = delayed_value(0)
     """
-    node = Node(_VALUE, None, Place.INLINE, (), None, ())
+    node = Node(_VALUE, None, RunsIn.INLINE, (), None, ())
     node.succeed(value)
     return Delayed(node)
 

@@ -7,7 +7,7 @@ from types import FrameType
 from typing import NoReturn
 
 from grainlike.graph._node import Node
-from grainlike.graph._state import Place
+from grainlike.graph._state import RunsIn
 from grainlike.resources import KINDS, Request
 
 __all__ = ["coroutine_hint", "hint_at_future", "refuse_called_request", "refuse_options", "refuse_request"]
@@ -72,7 +72,7 @@ def refuse_called_request(node: Node) -> None:
     Raises:
         TypeError: it is; the message has the right spelling.
     """
-    if node.finished or node.place is Place.INLINE:
+    if node.finished or node.place is RunsIn.INLINE:
         return
     args, kwargs = node.given
     if len(args) == 1 and not kwargs and type(args[0]) is Request:

@@ -12,8 +12,8 @@ from grainlike.graph._delayed_fn import DelayedFn, delayed
 from grainlike.graph._function import LEVELS, Function
 from grainlike.graph._named_checks import check_cost, check_keywords, check_timeout, in_order, nearest, pair
 from grainlike.graph._node import Node
-from grainlike.graph._picture import Graph, GraphNode
 from grainlike.graph._state import State, Status
+from grainlike.graph.drawing._picture import Graph, GraphNode
 
 if TYPE_CHECKING:
     from os import PathLike

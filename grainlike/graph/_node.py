@@ -13,7 +13,7 @@ import msgspec
 
 from grainlike.errors import JobCancelledError
 from grainlike.graph._function import Function
-from grainlike.graph._state import Place, State
+from grainlike.graph._state import RunsIn, State
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from grainlike.graph._resolver import Resolver
     from grainlike.resources import Request
 
-__all__ = ["Node", "Template", "Witness", "bare_arguments"]
+__all__ = ["Node", "RetrievalObserver", "Template", "bare_arguments"]
 
 _DEPS, _KEYWORDS = attrgetter("deps"), attrgetter("_outcome")
 _LAZY = State.LAZY
@@ -33,7 +33,7 @@ _TRACEBACK: Any = BaseException.__dict__["__traceback__"]
 """An exception's own slot: the attribute of that name may be a property of the user's class, and raise."""
 
 
-class Witness(Protocol):
+class RetrievalObserver(Protocol):
     """Somebody who wants to know whether an error is ever seen."""
 
     def seen(self) -> None:
@@ -54,7 +54,7 @@ class Node(msgspec.Struct, eq=False):
 
     function: Function
     request: Request | None
-    place: Place
+    place: RunsIn
     _args: tuple[Any, ...]
     _outcome: Any
     """Until there is an outcome, what it is called with by keyword: very many nodes may wait."""
@@ -176,7 +176,7 @@ class Node(msgspec.Struct, eq=False):
         """Finish with an exception. False, and no change, if the node had finished already."""
         return self._finish(_FAILED, (error, _TRACEBACK.__get__(error)))
 
-    def witness(self, witness: Witness) -> None:
+    def witness(self, witness: RetrievalObserver) -> None:
         """Tell `witness`, which is kept as long as the error of this node that failed, when somebody takes that."""
         error, trace = self._failure()
         self._outcome = (error, trace, witness)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from grainlike.graph._function import Function, operation
 from grainlike.graph._node import Node
 from grainlike.graph._placeholder import LEAVES, Placeholder, capture
-from grainlike.graph._state import Place
+from grainlike.graph._state import RunsIn
 from grainlike.resources import Request
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Operators", "binary", "operate"]
 
-_INLINE = Place.INLINE
+_INLINE = RunsIn.INLINE
 
 
 def operate(function: Function, *args: Any, **kwargs: Any) -> Node:

@@ -71,13 +71,13 @@ def capture(
         all_nodes = tuple([item._node for item in args])
         distinct = dict.fromkeys(all_nodes)
         return all_nodes, None, all_nodes if len(distinct) == len(all_nodes) else tuple(distinct)
-    captor = _Captor()
+    captor = _ArgumentCapture()
     new_args = tuple([captor.take(item) for item in args])
     new_kwargs = {key: captor.take(item) for key, item in kwargs.items()} if kwargs else None
     return new_args, new_kwargs, tuple(captor.nodes)
 
 
-class _Captor:
+class _ArgumentCapture:
     """One call's worth of capturing."""
 
     __slots__ = ("_open", "_templates", "nodes")

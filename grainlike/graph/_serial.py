@@ -9,7 +9,7 @@ from types import FrameType
 from typing import Any
 
 from grainlike.graph._placeholder import Placeholder
-from grainlike.graph._state import Place, State
+from grainlike.graph._state import RunsIn, State
 
 __all__ = ["hint_at_serial_loop"]
 
@@ -19,7 +19,7 @@ _FAR = 1000
 _LIST_ITERATOR: type = type(iter([]))
 
 
-class _Site:
+class _AwaitSite:
     """Where calls that nobody had started were awaited last, and how often in a row. `done` once the hint was given."""
 
     __slots__ = ("done", "frame", "instruction", "times")
@@ -29,7 +29,7 @@ class _Site:
         self.frame = self.instruction = self.times = 0
 
 
-_site = _Site()
+_site = _AwaitSite()
 
 
 def hint_at_serial_loop(placeholder: Placeholder, frame: FrameType) -> None:
@@ -71,7 +71,7 @@ def _has_more(placeholder: Placeholder, frame: FrameType) -> bool:
 
 def _could_run(placeholder: Placeholder) -> bool:
     node = placeholder._node
-    return node.state is State.LAZY and node.place is not Place.INLINE and all(dep.finished for dep in node.deps)
+    return node.state is State.LAZY and node.place is not RunsIn.INLINE and all(dep.finished for dep in node.deps)
 
 
 def _lists(values: Iterable[Any]) -> Iterator[Iterable[Any]]:

@@ -3,7 +3,7 @@
 from enum import IntEnum
 from typing import Literal, TypeAlias
 
-__all__ = ["Place", "State", "Status"]
+__all__ = ["RunsIn", "State", "Status"]
 
 Status: TypeAlias = Literal["succeeded", "failed", "skipped", "timed_out", "cancelled"]
 """How a run of a named graph ended a job."""
@@ -25,7 +25,7 @@ class State(IntEnum):
         return self.name.lower()
 
 
-class Place(IntEnum):
+class RunsIn(IntEnum):
     """Who does the work of a node."""
 
     INLINE = 0

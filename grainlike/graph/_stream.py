@@ -18,10 +18,10 @@ T_co = TypeVar("T_co", covariant=True)
 class StreamNode(Node):
     """The call of an asynchronous generator function. It succeeds, with None, when the generator has ended.
 
-    `inlet`, where items wait for their reader, belongs to the executor that runs the node; here it is only given room.
+    `buffer`, where items wait for their reader, belongs to the executor that runs the node; here it is only given room.
     """
 
-    inlet: Any = None
+    buffer: Any = None
     read: bool = False
     """Whether somebody reads it, or did."""
 

@@ -13,31 +13,31 @@ from typing import TYPE_CHECKING
 from grainlike._later import later
 
 if TYPE_CHECKING:
-    from grainlike.head._connection import Party
-    from grainlike.head._functions import Functions
+    from grainlike.head._connection import Connection
+    from grainlike.head._functions import FunctionTable
     from grainlike.head._head import FAREWELL_S, Head
-    from grainlike.head._logs import Listener, LogLine
-    from grainlike.head._nested import Home
-    from grainlike.head._peers import Peer
+    from grainlike.head._logs import LogFollower, LogLine
+    from grainlike.head._nested import ReplyTo
+    from grainlike.head._peers import WorkerConnection
     from grainlike.head._recorder import HERE, MOST, Recorder
-    from grainlike.head._shared_memory import Depot
-    from grainlike.head._state import HeadBooks
+    from grainlike.head._shared_memory import ObjectStore
+    from grainlike.head._state import HeadState
     from grainlike.head._validation import check_hello
 
 __all__ = [
     "FAREWELL_S",
     "HERE",
     "MOST",
-    "Depot",
-    "Functions",
+    "Connection",
+    "FunctionTable",
     "Head",
-    "HeadBooks",
-    "Home",
-    "Listener",
+    "HeadState",
+    "LogFollower",
     "LogLine",
-    "Party",
-    "Peer",
+    "ObjectStore",
     "Recorder",
+    "ReplyTo",
+    "WorkerConnection",
     "check_hello",
 ]
 
@@ -45,18 +45,18 @@ if not TYPE_CHECKING:  # else any name would be there
     __getattr__ = later(
         __name__,
         {
-            "Depot": "_shared_memory",
+            "ObjectStore": "_shared_memory",
             "FAREWELL_S": "_head",
-            "Functions": "_functions",
+            "FunctionTable": "_functions",
             "HERE": "_recorder",
             "Head": "_head",
-            "HeadBooks": "_state",
-            "Home": "_nested",
-            "Listener": "_logs",
+            "HeadState": "_state",
+            "ReplyTo": "_nested",
+            "LogFollower": "_logs",
             "LogLine": "_logs",
             "MOST": "_recorder",
-            "Party": "_connection",
-            "Peer": "_peers",
+            "Connection": "_connection",
+            "WorkerConnection": "_peers",
             "Recorder": "_recorder",
             "check_hello": "_validation",
         },

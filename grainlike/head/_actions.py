@@ -9,12 +9,12 @@ from typing import TypeGuard
 from grainlike.errors import UnsatisfiableError, WorkerLostError
 from grainlike.graph import State
 from grainlike.head._errors import LAYOUT, name_of, refusal, why_stuck
-from grainlike.head._logs import Logs
-from grainlike.head._nested import Home, NestedJob
-from grainlike.head._peers import Peer
-from grainlike.head._results import Settling
-from grainlike.head._shared_memory import Depot
-from grainlike.head._state import HeadBooks
+from grainlike.head._logs import LogRouter
+from grainlike.head._nested import RelayedJob, ReplyTo
+from grainlike.head._peers import WorkerConnection
+from grainlike.head._results import ResultHandler
+from grainlike.head._shared_memory import ObjectStore
+from grainlike.head._state import HeadState
 from grainlike.jobs import Job, Observer, Placement
 from grainlike.scheduler import (
     AssembleGang,
@@ -52,36 +52,36 @@ from grainlike.wire import (
     fit_together,
     pack_parcels,
     plain_column,
-    slices,
+    split_by_bytes,
 )
 
-__all__ = ["Acting"]
+__all__ = ["ActionExecutor"]
 
 logger = logging.getLogger("grainlike")
 
 _RUNNING = State.RUNNING
 
 
-class Acting:
-    """Performs the actions of the scheduler in `books`. It decides nothing.
+class ActionExecutor:
+    """Performs the actions of the scheduler in `state`. It decides nothing.
 
-    `settling` ends the jobs that the scheduler rejects, `depot` stores the large arguments, `logs` tracks where jobs
-    run, and `alarm(at)` schedules a tick at that time on the head's clock.
+    `settling` ends the jobs that the scheduler rejects, `object_store` stores the large arguments, `logs` tracks where
+    jobs run, and `alarm(at)` schedules a tick at that time on the head's clock.
     """
 
     def __init__(
         self,
-        books: HeadBooks,
-        settling: Settling,
+        state: HeadState,
+        settling: ResultHandler,
         observers: Sequence[Observer],
-        depot: Depot,
-        logs: Logs,
+        object_store: ObjectStore,
+        logs: LogRouter,
         alarm: Callable[[float], None],
     ) -> None:
-        self._books = books
+        self._state = state
         self._settling = settling
         self._observers = observers
-        self._depot = depot
+        self._object_store = object_store
         self._logs = logs
         self._alarm = alarm
 
@@ -99,28 +99,28 @@ class Acting:
             case JobsLost():
                 self._lost(action)
             case WorkerQuarantined():
-                self._quarantined(self._books.peers[action.worker], action.why)
+                self._quarantined(self._state.peers[action.worker], action.why)
             case WorkerReleased():
-                self._quarantined(self._books.peers[action.worker], "")
+                self._quarantined(self._state.peers[action.worker], "")
             case JobsBackedOff():
                 self._wait_again(action.jobs, action.seconds)
             case JobsRequeued():
                 self._wait_again(action.jobs)
             case JobsUnsatisfiable():
-                why = refusal(action.missing, self._books.peers.values())
+                why = refusal(action.missing, self._state.peers.values())
                 self._settling.end(action.jobs, lambda _: UnsatisfiableError(why))
             case JobsPending():
                 self._warn(action)
             case JobsDeadlocked():
                 self._deadlocked(action)
             case JobsOrphaned():
-                self._books.nested.forget(action.jobs)
+                self._state.nested.forget(action.jobs)
             case JobsMoved():
-                placement = self._books.jobs[action.job].placement
+                placement = self._state.jobs[action.job].placement
                 assert placement is not None
                 placement.slots = action.allocation
             case ShapesForgotten():
-                for peer in self._books.peers.values():
+                for peer in self._state.peers.values():
                     peer.undefine_classes(action.shapes)
             case WakeAt():
                 self._alarm(action.at)
@@ -129,15 +129,15 @@ class Acting:
 
     def drop_functions(self, now: float) -> None:
         """Drop functions that can be called no more, here and at workers, if a sweep for such is due."""
-        books = self._books
-        if books.functions.sweep_is_due(len(books.mind.jobs), books.last_job):
-            dropped = books.functions.sweep(books.jobs, books.mind.jobs, books.last_job)
+        state = self._state
+        if state.functions.sweep_is_due(len(state.scheduler.jobs), state.last_job):
+            dropped = state.functions.sweep(state.jobs, state.scheduler.jobs, state.last_job)
             if dropped:
-                books.mind.handle(FunctionsDropped(dropped), now)
-                for peer in books.peers.values():
+                state.scheduler.handle(FunctionsDropped(dropped), now)
+                for peer in state.peers.values():
                     peer.undefine(dropped)
 
-    def _quarantined(self, peer: Peer, why: str) -> None:
+    def _quarantined(self, peer: WorkerConnection, why: str) -> None:
         """A worker that fails again and again gets nothing new for a while; without `why`, that is over."""
         if why:
             logger.warning("worker %s gets no jobs for now: %s", peer.name, why)
@@ -145,28 +145,28 @@ class Acting:
             observer.quarantined(peer, why)
 
     def _post(self, worker: int, message: Cancel | Retract) -> None:
-        self._books.peers[worker].post(message)
+        self._state.peers[worker].post(message)
 
     def _assemble(self, action: AssembleGang) -> None:
         for worker in action.workers:
-            peer = self._books.peers[worker]
+            peer = self._state.peers[worker]
             peer.define([], self._class_spec(action.cls))
             peer.post(Hold(action.cls, [action.job], [action.attempt]))
-        self._books.jobs[action.job].assigned(self._books.peers[action.workers[0]].name, action.attempt)
+        self._state.jobs[action.job].assigned(self._state.peers[action.workers[0]].name, action.attempt)
 
     def _class_spec(self, number: int) -> ClassSpec:
-        shape = self._books.mind.shapes[number]
-        return ClassSpec(shape.shape, str(shape.request), shape.isolate)
+        shape = self._state.scheduler.shapes[number]
+        return ClassSpec(shape.id, str(shape.request), shape.isolate)
 
     def _assign(self, action: AssignJobs) -> None:
-        peer = self._books.peers[action.worker]
+        peer = self._state.peers[action.worker]
         spec = self._class_spec(action.cls)
-        peer.define([self._books.functions.shipment(fn) for fn in dict.fromkeys(action.fns)], spec)
+        peer.define([self._state.functions.shipment(fn) for fn in dict.fromkeys(action.fns)], spec)
         if action.gang:
-            members = ((self._books.peers[worker], allocation) for worker, allocation in action.gang)
+            members = ((self._state.peers[worker], allocation) for worker, allocation in action.gang)
             nodes = [NodeSpec(member.name, member.link.host, allocation) for member, allocation in members]
             peer.post(Gang(action.jobs[0], action.attempts[0], nodes))
-        jobs = [self._books.jobs[number] for number in action.jobs]
+        jobs = [self._state.jobs[number] for number in action.jobs]
         for job, attempt in zip(jobs, action.attempts, strict=True):
             if job.placement is None:  # `assigned` without its call: most jobs are sent to one worker, once
                 job.placement = Placement(peer.name, attempt)
@@ -176,7 +176,7 @@ class Acting:
         # calls instead of 9.9 and 29.6.
         data = self._plain_column(peer, jobs)
         if data is None:
-            parcels = self._depot.parcels_for(peer.hello, [job.parcel for job in jobs])
+            parcels = self._object_store.parcels_for(peer.hello, [job.parcel for job in jobs])
             self._assign_in_parts(peer, action, parcels)
         else:
             columns = action.jobs, action.attempts, action.fns, data
@@ -184,17 +184,17 @@ class Acting:
         if self._logs:
             self._logs.assigned(peer, jobs)
 
-    def _plain_column(self, peer: Peer, jobs: Sequence[Job]) -> list[bytes] | None:
+    def _plain_column(self, peer: WorkerConnection, jobs: Sequence[Job]) -> list[bytes] | None:
         """The arguments of jobs that are small and have no buffers, as they mostly are; None for others."""
         packed = [job.travels for job in jobs]
         if not _is_bytes_alone(packed):
             return None
-        if not self._depot.passes_on(peer.hello):
-            return plain_column(self._depot.parcels_for(peer.hello, [job.parcel for job in jobs]))
+        if not self._object_store.passes_on(peer.hello):
+            return plain_column(self._object_store.parcels_for(peer.hello, [job.parcel for job in jobs]))
         return packed if fit_together(packed) else None
 
-    def _assign_in_parts(self, peer: Peer, action: AssignJobs, parcels: Sequence[Parcel]) -> None:
-        for first, last in slices(parcels):
+    def _assign_in_parts(self, peer: WorkerConnection, action: AssignJobs, parcels: Sequence[Parcel]) -> None:
+        for first, last in split_by_bytes(parcels):
             part = slice(first, last)
             data, counts, buffers = pack_parcels(parcels[part])
             columns = action.jobs[part], action.attempts[part], action.fns[part], data
@@ -205,7 +205,7 @@ class Acting:
         start = action.start
         began: list[Job] = []
         slots, at = start.allocation, start.at + skew
-        for job in map(self._books.jobs.get, map(start.jobs.__getitem__, action.rows)):
+        for job in map(self._state.jobs.get, map(start.jobs.__getitem__, action.rows)):
             if job is not None:
                 placement, node = job.placement, job.node
                 assert placement is not None
@@ -214,18 +214,18 @@ class Acting:
                     node.state = _RUNNING
                 else:
                     began.append(job)
-        for home, jobs in _of_clients(began):
+        for reply_to, jobs in _of_clients(began):
             children, attempts = [job.child for job in jobs], [job.attempt for job in jobs]
-            home.post(Began(children, attempts, [job.worker or "" for job in jobs], [start.allocation] * len(jobs)))
+            reply_to.post(Began(children, attempts, [job.worker or "" for job in jobs], [start.allocation] * len(jobs)))
 
     def _wait_again(self, numbers: list[int], seconds: float | None = None) -> None:
         """Mark requeued jobs pending, and notify their clients."""
-        waiting = [self._books.jobs[number] for number in numbers]
+        waiting = [self._state.jobs[number] for number in numbers]
         for job in waiting:
             job.waits_again(seconds)
-        for home, jobs in _of_clients(waiting):
+        for reply_to, jobs in _of_clients(waiting):
             children, attempts = [job.child for job in jobs], [job.attempt for job in jobs]
-            home.post(Began(children, attempts, [""] * len(jobs), [""] * len(jobs)))
+            reply_to.post(Began(children, attempts, [""] * len(jobs), [""] * len(jobs)))
 
     def _warn(self, action: JobsPending) -> None:
         """Log that jobs wait for resources that no worker offers; notify the client that submitted them, too."""
@@ -233,11 +233,11 @@ class Acting:
         why = LAYOUT if action.missing is None else action.missing.why
         words = f"{jobs} for a worker that can give {action.request}: {why}"
         logger.warning("%s", words)
-        for home, _ in _of_clients([self._books.jobs[action.job]]):
-            home.post(Warned(words))
+        for reply_to, _ in _of_clients([self._state.jobs[action.job]]):
+            reply_to.post(Warned(words))
 
     def _deadlocked(self, action: JobsDeadlocked) -> None:
-        why = why_stuck(action.deadlock, self._books.jobs)
+        why = why_stuck(action.deadlock, self._state.jobs)
         if not action.failed:
             logger.warning("%s", why)
             return
@@ -255,10 +255,10 @@ def _is_bytes_alone(packed: list[bytes | Parcel]) -> TypeGuard[list[bytes]]:
     return set(map(type, packed)) == {bytes}
 
 
-def _of_clients(jobs: Iterable[Job]) -> Iterable[tuple[Home, list[NestedJob]]]:
+def _of_clients(jobs: Iterable[Job]) -> Iterable[tuple[ReplyTo, list[RelayedJob]]]:
     """Return the jobs that clients have submitted, grouped by client."""
-    found: dict[Home, list[NestedJob]] = {}
+    found: dict[ReplyTo, list[RelayedJob]] = {}
     for job in jobs:
-        if isinstance(job, NestedJob) and not job.attempt_of[1]:
-            found.setdefault(job.home, []).append(job)
+        if isinstance(job, RelayedJob) and not job.attempt_of[1]:
+            found.setdefault(job.reply_to, []).append(job)
     return found.items()

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
-from grainlike.graph import Function, Node, Place, Retry
+from grainlike.graph import Function, Node, Retry, RunsIn
 from grainlike.payload import PREVIOUS, Payload, dump_arguments_before, load_value
 from grainlike.resources import Request
 
-__all__ = ["CHAIN_S", "Chained", "chain_behind", "follower_of", "outcomes_of"]
+__all__ = ["CHAIN_S", "Chained", "chained_after", "follower_of", "outcomes_of"]
 
 CHAIN_S = 0.002
 """The most expected work in one chain."""
@@ -26,7 +26,7 @@ CHAIN_MOST = 256
 _ONCE = Retry(0)
 """The default: no retries."""
 
-_REMOTE = Place.REMOTE
+_REMOTE = RunsIn.REMOTE
 
 Chained = tuple[Node, int, bytes]
 """A call that goes along: its node, the number of its function, and the bytes of its arguments."""
@@ -35,7 +35,7 @@ Outcome = tuple[bool, bytes, tuple[bytes, ...], float, float, float]
 """Outcome of one link: as of `grainlike_worker.runner.common._chain`."""
 
 
-def chain_behind(
+def chained_after(
     node: Node,
     follower: Node | None,
     pace: Callable[[int], float | None],

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import anyio
 
-from grainlike.net import ByteLink, Link, Session
+from grainlike.net import ByteLink, Link, ResumableSession
 from grainlike.wire import Buffer, Hello, Message
 
-__all__ = ["Party"]
+__all__ = ["Connection"]
 
 
-class Party:
+class Connection:
     """Remote end that was admitted at the moment `now`, as described by `hello`, over `link`."""
 
     def __init__(self, number: int, name: str, link: Link, hello: Hello, now: float) -> None:
@@ -20,7 +20,7 @@ class Party:
         self.name = name
         self.link = link
         self.hello = hello
-        self.session = Session(link) if isinstance(link, ByteLink) and hello.received >= 0 else None
+        self.session = ResumableSession(link) if isinstance(link, ByteLink) and hello.received >= 0 else None
         """Resumable session; None where a link that breaks is the end."""
         self.taken_over = anyio.Event()
         """Set when the remote end has reconnected; replaced by a new event then."""

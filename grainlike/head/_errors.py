@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from grainlike.errors import JobTimeoutError, WorkerLostError
 from grainlike.graph import Node
-from grainlike.head._nested import NestedJob
-from grainlike.head._peers import Peer
+from grainlike.head._nested import RelayedJob
+from grainlike.head._peers import WorkerConnection
 from grainlike.jobs import Job
 from grainlike.payload import Payload, load_error
 from grainlike.resources import Missing
@@ -19,7 +19,7 @@ __all__ = ["LAYOUT", "error_of", "name_of", "refusal", "stopped", "why_stuck"]
 LAYOUT = "the amounts are there, but on no worker in the layout that is asked for (see pack=)"
 
 
-def refusal(missing: Missing | None, peers: Iterable[Peer]) -> str:
+def refusal(missing: Missing | None, peers: Iterable[WorkerConnection]) -> str:
     """Return why the request can never be met, where no more workers can join; for a resource that is not offered at
     all, with the offers.
     """
@@ -31,7 +31,7 @@ def refusal(missing: Missing | None, peers: Iterable[Peer]) -> str:
 
 def name_of(job: Job) -> str:
     """Return the display name of a job: its function's name."""
-    if isinstance(job, NestedJob):
+    if isinstance(job, RelayedJob):
         return job.name
     return job.node.function.name if job.node is not None else "job"
 

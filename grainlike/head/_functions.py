@@ -23,10 +23,10 @@ from grainlike.errors import ProtocolError
 from grainlike.graph import Function
 from grainlike.jobs import FirstOfChain, Job, retry_spec
 from grainlike.payload import dump_function, name_function
-from grainlike.scheduler import FunctionDefined, JobBook
-from grainlike.wire import Buffer, FunctionSpec, NestedFunction, RetrySpec
+from grainlike.scheduler import FunctionDefined, HeadJob
+from grainlike.wire import Buffer, FunctionSpec, RetrySpec, SubmittedFunction
 
-__all__ = ["Functions", "Owner"]
+__all__ = ["FunctionTable", "Owner"]
 
 _CHAIN = "chain"
 
@@ -56,7 +56,7 @@ class _Blob:
         self.owners = 0
 
 
-class Functions:
+class FunctionTable:
     """Functions of a head; each is defined (`define`) to the scheduler, once.
 
     A function whose globals or closure were rebound since has other bytes, and gets a number of its own: jobs already
@@ -107,13 +107,13 @@ class Functions:
         )
         self._hold(blob.digest, blob.data)
         if known is not None:
-            self._let_go(known[0])
+            self._release(known[0])
         fn = self._intern(key)
         mine = ref(function, self._collected.append) if known is None else ref(function)
         self._known[mine] = blob.digest, fn  # a key that is there stays, with its callback
         return fn
 
-    def adopt(self, spec: NestedFunction, data: Buffer | None, owner: Owner, paths: tuple[str, ...] = ()) -> int:
+    def adopt(self, spec: SubmittedFunction, data: Buffer | None, owner: Owner, paths: tuple[str, ...] = ()) -> int:
         """The number of a function that a job or a client calls.
 
         `data` is None once the same owner had sent it; `paths` are the imports that it needs.
@@ -135,7 +135,7 @@ class Functions:
         """Return the digests of the functions that a client has sent and not released."""
         return self._by_client.get(client, ())
 
-    def lacks(self, functions: Iterable[NestedFunction], owner: Owner) -> bool:
+    def lacks(self, functions: Iterable[SubmittedFunction], owner: Owner) -> bool:
         """Return True if `owner` calls a function that it does not send with these and does not own."""
         owned = (self._by_client if owner[0] else self._by_job).get(owner[0] or owner[1], {})
         sent = {spec.digest for spec in functions if spec.here}
@@ -150,7 +150,7 @@ class Functions:
         for digest in list(owned) if digests is None else digests:
             if digest in owned:
                 del owned[digest]
-                self._let_go(digest)
+                self._release(digest)
         if not owned:
             table.pop(number, None)
 
@@ -181,7 +181,7 @@ class Functions:
             self._unowned_bytes -= len(blob.data)
         blob.owners += 1
 
-    def _let_go(self, digest: bytes) -> None:
+    def _release(self, digest: bytes) -> None:
         blob = self._blobs[digest]
         blob.owners -= 1
         if not blob.owners:
@@ -216,7 +216,7 @@ class Functions:
     def _is_over(self) -> bool:
         return len(self._unowned) > UNOWNED_MOST or self._unowned_bytes > UNOWNED_BYTES
 
-    def sweep(self, jobs: Mapping[int, Job], live: Mapping[int, JobBook], last_job: int) -> list[int]:
+    def sweep(self, jobs: Mapping[int, Job], live: Mapping[int, HeadJob], last_job: int) -> list[int]:
         """Drop functions without an owner that no job uses, beyond those that may stay; return their numbers.
 
         `live` are the jobs of the scheduler, which has cancelled ones until they have ended; `jobs` the head's, with
@@ -224,12 +224,12 @@ class Functions:
         """
         self._swept_jobs, self._swept_at = len(live), last_job
         while self._collected:
-            self._let_go(self._known.pop(self._collected.pop())[0])
+            self._release(self._known.pop(self._collected.pop())[0])
         for job in [job for job in self._by_job if job not in live]:
             self.release((0, job))
         if not self._is_over:
             return []
-        used = {job.fn.fn for job in live.values()}
+        used = {job.fn.id for job in live.values()}
         used.update(link.fn for job in jobs.values() if type(job) is FirstOfChain for link in job.links)
         dropped: list[int] = []
         for digest in list(self._unowned):

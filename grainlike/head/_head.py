@@ -17,23 +17,22 @@ import anyio
 
 from grainlike.errors import JobCancelledError, ProtocolError
 from grainlike.graph import Function, Node, Options
-from grainlike.head._actions import Acting
-from grainlike.head._logs import Logs, last_words
-from grainlike.head._nested import Home, NestedJob
-from grainlike.head._peers import Peer
-from grainlike.head._queries import HeadView
-from grainlike.head._results import Settling
-from grainlike.head._shared_memory import Depot, drop_stored
-from grainlike.head._state import HeadBooks
-from grainlike.head._stream_items import take_items
-from grainlike.head._submit import JobMaker
+from grainlike.head._actions import ActionExecutor
+from grainlike.head._logs import LogRouter, last_words
+from grainlike.head._nested import RelayedJob, ReplyTo
+from grainlike.head._peers import WorkerConnection
+from grainlike.head._queries import HeadQueries
+from grainlike.head._results import ResultHandler, take_items
+from grainlike.head._shared_memory import ObjectStore, drop_stored
+from grainlike.head._state import HeadState
+from grainlike.head._submit import JobFactory
 from grainlike.head._validation import check_frames
-from grainlike.jobs import NO_PARCEL, FirstOfChain, Job, Observer, Outcomes, Tally, Totals
+from grainlike.jobs import NO_PARCEL, FirstOfChain, Job, JobCounters, Observer, OutcomeListener, Totals
 from grainlike.net import Link
 from grainlike.resources import Allocation, Request
 from grainlike.scheduler import (
     HeadEvent,
-    HeadMind,
+    HeadScheduler,
     JobsCancelled,
     JobsCommitted,
     JobsSettled,
@@ -59,11 +58,11 @@ from grainlike.wire import (
     Hello,
     Items,
     Leaving,
-    Nested,
     Numbered,
     Output,
     Parcel,
     Report,
+    Submit,
     Withdraw,
     unpack_parcels,
 )
@@ -71,7 +70,7 @@ from grainlike.wire import (
 if TYPE_CHECKING:
     from grainlike.head._recorder import Recorder
 
-__all__ = ["Head", "Outcomes"]
+__all__ = ["Head", "OutcomeListener"]
 
 logger = logging.getLogger("grainlike")
 
@@ -82,26 +81,26 @@ FAREWELL_S = 1.0
 class Head:
     """Head: a scheduler, its workers, its live jobs. `alarm(at)` asks for a `tick` at that time on the clock `now`.
 
-    `seed` determines all random choices, and large arguments are stored in `depot`. Totals count from `opened` on
-    that clock, else from now.
+    `seed` determines all random choices, and large arguments are stored in `object_store`. Totals count from `opened`
+    on that clock, else from now.
     """
 
     def __init__(
         self,
-        outcomes: Outcomes,
+        outcomes: OutcomeListener,
         *,
         closed: bool,
         alarm: Callable[[float], None],
         seed: int | None = None,
         now: Callable[[], float] = time.monotonic,
         opened: float | None = None,
-        depot: Depot | None = None,
+        object_store: ObjectStore | None = None,
     ) -> None:
-        mind = HeadMind(closed=closed, seed=secrets.randbits(64) if seed is None else seed)
-        self.books = HeadBooks(mind, self._tell, now() if opened is None else opened)
-        self.logs = Logs(self._ask, self.books.next_listener)
-        self.view = HeadView(self.books, self.logs, now)
-        self.depot = Depot() if depot is None else depot
+        scheduler = HeadScheduler(closed=closed, seed=secrets.randbits(64) if seed is None else seed)
+        self.state = HeadState(scheduler, self._tell, now() if opened is None else opened)
+        self.logs = LogRouter(self._ask, self.state.next_listener)
+        self.view = HeadQueries(self.state, self.logs, now)
+        self.object_store = ObjectStore() if object_store is None else object_store
         self.observers: list[Observer] = []
         self.counted: Callable[[int], None] | None = None
         """Called with the number of jobs that have not ended, whenever it may have changed."""
@@ -110,28 +109,28 @@ class Head:
         self._outcomes = outcomes
         self._alarm = alarm
         self._now = now
-        self._maker = JobMaker(self.books, self.depot)
-        self._settling = Settling(self.books, outcomes, self.observers, self._tell, now)
-        self._acting = Acting(self.books, self._settling, self.observers, self.depot, self.logs, alarm)
+        self._maker = JobFactory(self.state, self.object_store)
+        self._settling = ResultHandler(self.state, outcomes, self.observers, self._tell, now)
+        self._acting = ActionExecutor(self.state, self._settling, self.observers, self.object_store, self.logs, alarm)
 
     @property
     def quiet(self) -> bool:
         """True when no job is anywhere, not even one that was cancelled and has not ended yet."""
-        return not self.books.mind.jobs
+        return not self.state.scheduler.jobs
 
     @property
-    def peers(self) -> dict[int, Peer]:
+    def peers(self) -> dict[int, WorkerConnection]:
         """The workers that are here, by number."""
-        return self.books.peers
+        return self.state.peers
 
     @property
-    def tally(self) -> Tally:
+    def counters(self) -> JobCounters:
         """Counters of how jobs ended."""
-        return self.books.tally
+        return self.state.counters
 
     def totals(self) -> Totals:
         """Return how jobs have ended since this head was first started."""
-        return self.tally.totals(self._now())
+        return self.counters.totals(self._now())
 
     # --- from the engine ---------------------------------------------------------------------------------------------
 
@@ -151,7 +150,7 @@ class Head:
             return False
         request, options = nodes[0].request, nodes[0].function.options
         assert request is not None
-        numbers = [job.job for job in jobs]
+        numbers = [job.id for job in jobs]
         self._tell(JobsSubmitted(request, numbers, [jobs[0].fn] * len(jobs), options.rank, options.isolate))
         return True
 
@@ -166,7 +165,7 @@ class Head:
                 job = self._maker.make(node, numbers)
             except Exception as error:  # noqa: BLE001 - whatever the user's objects raise belongs to this job's awaiters
                 self._outcomes.failed(node, error)
-                self.tally.failed += 1
+                self.counters.failed += 1
                 # It was never a job, and is told from one that was never to be made.
                 node.record = Job(0, 0, None, NO_PARCEL)
                 continue
@@ -179,7 +178,7 @@ class Head:
                 assert node.request is not None
                 alike = node.request, options
                 jobs, fns = batches.setdefault((node.request, options.rank, options.isolate), ([], []))
-            jobs.append(job.job)
+            jobs.append(job.id)
             fns.append(job.runs if type(job) is FirstOfChain else job.fn)
         for (request, priority, isolate), columns in batches.items():
             jobs, fns = self._not_cancelled(*columns)
@@ -188,7 +187,7 @@ class Head:
 
     def _not_cancelled(self, jobs: list[int], fns: list[int]) -> tuple[list[int], list[int]]:
         """Return those of the jobs that were not cancelled while the others were packed, with their functions."""
-        live = self.books.jobs
+        live = self.state.jobs
         if all(map(live.__contains__, jobs)):
             return jobs, fns
         rows = [row for row, job in enumerate(jobs) if job in live]
@@ -199,12 +198,12 @@ class Head:
         numbers: list[int] = []
         for node in nodes:
             job = node.record
-            if isinstance(job, Job) and self.books.jobs.pop(job.job, None) is not None:
+            if isinstance(job, Job) and self.state.jobs.pop(job.id, None) is not None:
                 job.close()
-                numbers.append(job.job)
-                self.tally.unwanted(skipped=skipped and job.began is None)
+                numbers.append(job.id)
+                self.counters.unwanted(skipped=skipped and job.began is None)
             elif job is None or (isinstance(job, Job) and job.node is not None):  # never sent, or along with another
-                self.tally.unwanted(skipped=skipped)
+                self.counters.unwanted(skipped=skipped)
         if numbers:
             self._tell(JobsCancelled(numbers))
 
@@ -212,21 +211,21 @@ class Head:
         """Cancel a job that another job, or a client, submitted, and notify its submitter; return False where this is
         none.
         """
-        job = self.books.jobs.get(number)
-        if not isinstance(job, NestedJob):
+        job = self.state.jobs.get(number)
+        if not isinstance(job, RelayedJob):
             return False
-        del self.books.jobs[number]
-        self.tally.cancelled += 1
+        del self.state.jobs[number]
+        self.counters.cancelled += 1
         job.stopped(self._now())
-        self.books.nested.ended_by(job, JobCancelledError(f"{job.name} was cancelled by an operator"))
+        self.state.nested.ended_by(job, JobCancelledError(f"{job.name} was cancelled by an operator"))
         self._tell(JobsCancelled([number]))
         return True
 
     # --- from workers ------------------------------------------------------------------------------------------------
 
-    def join(self, hello: Hello, offer: Allocation, name: str, link: Link) -> Peer:
+    def join(self, hello: Hello, offer: Allocation, name: str, link: Link) -> WorkerConnection:
         """Add an authenticated worker, with its offer, under a free name."""
-        peer = Peer(self.books.next_peer(), name, link, hello, offer, time.monotonic())
+        peer = WorkerConnection(self.state.next_peer(), name, link, hello, offer, time.monotonic())
         self.peers[peer.number] = peer
         for observer in self.observers:
             observer.joined(peer)
@@ -243,11 +242,11 @@ class Head:
         names: Iterator[str] = (name if n == 1 else f"{name}-{n}" for n in range(1, len(taken) + 2))
         return next(free for free in names if free not in taken)
 
-    def incarnation(self, incarnation: str) -> Peer | None:
+    def incarnation(self, incarnation: str) -> WorkerConnection | None:
         """The worker that introduced itself so, if it has not been given up."""
         return next((peer for peer in self.peers.values() if peer.hello.incarnation == incarnation), None)
 
-    def suspect(self, peer: Peer, why: str, *, broke: bool) -> None:
+    def suspect(self, peer: WorkerConnection, why: str, *, broke: bool) -> None:
         """Mark a worker suspect, as its link has broken or it is silent: it gets no more jobs until it sends
         something.
         """
@@ -257,7 +256,7 @@ class Head:
                 observer.suspected(peer, why)
             self._tell(WorkerSuspected(peer.number, broke))
 
-    def heard(self, peer: Peer) -> None:
+    def heard(self, peer: WorkerConnection) -> None:
         """Record a sign of life, and end the worker's suspect state."""
         peer.heard = time.monotonic()
         if peer.suspect:
@@ -266,7 +265,7 @@ class Head:
                 observer.suspected(peer, "")
             self._tell(WorkerHeard(peer.number))
 
-    def let_go(self, patterns: Sequence[str], *, kill: bool) -> list[str]:
+    def release(self, patterns: Sequence[str], *, kill: bool) -> list[str]:
         """Ask workers whose names match to exit when their jobs have ended; with `kill`, their jobs run elsewhere.
         The embedded worker of a program is left out.
         """
@@ -292,7 +291,7 @@ class Head:
             for peer in list(self.peers.values()):
                 await peer.link.drain()
 
-    def leave(self, peer: Peer, reason: str) -> None:
+    def leave(self, peer: WorkerConnection, reason: str) -> None:
         """Remove a worker that is lost; its jobs are tried elsewhere."""
         if self.peers.pop(peer.number, None) is not None:
             self.logs.left(peer)
@@ -300,7 +299,7 @@ class Head:
                 observer.left(peer)
             self._tell(WorkerLost(peer.number, reason))
 
-    def hear(self, peer: Peer, frames: Sequence[Frame]) -> None:
+    def hear(self, peer: WorkerConnection, frames: Sequence[Frame]) -> None:
         """Handle the frames of one read of a worker's link."""
         self.heard(peer)
         fresh = frames if peer.session is None else peer.session.hear(frames)
@@ -315,10 +314,10 @@ class Head:
         `client` is the number of the client that sent them; None for a worker, whose jobs may call what the head has
         dropped after they ended.
         """
-        owned = None if client is None else self.books.functions.owned_by(client)
-        check_frames(frames, self.books.mind.shapes, owned)
+        owned = None if client is None else self.state.functions.owned_by(client)
+        check_frames(frames, self.state.scheduler.shapes, owned)
 
-    def _take(self, peer: Peer, frames: Sequence[Frame]) -> None:
+    def _take(self, peer: WorkerConnection, frames: Sequence[Frame]) -> None:
         """Handle messages of a worker, each once, however often its link broke."""
         for message, buffers in frames:
             match message:
@@ -327,16 +326,16 @@ class Head:
                 case Beat():
                     peer.beats += 1
                 case Items():
-                    if take_items(peer, self.books.jobs.get(message.job), message, buffers):
+                    if take_items(peer, self.state.jobs.get(message.job), message, buffers):
                         self._tell(JobsCommitted([message.job]))
                 case Output():
                     self._output(peer, message)
                 case Blocked():
                     self._blocked(peer, message)
-                case Nested() if self._may_submit(peer, message):
-                    self.books.nested.submit(peer, message, buffers)
+                case Submit() if self._may_submit(peer, message):
+                    self.state.nested.submit(peer, message, buffers)
                 case Withdraw():
-                    self.books.nested.withdraw(peer, message)
+                    self.state.nested.withdraw(peer, message)
                 case Leaving():
                     logger.info("worker %s is leaving: %s", peer.name, message.reason)
                     peer.leaving = True
@@ -344,27 +343,27 @@ class Head:
                 case _:
                     logger.warning("worker %s sent %s, which workers do not send", peer.name, type(message).__name__)
 
-    def _may_submit(self, peer: Peer, message: Nested) -> bool:
+    def _may_submit(self, peer: WorkerConnection, message: Submit) -> bool:
         """Return True if a submission comes from a job that is live or has just ended; a worker submits nothing of
         its own.
         """
-        book = self.books.mind.jobs.get(message.parent)
-        return message.parent > 0 and (book is None or book.worker == peer.number)
+        worker_state = self.state.scheduler.jobs.get(message.parent)
+        return message.parent > 0 and (worker_state is None or worker_state.worker == peer.number)
 
-    def _ask(self, peer: Peer, follow: Follow) -> None:
+    def _ask(self, peer: WorkerConnection, follow: Follow) -> None:
         """Subscribe at a worker to the output of a job, or unsubscribe."""
         peer.ask_for_output(follow)
 
-    def _output(self, peer: Peer, output: Output) -> None:
+    def _output(self, peer: WorkerConnection, output: Output) -> None:
         if not output.last_words:
             self.logs.hear(peer, output)
             return
-        job = self.books.jobs.get(output.job)
+        job = self.state.jobs.get(output.job)
         if job is not None and job.placement is not None and job.placement.attempt == output.attempt:
             job.placement.last_words = last_words(output)
 
-    def _blocked(self, peer: Peer, message: Blocked) -> None:
-        job = self.books.jobs.get(message.job)
+    def _blocked(self, peer: WorkerConnection, message: Blocked) -> None:
+        job = self.state.jobs.get(message.job)
         placement = None if job is None else job.placement
         if job is None or placement is None or placement.worker != peer.name:
             return
@@ -372,12 +371,12 @@ class Head:
         if message.seconds:
             placement.blocks_since = self._now() - message.seconds
             words = "job %d, %s, has blocked the event loop of the coroutines on worker %s for %g s:\n%s"
-            logger.warning(words, job.job, name, peer.name, message.seconds, message.stack)
+            logger.warning(words, job.id, name, peer.name, message.seconds, message.stack)
         else:
             placement.blocks_since = None
-            logger.info("job %d, %s, no longer blocks the event loop on worker %s", job.job, name, peer.name)
+            logger.info("job %d, %s, no longer blocks the event loop on worker %s", job.id, name, peer.name)
 
-    def _report(self, peer: Peer, report: Report, buffers: Sequence[Buffer]) -> None:
+    def _report(self, peer: WorkerConnection, report: Report, buffers: Sequence[Buffer]) -> None:
         peer.skew = skew = self._now() - report.sent_at
         for observer in self.observers:
             observer.reported(peer, report)
@@ -390,65 +389,65 @@ class Head:
             if completed.receipt is not None:
                 peer.receipts[completed.lease] = completed.receipt
         event = WorkerReported(peer.number, report.started, report.completed, report.ended, report.waits)
-        for action in self.books.mind.handle(event, self._now()):
+        for action in self.state.scheduler.handle(event, self._now()):
             if isinstance(action, JobsSettled):
                 self._settling.settle(peer, action.completed, action.rows, parcels[id(action.completed)], skew)
             elif isinstance(action, JobsStarted):
                 self._acting.started(action, skew)
             else:
                 self._acting.act(action)
-        if self.books.mind.late and not self.books.told_late:
-            self.books.told_late = True
+        if self.state.scheduler.late and not self.state.told_late:
+            self.state.told_late = True
             logger.warning(
                 "worker %s answered for attempts that count no more; that and more of it is dropped", peer.name
             )
-        if self.books.nested.outbox:
-            self.books.nested.flush()
+        if self.state.nested.outbox:
+            self.state.nested.flush()
         self._acting.drop_functions(self._now())
-        if self.depot.open:
+        if self.object_store.open:
             drop_stored(parcels.values())
         for lease in report.ended:
             peer.receipts.pop(lease, None)
         if self.counted is not None:
-            self.counted(len(self.books.mind.jobs))
+            self.counted(len(self.state.scheduler.jobs))
 
     # --- from clients ------------------------------------------------------------------------------------------------
 
     def submit_for(
-        self, home: Home, message: Nested, buffers: Sequence[Buffer], paths: tuple[str, ...], owner: int
+        self, reply_to: ReplyTo, message: Submit, buffers: Sequence[Buffer], paths: tuple[str, ...], owner: int
     ) -> None:
         """Submit jobs for client `owner`, and send it their numbers."""
         if message.parent or message.attempt:
             raise ProtocolError("a client submits for itself, and not for a job")
-        jobs = self.books.nested.submit(home, message, buffers, home.number, paths, owner)
-        home.post(Numbered(message.children, jobs))
-        self.books.nested.flush()
+        jobs = self.state.nested.submit(reply_to, message, buffers, reply_to.number, paths, owner)
+        reply_to.post(Numbered(message.children, jobs))
+        self.state.nested.flush()
         self._acting.drop_functions(self._now())
 
     def refuse_for(
         self,
-        home: Home,
-        message: Nested,
+        reply_to: ReplyTo,
+        message: Submit,
         buffers: Sequence[Buffer],
         paths: tuple[str, ...],
         owner: int,
         error: Exception,
     ) -> None:
         """Refuse the jobs of client `owner`, and send it the reason."""
-        self.books.nested.refuse(home, message, buffers, paths, owner, error)
-        self.books.nested.flush()
+        self.state.nested.refuse(reply_to, message, buffers, paths, owner, error)
+        self.state.nested.flush()
 
-    def withdraw_for(self, home: Home, message: Withdraw) -> None:
+    def withdraw_for(self, reply_to: ReplyTo, message: Withdraw) -> None:
         """A client does not want some of its own any more."""
-        self.books.nested.withdraw(home, message)
+        self.state.nested.withdraw(reply_to, message)
 
-    def withdraw_all(self, home: Home) -> None:
+    def withdraw_all(self, reply_to: ReplyTo) -> None:
         """Cancel everything that a client which has left submitted."""
-        self.books.nested.withdraw_all(home)
+        self.state.nested.withdraw_all(reply_to)
 
     def release_for(self, owner: int, digests: Sequence[bytes] | None = None) -> None:
         """Release functions of a client: these digests, or all if None."""
-        self.books.functions.release((owner, 0), digests)
+        self.state.functions.release((owner, 0), digests)
         self._acting.drop_functions(self._now())
 
     # --- what the mind says ------------------------------------------------------------------------------------------
@@ -458,9 +457,9 @@ class Head:
         self._tell(Ticked())
 
     def _tell(self, event: HeadEvent) -> None:
-        for action in self.books.mind.handle(event, self._now()):
+        for action in self.state.scheduler.handle(event, self._now()):
             self._acting.act(action)
-        if self.books.nested.outbox:
-            self.books.nested.flush()
+        if self.state.nested.outbox:
+            self.state.nested.flush()
         if self.counted is not None:
-            self.counted(len(self.books.mind.jobs))
+            self.counted(len(self.state.scheduler.jobs))

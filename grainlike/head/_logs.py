@@ -15,11 +15,11 @@ from typing import Any, Protocol, Self, cast
 
 import anyio
 
-from grainlike.head._peers import Peer
+from grainlike.head._peers import WorkerConnection
 from grainlike.jobs import NO_PARCEL, Job, Placement
 from grainlike.wire import Follow, Output, OutputStream
 
-__all__ = ["EndedJob", "Listener", "LogLine", "Logs", "Source", "last_words", "source_of"]
+__all__ = ["EndedJob", "LogFollower", "LogLine", "LogRouter", "Source", "last_words", "source_of"]
 
 LONGEST_LINE = 64 * 1024
 """Length in bytes from which a line without an end is sent in pieces."""
@@ -72,7 +72,7 @@ class EndedJob:
     finished = True
     waiters: list[Any] | None = None
 
-    def __init__(self, number: int, peers: Collection[Peer]) -> None:
+    def __init__(self, number: int, peers: Collection[WorkerConnection]) -> None:
         self.record = Job(number, 0, None, NO_PARCEL)
         self.record.placement = Placement(None, 0, tuple((peer.name, 0) for peer in peers))
 
@@ -82,28 +82,28 @@ def source_of(job: Job) -> Source:
     return job.node if job.node is not None else cast("Source", job)
 
 
-class Logs:
+class LogRouter:
     """Readers of the output of one head's jobs. True when there are any. `ask` sends queries to workers.
 
     `number` gives each reader a number of its own: what a worker sends to one may arrive when that is long closed.
     """
 
-    def __init__(self, ask: Callable[[Peer, Follow], None], number: Callable[[], int]) -> None:
+    def __init__(self, ask: Callable[[WorkerConnection, Follow], None], number: Callable[[], int]) -> None:
         self._ask = ask
         self._number = number
-        self._listeners: dict[int, Listener] = {}
+        self._listeners: dict[int, LogFollower] = {}
 
     def __bool__(self) -> bool:
         return bool(self._listeners)
 
     async def lines(
-        self, node: Source, peers: Collection[Peer], *, follow: bool = True
+        self, node: Source, peers: Collection[WorkerConnection], *, follow: bool = True
     ) -> AsyncGenerator[LogLine, None]:
         """Iterate over the lines that the job of `node` has written and, with `follow`, those that it writes until it
         has finished.
         """
         number = self._number()
-        listener = self._listeners[number] = Listener(number, node, self._ask, follow=follow)
+        listener = self._listeners[number] = LogFollower(number, node, self._ask, follow=follow)
         if not node.finished:
             node.waiters = [*(node.waiters or ()), listener]
         try:
@@ -118,7 +118,7 @@ class Logs:
                 node.waiters.remove(listener)
             listener.leave()
 
-    def assigned(self, peer: Peer, jobs: Sequence[Job]) -> None:
+    def assigned(self, peer: WorkerConnection, jobs: Sequence[Job]) -> None:
         """Query workers to which these jobs have been sent, for their readers."""
         for listener in self._listeners.values():
             for first in jobs:
@@ -126,12 +126,12 @@ class Logs:
                     if source_of(job) is listener.node:
                         listener.ask(job, peer)
 
-    def hear(self, peer: Peer, output: Output) -> None:
+    def hear(self, peer: WorkerConnection, output: Output) -> None:
         """Pass a job's output from a worker to the readers."""
         for listener in self._listeners.values():
             listener.hear(peer, output)
 
-    def left(self, peer: Peer) -> None:
+    def left(self, peer: WorkerConnection) -> None:
         """Remove a worker that has left; it sends no more output."""
         for listener in self._listeners.values():
             listener.lose(peer)
@@ -141,15 +141,17 @@ _Source = tuple[int, int]
 """A worker's number, and that of a job there."""
 
 
-class Listener:
+class LogFollower:
     """Reader: one iteration over the output of one node. `set` is called when the node has finished."""
 
-    def __init__(self, number: int, node: Source, ask: Callable[[Peer, Follow], None], *, follow: bool = True) -> None:
+    def __init__(
+        self, number: int, node: Source, ask: Callable[[WorkerConnection, Follow], None], *, follow: bool = True
+    ) -> None:
         self.number = number
         self.node = node
         self._ask = ask
         self._follow = follow
-        self._asked: dict[_Source, Peer] = {}
+        self._asked: dict[_Source, WorkerConnection] = {}
         self._behind: set[_Source] = set()
         """Sources of those queried that have not yet sent what there is."""
         self._gone: set[str] = set()
@@ -165,7 +167,7 @@ class Listener:
 
     # --- the head's side ---------------------------------------------------------------------------------------------
 
-    def catch_up(self, peers: Collection[Peer]) -> Iterator[LogLine]:
+    def catch_up(self, peers: Collection[WorkerConnection]) -> Iterator[LogLine]:
         """Query the workers that the job has run on; of those that have left, its output is lost."""
         job = self.node.record
         if not isinstance(job, Job):
@@ -178,16 +180,16 @@ class Listener:
                 self._gone.add(name)
                 yield LogLine(f"[what it wrote on worker {name} is gone with that worker]", attempt, "note")
 
-    def ask(self, job: Job, peer: Peer) -> None:
+    def ask(self, job: Job, peer: WorkerConnection) -> None:
         """Ask a worker, once."""
-        source = (peer.number, job.job)
+        source = (peer.number, job.id)
         if source not in self._asked:
             self._asked[source] = peer
             self._behind.add(source)
             self._gone.add(peer.name)
-            self._ask(peer, Follow(job.job, self.number, True))
+            self._ask(peer, Follow(job.id, self.number, True))
 
-    def hear(self, peer: Peer, output: Output) -> None:
+    def hear(self, peer: WorkerConnection, output: Output) -> None:
         """Take output from a worker; it may be for other readers, or be part of what is about to be sent to this."""
         source = (peer.number, output.job)
         if source not in self._asked:
@@ -205,7 +207,7 @@ class Listener:
             self._behind.discard(source)
         self.set()
 
-    def lose(self, peer: Peer) -> None:
+    def lose(self, peer: WorkerConnection) -> None:
         """Expect no more output from a worker."""
         self._asked = {source: asked for source, asked in self._asked.items() if asked is not peer}
         self._behind.intersection_update(self._asked)
@@ -218,7 +220,7 @@ class Listener:
 
     # --- the listener's side -----------------------------------------------------------------------------------------
 
-    async def wait(self, peers: Collection[Peer]) -> list[LogLine] | None:
+    async def wait(self, peers: Collection[WorkerConnection]) -> list[LogLine] | None:
         """Wait for lines; None when there will be none any more."""
         while self._behind or not self._unread:
             if (self.node.finished or not self._follow) and not self._behind:

@@ -10,20 +10,20 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from grainlike.errors import GrainlikeError
-from grainlike.head._functions import Functions, Owner
-from grainlike.jobs import NO_PARCEL, Job, Tally, outcomes_message
+from grainlike.head._functions import FunctionTable, Owner
+from grainlike.jobs import NO_PARCEL, Job, JobCounters, outcomes_message
 from grainlike.payload import dump_error
 from grainlike.resources import EMPTY, Request, parse
 from grainlike.scheduler import HeadEvent, JobsCancelled, JobsSubmitted
-from grainlike.wire import Buffer, Message, Nested, Parcel, Withdraw, slices, unpack_parcels
+from grainlike.wire import Buffer, Message, Parcel, Submit, Withdraw, split_by_bytes, unpack_parcels
 
-__all__ = ["Home", "NestedJob", "NestedJobs"]
+__all__ = ["RelayedJob", "RelayedJobs", "ReplyTo"]
 
 _Attempt = tuple[int, int, int]
 """The number of the worker, and the parent's job and attempt; the number of a client, and (0, 0)."""
 
 
-class Home(Protocol):
+class ReplyTo(Protocol):
     """Submitter of jobs, to which their outcomes are posted: a worker, a client, or a named session."""
 
     number: int
@@ -32,16 +32,16 @@ class Home(Protocol):
         """Send it a message."""
 
 
-class NestedJob(Job):
-    """A job that came over a link. `child` is its number at the submitter: a job on worker `home`, or a client."""
+class RelayedJob(Job):
+    """A job that came over a link. `child` is its number at the submitter: a job on worker `reply_to`, or a client."""
 
-    __slots__ = ("attempt_of", "child", "finished", "home", "name", "timeout", "waiters")
+    __slots__ = ("attempt_of", "child", "finished", "name", "reply_to", "timeout", "waiters")
 
     def __init__(
-        self, job: int, fn: int, parcel: Parcel, home: Home, attempt_of: _Attempt, child: int, name: str
+        self, job: int, fn: int, parcel: Parcel, reply_to: ReplyTo, attempt_of: _Attempt, child: int, name: str
     ) -> None:
         super().__init__(job, fn, None, parcel)
-        self.home = home
+        self.reply_to = reply_to
         self.attempt_of = attempt_of
         self.child = child
         self.name = name
@@ -51,7 +51,7 @@ class NestedJob(Job):
         """Waiters to notify of its end, by `set()`; as of `Source`."""
 
     @property
-    def record(self) -> NestedJob:
+    def record(self) -> RelayedJob:
         """State of the job, as of `Source`."""
         return self
 
@@ -64,36 +64,36 @@ class NestedJob(Job):
             waiter.set()
 
 
-class NestedJobs:
+class RelayedJobs:
     """Nested jobs of one head. `jobs` are all that it has, `tell` passes events to the scheduler, `number` gives new
     numbers.
 
-    Those that end here, without a report of a worker, are counted in `tally`.
+    Those that end here, without a report of a worker, are counted in `counters`.
     """
 
     def __init__(
         self,
         jobs: dict[int, Job],
-        functions: Functions,
+        functions: FunctionTable,
         number: Callable[[], int],
         tell: Callable[[HeadEvent], object],
-        tally: Tally,
+        counters: JobCounters,
     ) -> None:
         self._jobs = jobs
         self._functions = functions
         self._number = number
         self._tell = tell
-        self._tally = tally
+        self._counters = counters
         self._children: dict[_Attempt, dict[int, int]] = {}
-        self.outbox: dict[_Attempt, tuple[Home, list[tuple[NestedJob, bool, Parcel]]]] = {}
+        self.outbox: dict[_Attempt, tuple[ReplyTo, list[tuple[RelayedJob, bool, Parcel]]]] = {}
         """Outcomes that are to be sent, by `flush`."""
 
     # --- from a job --------------------------------------------------------------------------------------------------
 
     def submit(
         self,
-        peer: Home,
-        message: Nested,
+        peer: ReplyTo,
+        message: Submit,
         buffers: Sequence[Buffer],
         client: int = 0,
         paths: tuple[str, ...] = (),
@@ -105,7 +105,7 @@ class NestedJobs:
         """
         if message.parent and self._functions.lacks(message.functions, (0, message.parent)):
             for _ in message.children:  # that job has ended, and what it had sent is dropped: nobody waits for these
-                self._tally.unwanted(skipped=False)
+                self._counters.unwanted(skipped=False)
             return []
         if message.parent in self._jobs:  # its functions import from where its own does
             paths = self._functions.shipment(self._jobs[message.parent].fn)[0].paths
@@ -114,30 +114,30 @@ class NestedJobs:
         fns = self._adopt(message, buffers[:here], (owner, 0) if owner else (0, message.parent), paths)
         parcels = unpack_parcels(message.data, message.counts, buffers[here:])
         attempt_of = (peer.number, message.parent, message.attempt)
-        made: list[NestedJob] = []
+        made: list[RelayedJob] = []
         for child, at, parcel in zip(message.children, message.fns, parcels, strict=True):
             spec = message.functions[at]
-            job = NestedJob(self._number(), fns[at], parcel, peer, attempt_of, child, spec.name)
+            job = RelayedJob(self._number(), fns[at], parcel, peer, attempt_of, child, spec.name)
             job.timeout = spec.timeout
             made.append(job)
-            self._jobs[job.job] = job
-            self._children.setdefault(attempt_of, {})[child] = job.job
-        numbers = [job.job for job in made]
+            self._jobs[job.id] = job
+            self._children.setdefault(attempt_of, {})[child] = job.id
+        numbers = [job.id for job in made]
         if error is None:
             self._submit(request, message, made, client)
         else:
             for job in made:
-                del self._jobs[job.job]
-                self._tally.failed += 1
+                del self._jobs[job.id]
+                self._counters.failed += 1
                 self.ended_by(job, error)
         return numbers
 
-    def _submit(self, request: Request, message: Nested, made: list[NestedJob], client: int) -> None:
-        jobs, fns = [job.job for job in made], [job.fn for job in made]
+    def _submit(self, request: Request, message: Submit, made: list[RelayedJob], client: int) -> None:
+        jobs, fns = [job.id for job in made], [job.fn for job in made]
         parent = (message.parent, message.attempt)
         self._tell(JobsSubmitted(request, jobs, fns, message.priority, message.isolate, client, parent))
 
-    def _adopt(self, message: Nested, blobs: Sequence[Buffer], owner: Owner, paths: tuple[str, ...]) -> list[int]:
+    def _adopt(self, message: Submit, blobs: Sequence[Buffer], owner: Owner, paths: tuple[str, ...]) -> list[int]:
         """The numbers of the functions that are called."""
         shipped = iter(blobs)
         adopt = self._functions.adopt
@@ -145,8 +145,8 @@ class NestedJobs:
 
     def refuse(
         self,
-        home: Home,
-        message: Nested,
+        reply_to: ReplyTo,
+        message: Submit,
         buffers: Sequence[Buffer],
         paths: tuple[str, ...],
         owner: int,
@@ -156,18 +156,18 @@ class NestedJobs:
         self._adopt(message, buffers, (owner, 0), paths)
         for child, at in zip(message.children, message.fns, strict=True):
             name = message.functions[at].name
-            self._tally.failed += 1
-            self.ended_by(NestedJob(0, 0, NO_PARCEL, home, (home.number, 0, 0), child, name), error)
+            self._counters.failed += 1
+            self.ended_by(RelayedJob(0, 0, NO_PARCEL, reply_to, (reply_to.number, 0, 0), child, name), error)
 
-    def withdraw_all(self, home: Home) -> None:
+    def withdraw_all(self, reply_to: ReplyTo) -> None:
         """Cancel all jobs of a client that has left."""
-        numbers = list(self._children.get((home.number, 0, 0), {}).values())
+        numbers = list(self._children.get((reply_to.number, 0, 0), {}).values())
         self.forget(numbers)
-        self.outbox.pop((home.number, 0, 0), None)
+        self.outbox.pop((reply_to.number, 0, 0), None)
         if numbers:
             self._tell(JobsCancelled(numbers))
 
-    def withdraw(self, peer: Home, message: Withdraw) -> None:
+    def withdraw(self, peer: ReplyTo, message: Withdraw) -> None:
         """A job does not want some of its own any more."""
         known = self._children.get((peer.number, message.parent, message.attempt), {})
         numbers = [known[child] for child in message.children if child in known]
@@ -179,20 +179,20 @@ class NestedJobs:
         """Drop jobs that are wanted no more; with `skipped`, those that had not started count as skipped."""
         for number in numbers:
             job = self._jobs.pop(number, None)
-            if isinstance(job, NestedJob):
-                self._tally.unwanted(skipped=skipped and job.began is None)
+            if isinstance(job, RelayedJob):
+                self._counters.unwanted(skipped=skipped and job.began is None)
                 self._leave(job)
                 job.close()
 
     # --- to it -------------------------------------------------------------------------------------------------------
 
-    def ended(self, job: NestedJob, parcel: Parcel, *, good: bool) -> None:
+    def ended(self, job: RelayedJob, parcel: Parcel, *, good: bool) -> None:
         """A job has its value or its exception: it goes with the next `flush`."""
         self._leave(job)
         job.close()
-        self.outbox.setdefault(job.attempt_of, (job.home, []))[1].append((job, good, parcel))
+        self.outbox.setdefault(job.attempt_of, (job.reply_to, []))[1].append((job, good, parcel))
 
-    def ended_by(self, job: NestedJob, error: BaseException) -> None:
+    def ended_by(self, job: RelayedJob, error: BaseException) -> None:
         """End a job that will have no value, with the head's own error."""
         payload = dump_error(error)
         self.ended(job, (bytes(payload.data), payload.buffers), good=False)
@@ -201,11 +201,11 @@ class NestedJobs:
         """Send the outcomes that are buffered."""
         outbox, self.outbox = self.outbox, {}
         for (_, parent, attempt), (peer, rows) in outbox.items():
-            for first, last in slices([parcel for _, _, parcel in rows]):
+            for first, last in split_by_bytes([parcel for _, _, parcel in rows]):
                 told = [(job.child, job, good, parcel) for job, good, parcel in rows[first:last]]
                 peer.post(*outcomes_message(parent, attempt, told))
 
-    def _leave(self, job: NestedJob) -> None:
+    def _leave(self, job: RelayedJob) -> None:
         siblings = self._children.get(job.attempt_of)
         if siblings is not None:
             siblings.pop(job.child, None)
@@ -213,7 +213,7 @@ class NestedJobs:
                 del self._children[job.attempt_of]
 
 
-def _request_of(message: Nested) -> tuple[Request, GrainlikeError | None]:
+def _request_of(message: Submit) -> tuple[Request, GrainlikeError | None]:
     """Parse the request of calls, before any job is made; the second item is the error of an invalid one."""
     try:
         return (parse(message.request) if message.request else EMPTY), None

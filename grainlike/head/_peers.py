@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from grainlike.head._connection import Party
+from grainlike.head._connection import Connection
 from grainlike.jobs import WorkerInfo
 from grainlike.net import Link
 from grainlike.resources import Allocation
 from grainlike.wire import ClassSpec, Define, Follow, FunctionSpec, Hello, ReceiptSpec, Undefine
 
-__all__ = ["Peer"]
+__all__ = ["WorkerConnection"]
 
 
-class Peer(Party):
+class WorkerConnection(Connection):
     """A connected worker."""
 
     def __init__(self, number: int, name: str, link: Link, hello: Hello, offer: Allocation, now: float) -> None:

@@ -9,18 +9,18 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from msgspec.structs import replace
 
 from grainlike.engine import LocalCall
-from grainlike.graph import Node, Place, State
+from grainlike.graph import Node, RunsIn, State
 from grainlike.head._errors import name_of, refusal
-from grainlike.head._logs import EndedJob, LogLine, Logs, source_of
-from grainlike.head._nested import Home, NestedJob
-from grainlike.head._peers import Peer
-from grainlike.head._state import HeadBooks
+from grainlike.head._logs import EndedJob, LogLine, LogRouter, source_of
+from grainlike.head._nested import RelayedJob, ReplyTo
+from grainlike.head._peers import WorkerConnection
+from grainlike.head._state import HeadState
 from grainlike.jobs import Job, WorkerInfo
 from grainlike.resources import EMPTY, Allocation, Request
-from grainlike.scheduler import Explanation, JobBook, JobState
+from grainlike.scheduler import Explanation, HeadJob, JobState
 from grainlike.wire import JobRow
 
-__all__ = ["HeadView"]
+__all__ = ["HeadQueries"]
 
 _STATES = {
     JobState.QUEUED: "queued",
@@ -31,11 +31,11 @@ _STATES = {
 }
 
 
-class HeadView:
-    """Answers of one head, from its `books` and `logs`. `now` is its clock."""
+class HeadQueries:
+    """Answers of one head, from its `head_state` and `logs`. `now` is its clock."""
 
-    def __init__(self, books: HeadBooks, logs: Logs, now: Callable[[], float]) -> None:
-        self._books = books
+    def __init__(self, head_state: HeadState, logs: LogRouter, now: Callable[[], float]) -> None:
+        self._state = head_state
         self._logs = logs
         self._now = now
 
@@ -43,24 +43,24 @@ class HeadView:
 
     def workers(self) -> list[WorkerInfo]:
         """Return the connected workers, in the order in which they joined."""
-        now, mind = time.monotonic(), self._books.mind
-        peers = self._books.peers.values()
+        now, scheduler = time.monotonic(), self._state.scheduler
+        peers = self._state.peers.values()
         offers = Counter((peer.hello.memory, core) for peer in peers for core in peer.real_cores())
         return [
-            peer.info(now, mind.running(peer.number), mind.why_shut(peer.number), _shared(peer, offers))
+            peer.info(now, scheduler.running(peer.number), scheduler.why_shut(peer.number), _shared(peer, offers))
             for peer in peers
         ]
 
     def wanted(self, offer: Allocation, most: int, within_s: float) -> int:
         """Return how many more workers with this offer would help now."""
-        return self._books.mind.wanted(offer, most, within_s)
+        return self._state.scheduler.wanted(offer, most, within_s)
 
     def refusal(self, request: Request) -> str | None:
         """Return why no job with this request would ever run, with the workers that are here; None if one may."""
-        mind = self._books.mind
-        if not mind.closed or mind.fits_somebody(request):
+        scheduler = self._state.scheduler
+        if not scheduler.closed or scheduler.fits_somebody(request):
             return None
-        return refusal(mind.why_never(request), self._books.peers.values())
+        return refusal(scheduler.why_never(request), self._state.peers.values())
 
     # --- placeholders ------------------------------------------------------------------------------------------------
 
@@ -77,16 +77,16 @@ class HeadView:
             wait, most = max(0.0, job.again_at - time.monotonic()), 1 + node.function.options.retry.times
             return Explanation(0, "local", job.attempt + 1, request, "backoff", starts_in_s=wait, attempts=most)
         if not isinstance(job, Job):
-            return Explanation(0, "opening" if node.place is Place.REMOTE else "local", 0, request)
-        found = self.explain_job(job.job)
+            return Explanation(0, "opening" if node.place is RunsIn.REMOTE else "local", 0, request)
+        found = self.explain_job(job.id)
         placement = job.placement
         if found is not None and placement is not None and placement.blocks_since is not None:
             found = replace(found, blocked_s=self._now() - placement.blocks_since)
-        return found if found is not None else Explanation(job.job, node.state.label, job.attempt, request)
+        return found if found is not None else Explanation(job.id, node.state.label, job.attempt, request)
 
     def node_of(self, number: int) -> Node | None:
         """Return the placeholder of this program whose job this is."""
-        job = self._books.jobs.get(number)
+        job = self._state.jobs.get(number)
         return None if job is None else job.node
 
     # --- jobs by number ----------------------------------------------------------------------------------------------
@@ -94,45 +94,49 @@ class HeadView:
     @property
     def unended(self) -> int:
         """Number of jobs that have not ended, those too that were cancelled and still run."""
-        return len(self._books.mind.jobs)
+        return len(self._state.scheduler.jobs)
 
     @property
     def last_job(self) -> int:
         """The highest number that a job has had; 0 before the first."""
-        return self._books.last_job
+        return self._state.last_job
 
     def rows(self, most: int | None) -> list[JobRow]:
         """The oldest jobs that have not ended, at most so many."""
         now = self._now()
-        return [self._row(book, now) for book in self._books.mind.oldest(most)]
+        return [self._row(worker_state, now) for worker_state in self._state.scheduler.oldest(most)]
 
     def running(self) -> dict[int, str]:
         """Return the names of the jobs that workers have, by number."""
-        books = self._books.mind.jobs.values()
-        return {book.job: self.name_of(book.job) for book in books if book.state is JobState.LEASED}
+        head_state = self._state.scheduler.jobs.values()
+        return {
+            worker_state.id: self.name_of(worker_state.id)
+            for worker_state in head_state
+            if worker_state.state is JobState.LEASED
+        }
 
     def states(self) -> dict[str, int]:
         """Return the number of jobs in each state, of those that have not ended."""
-        books = self._books.mind.jobs.values()
-        cancelled = sum(book.cancelled for book in books)
-        counts = Counter(book.state for book in books if not book.cancelled)
+        head_state = self._state.scheduler.jobs.values()
+        cancelled = sum(worker_state.cancelled for worker_state in head_state)
+        counts = Counter(worker_state.state for worker_state in head_state if not worker_state.cancelled)
         named = Counter({"stopping": cancelled} if cancelled else {})
         for state, count in counts.items():
             named[_STATES[state]] += count
         return dict(sorted(named.items()))
 
-    def _row(self, book: JobBook, now: float) -> JobRow:
-        job = self._books.jobs.get(book.job)
+    def _row(self, worker_state: HeadJob, now: float) -> JobRow:
+        job = self._state.jobs.get(worker_state.id)
         began = None if job is None else job.began
-        peer = self._books.peers.get(book.worker)
+        peer = self._state.peers.get(worker_state.worker)
         return JobRow(
-            book.job,
-            self.name_of(book.job),
-            "stopping" if book.cancelled else _STATES[book.state],
-            str(book.cls.request),
-            book.cls.priority,
-            book.cls.client,
-            book.attempt,
+            worker_state.id,
+            self.name_of(worker_state.id),
+            "stopping" if worker_state.cancelled else _STATES[worker_state.state],
+            str(worker_state.cls.request),
+            worker_state.cls.priority,
+            worker_state.cls.client,
+            worker_state.attempt,
             "" if peer is None else peer.name,
             "" if job is None else job.slots or "",
             None if began is None else now - began,
@@ -140,37 +144,37 @@ class HeadView:
 
     def name_of(self, number: int) -> str:
         """Return the display name of a job: its function's name; empty for one that was cancelled."""
-        job = self._books.jobs.get(number)
+        job = self._state.jobs.get(number)
         return "" if job is None else name_of(job)
 
-    def home_of(self, number: int) -> tuple[Home | None, int]:
+    def reply_to_of(self, number: int) -> tuple[ReplyTo | None, int]:
         """Return the submitter of a job that came over a link, and its number there; (None, 0) for others."""
-        job = self._books.jobs.get(number)
-        return (job.home, job.child) if isinstance(job, NestedJob) else (None, 0)
+        job = self._state.jobs.get(number)
+        return (job.reply_to, job.child) if isinstance(job, RelayedJob) else (None, 0)
 
     def explain_job(self, number: int) -> Explanation | None:
         """Return where a job stands and what it waits for; None for one that has ended, or never was."""
-        return self._books.mind.explain(number, self._now())
+        return self._state.scheduler.explain(number, self._now())
 
     def logs_of(self, number: int, *, follow: bool) -> AsyncGenerator[LogLine, None] | None:
         """Return an iterator over the output of a job, past and future; None for one that never was."""
-        job = self._books.jobs.get(number)
-        if job is None and not 0 < number <= self._books.last_job:
+        job = self._state.jobs.get(number)
+        if job is None and not 0 < number <= self._state.last_job:
             return None
-        peers = self._books.peers.values()
+        peers = self._state.peers.values()
         return self._logs.lines(EndedJob(number, peers) if job is None else source_of(job), peers, follow=follow)
 
     def job(self, number: int, attempt: int) -> Job | None:
         """Return the job if it is alive and this is its current attempt, else None."""
-        job = self._books.jobs.get(number)
+        job = self._state.jobs.get(number)
         return job if job is not None and job.attempt == attempt else None
 
     def assembles(self, number: int) -> bool:
         """Return True if slots are held for this job on several workers while it waits for more."""
-        return self._books.mind.assembles(number)
+        return self._state.scheduler.assembles(number)
 
 
-def _shared(peer: Peer, offers: Mapping[tuple[str, int], int]) -> tuple[int, ...]:
+def _shared(peer: WorkerConnection, offers: Mapping[tuple[str, int], int]) -> tuple[int, ...]:
     """Return the cores of a worker that others of its machine offer, too; none where the machine is not identified."""
     machine = peer.hello.memory
     return tuple(core for core in peer.real_cores() if offers[machine, core] > 1) if machine else ()

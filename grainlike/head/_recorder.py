@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from grainlike.engine import LocalCall
 from grainlike.graph import Record
-from grainlike.head._nested import NestedJob
+from grainlike.head._nested import RelayedJob
 from grainlike.jobs import Job, allocation_of
 from grainlike.observe import Depth, Stretch
 from grainlike.resources import held_amounts
@@ -36,7 +36,7 @@ _NEAR_S = 0.001
 _Attempt: TypeAlias = "tuple[int, int]"
 
 
-class _Begun(NamedTuple):
+class _RunningAttempt(NamedTuple):
     """An attempt that has not ended; `at` is on its worker's clock."""
 
     name: str
@@ -47,16 +47,16 @@ class _Begun(NamedTuple):
     needs: tuple[Hashable, ...]
 
 
-class _Lease:
+class _LeaseSpan:
     """Lease, with what runs on its slots one after another; `since` is when the last of that ended."""
 
     __slots__ = ("attempts", "since")
 
-    def __init__(self, attempts: dict[_Attempt, _Begun], since: float) -> None:
+    def __init__(self, attempts: dict[_Attempt, _RunningAttempt], since: float) -> None:
         self.attempts = attempts
         self.since = since
 
-    def runs(self) -> _Begun | None:
+    def runs(self) -> _RunningAttempt | None:
         """The attempt that runs now, if any: those behind it have not begun."""
         first = next(iter(self.attempts.values()), None)
         return None if first is None else first._replace(at=self.since)
@@ -72,16 +72,16 @@ class _Clock:
         self.skew = float("inf")
 
 
-class _Ran(NamedTuple):
+class _EndedAttempt(NamedTuple):
     """An attempt that has; `ended` is on its worker's clock, too."""
 
-    begun: _Begun
+    begun: _RunningAttempt
     clock: _Clock
     ended: float
     outcome: str
 
 
-class _Called(NamedTuple):
+class _LocalCall(NamedTuple):
     """A call without resources."""
 
     name: str
@@ -106,8 +106,8 @@ class Recorder:
         now: Callable[[], float],
     ) -> None:
         self._live_job, self._assembles, self._now = live_job, assembles, now
-        self._ran: deque[_Ran | _Called] = deque(maxlen=most)
-        self._open: dict[Lease, _Lease] = {}
+        self._ran: deque[_EndedAttempt | _LocalCall] = deque(maxlen=most)
+        self._open: dict[Lease, _LeaseSpan] = {}
         self._clocks: dict[int, _Clock] = {}
         self._depths: deque[Depth] = deque(maxlen=most)
         self._reporting: Worker | None = None
@@ -150,8 +150,8 @@ class Recorder:
         peer = self._reporting
         if peer is None or job.node is None or job.slots is None or job.began is None or job.ended is None:
             return
-        needs = sources_of(job.node)
-        begun = _Begun(job.node.function.name, job.job, job.attempt, job.slots, job.began - peer.skew, needs)
+        needs = dependencies_of(job.node)
+        begun = _RunningAttempt(job.node.function.name, job.id, job.attempt, job.slots, job.began - peer.skew, needs)
         self._end(
             self._clocks[peer.number], begun, job.ended - peer.skew, _outcome(Code.SUCCEEDED if good else Code.FAILED)
         )
@@ -159,14 +159,14 @@ class Recorder:
     def called(self, node: Node) -> None:
         """A call in this process has begun."""
         if isinstance(node.record, LocalCall):
-            self._ran.append(_Called(node.function.name, node.record, sources_of(node)))
+            self._ran.append(_LocalCall(node.function.name, node.record, dependencies_of(node)))
 
     def closed(self) -> None:
         """Do nothing: the record stays readable."""
 
     def applied(self, node: Node) -> None:
         """An operator is about to be applied: its result goes back to what its inputs went back to."""
-        node.record = Behind(sources_of(node))
+        node.record = OperatorRecord(dependencies_of(node))
 
     def counted(self, unended: int) -> None:
         """Record the queue's depth. `unended` jobs have not ended: those that hold slots run; the others wait, here
@@ -187,9 +187,9 @@ class Recorder:
         for key in zip(start.jobs, start.attempts, strict=True):
             told = self._about(*key)
             if told is not None:
-                begun[key] = _Begun(told[0], *key, start.allocation, start.at, told[1])
+                begun[key] = _RunningAttempt(told[0], *key, start.allocation, start.at, told[1])
         if begun:
-            self._open[peer.number, start.lease] = _Lease(begun, start.at)
+            self._open[peer.number, start.lease] = _LeaseSpan(begun, start.at)
 
     def _about(self, number: int, attempt: int) -> tuple[str, tuple[Hashable, ...]] | None:
         """Return the name of a running job, and its slots; None of one that only waits with slots held."""
@@ -197,10 +197,10 @@ class Recorder:
         if job is None or self._assembles(number):
             return None
         if job.node is not None:
-            return job.node.function.name, sources_of(job.node)
-        return (job.name, ()) if isinstance(job, NestedJob) else None
+            return job.node.function.name, dependencies_of(job.node)
+        return (job.name, ()) if isinstance(job, RelayedJob) else None
 
-    def _completed(self, lease: _Lease | None, clock: _Clock, completed: Completed) -> None:
+    def _completed(self, lease: _LeaseSpan | None, clock: _Clock, completed: Completed) -> None:
         if lease is None:
             return
         for row, key in enumerate(zip(completed.jobs, completed.attempts, strict=True)):
@@ -219,8 +219,8 @@ class Recorder:
         job = self._live_job(number, attempt)
         return job is not None and bool(job.links)
 
-    def _end(self, clock: _Clock, begun: _Begun, at: float, outcome: str) -> None:
-        self._ran.append(_Ran(begun, clock, max(begun.at, at), outcome))
+    def _end(self, clock: _Clock, begun: _RunningAttempt, at: float, outcome: str) -> None:
+        self._ran.append(_EndedAttempt(begun, clock, max(begun.at, at), outcome))
 
     # --- what there is to draw ---------------------------------------------------------------------------------------
 
@@ -234,18 +234,18 @@ class Recorder:
         """Iterate over all that ran, on the head's clock. Attempts that have not ended extend to this moment."""
         now = self._now()
         for one in list(self._ran):
-            yield _called(one, now) if isinstance(one, _Called) else _ran(one)
+            yield _called(one, now) if isinstance(one, _LocalCall) else _ran(one)
         for (number, _), lease in list(self._open.items()):
             clock, begun = self._clocks[number], lease.runs()
             if begun is not None:
-                yield _ran(_Ran(begun, clock, max(begun.at, now - clock.skew), "running"))
+                yield _ran(_EndedAttempt(begun, clock, max(begun.at, now - clock.skew), "running"))
 
 
 _NEVER_RAN = frozenset({Code.RETURNED, Code.UNFIT})
 _OWN_WORD = frozenset({Code.SUCCEEDED, Code.FAILED})
 
 
-def _ran(one: _Ran) -> Stretch:
+def _ran(one: _EndedAttempt) -> Stretch:
     begun, clock, ended, outcome = one
     slots = allocation_of(begun.slots)
     details: dict[str, str | int | float] = {"status": outcome, "job": begun.job, "attempt": begun.attempt}
@@ -257,7 +257,7 @@ def _ran(one: _Ran) -> Stretch:
     )
 
 
-def _called(one: _Called, now: float) -> Stretch:
+def _called(one: _LocalCall, now: float) -> Stretch:
     record = one.record
     began = now if record.began is None else record.began
     ended = now if record.ended is None else record.ended
@@ -272,7 +272,7 @@ def _outcome(code: Code) -> str:
 # --- what the value of an operator was computed from -----------------------------------------------------------------
 
 
-class Behind(Record):
+class OperatorRecord(Record):
     """Record of an operator while jobs are recorded: it ran nowhere."""
 
     __slots__ = ("sources",)
@@ -281,12 +281,12 @@ class Behind(Record):
         self.sources = sources
 
 
-def sources_of(node: Node) -> tuple[Hashable, ...]:
+def dependencies_of(node: Node) -> tuple[Hashable, ...]:
     """Return the jobs and calls whose values are inputs of an unfinished node; the last 64 of more."""
     found: dict[Hashable, None] = {}
     for dep in node.deps:
         record = dep.record
-        if isinstance(record, Behind):
+        if isinstance(record, OperatorRecord):
             found.update(dict.fromkeys(record.sources))
         elif record is not None:
             found[key_of(record)] = None
@@ -297,4 +297,4 @@ def key_of(record: object) -> Hashable:
     """Return the key of a job among others: its number; a call without resources has none, and is identified by its
     record.
     """
-    return record.job if isinstance(record, Job) else ("call", id(record))
+    return record.id if isinstance(record, Job) else ("call", id(record))

@@ -1,42 +1,48 @@
-"""Completion of jobs: outcomes from workers, and from the head itself, delivered to the awaiters."""
+"""Completion of jobs: outcomes from workers, and from the head itself, delivered to the awaiters.
+
+Items of streams that come from workers, and the credit that goes back.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
-from grainlike.graph import Node
+from grainlike.engine import buffer_of
+from grainlike.graph import Node, StreamNode
 from grainlike.head._chains import outcomes_of
 from grainlike.head._errors import error_of, name_of, stopped
-from grainlike.head._nested import NestedJob
-from grainlike.head._peers import Peer
+from grainlike.head._nested import RelayedJob
+from grainlike.head._peers import WorkerConnection
 from grainlike.head._shared_memory import with_buffers
-from grainlike.head._state import HeadBooks
-from grainlike.jobs import FirstOfChain, Job, Observer, Outcomes, Placement, close_all
+from grainlike.head._state import HeadState
+from grainlike.jobs import FirstOfChain, Job, Observer, OutcomeListener, Placement, close_all
 from grainlike.payload import Payload, load_plain_values, load_value
 from grainlike.scheduler import FunctionTimed, HeadEvent
-from grainlike.wire import Code, Completed, Parcel
+from grainlike.wire import Buffer, Code, Completed, Credit, Items, Parcel, unpack_parcels
 
-__all__ = ["Settling"]
+__all__ = ["ResultHandler", "take_items"]
+
 
 _CODES = tuple(Code)
 """By number: an enumeration's own look-up costs more than all else that is done with an outcome's code."""
 
 
-class Settling:
-    """Removes jobs from `books` as they end; delivers to `outcomes` those of this program, and to clients theirs.
+class ResultHandler:
+    """Removes jobs from `state` as they end; delivers to `outcomes` those of this program, and to clients theirs.
 
     `tell` passes events to the scheduler, `now` is the head's clock, and `observers` receive the links of chains.
     """
 
     def __init__(
         self,
-        books: HeadBooks,
-        outcomes: Outcomes,
+        state: HeadState,
+        outcomes: OutcomeListener,
         observers: Sequence[Observer],
         tell: Callable[[HeadEvent], object],
         now: Callable[[], float],
     ) -> None:
-        self._books = books
+        self._state = state
         self._outcomes = outcomes
         self._observers = observers
         self._tell = tell
@@ -44,14 +50,16 @@ class Settling:
 
     # --- a worker's word ---------------------------------------------------------------------------------------------
 
-    def settle(self, peer: Peer, completed: Completed, rows: list[int], parcels: list[Parcel], skew: float) -> None:
+    def settle(
+        self, peer: WorkerConnection, completed: Completed, rows: list[int], parcels: list[Parcel], skew: float
+    ) -> None:
         """Jobs have ended on a worker; `rows` are those of them that count. Its clock is `skew` behind ours."""
-        self._books.tally.run_seconds += sum(completed.wall)
+        self._state.counters.run_seconds += sum(completed.wall)
         settled = self._settle_plain(peer, completed, skew) if len(rows) == len(completed.jobs) else 0
         if settled < len(rows):
             self._settle_each(peer, completed, rows[settled:], parcels, skew)
 
-    def _settle_plain(self, peer: Peer, completed: Completed, skew: float) -> int:
+    def _settle_plain(self, peer: WorkerConnection, completed: Completed, skew: float) -> int:
         """Settle a batch of this program's own calls, all of which gave values without buffers, as most do. How many of
         them it has seen to: those before the first whose value cannot be rebuilt so, and none of any other batch.
         """
@@ -59,7 +67,7 @@ class Settling:
             return 0
         # One loop without a call of ours but `succeeded`: through `_settle_each` a no-op job costs 12.9 Python calls
         # instead of 9.9.
-        jobs, numbers = self._books.jobs, completed.jobs
+        jobs, numbers = self._state.jobs, completed.jobs
         ended = [job for job in map(jobs.get, numbers) if type(job) is Job]
         if len(ended) < len(numbers):
             return 0
@@ -69,7 +77,7 @@ class Settling:
         gone = 0
         columns = zip(ended, values, completed.begun, completed.wall, completed.cpu, completed.rss, strict=False)
         for job, value, begun, wall, cpu, rss in columns:
-            if jobs.pop(job.job, None) is None:
+            if jobs.pop(job.id, None) is None:
                 gone += 1  # what a value is rebuilt by may cancel others
                 continue
             node, placement = job.node, job.placement
@@ -81,16 +89,16 @@ class Settling:
             placement.ended = began + wall
             succeeded(node, value)
         close_all(ended)
-        self._books.tally.succeeded += len(ended) - gone
+        self._state.counters.succeeded += len(ended) - gone
         return len(ended)
 
     def _settle_each(
-        self, peer: Peer, completed: Completed, rows: list[int], parcels: list[Parcel], skew: float
+        self, peer: WorkerConnection, completed: Completed, rows: list[int], parcels: list[Parcel], skew: float
     ) -> None:
-        tally = self._books.tally
-        bad, gone = tally.bad, 0
+        counters = self._state.counters
+        bad, gone = counters.bad, 0
         receipt = peer.receipts.get(completed.lease)
-        jobs, codes, walls, succeeded = self._books.jobs, completed.codes, completed.wall, self._outcomes.succeeded
+        jobs, codes, walls, succeeded = self._state.jobs, completed.codes, completed.wall, self._outcomes.succeeded
         for row in rows:
             job = jobs.pop(completed.jobs[row], None)
             if job is None:
@@ -120,20 +128,20 @@ class Settling:
                     self._unreadable(job, node, error)
                 else:
                     succeeded(node, value)
-        tally.succeeded += len(rows) - gone - (tally.bad - bad)
+        counters.succeeded += len(rows) - gone - (counters.bad - bad)
 
     def _relay(self, job: Job, code: Code, parcel: Parcel) -> None:
         """Deliver the outcome of a job that came over a link to its submitter."""
-        assert isinstance(job, NestedJob)
-        tally, nested = self._books.tally, self._books.nested
+        assert isinstance(job, RelayedJob)
+        counters, nested = self._state.counters, self._state.nested
         if code in (Code.SUCCEEDED, Code.FAILED, Code.OUT_OF_MEMORY):
-            tally.failed += code is not Code.SUCCEEDED
+            counters.failed += code is not Code.SUCCEEDED
             nested.ended(job, with_buffers(parcel), good=code is Code.SUCCEEDED)
             return
         if code is Code.TIMED_OUT:
-            tally.timed_out += 1
+            counters.timed_out += 1
         else:
-            tally.failed += 1
+            counters.failed += 1
         nested.ended_by(job, stopped(job, job.name, job.timeout, code))
 
     def _settle_chain(self, first: FirstOfChain, whole: Placement, parcel: Parcel, skew: float) -> None:
@@ -154,14 +162,14 @@ class Settling:
             job.close()
             if node is not None:
                 self._outcome(job, node, Code.SUCCEEDED if good else Code.FAILED, (data, buffers))
-                self._books.tally.succeeded += job is not first  # the first is counted with its batch
+                self._state.counters.succeeded += job is not first  # the first is counted with its batch
         for fn, seconds in walls.items():
             self._tell(FunctionTimed(fn, seconds))
 
     def _unreadable(self, job: Job, node: Node, error: Exception) -> None:
         """Fail a job whose value cannot be unpickled here."""
         error.add_note(job.note(node.function.name))
-        self._books.tally.failed += 1
+        self._state.counters.failed += 1
         self._outcomes.failed(node, error)
 
     def _outcome(self, job: Job, node: Node, code: Code, parcel: Parcel) -> None:
@@ -172,9 +180,9 @@ class Settling:
                 self._unreadable(job, node, error)
             return
         if code is Code.TIMED_OUT:
-            self._books.tally.timed_out += 1
+            self._state.counters.timed_out += 1
         else:
-            self._books.tally.failed += 1
+            self._state.counters.failed += 1
         told = error_of(job, node, code, Payload(parcel[0], tuple(parcel[1])))
         if code is Code.OUT_OF_MEMORY and job.last_words is not None:
             told.add_note(job.last_words)
@@ -189,21 +197,44 @@ class Settling:
 
     def _ending(self, numbers: Iterable[int]) -> Iterator[Job]:
         for number in numbers:
-            job = self._books.jobs.pop(number, None)
+            job = self._state.jobs.pop(number, None)
             if job is not None:
                 yield job
 
     def _fail(self, job: Job, error: Exception) -> None:
         node = job.node
-        if job.worker is not None and not isinstance(job, NestedJob):  # whoever hears of that one adds it
+        if job.worker is not None and not isinstance(job, RelayedJob):  # whoever hears of that one adds it
             error.add_note(job.note(name_of(job)))
         if job.last_words is not None:
             error.add_note(job.last_words)
-        self._books.tally.failed += 1
-        if isinstance(job, NestedJob):
+        self._state.counters.failed += 1
+        if isinstance(job, RelayedJob):
             job.stopped(self._now())
-            self._books.nested.ended_by(job, error)
+            self._state.nested.ended_by(job, error)
             return
         job.close()
         if node is not None:
             self._outcomes.failed(node, error)
+
+
+def take_items(peer: WorkerConnection, job: Job | None, message: Items, buffers: Sequence[Buffer]) -> bool:
+    """Hand items to the stream of `job`, if they come from where it runs now. True for the first ones of a job."""
+    node = job.node if job is not None else None
+    if job is None or not isinstance(node, StreamNode):
+        return False
+    placement = job.placement
+    if placement is None or (placement.worker, placement.attempt) != (peer.name, message.attempt):
+        return False
+    buffer = buffer_of(node)
+    first = not buffer.begun
+    if first:
+        placement.streamed = True
+        buffer.begin(partial(_credit, peer, job.id, placement.attempt))
+    for data, outband in unpack_parcels(message.data, message.counts, buffers):
+        payload = Payload(data, tuple(outband))
+        buffer.put(payload, payload.nbytes)
+    return first
+
+
+def _credit(peer: WorkerConnection, job: int, attempt: int, items: int, size: int) -> None:
+    peer.post(Credit(job, attempt, items, size))

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from grainlike.payload import MARK, Payload, Store, drop, is_stored, mapped, memory_id
 from grainlike.wire import Hello, Parcel
 
-__all__ = ["Depot", "drop_stored", "with_buffers"]
+__all__ = ["ObjectStore", "drop_stored", "with_buffers"]
 
 _MARKED = MARK[:1]
 
 
-class Depot:
+class ObjectStore:
     """The store of one head. It is made when the first worker comes that can share it, and removed with the head.
 
     The head keeps arguments in it, which stay until their job has ended, for there may be another attempt. Runners

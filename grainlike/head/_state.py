@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from grainlike.head._functions import Functions
-from grainlike.head._nested import NestedJobs
-from grainlike.head._peers import Peer
-from grainlike.jobs import Job, Tally
-from grainlike.scheduler import HeadEvent, HeadMind
+from grainlike.head._functions import FunctionTable
+from grainlike.head._nested import RelayedJobs
+from grainlike.head._peers import WorkerConnection
+from grainlike.jobs import Job, JobCounters
+from grainlike.scheduler import HeadEvent, HeadScheduler
 
-__all__ = ["HeadBooks"]
+__all__ = ["HeadState"]
 
 
-class HeadBooks:
-    """State of one head, which began at `opened` on its clock. `tell` passes events to the scheduler, `mind`.
+class HeadState:
+    """State of one head, which began at `opened` on its clock. `tell` passes events to the scheduler, `scheduler`.
 
     A snapshot of a head holds all of this, and the parts of a head share it.
     """
 
-    def __init__(self, mind: HeadMind, tell: Callable[[HeadEvent], object], opened: float) -> None:
-        self.mind = mind
-        self.peers: dict[int, Peer] = {}
+    def __init__(self, scheduler: HeadScheduler, tell: Callable[[HeadEvent], object], opened: float) -> None:
+        self.scheduler = scheduler
+        self.peers: dict[int, WorkerConnection] = {}
         self.jobs: dict[int, Job] = {}
-        self.tally = Tally(opened)
-        self.functions = Functions(tell)
-        self.nested = NestedJobs(self.jobs, self.functions, self.next_job, tell, self.tally)
+        self.counters = JobCounters(opened)
+        self.functions = FunctionTable(tell)
+        self.nested = RelayedJobs(self.jobs, self.functions, self.next_job, tell, self.counters)
         self.last_job = 0
         """The highest number that a job has had."""
         self.last_peer = 0

@@ -6,27 +6,27 @@ from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
-from grainlike.graph import Function, Node, Place, bare_arguments
-from grainlike.head._chains import chain_behind, follower_of
-from grainlike.head._shared_memory import Depot
-from grainlike.head._state import HeadBooks
+from grainlike.graph import Function, Node, RunsIn, bare_arguments
+from grainlike.head._chains import chained_after, follower_of
+from grainlike.head._shared_memory import ObjectStore
+from grainlike.head._state import HeadState
 from grainlike.jobs import NO_PARCEL, FirstOfChain, Job
 from grainlike.payload import dump_arguments, dump_plain_arguments, dump_plain_columns, is_stored
 from grainlike.wire import Parcel
 
-__all__ = ["JobMaker"]
+__all__ = ["JobFactory"]
 
 
-_REMOTE = Place.REMOTE
+_REMOTE = RunsIn.REMOTE
 _FINISHED = attrgetter("finished")  # for `map`, without a Python call for each node
 
 
-class JobMaker:
-    """Enters new jobs into `books`; large arguments go to `depot`."""
+class JobFactory:
+    """Enters new jobs into `state`; large arguments go to `object_store`."""
 
-    def __init__(self, books: HeadBooks, depot: Depot) -> None:
-        self._books = books
-        self._depot = depot
+    def __init__(self, state: HeadState, object_store: ObjectStore) -> None:
+        self._state = state
+        self._object_store = object_store
 
     def make(self, node: Node, numbers: dict[Function, int]) -> Job | None:
         """Make the job of a call whose arguments are there. Raises what the user's objects raise when they are
@@ -34,22 +34,22 @@ class JobMaker:
 
         `numbers` are those of functions in this batch: that they have not changed is asked once for all its jobs.
         """
-        books = self._books
+        state = self._state
         fn = numbers.get(node.function)
         if fn is None:
-            fn = numbers[node.function] = books.functions.number(node.function)
+            fn = numbers[node.function] = state.functions.number(node.function)
         if node.finished:
             return None
         args, kwargs = node.take_arguments()
         data = None if kwargs else dump_plain_arguments(args)
         parcel = self._packed(node, args, kwargs) if data is None else (data, ())
-        books.last_job = number = books.last_job + 1
+        state.last_job = number = state.last_job + 1
         follower = None if node.dependents is None else follower_of(node)
         first = None if follower is None else self._first_of_chain(number, fn, node, follower, parcel, numbers)
         if node.finished:
             Job(number, fn, node, parcel).close()
             return None
-        job = books.jobs[number] = node.record = Job(number, fn, node, parcel) if first is None else first
+        job = state.jobs[number] = node.record = Job(number, fn, node, parcel) if first is None else first
         return job
 
     def make_alike(self, nodes: Sequence[Node]) -> list[Job] | None:
@@ -64,18 +64,18 @@ class JobMaker:
         data = None if calls is None else dump_plain_columns(calls)
         if data is None:
             return None
-        books = self._books
+        state = self._state
         try:
-            fn = books.functions.number(nodes[0].function)
+            fn = state.functions.number(nodes[0].function)
         except Exception:  # noqa: BLE001 - whatever it is, each call has it for an error when it is made by itself
             return None
         if any(map(_FINISHED, nodes)):
             return None  # what the function holds has cancelled some
-        first = books.last_job + 1
-        books.last_job += len(nodes)
+        first = state.last_job + 1
+        state.last_job += len(nodes)
         numbers = list(range(first, first + len(nodes)))  # one object for each, wherever it stands
         jobs = [Job(number, fn, node, (stream, ())) for number, node, stream in zip(numbers, nodes, data, strict=True)]
-        books.jobs.update(zip(numbers, jobs, strict=True))
+        state.jobs.update(zip(numbers, jobs, strict=True))
         for node, job in zip(nodes, jobs, strict=True):
             node.drop_arguments()
             node.record = job
@@ -84,7 +84,7 @@ class JobMaker:
     def _packed(self, node: Node, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Parcel:
         payload = dump_arguments(args, kwargs, what=node.function.name)
         if payload.buffers:
-            payload = self._depot.keep(payload, f"a{self._books.last_job + 1}")
+            payload = self._object_store.keep(payload, f"a{self._state.last_job + 1}")
         return bytes(payload.data), payload.buffers
 
     def _first_of_chain(
@@ -94,7 +94,7 @@ class JobMaker:
         data, buffers = parcel
         if buffers or is_stored(data):
             return None
-        functions = self._books.functions
+        functions = self._state.functions
 
         def number(function: Function) -> int:
             known = numbers.get(function)
@@ -102,18 +102,18 @@ class JobMaker:
                 known = numbers[function] = functions.number(function)
             return known
 
-        behind = chain_behind(node, follower, self._books.mind.pace, number, fn)
+        behind = chained_after(node, follower, self._state.scheduler.pace, number, fn)
         if not behind:
             return None
         followers: list[Job] = []
         shipped = {fn: functions.shipment(fn)[1]}
         links = [(fn, job, node.function.name, data)]
         for follower, its, data in behind:
-            link = Job(self._books.next_job(), its, follower, NO_PARCEL)
+            link = Job(self._state.next_job(), its, follower, NO_PARCEL)
             follower.record = link
             followers.append(link)
             shipped[its] = functions.shipment(its)[1]
-            links.append((its, link.job, follower.function.name, data))
+            links.append((its, link.id, follower.function.name, data))
         payload = dump_arguments((shipped, links), {}, what="a chain")
         runs = functions.chain(is_async=node.function.is_async)
         return FirstOfChain(job, fn, node, (bytes(payload.data), payload.buffers), runs, followers)

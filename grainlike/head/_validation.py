@@ -20,10 +20,10 @@ from grainlike.wire import (
     Items,
     LeaseStart,
     LeaseWait,
-    Nested,
     Output,
     OutputStream,
     Report,
+    Submit,
     Wait,
 )
 
@@ -72,7 +72,7 @@ def check_frames(frames: Iterable[Frame], shapes: Container[int], functions: Con
                 _check_range("stream", message.streams, 0, _STREAM_MOST)
             case Blocked():
                 _check_seconds("Blocked", [message.seconds])
-            case Nested():
+            case Submit():
                 _check_nested(message, buffers, functions, brought)
             case _:
                 pass
@@ -115,11 +115,11 @@ def _check_completed(completed: Completed) -> None:
 
 
 def _check_nested(
-    message: Nested, buffers: Sequence[Buffer], functions: Container[bytes] | None, brought: set[bytes]
+    message: Submit, buffers: Sequence[Buffer], functions: Container[bytes] | None, brought: set[bytes]
 ) -> None:
-    _check_lengths("Nested", len(message.children), message.fns, message.data)
+    _check_lengths("Submit", len(message.children), message.fns, message.data)
     if message.names:
-        _check_lengths("Nested", len(message.children), message.names)
+        _check_lengths("Submit", len(message.children), message.names)
     _check_range("function", message.fns, 0, len(message.functions) - 1)
     here = sum(spec.here for spec in message.functions)
     if here > len(buffers):

@@ -6,15 +6,20 @@ from grainlike._later import later
 
 if TYPE_CHECKING:
     from grainlike.jobs._events import Event, Events, Feed, WorkersFeed
-    from grainlike.jobs._interfaces import Lease, Observer, Outcomes, Worker
+    from grainlike.jobs._interfaces import Lease, Observer, OutcomeListener, Worker
     from grainlike.jobs._job import NO_PARCEL, FirstOfChain, Job, Placement, allocation_of, close_all, note_of
     from grainlike.jobs._records import WorkerInfo
-    from grainlike.jobs._retry_spec import retry_spec
     from grainlike.jobs._rows import explanation_of, job_is, worker_info, worker_row
     from grainlike.jobs._shipped import Shipped
-    from grainlike.jobs._submission import outcome_alone, outcomes_message, pack_calls, settle_calls, submissions
-    from grainlike.jobs._tally import Tally
-    from grainlike.jobs._totals import Totals
+    from grainlike.jobs._submission import (
+        outcome_alone,
+        outcomes_message,
+        pack_calls,
+        retry_spec,
+        settle_calls,
+        submissions,
+    )
+    from grainlike.jobs._totals import JobCounters, Totals
 
 __all__ = [
     "NO_PARCEL",
@@ -23,12 +28,12 @@ __all__ = [
     "Feed",
     "FirstOfChain",
     "Job",
+    "JobCounters",
     "Lease",
     "Observer",
-    "Outcomes",
+    "OutcomeListener",
     "Placement",
     "Shipped",
-    "Tally",
     "Totals",
     "Worker",
     "WorkerInfo",
@@ -60,10 +65,10 @@ if not TYPE_CHECKING:  # else any name would be there
             "Lease": "_interfaces",
             "NO_PARCEL": "_job",
             "Observer": "_interfaces",
-            "Outcomes": "_interfaces",
+            "OutcomeListener": "_interfaces",
             "Placement": "_job",
             "Shipped": "_shipped",
-            "Tally": "_tally",
+            "JobCounters": "_totals",
             "Totals": "_totals",
             "Worker": "_interfaces",
             "WorkerInfo": "_records",
@@ -76,7 +81,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "outcome_alone": "_submission",
             "outcomes_message": "_submission",
             "pack_calls": "_submission",
-            "retry_spec": "_retry_spec",
+            "retry_spec": "_submission",
             "settle_calls": "_submission",
             "submissions": "_submission",
             "worker_info": "_rows",

@@ -166,7 +166,7 @@ class WorkersFeed(Feed):
 
     def linked(self, job: Job, *, good: bool) -> None:
         """Add the events of a call that has run in a chain: workers report only the first of a chain."""
-        began = self._running.pop((job.job, job.attempt), None)
+        began = self._running.pop((job.id, job.attempt), None)
         if began is None and job.node is not None and job.slots is not None and job.began is not None:
             began = self._begin(job, job.attempt, job.worker or "", allocation_of(job.slots), job.began)
         if began is not None and job.ended is not None:
@@ -198,7 +198,7 @@ class WorkersFeed(Feed):
             at=at,
             worker=worker,
             name=job.node.function.name,
-            job=job.job,
+            job=job.id,
             attempt=attempt,
             allocation=allocation,
         )

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from grainlike.resources import Allocation
     from grainlike.wire import Report
 
-__all__ = ["Lease", "Observer", "Outcomes", "Worker"]
+__all__ = ["Lease", "Observer", "OutcomeListener", "Worker"]
 
 Lease = tuple[int, int]
 """A worker's number, and that of one of its leases."""
@@ -54,7 +54,7 @@ class Observer(Protocol):
         """Handle the end: the executor has closed, and no more events come."""
 
 
-class Outcomes(Protocol):
+class OutcomeListener(Protocol):
     """Receiver of outcomes of jobs: the engine. It only takes note: it acts after the scheduler's actions are
     performed.
     """

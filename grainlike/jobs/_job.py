@@ -64,10 +64,10 @@ class Job(Record):
     """
 
     # Five slots, and the rest in `Placement` once it is assigned: very many jobs may wait. See `test_memory`.
-    __slots__ = ("fn", "job", "node", "placement", "travels")
+    __slots__ = ("fn", "id", "node", "placement", "travels")
 
     def __init__(self, job: int, fn: int, node: Node | None, parcel: Parcel) -> None:
-        self.job = job
+        self.id = job
         self.fn = fn
         self.node = node
         self.travels: bytes | Parcel = parcel if parcel[1] else parcel[0]

@@ -50,9 +50,9 @@ class Shipped:
         self._digests[ref(function, self._collected.append) if known is None else ref(function)] = digest
         self._counts[digest] += 1
         if known is not None:
-            self._let_go(known)
+            self._release(known)
 
-    def _let_go(self, digest: bytes) -> None:
+    def _release(self, digest: bytes) -> None:
         self._counts[digest] -= 1
         if not self._counts[digest]:
             del self._counts[digest]
@@ -63,7 +63,7 @@ class Shipped:
         while self._collected:
             digest = self._digests.pop(self._collected.pop(), None)
             if digest is not None:
-                self._let_go(digest)
+                self._release(digest)
         released, self._released = self._released, []
         return [digest for digest in released if digest not in self._counts]
 

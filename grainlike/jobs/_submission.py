@@ -1,22 +1,35 @@
-"""Calls that go to a head elsewhere, from inside a job or from a client: how they are packed, and what comes back."""
+"""Calls that go to a head elsewhere, from inside a job or from a client: how they are packed, and what comes back.
+
+Retry options of a call on the wire: exception types are sent to the runner, which matches them.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
-from grainlike.errors import UnsatisfiableError
-from grainlike.graph import Function, Node, StreamNode
-from grainlike.jobs._interfaces import Outcomes as Listener
+from grainlike.errors import JobMemoryError, JobTimeoutError, UnsatisfiableError
+from grainlike.graph import Function, Node, Retry, StreamNode
+from grainlike.jobs._interfaces import OutcomeListener
 from grainlike.jobs._job import Job, Placement
-from grainlike.jobs._retry_spec import retry_spec
 from grainlike.jobs._shipped import Shipped
-from grainlike.payload import FunctionBlob, Payload, dump_arguments, dump_function, load_error, load_value
+from grainlike.payload import FunctionBlob, Payload, dump_arguments, dump_function, dump_value, load_error, load_value
 from grainlike.resources import Request
-from grainlike.wire import Buffer, Nested, NestedFunction, Outcomes, Parcel, pack_parcels, slices, unpack_parcels
+from grainlike.wire import (
+    Buffer,
+    Outcomes,
+    Parcel,
+    RetrySpec,
+    Submit,
+    SubmittedFunction,
+    pack_parcels,
+    split_by_bytes,
+    unpack_parcels,
+)
 
-__all__ = ["outcome_alone", "outcomes_message", "pack_calls", "settle_calls", "submissions"]
+__all__ = ["outcome_alone", "outcomes_message", "pack_calls", "retry_spec", "settle_calls", "submissions"]
 
 
 _FUNCTION_BYTES = 384
@@ -25,7 +38,7 @@ _FUNCTION_BYTES = 384
 _NAMELESS: Mapping[Node, str] = {}
 
 
-class Call(NamedTuple):
+class JobCall(NamedTuple):
     """Call to submit: the number that we give it, its node, its function and its arguments, packed when it was made."""
 
     child: int
@@ -35,10 +48,10 @@ class Call(NamedTuple):
 
 
 def pack_calls(
-    nodes: Iterable[Node], number: Callable[[Node], int], listener: Listener, where: str
-) -> dict[tuple[Request, int, bool], list[Call]]:
+    nodes: Iterable[Node], number: Callable[[Node], int], listener: OutcomeListener, where: str
+) -> dict[tuple[Request, int, bool], list[JobCall]]:
     """Pack the arguments of calls; what cannot travel fails at once, alone. `where` we are, for words about that."""
-    batches: dict[tuple[Request, int, bool], list[Call]] = {}
+    batches: dict[tuple[Request, int, bool], list[JobCall]] = {}
     blobs: dict[Function, FunctionBlob] = {}
     for node in nodes:
         try:
@@ -55,35 +68,35 @@ def pack_calls(
         options = node.function.options
         assert node.request is not None
         rows = batches.setdefault((node.request, options.rank, options.isolate), [])
-        rows.append(Call(number(node), node, blob, (bytes(payload.data), payload.buffers)))
+        rows.append(JobCall(number(node), node, blob, (bytes(payload.data), payload.buffers)))
     return batches
 
 
 def submissions(
     parent: int,
     attempt: int,
-    batches: dict[tuple[Request, int, bool], list[Call]],
+    batches: dict[tuple[Request, int, bool], list[JobCall]],
     shipped: Shipped | set[bytes],
     names: Mapping[Node, str] = _NAMELESS,
-) -> Iterator[tuple[Nested, Sequence[Buffer]]]:
+) -> Iterator[tuple[Submit, Sequence[Buffer]]]:
     """The messages, and their buffers, that submit packed calls. Functions that are not in `shipped` go along.
 
     `names` are those under which outcomes are to be kept.
     """
     for (request, priority, isolate), rows in batches.items():
-        for first, last in slices([call.parcel for call in rows], _spoken_of(rows, names)):
+        for first, last in split_by_bytes([call.parcel for call in rows], _spoken_of(rows, names)):
             calls = rows[first:last]
             functions, fns, blobs = _functions(calls, shipped)
             data, counts, buffers = pack_parcels([call.parcel for call in calls])
             children = [call.child for call in calls]
             told = [names.get(call.node, "") for call in calls] if names else []
-            message = Nested(
+            message = Submit(
                 parent, attempt, str(request), priority, isolate, functions, children, fns, data, counts, told
             )
             yield message, [*blobs, *buffers]
 
 
-def _spoken_of(calls: Sequence[Call], names: Mapping[Node, str]) -> list[int]:
+def _spoken_of(calls: Sequence[JobCall], names: Mapping[Node, str]) -> list[int]:
     """Return how many bytes each call adds: its name, and for the first call of a function the function's
     description.
     """
@@ -99,9 +112,9 @@ def _spoken_of(calls: Sequence[Call], names: Mapping[Node, str]) -> list[int]:
 
 
 def _functions(
-    calls: Sequence[Call], shipped: Shipped | set[bytes]
-) -> tuple[list[NestedFunction], list[int], list[Buffer]]:
-    functions: dict[NestedFunction, int] = {}
+    calls: Sequence[JobCall], shipped: Shipped | set[bytes]
+) -> tuple[list[SubmittedFunction], list[int], list[Buffer]]:
+    functions: dict[SubmittedFunction, int] = {}
     blobs: list[Buffer] = []
     fns: list[int] = []
     for call in calls:
@@ -110,7 +123,7 @@ def _functions(
         if here:
             shipped.add(blob.digest)
             blobs.append(blob.data)
-        spec = NestedFunction(
+        spec = SubmittedFunction(
             blob.digest,
             function.name,
             function.is_async,
@@ -125,7 +138,7 @@ def _functions(
 
 
 def settle_calls(
-    message: Outcomes, buffers: Sequence[Buffer], take: Callable[[int], Node | None], listener: Listener
+    message: Outcomes, buffers: Sequence[Buffer], take: Callable[[int], Node | None], listener: OutcomeListener
 ) -> int:
     """Hand outcomes to `listener`; `take` gives the node of a number once. How many there were, wanted or not."""
     parcels = unpack_parcels(message.data, message.counts, buffers)
@@ -136,7 +149,7 @@ def settle_calls(
     return len(parcels)
 
 
-def _settle(node: Node, message: Outcomes, row: int, payload: Payload, listener: Listener) -> None:
+def _settle(node: Node, message: Outcomes, row: int, payload: Payload, listener: OutcomeListener) -> None:
     job = node.record
     assert isinstance(job, Job)
     job.placement = placement_in(message, row, time.monotonic()) or job.placement
@@ -216,4 +229,15 @@ def placement_in(message: Outcomes, row: int, ended: float) -> Placement | None:
         ended=ended,
         used=(message.wall[row], message.cpu[row], message.rss[row]),
         receipt=message.receipts[row],
+    )
+
+
+@lru_cache(maxsize=256)
+def retry_spec(retry: Retry) -> RetrySpec:
+    """Return the retry options for the wire. Raises `SerializationError` for an exception type that cannot be
+    pickled.
+    """
+    on = b"" if retry.kinds is None else bytes(dump_value(retry.kinds, what="on= of a Retry").data)
+    return RetrySpec(
+        retry.times, retry.losses, retry.waits, on, retry.covers(JobTimeoutError), retry.covers(JobMemoryError)
     )

@@ -40,7 +40,7 @@ def rest_after(took_s: float) -> float:
     return min(_REST_PER_SYNC * took_s, _INTERVAL_S)
 
 
-class _Group(NamedTuple):
+class _SyncGroup(NamedTuple):
     """What one sync is about: the records up to `position`, in these files."""
 
     position: int
@@ -282,25 +282,25 @@ class Journal:
             self._wake.set()
             self._wake = None
 
-    def _begin_group(self) -> _Group:
-        return _Group(self.position, tuple(self._retired), self._segment, self._has_new_name)
+    def _begin_group(self) -> _SyncGroup:
+        return _SyncGroup(self.position, tuple(self._retired), self._segment, self._has_new_name)
 
-    def _sync_group(self, group: _Group) -> None:
+    def _sync_group(self, group: _SyncGroup) -> None:
         for segment in (*group.retired, group.last):
             self._disk.sync(segment.file)
         if group.has_new_name:
             self._disk.sync_directory(self.directory)
 
-    def _settle(self, group: _Group) -> None:
+    def _settle(self, group: _SyncGroup) -> None:
         if group.last is self._segment:
             self._has_new_name = False
-        self._let_go(group.retired)
+        self._release(group.retired)
         self._confirm(group.position)
 
     def _doubt(self, error: OSError) -> None:
         self.failure = refused("sync", self._segment.path, error)
         self._doubted = True
-        self._let_go(tuple(self._retired))
+        self._release(tuple(self._retired))
         if self.on_failure:
             self.on_failure(self.failure)
 
@@ -308,7 +308,7 @@ class Journal:
         assert self.failure
         raise JournalError(str(self.failure), self.failure.path) from self.failure
 
-    def _let_go(self, segments: Sequence[SegmentWriter]) -> None:
+    def _release(self, segments: Sequence[SegmentWriter]) -> None:
         self._retired = [one for one in self._retired if one not in segments]
         for segment in segments:
             self._disk.close(segment.file)

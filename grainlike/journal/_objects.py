@@ -55,7 +55,7 @@ def draw_image(root: object, classes: Mapping[str, type], made: Made = _nothing)
     Raises:
         JournalError: an object is of none of these.
     """
-    return _Painter(classes, made).draw(root)
+    return _GraphWriter(classes, made).draw(root)
 
 
 def read_image(chunks: Iterable[bytes], classes: Mapping[str, type], given: Mapping[str, Callable[..., object]]) -> Any:
@@ -64,7 +64,7 @@ def read_image(chunks: Iterable[bytes], classes: Mapping[str, type], given: Mapp
     Raises:
         JournalError: it is no image, or one of a class that is not in `classes`.
     """
-    reader = _Reader(classes, given)
+    reader = _GraphReader(classes, given)
     try:
         for row in _rows(chunks):
             reader.take(row)
@@ -109,7 +109,7 @@ _UNSET = object()
 """In the place of a field that holds nothing: no value of a field can be this one."""
 
 
-class _Painter:
+class _GraphWriter:
     """Numbers what it meets. What is filled later waits in `_todo`."""
 
     def __init__(self, classes: Mapping[str, type], made: Made) -> None:
@@ -231,7 +231,7 @@ def _rows(chunks: Iterable[bytes]) -> Iterator[list[Any]]:
             at += 4 + length
 
 
-class _Reader:
+class _GraphReader:
     """Makes and fills objects, in the order of the rows."""
 
     def __init__(self, classes: Mapping[str, type], given: Mapping[str, Callable[..., object]]) -> None:

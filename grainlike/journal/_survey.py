@@ -119,7 +119,7 @@ def survey(directory: Path, *, disk: Disk = _DISK) -> Survey:
     segments = [_examine(disk, segment_path(directory, number), Kind.SEGMENT) for number in numbered(names, "log")]
     image = next((one for one in reversed(images) if one.sound), None)
     base = image.number if image else 0
-    chain = _Chain(directory, image, [one for one in segments if one.number >= base])
+    chain = _SegmentChain(directory, image, [one for one in segments if one.number >= base])
     newer = [one for one in images if one.number > base]
     bad = newer[-1] if newer else None
     return Survey(
@@ -133,7 +133,7 @@ def survey(directory: Path, *, disk: Disk = _DISK) -> Survey:
     )
 
 
-class _Chain:
+class _SegmentChain:
     """Segments that follow one upon the other, from an image or from nothing, until something is wrong."""
 
     def __init__(self, directory: Path, image: FileReport | None, found: Sequence[FileReport]) -> None:

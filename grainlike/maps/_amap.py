@@ -1,15 +1,37 @@
-"""`amap`: a function over a source of any length, with a bounded number of items on their way."""
+"""`amap`: a function over a source of any length, with a bounded number of items on their way.
+
+Base of iterators that are read with `async for` alone: a plain `for` or an `await` raises, and names the right
+form.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
 
 from grainlike.graph import DelayedFn, StreamFn
-from grainlike.maps._in_flight import Flight
-from grainlike.maps._only_async import OnlyAsync
+from grainlike.maps._in_flight import MapState
 
-__all__ = ["Mapped", "amap"]
+__all__ = ["MapIterator", "OnlyAsync", "amap"]
+
+
+class OnlyAsync:
+    """An asynchronous iterator that `made_by` gives."""
+
+    __slots__ = ()
+
+    made_by: ClassVar[str]
+
+    if not TYPE_CHECKING:  # to a type checker, both are wrong
+
+        def __iter__(self) -> NoReturn:
+            raise TypeError(
+                f"what {self.made_by} gives comes as it is ready: write `async for x in {self.made_by}(...)`"
+            )
+
+        def __await__(self) -> NoReturn:
+            raise TypeError(f"what {self.made_by} gives is many values: write `async for x in {self.made_by}(...)`")
+
 
 T = TypeVar("T")
 
@@ -20,7 +42,7 @@ def amap(
     *,
     in_flight: int = 64,
     ordered: bool = True,
-) -> Mapped[T]:
+) -> MapIterator[T]:
     """Yield `fn(item)` for each item of `source`, many at the same time, as an asynchronous iterator.
 
     Args:
@@ -58,17 +80,17 @@ def amap(
         raise ValueError(f"in_flight= must be at least 1, not {in_flight}")
     if not isinstance(source, AsyncIterable):
         source = iter(source)
-    return Mapped(Flight(fn, source, in_flight, ordered=bool(ordered)))
+    return MapIterator(MapState(fn, source, in_flight, ordered=bool(ordered)))
 
 
-class Mapped(OnlyAsync, AsyncIterator[T], Generic[T]):
+class MapIterator(OnlyAsync, AsyncIterator[T], Generic[T]):
     """The iterator of `amap`. Nothing starts before its first step; when it is dropped, what is left is cancelled."""
 
     __slots__ = ("__weakref__", "_flight")
 
     made_by = "amap"
 
-    def __init__(self, flight: Flight) -> None:
+    def __init__(self, flight: MapState) -> None:
         self._flight = flight
 
     async def __anext__(self) -> T:

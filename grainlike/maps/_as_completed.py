@@ -10,7 +10,7 @@ import anyio
 
 from grainlike.executor import AnyExecutor, find
 from grainlike.graph import Delayed, Node, node_of
-from grainlike.maps._only_async import OnlyAsync
+from grainlike.maps._amap import OnlyAsync
 
 __all__ = ["as_completed"]
 
@@ -54,10 +54,10 @@ class _Arrivals(OnlyAsync, AsyncIterator[Delayed[T]], Generic[T]):
             if not self._wanted or self._executor is None:
                 raise StopAsyncIteration
             self._arrived = anyio.Event()
-            await self._executor.pause(self._arrived, lambda: self._wanted, self._let_go)
+            await self._executor.pause(self._arrived, lambda: self._wanted, self._release)
         return self._finished.popleft()
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         """Release the placeholders that are left, as the loop was cancelled: those that nothing else awaits are
         cancelled.
         """

@@ -12,13 +12,13 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from grainlike.executor import AnyExecutor
-from grainlike.graph import DelayedFn, Function, Node, Options, Place, Retry, node_of
+from grainlike.graph import DelayedFn, Function, Node, Options, Retry, RunsIn, node_of
 from grainlike.jobs import Job
 from grainlike.payload import Payload, dump_arguments, dump_plain_arguments, load_error, load_values
 from grainlike.resources import EMPTY, Request
 from grainlike.scheduler import RunTimes
 
-__all__ = ["Chunks", "unpacked"]
+__all__ = ["BatchSizer", "unpacked"]
 
 WORK_S = 0.001
 """The work that one job shall have."""
@@ -48,7 +48,7 @@ _PLAIN = frozenset({int, float, str, bytes, bool, complex, type(None)})
 """Types of items in which no placeholder can be: most items, for which no node has to be made to find out."""
 
 
-class Chunks:
+class BatchSizer:
     """The learned size for one `amap`: `size` calls in a job. `begin` before the first."""
 
     def __init__(self, fn: DelayedFn[..., Any], most: int) -> None:
@@ -95,7 +95,7 @@ class Chunks:
 
     def node(self, calls: list[bytes]) -> Node:
         """The job of several calls."""
-        return Node(_many(self._fn.function), self._fn.request, Place.REMOTE, (calls,), None, ())
+        return Node(_many(self._fn.function), self._fn.request, RunsIn.REMOTE, (calls,), None, ())
 
     def learn(self, node: Node | None, calls: int) -> None:
         """A job has ended, of so many calls (0 for a call on its own)."""

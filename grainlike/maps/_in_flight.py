@@ -17,18 +17,18 @@ from typing import Any
 
 import anyio
 
-from grainlike.engine import Bell
+from grainlike.engine import ReaderWakeup
 from grainlike.errors import GraphError
 from grainlike.executor import AnyExecutor, find
-from grainlike.graph import DelayedFn, Function, Node, Place, node_of
-from grainlike.maps._batching import Chunks, unpacked
+from grainlike.graph import DelayedFn, Function, Node, RunsIn, node_of
+from grainlike.maps._batching import BatchSizer, unpacked
 
-__all__ = ["Flight"]
+__all__ = ["MapState"]
 
 _END = object()
 
 
-class Flight:
+class MapState:
     """The state behind one `amap`; not the iterator itself, so that jobs may hold it when that is dropped.
 
     `values` are ready to be yielded: `arrival` waits until there are some, `take` gives one.
@@ -43,22 +43,22 @@ class Flight:
         self._most = most
         self._ordered = ordered
         self._executor: AnyExecutor | None = None
-        self._chunks = Chunks(fn, most)
+        self._chunks = BatchSizer(fn, most)
         self._taken = 0
         """Items that were taken and not yielded."""
         self._drawn: list[Any] = []
         """Items that were taken and not sent off."""
-        self._running: dict[Entry, None] = {}
-        self._entries: deque[Entry] = deque()
+        self._running: dict[MapJob, None] = {}
+        self._entries: deque[MapJob] = deque()
         """In the order of yielding: all that were sent off; without `ordered`, those that have finished."""
         self._failed = False
         """A failure is among the entries, the last of them."""
-        self._failure: Entry | None = None
+        self._failure: MapJob | None = None
         """The failure, when all before it was handed on."""
         self._over = False
-        self._bell = Bell()
+        self._bell = ReaderWakeup()
         self._feeder: Node | None = None
-        self._room = Bell()
+        self._room = ReaderWakeup()
         self._launching = False
         self._sent = 0
 
@@ -117,7 +117,7 @@ class Flight:
         self._executor = executor = find()
         self._chunks.begin(executor)
         if isinstance(self._source, AsyncIterable):
-            self._feeder = Node(Function(self._feed, name="amap"), None, Place.LOCAL, (self._source,), None, ())
+            self._feeder = Node(Function(self._feed, name="amap"), None, RunsIn.LOCAL, (self._source,), None, ())
             executor.start([self._feeder])
             executor.watch(self._feeder, _Fed(self, self._feeder))
 
@@ -143,7 +143,7 @@ class Flight:
         if self._executor is not None and not self._over:
             self._executor.later(self.stop)
 
-    def _cut(self, failure: Entry) -> None:
+    def _cut(self, failure: MapJob) -> None:
         """Cancel everything that would be yielded after this failure, and take no more items."""
         self._failed = True
         self._source = None
@@ -230,7 +230,7 @@ class Flight:
         drawn, self._drawn = self._drawn, []
         if not drawn or self._over or self._failed:
             return  # the source may have given one more before it heard
-        entries: list[Entry] = []
+        entries: list[MapJob] = []
         calls: list[bytes] = []
         failure: Exception | None = None
         for item in drawn:
@@ -251,14 +251,14 @@ class Flight:
         if failure is not None:
             self._add_failure(failure)
 
-    def _close_chunk(self, calls: list[bytes], entries: list[Entry]) -> None:
+    def _close_chunk(self, calls: list[bytes], entries: list[MapJob]) -> None:
         if calls:
             entries.append(self._add(self._chunks.node(calls[:]), len(calls)))
             calls.clear()
 
-    def _add(self, node: Node, calls: int = 0) -> Entry:
+    def _add(self, node: Node, calls: int = 0) -> MapJob:
         self._sent += 1
-        entry = Entry(self, self._sent, node, calls)
+        entry = MapJob(self, self._sent, node, calls)
         self._running[entry] = None
         if self._ordered:
             self._entries.append(entry)
@@ -267,12 +267,12 @@ class Flight:
     def _add_failure(self, error: BaseException) -> None:
         """Something failed before it was a job: it takes its place all the same."""
         self._sent += 1
-        entry = Entry(self, self._sent, None, 0)
+        entry = MapJob(self, self._sent, None, 0)
         if self._ordered:
             self._entries.append(entry)
         entry.fail(error)
 
-    def _start(self, entries: list[Entry]) -> None:
+    def _start(self, entries: list[MapJob]) -> None:
         assert self._executor is not None
         try:
             self._executor.start([entry.node for entry in entries if entry.node is not None and not entry.node.deps])
@@ -285,7 +285,7 @@ class Flight:
 
     # --- ends --------------------------------------------------------------------------------------------------------
 
-    def ended(self, entry: Entry) -> None:
+    def ended(self, entry: MapJob) -> None:
         """An entry has finished."""
         self._running.pop(entry, None)
         if self._over:
@@ -299,13 +299,13 @@ class Flight:
         self._bell.set()
 
 
-class Entry:
+class MapJob:
     """Job of the map: a call, or `calls` tiny calls together."""
 
     __slots__ = ("_error", "_flight", "calls", "done", "failed", "node", "number")
 
-    def __init__(self, flight: Flight, number: int, node: Node | None, calls: int) -> None:
-        self._flight: Flight | None = flight
+    def __init__(self, flight: MapState, number: int, node: Node | None, calls: int) -> None:
+        self._flight: MapState | None = flight
         self._error: BaseException | None = None
         self.number = number
         self.node = node
@@ -372,7 +372,7 @@ class Entry:
 class _Fed:
     __slots__ = ("_flight", "_node")
 
-    def __init__(self, flight: Flight, node: Node) -> None:
+    def __init__(self, flight: MapState, node: Node) -> None:
         self._flight = flight
         self._node = node
 

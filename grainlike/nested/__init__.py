@@ -6,11 +6,11 @@ from grainlike._later import later
 
 if TYPE_CHECKING:
     from grainlike.nested._job_executor import JobExecutor, leave_none
-    from grainlike.nested._uplink import Ring
+    from grainlike.nested._uplink import Waitable
 
 __all__ = [
     "JobExecutor",
-    "Ring",
+    "Waitable",
     "leave_none",
 ]
 
@@ -19,7 +19,7 @@ if not TYPE_CHECKING:  # else any name would be there
         __name__,
         {
             "JobExecutor": "_job_executor",
-            "Ring": "_uplink",
+            "Waitable": "_uplink",
             "leave_none": "_job_executor",
         },
     )

@@ -2,6 +2,8 @@
 
 It is made when the job awaits its first one, and ends with the job, and what it still runs ends with it. Operators and
 calls without resources run here, in the job's process; calls with resources go to the head (`_uplink`).
+
+Stand-in for the workers where there is no connection to them.
 """
 
 from __future__ import annotations
@@ -13,39 +15,39 @@ from typing import Any, cast
 import anyio
 
 from grainlike.context import JobInfo, JobView
-from grainlike.engine import Engine, LocalCalls, Resolving
-from grainlike.errors import GraphError
-from grainlike.eventloop import Home, here, soon, spawn_detached
+from grainlike.engine import BaseResolver, Engine, LocalCalls
+from grainlike.errors import GraphError, UnsatisfiableError
+from grainlike.eventloop import EventLoopId, here, soon, spawn_detached
 from grainlike.graph import Node
-from grainlike.jobs import WorkerInfo
-from grainlike.nested._no_workers import NoWorkers
-from grainlike.nested._uplink import JobUplink, Ring
+from grainlike.jobs import OutcomeListener, WorkerInfo
+from grainlike.nested._uplink import JobUplink, Waitable
 from grainlike.net import Uplink
 
-__all__ = ["JobExecutor", "leave_none"]
+__all__ = ["JobExecutor", "RejectJobs", "leave_none"]
 
-_serving: dict[Home, set[JobExecutor]] = {}
+
+_serving: dict[EventLoopId, set[JobExecutor]] = {}
 """Executors with calls without resources that have to be run to their end."""
 
 
-class JobExecutor(Resolving):
-    """Resolver of placeholders for `job`, in the event loop `home`."""
+class JobExecutor(BaseResolver):
+    """Resolver of placeholders for `job`, in the event loop `loop_id`."""
 
     enclosing: None = None
     """Always None: it is found by its job; see `Executor.enclosing`."""
 
-    def __init__(self, home: Home, view: JobView, job: JobInfo, current: ContextVar[Any]) -> None:
-        self._home = home
+    def __init__(self, loop_id: EventLoopId, view: JobView, job: JobInfo, current: ContextVar[Any]) -> None:
+        self._loop_id = loop_id
         self.opened_in: JobInfo | None = job
         self._open = True
-        self._engine = Engine(self, lambda call: soon(home, call), fail_fast=True)
-        self._local = LocalCalls(self._engine, current, self, home)
+        self._engine = Engine(self, lambda call: soon(loop_id, call), fail_fast=True)
+        self._local = LocalCalls(self._engine, current, self, loop_id)
         self._engine.calls = _Calls(self, self._local)
         self._stop: anyio.Event | None = None
         self._stopped: anyio.Event | None = None
         self._task: object = None
         self._uplink = self._attach(view, job)
-        self._engine.jobs = NoWorkers(self._engine) if self._uplink is None else self._uplink
+        self._engine.jobs = RejectJobs(self._engine) if self._uplink is None else self._uplink
         self._engine.release_hold()
 
     def _attach(self, view: JobView, job: JobInfo) -> JobUplink | None:
@@ -69,41 +71,41 @@ class JobExecutor(Resolving):
 
     async def wait(self, node: Node) -> Any:
         """Start what is not started, wait for the node, and return its value or raise its error."""
-        self._check_home("awaited")
+        self._check_loop("awaited")
         if not node.finished:
             self._engine.start([node])
             if not node.finished:
                 arrived = anyio.Event()
                 self._engine.watch(node, arrived)
-                await self.pause(arrived, lambda: [node], lambda: self._let_go(node, arrived))
-                self._let_go(node, arrived)
+                await self.pause(arrived, lambda: [node], lambda: self._release(node, arrived))
+                self._release(node, arrived)
         return node.result()
 
-    def _let_go(self, node: Node, arrived: anyio.Event) -> None:
+    def _release(self, node: Node, arrived: anyio.Event) -> None:
         self._engine.unwatch(node, arrived)
         self._engine.release([node])
 
-    async def pause(self, event: Ring, nodes: Callable[[], Iterable[Node]], let_go: Callable[[], None]) -> None:
-        """Wait for an event that comes with the end of one of `nodes`; call `let_go` if that is cancelled."""
+    async def pause(self, event: Waitable, nodes: Callable[[], Iterable[Node]], release: Callable[[], None]) -> None:
+        """Wait for an event that comes with the end of one of `nodes`; call `release` if that is cancelled."""
         if self._uplink is not None:
-            await self._uplink.wait(event, nodes, let_go)
+            await self._uplink.wait(event, nodes, release)
             return
         try:
             await event.wait()
         except BaseException:
-            let_go()
+            release()
             raise
 
     def workers(self) -> list[WorkerInfo]:
         """Return no workers: a job sees none."""
         return []
 
-    def _check_home(self, what: str) -> None:
+    def _check_loop(self, what: str) -> None:
         if not self.is_open:
             raise GraphError(f"{self!r} has ended with its job")
         now = here()
-        if now != self.home:
-            raise RuntimeError(f"{self!r} lives in the {self.home}; it is {what} from {now or 'no event loop'}")
+        if now != self.loop_id:
+            raise RuntimeError(f"{self!r} lives in the {self.loop_id}; it is {what} from {now or 'no event loop'}")
 
     # --- calls without resources -------------------------------------------------------------------------------------
 
@@ -111,8 +113,8 @@ class JobExecutor(Resolving):
         """Start the task in which calls without resources run, if there is none."""
         if self._stop is None:
             self._stop, self._stopped = anyio.Event(), anyio.Event()
-            _serving.setdefault(self.home, set()).add(self)
-            self._task = spawn_detached(self.home, "grainlike calls of a job", self._serve)
+            _serving.setdefault(self.loop_id, set()).add(self)
+            self._task = spawn_detached(self.loop_id, "grainlike calls of a job", self._serve)
 
     async def _serve(self) -> None:
         assert self._stop is not None
@@ -125,7 +127,7 @@ class JobExecutor(Resolving):
         finally:
             self._open = False
             self._engine.cancel_all()
-            _serving.get(self.home, set()).discard(self)
+            _serving.get(self.loop_id, set()).discard(self)
             self._stopped.set()
 
     # --- the end -----------------------------------------------------------------------------------------------------
@@ -134,7 +136,7 @@ class JobExecutor(Resolving):
         """The job has ended: so does what it has left behind."""
         if self.is_open:
             self._open = False
-            self._engine.jobs = NoWorkers(self._engine)
+            self._engine.jobs = RejectJobs(self._engine)
             self._engine.cancel_all()
             if self._stop is not None and self._stopped is not None and not self._stopped.is_set():
                 self._stop.set()
@@ -161,7 +163,27 @@ class _Calls:
         self._local.cancel(node)
 
 
-async def leave_none(home: Home) -> None:
+async def leave_none(loop_id: EventLoopId) -> None:
     """Run the executors of a loop's jobs to their ends."""
-    for executor in list(_serving.pop(home, ())):
+    for executor in list(_serving.pop(loop_id, ())):
         await executor.gone()
+
+
+class RejectJobs:
+    """Rejects calls with resources, with an error that names what to do instead."""
+
+    def __init__(self, outcomes: OutcomeListener) -> None:
+        self._outcomes = outcomes
+
+    def submit(self, nodes: Iterable[Node]) -> None:
+        """Fail each of them."""
+        for node in nodes:
+            name = node.function.name
+            error = UnsatisfiableError(
+                f"{name} asks for {node.request}, and there is no way to the head from here: a job has one in the main "
+                "thread of its process, and until it ends"
+            )
+            self._outcomes.failed(node, error)
+
+    def cancel(self, nodes: Iterable[Node], *, skipped: bool = False) -> None:
+        """Do nothing: no call ever started."""

@@ -14,9 +14,8 @@ from typing import Protocol
 import anyio
 
 from grainlike.context import JobInfo, JobView
-from grainlike.graph import Node, Place
-from grainlike.jobs import NO_PARCEL, Job, pack_calls, settle_calls, submissions
-from grainlike.jobs import Outcomes as Listener
+from grainlike.graph import Node, RunsIn
+from grainlike.jobs import NO_PARCEL, Job, OutcomeListener, pack_calls, settle_calls, submissions
 from grainlike.net import Uplink
 from grainlike.resources import parse_allocation
 from grainlike.wire import (
@@ -26,13 +25,13 @@ from grainlike.wire import (
     Outcomes,
     Resumed,
     Withdraw,
-    portions,
+    split_by_count,
 )
 
-__all__ = ["JobUplink", "Ring"]
+__all__ = ["JobUplink", "Waitable"]
 
 
-class Ring(Protocol):
+class Waitable(Protocol):
     """Event that a task can wait for."""
 
     async def wait(self) -> object:
@@ -42,7 +41,7 @@ class Ring(Protocol):
 class JobUplink:
     """Calls with resources of one job. `listener` receives how they ended, `soon` calls back in the loop's next turn.
 
-    Implements the engine's `Jobs`, and `Nesting` towards the runner.
+    Implements the engine's `Jobs`, and `NestedSubmitter` towards the runner.
     """
 
     def __init__(
@@ -50,7 +49,7 @@ class JobUplink:
         view: JobView,
         job: JobInfo,
         uplink: Uplink,
-        listener: Listener,
+        listener: OutcomeListener,
         pump: Callable[[], None],
         soon: Callable[[Callable[[], None]], None],
         closed: Callable[[], None],
@@ -67,7 +66,7 @@ class JobUplink:
         """Digests of the functions that the head has from this job, for as long as it runs."""
         self._last_child = 0
         self._heard = 0
-        self._waiters: dict[Ring, Callable[[], Iterable[Node]]] = {}
+        self._waiters: dict[Waitable, Callable[[], Iterable[Node]]] = {}
         self._said = False
         """The worker believes that the job waits."""
         self._asked = False
@@ -93,17 +92,17 @@ class JobUplink:
 
     def cancel(self, nodes: Iterable[Node], *, skipped: bool = False) -> None:
         """Withdraw calls that are wanted no more in the job."""
-        children = [node.record.job for node in nodes if isinstance(node.record, Job)]
+        children = [node.record.id for node in nodes if isinstance(node.record, Job)]
         children = [child for child in children if self._nodes.pop(child, None) is not None]
-        for part in portions(children):
+        for part in split_by_count(children):
             self._uplink.post(Withdraw(self._job.id, self._job.attempt, part, skipped))
 
     # --- waiting -----------------------------------------------------------------------------------------------------
 
-    async def wait(self, event: Ring, nodes: Callable[[], Iterable[Node]], let_go: Callable[[], None]) -> None:
+    async def wait(self, event: Waitable, nodes: Callable[[], Iterable[Node]], release: Callable[[], None]) -> None:
         """Wait for `event`, which comes when one of `nodes` has finished, and then for the job to have its cores.
 
-        Cancelled, call `let_go`, which may free those very cores, and wait for them all the same, for the job may go
+        Cancelled, call `release`, which may free those very cores, and wait for them all the same, for the job may go
         on. Not when the job itself was cancelled: its clean-up is not kept waiting.
         """
         self._waiters[event] = nodes
@@ -112,7 +111,7 @@ class JobUplink:
             try:
                 await event.wait()
             except BaseException:
-                let_go()
+                release()
                 raise
             finally:
                 del self._waiters[event]
@@ -137,7 +136,7 @@ class JobUplink:
             node = stack.pop()
             if node.finished or node in seen:
                 continue
-            if node.place is Place.REMOTE and node.record is not None:
+            if node.place is RunsIn.REMOTE and node.record is not None:
                 return True
             seen.add(node)
             stack.extend(node.deps)
@@ -153,7 +152,7 @@ class JobUplink:
     # --- from the runner ---------------------------------------------------------------------------------------------
 
     def outcomes(self, message: Outcomes, buffers: Sequence[Buffer]) -> None:
-        """Settle calls with the head's outcomes, as of `Nesting`."""
+        """Settle calls with the head's outcomes, as of `NestedSubmitter`."""
         if message.attempt != self._job.attempt:
             return
         self._heard += settle_calls(message, buffers, lambda child: self._nodes.pop(child, None), self._listener)
@@ -167,7 +166,7 @@ class JobUplink:
             self._uplink.post(Awaits(self._job.id, self._job.attempt, self._heard))
 
     def resumed(self, message: Resumed) -> None:
-        """Resume the waiting tasks with the cores of `message`, as of `Nesting`."""
+        """Resume the waiting tasks with the cores of `message`, as of `NestedSubmitter`."""
         if message.attempt != self._job.attempt:
             return
         self._view.allocation = parse_allocation(message.allocation)
@@ -179,11 +178,11 @@ class JobUplink:
         self._soon(self.look)
 
     def stop(self) -> None:
-        """Note that the job was cancelled, as of `Nesting`."""
+        """Note that the job was cancelled, as of `NestedSubmitter`."""
         self._stopped = True
 
     def close(self) -> None:
-        """Close, as of `Nesting`. A task that the job leaves behind has no cores to wait for any more."""
+        """Close, as of `NestedSubmitter`. A task that the job leaves behind has no cores to wait for any more."""
         self._stopped, self._said = True, False
         self._resumed.set()
         self._nodes.clear()

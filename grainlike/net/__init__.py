@@ -1,9 +1,9 @@
 """Sockets and connections: everything that waits on a socket.
 
 Answers: how frames travel between two processes, or two tasks of one (`Link`), and how a session outlives a link that
-breaks (`Session`; `LastingLink` at the end that connects); where a process can be reached (`Address`), how
-connections are accepted (`Listener`), how the others find that address and prove their role (`Access`, `Way`), how
-links are encrypted and authenticated (`Tls`), and how a running job reaches its worker (`Uplink`).
+breaks (`ResumableSession`; `ReconnectingLink` at the end that connects); where a process can be reached (`Address`),
+how connections are accepted (`Listener`), how the others find that address and prove their role (`Access`,
+`HeadLocator`), how links are encrypted and authenticated (`Tls`), and how a running job reaches its worker (`Uplink`).
 
 Never looks into a message: the messages are `wire`'s, their consequences are the scheduler's, and what each role may
 do is the executor's. Neighbours: `wire` makes frames of bytes; `executor` and the worker daemon own the links and
@@ -30,24 +30,23 @@ if TYPE_CHECKING:
         write_access,
     )
     from grainlike.net._address import Address, TcpAddress, UnixAddress, parse_address
-    from grainlike.net._byte_link import ByteLink
+    from grainlike.net._byte_link import ByteLink, ClosedLink
     from grainlike.net._certificates import ROLES, VALID_DAYS, Credentials, Role, holds_from_to, make_credentials
     from grainlike.net._dial import adopt, connect
     from grainlike.net._guard import make_private_directory
     from grainlike.net._head_lock import hold_lock, is_left_behind
-    from grainlike.net._lasting import RETURN_S, LastingLink, Redial, waits
     from grainlike.net._link import Link, OnFrames
     from grainlike.net._listener import Handler, Listener, listen
-    from grainlike.net._lost import LostLink
+    from grainlike.net._locator import HeadLocator
     from grainlike.net._memory import memory_pair
     from grainlike.net._process import is_gone, process_id
     from grainlike.net._protocol import ProtocolLink
     from grainlike.net._reach import addresses_of, dial
-    from grainlike.net._session import Session
+    from grainlike.net._reconnecting import RETURN_S, ReconnectingLink, Redial, waits
+    from grainlike.net._resumable_session import ResumableSession
     from grainlike.net._stream import StreamLink
     from grainlike.net._tls import Tls, TlsSession, client_tls, server_tls, shake_hands
-    from grainlike.net._uplink import Nesting, Uplink
-    from grainlike.net._way import Way
+    from grainlike.net._uplink import NestedSubmitter, Uplink
 
 __all__ = [
     "RETURN_S",
@@ -56,25 +55,25 @@ __all__ = [
     "Access",
     "Address",
     "ByteLink",
+    "ClosedLink",
     "Credentials",
     "Handler",
-    "LastingLink",
+    "HeadLocator",
     "Link",
     "Listener",
-    "LostLink",
-    "Nesting",
+    "NestedSubmitter",
     "OnFrames",
     "ProtocolLink",
+    "ReconnectingLink",
     "Redial",
+    "ResumableSession",
     "Role",
-    "Session",
     "StreamLink",
     "TcpAddress",
     "Tls",
     "TlsSession",
     "UnixAddress",
     "Uplink",
-    "Way",
     "accesses_for",
     "addresses_of",
     "adopt",
@@ -116,18 +115,18 @@ if not TYPE_CHECKING:  # else any name would be there
             "ByteLink": "_byte_link",
             "Credentials": "_certificates",
             "Handler": "_listener",
-            "LastingLink": "_lasting",
+            "ReconnectingLink": "_reconnecting",
             "Link": "_link",
             "Listener": "_listener",
-            "LostLink": "_lost",
-            "Nesting": "_uplink",
+            "ClosedLink": "_byte_link",
+            "NestedSubmitter": "_uplink",
             "OnFrames": "_link",
             "ProtocolLink": "_protocol",
-            "RETURN_S": "_lasting",
+            "RETURN_S": "_reconnecting",
             "ROLES": "_certificates",
-            "Redial": "_lasting",
+            "Redial": "_reconnecting",
             "Role": "_certificates",
-            "Session": "_session",
+            "ResumableSession": "_resumable_session",
             "StreamLink": "_stream",
             "TcpAddress": "_address",
             "Tls": "_tls",
@@ -135,7 +134,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "UnixAddress": "_address",
             "Uplink": "_uplink",
             "VALID_DAYS": "_certificates",
-            "Way": "_way",
+            "HeadLocator": "_locator",
             "accesses_for": "_access",
             "addresses_of": "_reach",
             "adopt": "_dial",
@@ -162,7 +161,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "server_tls": "_tls",
             "shake_hands": "_tls",
             "state_directory": "_access",
-            "waits": "_lasting",
+            "waits": "_reconnecting",
             "withdraw_access": "_access",
             "write_access": "_access",
         },

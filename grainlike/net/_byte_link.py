@@ -1,4 +1,7 @@
-"""Base of links over bytes, whatever carries the bytes."""
+"""Base of links over bytes, whatever carries the bytes.
+
+A link that is no more, for a conversation that waits for the next one.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,16 @@ from collections.abc import Sequence
 
 from grainlike.errors import AuthenticationError, ProtocolError
 from grainlike.net._link import Link, OnFrames
-from grainlike.net._scratch import Scratch
+from grainlike.net._read_buffer import ReadBuffer
 from grainlike.net._tls import TlsSession
 from grainlike.net._writes import Outbox
 from grainlike.payload import stand_in
 from grainlike.wire import TRUSTED, Buffer, Frame, FrameDecoder, FrameLimits, Message, encode_frame
 
-__all__ = ["ByteLink"]
+__all__ = ["ByteLink", "ClosedLink"]
 
-_plain = Scratch()
+
+_plain = ReadBuffer()
 
 
 class ByteLink(Link):
@@ -136,3 +140,32 @@ class ByteLink(Link):
     def _hung_up(self) -> None:
         """The peer sends no more."""
         self._end("closed by the peer" if self._decoder.idle else "closed by the peer inside a frame")
+
+
+class ClosedLink(ByteLink):
+    """Closed placeholder of the link to `peer` on machine `host` from before this program was started: it sends and
+    receives nothing.
+    """
+
+    def __init__(self, peer: str, host: str) -> None:
+        super().__init__(peer)
+        self.host = host
+        self.close("the head was started again")
+
+    def _write_soon(self) -> None:
+        """Do nothing: there is no far end. `Session` keeps what it sends."""
+
+    def fileno(self) -> int:
+        return -1
+
+    async def run(self, on_frames: OnFrames) -> None:  # noqa: ARG002 - nothing comes
+        raise RuntimeError(f"{self!r} has ended")
+
+    async def aclose(self) -> None:
+        """Return at once: the link is closed."""
+
+    def _has_unsent(self) -> bool:
+        return False
+
+    def _drop(self) -> None:
+        """Do nothing: there is no connection to drop."""

@@ -1,4 +1,8 @@
-"""Listening sockets: a listener survives all that happens on its connections."""
+"""Listening sockets: a listener survives all that happens on its connections.
+
+Rate-limited log of rejected connections: logged while they are few, counted when they are many, so that they fill
+no log.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import errno
 import logging
 import select
 import socket
+import time
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self
@@ -14,15 +19,15 @@ import anyio
 
 from grainlike.errors import GrainlikeError
 from grainlike.net._address import Address, TcpAddress, UnixAddress, parse_address
-from grainlike.net._complaints import Complaints
-from grainlike.net._crowd import Crowd, Stranger
 from grainlike.net._dial import adopt
 from grainlike.net._guard import check_loopback, check_same_user, keep_watch, name_peer
 from grainlike.net._link import Link
+from grainlike.net._pending import PendingConnection, PendingConnections
 from grainlike.net._tls import Tls, TlsSession, shake_hands
-from grainlike.net._unix import UnixDoor
+from grainlike.net._unix import UnixListener
 
-__all__ = ["Handler", "Listener", "listen"]
+__all__ = ["Handler", "Listener", "RateLimitedLog", "listen"]
+
 
 Handler = Callable[[Link], Awaitable[object]]
 """Owns one connection: it runs the link, and when it returns the link is closed."""
@@ -59,7 +64,7 @@ def listen(address: Address | str, *, tls: Tls | None = None) -> Listener:
     """
     address = parse_address(address) if isinstance(address, str) else address
     if isinstance(address, UnixAddress):
-        door = UnixDoor.open(address, _BACKLOG)
+        door = UnixListener.open(address, _BACKLOG)
         return Listener(door.socket, address, door.remove)
     if tls is None:
         check_loopback(address)
@@ -98,8 +103,8 @@ class Listener:
         self._closed = False
         self._serving = False
         self._short = False
-        self._crowd = Crowd(address)
-        self._complaints = Complaints(logger)
+        self._pending = PendingConnections(address)
+        self._complaints = RateLimitedLog(logger)
 
     def __enter__(self) -> Self:
         return self
@@ -129,7 +134,7 @@ class Listener:
         try:
             async with anyio.create_task_group() as tasks:
                 while (sock := await self._accept()) is not None:
-                    tasks.start_soon(self._attend, sock, self._crowd.enter(), handler)
+                    tasks.start_soon(self._attend, sock, self._pending.enter(), handler)
         finally:
             self.close()
             self._serving = False
@@ -139,7 +144,7 @@ class Listener:
             try:
                 if not _somebody_knocks(self._socket):  # else many may come in one turn of a busy loop
                     await anyio.wait_readable(self._socket)
-                await self._crowd.room()
+                await self._pending.room()
                 sock, _ = self._socket.accept()
             except BlockingIOError:
                 continue
@@ -161,7 +166,7 @@ class Listener:
             self._short = True
         await anyio.sleep(_SHORTAGE_PAUSE_S)
 
-    async def _attend(self, sock: socket.socket, stranger: Stranger, handler: Handler) -> None:
+    async def _attend(self, sock: socket.socket, pending: PendingConnection, handler: Handler) -> None:
         peer = "a peer that is already gone"
         try:
             try:
@@ -169,27 +174,27 @@ class Listener:
                 if sock.family == socket.AF_UNIX:
                     check_same_user(sock)
                 keep_watch(sock)
-                session = await self._shake(sock, stranger)
+                session = await self._shake(sock, pending)
             except BaseException:
                 sock.close()
                 raise
-            stranger.link = link = await adopt(sock, peer, session)
+            pending.link = link = await adopt(sock, peer, session)
             try:
                 await handler(link)
             finally:
                 await link.aclose()
         except (GrainlikeError, OSError) as error:
-            if not stranger.pushed_out:
+            if not pending.pushed_out:
                 self._complaints.say("connection from %s at %s ended: %s", peer, self.address, error)
         except Exception:
             logger.exception("connection from %s at %s ended by an error in its handler", peer, self.address)
         finally:
-            self._crowd.leave(stranger)
+            self._pending.leave(pending)
 
-    async def _shake(self, sock: socket.socket, stranger: Stranger) -> TlsSession | None:
+    async def _shake(self, sock: socket.socket, pending: PendingConnection) -> TlsSession | None:
         if self._tls is None:
             return None
-        with stranger.shaking as scope:
+        with pending.shaking as scope:
             scope.deadline = anyio.current_time() + _HANDSHAKE_S
             sock.setblocking(False)
             return await shake_hands(sock, self._tls)
@@ -201,3 +206,30 @@ def _somebody_knocks(door: socket.socket) -> bool:
     look = select.poll()
     look.register(door, select.POLLIN)
     return bool(look.poll(0))
+
+
+_MOST = 20
+"""The most in one period."""
+
+_PERIOD_S = 60.0
+
+
+class RateLimitedLog:
+    """Warns through `logger`, up to a number in each minute; what is more goes to level debug, and is counted."""
+
+    def __init__(self, logger: logging.Logger) -> None:
+        self._logger = logger
+        self._since = time.monotonic()
+        self._count = 0
+
+    def say(self, text: str, *arguments: object) -> None:
+        """Log one, as `logger.warning` would."""
+        now = time.monotonic()
+        if now - self._since >= _PERIOD_S:
+            if self._count > _MOST:
+                self._logger.warning("%d more connections ended like those before", self._count - _MOST)
+            self._since, self._count = now, 0
+        self._count += 1
+        self._logger.log(logging.WARNING if self._count <= _MOST else logging.DEBUG, text, *arguments)
+        if self._count == _MOST:
+            self._logger.warning("for a minute, more of these are told at level debug alone")

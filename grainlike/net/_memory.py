@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import anyio.lowlevel
 
-from grainlike.eventloop import Bell, bells
+from grainlike.eventloop import Wakeup, new_wakeup
 from grainlike.net._link import Link, OnFrames
 from grainlike.wire import Buffer, Frame, Message
 
@@ -30,8 +30,8 @@ class _MemoryLink(Link):
         super().__init__("memory")
         self._far = self
         self._inbox: list[Frame] = []
-        self._bells: Callable[[], Bell]
-        self._arrived: Bell | None = None
+        self._bells: Callable[[], Wakeup]
+        self._arrived: Wakeup | None = None
 
     def connect(self, far: _MemoryLink) -> None:
         self._far = far
@@ -44,7 +44,7 @@ class _MemoryLink(Link):
 
     async def run(self, on_frames: OnFrames) -> None:
         self._begin()
-        self._bells = bells()
+        self._bells = new_wakeup()
         try:
             while self.reason is None:
                 await self._something()

@@ -8,16 +8,16 @@ from typing import cast
 
 import anyio
 
-from grainlike.eventloop import turns_of
+from grainlike.eventloop import fairness_of
 from grainlike.net._byte_link import ByteLink
 from grainlike.net._link import OnFrames
-from grainlike.net._scratch import READ_SIZE, Scratch
+from grainlike.net._read_buffer import READ_SIZE, ReadBuffer
 from grainlike.net._tls import TlsSession
 from grainlike.wire import Buffer, Frame
 
 __all__ = ["ProtocolLink"]
 
-_incoming = Scratch()  # one for all links of a thread: a buffer of its own for each would be most of its memory
+_incoming = ReadBuffer()  # one for all links of a thread: a buffer of its own for each would be most of its memory
 
 _QUICK_S = 0.001
 """Seconds of one read after which no more of this socket is read in the turn."""
@@ -47,7 +47,7 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
         self._on_frames: OnFrames | None = None
         self._in_room = False
         self._full = False
-        self._turns = turns_of(self._loop)
+        self._fairness = fairness_of(self._loop)
         self._cost = 0.0
         """Seconds that a read takes, as they do of late."""
         self._portion = READ_SIZE
@@ -89,7 +89,7 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
         transport = self._transport = cast("asyncio.Transport", transport)
         # Nothing waits in the transport beside the one write under way: what drains and what is dropped is ours to say.
         transport.set_write_buffer_limits(high=0)
-        self._turns.enter(1)
+        self._fairness.enter(1)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the transport's signature
         if self._decoder.filling is None or self._tls is not None:
@@ -113,10 +113,10 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
             # same.
             self._early += bytes(received)
             self._pause()
-        elif not self._turns.crowded and nbytes < _HEAVY:
+        elif not self._fairness.crowded and nbytes < _HEAVY:
             # Without `_take`, which looks at the clock twice: few links keep no other waiting.
             self._receive(received, self._on_frames)
-        elif self._turns.over:
+        elif self._fairness.over:
             self._early = bytes(received)
             self._pause()
             self._wait()
@@ -137,7 +137,7 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
         elif data:
             self._receive(data, self._hand_on)
         took = time.thread_time() - begun
-        self._turns.spend(took, self.role or "")
+        self._fairness.spend(took, self.role or "")
         self._cost = (self._cost + took) / 2
         if self._later:
             self._pause()
@@ -156,7 +156,7 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
         if len(frames) <= _SLICE or (self._tls is not None and self._tls.ended):
             self._on_frames(frames)
             return
-        until = time.thread_time() + self._turns.left
+        until = time.thread_time() + self._fairness.left
         for at in range(0, len(frames), _SLICE):
             if at and time.thread_time() >= until:
                 self._later = frames[at:]
@@ -173,7 +173,7 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
             self._write()
 
     def _wait(self) -> None:
-        self._turns.wait(self._catch_up, self._cost, self.role or "")
+        self._fairness.wait(self._catch_up, self._cost, self.role or "")
 
     def _catch_up(self) -> None:
         """Take reads that had to wait."""
@@ -208,7 +208,7 @@ class ProtocolLink(ByteLink, asyncio.BufferedProtocol):
             if self._early:
                 self._receive(self._early, self._on_frames)
         self._end(f"connection lost: {exc or 'closed by the system'}")
-        self._turns.enter(-1)
+        self._fairness.enter(-1)
         self._gone.set()
 
     def pause_writing(self) -> None:

@@ -18,7 +18,7 @@ from typing import Any, cast
 import anyio
 
 from grainlike.errors import AuthenticationError, ProtocolError
-from grainlike.eventloop import make_way
+from grainlike.eventloop import yield_turn
 from grainlike.net._certificates import ROLES, Credentials, Role, name_of
 from grainlike.wire import Buffer
 
@@ -197,7 +197,7 @@ async def shake_hands(sock: socket.socket, tls: Tls) -> TlsSession:
         while not session.shake(data):
             await _send(sock, session.take_outgoing())
             data = await _receive(sock)
-            await make_way(_SHAKE_S)
+            await yield_turn(_SHAKE_S)
     except AuthenticationError:
         with suppress(OSError):
             await _say_goodbye(sock, session.take_outgoing())

@@ -15,11 +15,11 @@ from pathlib import Path
 from grainlike.net._address import UnixAddress
 from grainlike.net._guard import make_private_directory
 
-__all__ = ["UnixDoor"]
+__all__ = ["UnixListener"]
 
 
 @dataclass(frozen=True, slots=True)
-class UnixDoor:
+class UnixListener:
     """A bound socket and the file that leads to it."""
 
     socket: socket.socket
@@ -27,7 +27,7 @@ class UnixDoor:
     inode: tuple[int, int]
 
     @classmethod
-    def open(cls, address: UnixAddress, backlog: int) -> UnixDoor:
+    def open(cls, address: UnixAddress, backlog: int) -> UnixListener:
         """Listen at `address`, replacing a stale socket file."""
         make_private_directory(address.path.parent)
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

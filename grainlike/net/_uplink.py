@@ -12,10 +12,10 @@ from typing import Protocol
 
 from grainlike.wire import Buffer, Message, Outcomes, Resumed
 
-__all__ = ["Nesting", "Uplink"]
+__all__ = ["NestedSubmitter", "Uplink"]
 
 
-class Nesting(Protocol):
+class NestedSubmitter(Protocol):
     """Submitter of one job's nested jobs, which receives their outcomes. All calls come in the job's own event loop."""
 
     def outcomes(self, message: Outcomes, buffers: Sequence[Buffer]) -> None:
@@ -34,7 +34,7 @@ class Nesting(Protocol):
 class Uplink(Protocol):
     """Interface of a runner for its jobs."""
 
-    def attach(self, job: int, nesting: Nesting) -> bool:
+    def attach(self, job: int, nesting: NestedSubmitter) -> bool:
         """Register `nesting` for messages about a running job. Return False where nothing could reach it here."""
         ...
 

@@ -10,14 +10,14 @@ from functools import cached_property
 from threading import Lock, RLock
 from typing import Any
 
-__all__ = ["reduced_at_home"]
+__all__ = ["reduced_here"]
 
 _FILES = (io.TextIOWrapper, io.BufferedReader, io.BufferedWriter, io.BufferedRandom, io.BufferedRWPair, io.FileIO)
 _LOCKS = (type(Lock()), type(RLock()))
 _STREAMS = ("stdin", "stdout", "stderr", "__stdin__", "__stdout__", "__stderr__")
 
 
-def reduced_at_home(obj: object) -> Any:
+def reduced_here(obj: object) -> Any:
     """How a standard stream travels, which means the job's own: by its name. `NotImplemented` for what others reduce.
 
     Raises `TypeError` for an open or closed file, and for a lock that is held.

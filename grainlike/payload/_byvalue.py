@@ -11,7 +11,7 @@ from typing import Any
 
 import cloudpickle
 
-from grainlike.payload._at_home import reduced_at_home
+from grainlike.payload._at_home import reduced_here
 from grainlike.payload._classes import guarded
 from grainlike.payload._names import reference_behind_wrapper, resolve
 
@@ -73,7 +73,7 @@ class _CloudPickler(cloudpickle.Pickler):  # type: ignore[misc]
             return self._reduce_function(obj)
         if isinstance(obj, type):
             return _guarded(obj, super().reducer_override(obj))
-        reduction = reduced_at_home(obj)
+        reduction = reduced_here(obj)
         return super().reducer_override(obj) if reduction is NotImplemented else reduction
 
     def _reduce_function(self, function: FunctionType) -> Reduction:
@@ -114,7 +114,7 @@ def _dill_pickler() -> Any:
                 return _guarded(obj, by_cloudpickle.reducer_override(obj))
             if isinstance(obj, CodeType):
                 self.codes.append(obj)
-            reducer: Callable[[Any], Reduction] = reducers.get(type(obj), reduced_at_home)
+            reducer: Callable[[Any], Reduction] = reducers.get(type(obj), reduced_here)
             return reducer(obj)
 
     return DillPickler

@@ -4,28 +4,42 @@ A function's bytes are a pickled tuple `(serializer, stream, modules, sources)`;
 decorator's object (see `_names`) the serializer is `"name"`, which spares both ends dill. `modules` are
 submodules that its code reaches through a package (`import a.b` binds only `a`); `sources` are its lines, so
 that a traceback far away can show them.
+
+Lines of source for tracebacks, where the file is not: notebook cells, prompts, a script on another node.
+
+Only the lines of the code that travels go along, each stretch with the number of its first line.
 """
 
 import hashlib
 import importlib
+import linecache
 import logging
 import pickle
 import sys
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, Literal, NamedTuple
 
 from grainlike.errors import SerializationError
 from grainlike.payload._explain import describe_loading, is_interrupt, refusal
 from grainlike.payload._names import importable, is_registered, reference_behind_wrapper, resolve
-from grainlike.payload._sources import learn_sources, sources_of
 from grainlike.payload._values import HOSTILE, names_reachable, unreachable
 from grainlike.payload._watch import Held, Watch, unchanged, watch
 
-__all__ = ["FunctionBlob", "Serializer", "dump_function", "load_function"]
+__all__ = [
+    "FunctionBlob",
+    "Serializer",
+    "Stretch",
+    "dependencies_of",
+    "dump_function",
+    "learn_sources",
+    "load_function",
+]
+
 
 Serializer = Literal["dill", "cloudpickle"]
 Function = Callable[..., Any]
@@ -160,7 +174,7 @@ def _dump(function: Function, serializer: Serializer) -> FunctionBlob:
         if is_interrupt(error):
             raise
         raise refusal(_title(function), function, _reason_against, error) from error
-    data = pickle.dumps((name, stream, _submodules(codes), sources_of(codes)), 5)
+    data = pickle.dumps((name, stream, _submodules(codes), dependencies_of(codes)), 5)
     return FunctionBlob(hashlib.sha256(data).digest()[:16], data)
 
 
@@ -222,3 +236,42 @@ def _submodules(codes: Iterable[CodeType]) -> list[str]:
     """Loaded submodules all of whose parts are names in the code: cloudpickle's rule, which dill lacks."""
     names = {name for code in codes for name in code.co_names}
     return sorted(name for name in list(sys.modules) if "." in name and names.issuperset(name.split(".")))
+
+
+Stretch = tuple[int, list[str]]
+
+_LONGEST = 5000
+
+
+def dependencies_of(codes: Iterable[CodeType]) -> dict[str, list[Stretch]]:
+    """For every file that `codes` come from, the stretches of lines that they cover, as far as known."""
+    sources: dict[str, list[Stretch]] = {}
+    for code in codes:
+        first, last = _span(code)
+        lines = linecache.getlines(code.co_filename)[first - 1 : min(last, first + _LONGEST)]
+        if lines:
+            sources.setdefault(code.co_filename, []).append((first, lines))
+    return sources
+
+
+def learn_sources(sources: Mapping[str, Iterable[Stretch]]) -> None:
+    """Let `linecache`, and so every traceback, know these lines, where it does not see the file itself."""
+    for name, stretches in sources.items():
+        if not Path(name).exists():
+            lines = list(linecache.getlines(name))
+            for first, text in stretches:
+                lines.extend(["\n"] * (first - 1 + len(text) - len(lines)))
+                lines[first - 1 : first - 1 + len(text)] = text
+            # No modification time: `linecache.checkcache` drops entries of missing files, but not such ones.
+            linecache.cache[name] = (sum(map(len, lines)), None, lines, name)
+
+
+def _span(code: CodeType) -> tuple[int, int]:
+    return code.co_firstlineno, max(_lines(code), default=code.co_firstlineno)
+
+
+def _lines(code: CodeType) -> Iterator[int]:
+    yield from (line for _, _, line in code.co_lines() if line is not None)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _lines(constant)

@@ -10,7 +10,7 @@ import anyio
 from anyio.lowlevel import cancel_shielded_checkpoint, checkpoint, checkpoint_if_cancelled
 
 from grainlike.errors import ResourceError, ResourceSpecError, UnsatisfiableError
-from grainlike.pool._queue import Line, Ticket
+from grainlike.pool._queue import QueuedRequest, WaitQueue
 from grainlike.pool._timeline import Amounts, Timeline
 from grainlike.resources import Allocation, Amount, Grant, Request, as_request, number, offer_of, plain, quantity
 
@@ -55,7 +55,7 @@ class ResourcePool:
     def __init__(self, capacities: Wanted) -> None:
         offer, nothing = _offer(capacities)
         self._zeros: Amounts = dict.fromkeys(sorted(nothing), 0)
-        self._line = Line(offer)
+        self._line = WaitQueue(offer)
         self._capacities = self._shown(offer.units)
         self._callbacks: list[UsageCallback] = []
         self._due = 0
@@ -332,32 +332,32 @@ class ResourcePool:
 
     async def _wait(self, request: Request, name: str) -> Allocation:
         bell = anyio.Event()
-        ticket = self._line.join(request, name, bell)
+        queued = self._line.join(request, name, bell)
         try:
-            if ticket.grant is None:
+            if queued.grant is None:
                 await bell.wait()
             else:
                 self.timeline.record("acquire", name)
                 await cancel_shielded_checkpoint()  # others get a turn even where nobody ever has to wait
         except BaseException:
-            self._withdraw(ticket)
+            self._withdraw(queued)
             raise
-        assert ticket.grant is not None
-        return _Held.of(ticket.grant, name)
+        assert queued.grant is not None
+        return _Held.of(queued.grant, name)
 
-    def _withdraw(self, ticket: Ticket) -> None:
+    def _withdraw(self, queued: QueuedRequest) -> None:
         """Undo a wait that was cut short, also one that was granted in the same moment."""
-        if ticket.grant is None:
-            self._line.leave(ticket)
+        if queued.grant is None:
+            self._line.leave(queued)
         else:
-            self._line.give(ticket.grant)
-            self.timeline.record("release", ticket.name)
+            self._line.give(queued.grant)
+            self.timeline.record("release", queued.name)
         self._serve()
 
     def _serve(self) -> None:
-        for ticket in self._line.serve():
-            self.timeline.record("acquire", ticket.name)
-            ticket.bell.set()
+        for queued in self._line.serve():
+            self.timeline.record("acquire", queued.name)
+            queued.bell.set()
 
     async def _count(self) -> None:
         """Ask the usage callbacks if that is due; who comes meanwhile waits, so that nothing is decided in between."""
@@ -406,7 +406,7 @@ class _Held(Allocation):
         """Name of the acquirer, as in `acquire(name=)`."""
         return self._name
 
-    def give_back(self, line: Line) -> None:
+    def give_back(self, line: WaitQueue) -> None:
         """Release it to the line that granted it."""
         line.give(self._grant)
 

@@ -23,7 +23,7 @@ from typing import Protocol
 
 from grainlike.resources import Allocation, Grant, Ledger, Request
 
-__all__ = ["PASSES", "Bell", "Line", "Ticket"]
+__all__ = ["PASSES", "QueuedRequest", "WaitQueue", "WaiterEvent"]
 
 PASSES = 16
 """Number of younger requests that may pass one that is in front."""
@@ -34,18 +34,18 @@ do not show that, so all devices are kept back.
 """
 
 
-class Bell(Protocol):
+class WaiterEvent(Protocol):
     """Wake-up of a waiter, as an event loop's `Event`."""
 
     def set(self) -> object: ...
 
 
-class Ticket:
+class QueuedRequest:
     """Waiter: one request in the queue; `grant` is None until it is served."""
 
     __slots__ = ("bell", "grant", "name", "number", "passed", "request")
 
-    def __init__(self, number: int, request: Request, name: str, bell: Bell) -> None:
+    def __init__(self, number: int, request: Request, name: str, bell: WaiterEvent) -> None:
         self.number = number
         self.request = request
         self.name = name
@@ -58,7 +58,7 @@ class Ticket:
         return any(name in self.request for name in request.units)
 
 
-class Line:
+class WaitQueue:
     """Wait queue: the pool's accounting and the requests that wait; amounts are nano-units.
 
     Requests that are alike stand in one queue, of which only the head is looked at: serving costs the number of
@@ -69,9 +69,9 @@ class Line:
         self._ledger = Ledger(offer)
         self.counted: dict[str, int] = dict.fromkeys(offer.units, 0)
         """Amounts in use without a grant, in nano-units; may exceed the capacity where others report it."""
-        self._queues: dict[Request, OrderedDict[int, Ticket]] = {}
+        self._queues: dict[Request, OrderedDict[int, QueuedRequest]] = {}
         self._last = 0
-        self._front: list[Ticket] = []
+        self._front: list[QueuedRequest] = []
         self._claimed: set[str] = set()
         """Names of all resources that waiting requests ask for."""
 
@@ -128,24 +128,24 @@ class Line:
 
     # --- the line ----------------------------------------------------------------------------------------------------
 
-    def join(self, request: Request, name: str, bell: Bell) -> Ticket:
+    def join(self, request: Request, name: str, bell: WaiterEvent) -> QueuedRequest:
         """Serve a request at once if that is fair, else let it wait at the end of the line."""
         self._last += 1
-        ticket = Ticket(self._last, request, name, bell)
-        ticket.grant = self.take(request)
-        if ticket.grant is None:
-            self._queues.setdefault(request, OrderedDict())[ticket.number] = ticket
-            self._stand(ticket)
-        return ticket
+        queued = QueuedRequest(self._last, request, name, bell)
+        queued.grant = self.take(request)
+        if queued.grant is None:
+            self._queues.setdefault(request, OrderedDict())[queued.number] = queued
+            self._stand(queued)
+        return queued
 
-    def leave(self, ticket: Ticket) -> None:
+    def leave(self, queued: QueuedRequest) -> None:
         """Let a waiting request go; `serve` does the rest."""
-        queue = self._queues[ticket.request]
-        del queue[ticket.number]
+        queue = self._queues[queued.request]
+        del queue[queued.number]
         if not queue:
-            del self._queues[ticket.request]
+            del self._queues[queued.request]
 
-    def serve(self) -> Iterator[Ticket]:
+    def serve(self) -> Iterator[QueuedRequest]:
         """Grant whatever can be granted now, oldest first: one ticket a step, so that each grant can be looked at."""
         self._front, self._claimed = [], set()
         heads = [(next(iter(queue)), request) for request, queue in self._queues.items()]
@@ -153,36 +153,36 @@ class Line:
         while heads:
             number, request = heads[0]
             queue = self._queues[request]
-            ticket = queue[number]
-            ticket.grant = self.take(request)
-            if ticket.grant is None:
-                self._stand(ticket)  # and so do all that are like it
+            queued = queue[number]
+            queued.grant = self.take(request)
+            if queued.grant is None:
+                self._stand(queued)  # and so do all that are like it
                 heappop(heads)
                 continue
-            self.leave(ticket)
+            self.leave(queued)
             if queue:
                 heapreplace(heads, (next(iter(queue)), request))
             else:
                 heappop(heads)
-            yield ticket
+            yield queued
 
-    def _stand(self, ticket: Ticket) -> None:
-        if self._claimed.isdisjoint(ticket.request.units):
-            self._front.append(ticket)
-        self._claimed.update(ticket.request.units)
+    def _stand(self, queued: QueuedRequest) -> None:
+        if self._claimed.isdisjoint(queued.request.units):
+            self._front.append(queued)
+        self._claimed.update(queued.request.units)
 
     def _pass(self, request: Request) -> None:
-        for ticket in self._front:
-            if ticket.shares(request):
-                ticket.passed += 1
+        for queued in self._front:
+            if queued.shares(request):
+                queued.passed += 1
 
     def _open(self) -> Mapping[str, int]:
         """Return the amounts that a request younger than all in front may take: all that is free, except what is kept
         back.
         """
         left = self.left()
-        for ticket in self._front:
-            if ticket.passed >= PASSES:
-                for name, units in ticket.request.units.items():
+        for queued in self._front:
+            if queued.passed >= PASSES:
+                for name, units in queued.request.units.items():
                     left[name] = 0 if name == _SHARED else max(0, left[name] - units)
         return left

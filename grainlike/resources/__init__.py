@@ -13,13 +13,11 @@ from grainlike.resources._allocation import NO_ALLOCATION, Allocation, as_alloca
 from grainlike.resources._kinds import KINDS, MEMORY, ResourceKind, amount_text, held_amounts
 from grainlike.resources._offer import logical_cores, offer_of
 from grainlike.resources._parse import parse, parse_allocation
-from grainlike.resources._programs import BINDINGS, keep_unbound, program_environment, spread_over_nodes
+from grainlike.resources._programs import BINDINGS, keep_unbound, program_environment, spread_over_nodes, thread_widths
 from grainlike.resources._quantity import UNIT, Amount, number, plain, quantity
-from grainlike.resources._request import EMPTY, Request
+from grainlike.resources._request import EMPTY, Request, shareable, widest
 from grainlike.resources._terms import Pack
 from grainlike.resources._terms_words import Limit, Nodes, Rate, Token, WallTime
-from grainlike.resources._widest import shareable, widest
-from grainlike.resources._widths import thread_widths
 from grainlike.resources._words import Cores, GPUs, Memory, Node, Resource
 
 if TYPE_CHECKING:

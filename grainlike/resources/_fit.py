@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from grainlike.resources._request import Request
 
 
-class Room(NamedTuple):
+class Capacity(NamedTuple):
     """What there is to fit into."""
 
     units: Mapping[str, int]
@@ -31,20 +31,20 @@ def excess(request: "Request", limit: "Mapping[str, Amount | Iterable[str]] | Re
     return None
 
 
-def _rooms(limit: "Mapping[str, Amount | Iterable[str]] | Request") -> list[Room]:
+def _rooms(limit: "Mapping[str, Amount | Iterable[str]] | Request") -> list[Capacity]:
     if not isinstance(limit, Mapping):
-        return [Room(option.units, option.terms) for option in limit.options]
+        return [Capacity(option.units, option.terms) for option in limit.options]
     units = {name: quantity(_amount(value)) for name, value in limit.items() if name not in (TIME, TOKEN)}
     time = limit.get(TIME)
     left = None if time is None else duration(time) if isinstance(time, str) else quantity(_amount(time))
-    return [Room(units, Terms(walltime=left, tokens=tags(limit.get(TOKEN, ()))))]
+    return [Capacity(units, Terms(walltime=left, tokens=tags(limit.get(TOKEN, ()))))]
 
 
 def _amount(value: "Amount | Iterable[str]") -> Amount:
     return value  # type: ignore[return-value]  # what is no amount is refused by `quantity`
 
 
-def _over(request: "Request", room: Room) -> str | None:
+def _over(request: "Request", room: Capacity) -> str | None:
     over = [name for name, value in request.units.items() if value > room.units.get(name, 0)]
     if request.terms is not NO_TERMS:
         over += _terms_over(request.terms, room.terms)

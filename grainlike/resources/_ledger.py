@@ -8,7 +8,7 @@ from grainlike.errors import ResourceError, ResourceSpecError
 from grainlike.resources._allocation import Allocation
 from grainlike.resources._bits import lowest_compact
 from grainlike.resources._kinds import CORES, GPUS, KINDS, indexed, is_grantable
-from grainlike.resources._places import Places
+from grainlike.resources._places import NodeShares
 from grainlike.resources._pools import CorePool, DevicePool, Pool
 from grainlike.resources._quantity import UNIT
 from grainlike.resources._request import Request, build, by_name
@@ -102,7 +102,7 @@ class Ledger:
         pools: dict[str, Pool] = {CORES: self._cores, GPUS: self._devices}
         self._pools = {name: pools.get(name) or _pool(offer, name) for name in indexed() if name in offer}
         self._all_cores = self._cores.free
-        places = Places(topology or Topology(), offer.cores, offer.gpus)
+        places = NodeShares(topology or Topology(), offer.cores, offer.gpus)
         self._places = places if len(places) > 1 else None
         self._held: dict[int, Grant] = {}
         self._given: dict[tuple[object, ...], Allocation] = {}
@@ -234,7 +234,7 @@ class Ledger:
         return packed and request.suits(self.capacity)
 
     def _choose(
-        self, places: Places, units: Mapping[str, int], pack: Pack | None, near: tuple[int, ...] = ()
+        self, places: NodeShares, units: Mapping[str, int], pack: Pack | None, near: tuple[int, ...] = ()
     ) -> Mapping[str, tuple[int, ...]]:
         """Choose ids by where they lie, the devices first; `near` are devices that are held already."""
         chosen: dict[str, tuple[int, ...]] = {}

@@ -11,7 +11,7 @@ from grainlike.resources._terms import Pack
 from grainlike.resources._topology import Topology
 
 
-class Place(NamedTuple):
+class NodeShare(NamedTuple):
     """One NUMA node's share of an offer, as bit masks of ids."""
 
     socket: int
@@ -19,24 +19,24 @@ class Place(NamedTuple):
     gpus: int
 
 
-class Places:
+class NodeShares:
     """The NUMA nodes of an offer, and the choice among their ids. All choices cost the number of nodes."""
 
     __slots__ = ("_all", "_core_masks", "_devices")
 
     def __init__(self, topology: Topology, cores: Sequence[int], gpus: Sequence[int]) -> None:
         rest_cores, rest_gpus = mask_of(cores), mask_of(gpus)
-        self._all: list[Place] = []
+        self._all: list[NodeShare] = []
         for node in topology.nodes:
-            place = Place(node.socket, rest_cores & mask_of(node.cores), rest_gpus & mask_of(node.gpus))
+            place = NodeShare(node.socket, rest_cores & mask_of(node.cores), rest_gpus & mask_of(node.gpus))
             rest_cores &= ~place.cores
             rest_gpus &= ~place.gpus
             self._add(place)
-        self._add(Place(-1, rest_cores, rest_gpus))  # logical ids, and devices that the kernel puts nowhere
+        self._add(NodeShare(-1, rest_cores, rest_gpus))  # logical ids, and devices that the kernel puts nowhere
         self._core_masks = [place.cores for place in self._all]
         self._devices = any(place.gpus for place in self._all)
 
-    def _add(self, place: Place) -> None:
+    def _add(self, place: NodeShare) -> None:
         if place.cores or place.gpus:
             self._all.append(place)
 

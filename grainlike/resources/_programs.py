@@ -1,13 +1,16 @@
-"""The environment of the programs that a job starts: what its slots are, and the variables that MPI launchers read."""
+"""The environment of the programs that a job starts: what its slots are, and the variables that MPI launchers read.
+
+How many threads native libraries shall use on an allocation, in the variables that they read.
+"""
 
 from collections.abc import Collection, MutableMapping
 
 from grainlike.resources._allocation import Allocation
 from grainlike.resources._kinds import KINDS, ResourceKind
 from grainlike.resources._quantity import plain
-from grainlike.resources._widths import thread_widths
 
-__all__ = ["BINDINGS", "keep_unbound", "program_environment", "spread_over_nodes"]
+__all__ = ["BINDINGS", "WIDTHS", "keep_unbound", "program_environment", "spread_over_nodes", "thread_widths"]
+
 
 _CPU_LISTS = ("OMPI_MCA_hwloc_base_cpu_list", "PRTE_MCA_hwloc_default_cpu_list")
 """The processors that `mpirun` may use, as logical numbers of cores: of Open MPI up to 4, and of PRRTE (Open MPI 5)."""
@@ -78,3 +81,24 @@ def _slots(allocation: Allocation, kind: ResourceKind) -> str | None:
 
 def _listed(ids: Collection[int]) -> str:
     return ",".join(map(str, ids))
+
+
+WIDTHS = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "BLIS_NUM_THREADS",
+)
+"""What native libraries read when they are loaded, and children when they start."""
+
+
+def thread_widths(allocation: Allocation) -> dict[str, str]:
+    """The environment of a program on this allocation: as many threads as it has cores, and one where it has none.
+
+    >>> from grainlike.resources import parse_allocation
+    >>> thread_widths(parse_allocation("cores=[4,6]"))["OMP_NUM_THREADS"]
+    '2'
+    """
+    return dict.fromkeys(WIDTHS, str(max(1, len(allocation.cores))))

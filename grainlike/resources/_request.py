@@ -1,4 +1,9 @@
-"""`Request`: what a job asks for, by amounts and by terms such as tokens and times."""
+"""`Request`: what a job asks for, by amounts and by terms such as tokens and times.
+
+One request for several jobs that run one after another on the same slots.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
@@ -16,6 +21,9 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from grainlike.resources._allocation import Allocation
+
+__all__ = ["shareable", "widest"]
+
 
 Ids = Mapping[str, tuple[int, ...]]
 
@@ -56,7 +64,7 @@ class Request:
     _hash: int | None
     _text: str | None
 
-    def __init__(self, amounts: "Mapping[str, Amount | Iterable[str]]" = MappingProxyType({})) -> None:
+    def __init__(self, amounts: Mapping[str, Amount | Iterable[str]] = MappingProxyType({})) -> None:
         units, terms = split(amounts)
         for name, value in units.items():
             check_grantable(name, value)
@@ -65,7 +73,7 @@ class Request:
     # What is in it
 
     @property
-    def options(self) -> "tuple[Request, ...]":
+    def options(self) -> tuple[Request, ...]:
         """What it may be granted as, in order of preference: `(self,)`, or the sides of `a | b`."""
         return (self,)
 
@@ -127,7 +135,7 @@ class Request:
         return self.terms.nodes
 
     @property
-    def each(self) -> "Request":
+    def each(self) -> Request:
         """What each node of a gang is asked for; the request itself when it is no gang."""
         if self.terms.nodes == 1:
             return self
@@ -138,7 +146,7 @@ class Request:
         """Where its cores lie: `numa` within one NUMA node, `spread` over all, None compactly where it can be had."""
         return self.terms.pack
 
-    def grown(self) -> "Request | None":
+    def grown(self) -> Request | None:
         """Give what to ask for after the memory was too small, by `Memory(..., grow=, max=)`; None if it cannot grow.
 
         Example:
@@ -148,7 +156,7 @@ class Request:
         more = grown(self.units.get("memory", 0), self.terms.growth)
         return None if more is None else build(Request, {**self.units, "memory": more}, NO_IDS, self.terms)
 
-    def __getitem__(self, name: str) -> "int | Decimal":
+    def __getitem__(self, name: str) -> int | Decimal:
         """Give the amount called `name`: an int where it is whole, else a Decimal; KeyError without it."""
         return number(self.units[name])
 
@@ -163,7 +171,7 @@ class Request:
 
     # Whether it fits
 
-    def fits(self, limit: "Mapping[str, Amount | Iterable[str]] | Request") -> bool:
+    def fits(self, limit: Mapping[str, Amount | Iterable[str]] | Request) -> bool:
         """Tell whether it could be met within `limit`: an offer, another request, or a plain mapping.
 
         A mapping says amounts (not nano-units) by name, and `walltime` and `token` too. A name that `limit` lacks
@@ -172,7 +180,7 @@ class Request:
         """
         return self.excess(limit) is None
 
-    def excess(self, limit: "Mapping[str, Amount | Iterable[str]] | Request") -> str | None:
+    def excess(self, limit: Mapping[str, Amount | Iterable[str]] | Request) -> str | None:
         """Give the first name, in order, of which this has more than `limit`; None where it fits."""
         return excess(self, limit)
 
@@ -183,19 +191,19 @@ class Request:
                 return False
         return True
 
-    def suits(self, offer: "Request") -> bool:
+    def suits(self, offer: Request) -> bool:
         """Tell whether an offer carries its tokens and has its time left, whatever the amounts."""
         mine = self.terms
         return mine is NO_TERMS or (tokens_fit(mine, offer.terms) and time_fits(mine, offer.terms))
 
-    def __le__(self, other: "Request") -> bool:
+    def __le__(self, other: Request) -> bool:
         if not isinstance(other, Request):
             return NotImplemented
         if not self._several and not other._several and self.terms is other.terms is NO_TERMS:
             return self.fits_units(other.units)
         return excess(self, other) is None
 
-    def __lt__(self, other: "Request") -> bool:
+    def __lt__(self, other: Request) -> bool:
         if not isinstance(other, Request):
             return NotImplemented
         return excess(self, other) is None and excess(other, self) is not None
@@ -203,15 +211,15 @@ class Request:
     # What it makes with others
 
     @overload
-    def __and__(self, other: "Allocation") -> "Allocation": ...
+    def __and__(self, other: Allocation) -> Allocation: ...
     @overload
-    def __and__(self, other: "Request") -> "Request": ...
-    def __and__(self, other: "Request") -> "Request":
+    def __and__(self, other: Request) -> Request: ...
+    def __and__(self, other: Request) -> Request:
         """Ask for both. ResourceSpecError where both have the same kind."""
         # Allocations, and requests with several options, have a say of their own in `__rand__`.
         return join(self, other) if type(other) is Request else NotImplemented
 
-    def __or__(self, other: "Request") -> "Request":
+    def __or__(self, other: Request) -> Request:
         """Ask for either, this one preferred. ResourceSpecError where one has ids, or is empty."""
         if not isinstance(other, Request):
             return NotImplemented
@@ -219,7 +227,7 @@ class Request:
 
         return either((*self.options, *other.options))
 
-    def __add__(self, other: "Request") -> "Request":
+    def __add__(self, other: Request) -> Request:
         """Count both together. The sum of allocations is a request: it has amounts, no ids."""
         if not isinstance(other, Request):
             return NotImplemented
@@ -228,7 +236,7 @@ class Request:
             total[name] = total.get(name, 0) + value
         return build(Request, by_name(total))
 
-    def __sub__(self, other: "Request") -> "Request":
+    def __sub__(self, other: Request) -> Request:
         """Take `other` away; a kind that reaches zero is dropped. ResourceSpecError below zero."""
         if not isinstance(other, Request):
             return NotImplemented
@@ -355,3 +363,29 @@ _set_hash = Request.__dict__["_hash"].__set__
 _set_text = Request.__dict__["_text"].__set__
 
 EMPTY = Request()
+
+
+def shareable(request: Request) -> bool:
+    """Whether slots for other jobs as well can stand for it: it has amounts and tokens, and nothing else.
+
+    A choice, a gang, a time, a limit or a rate is for one job: for several together it would mean something else.
+    """
+    return len(request.options) == 1 and settled(request.terms._replace(tokens=())) == Terms()
+
+
+def widest(requests: Iterable[Request]) -> Request:
+    """The element-wise maximum of shareable requests, with the tokens of all.
+
+    >>> from grainlike import Cores, Memory
+    >>> str(widest([Cores(2) & Memory(100), Cores(1) & Memory(300)]))
+    'cores=2 memory=300'
+    """
+    units: dict[str, int] = {}
+    tokens: set[str] = set()
+    for request in requests:
+        tokens.update(request.tokens)
+        for name, amount in request.units.items():
+            units[name] = max(amount, units.get(name, 0))
+    if not units and not tokens:
+        return EMPTY
+    return build(Request, by_name(units), NO_IDS, settled(Terms(tokens=tuple(sorted(tokens)))))

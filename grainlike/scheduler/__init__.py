@@ -1,9 +1,9 @@
 """The minds: what runs where, in which order. Pure decisions over plain data.
 
-Answers: `HeadMind` plans with amounts (which job to which worker, in what order), `NodeMind` is the authority on one
-node (which concrete ids, in which runner). Both are `handle(event, now) -> list[action]`: no await, no clock, no dice,
-no environment, no iteration over a set; the same events give the same actions. What each part of them answers stands in
-docs/architecture.md.
+Answers: `HeadScheduler` plans with amounts (which job to which worker, in what order), `NodeScheduler` is the authority
+on one node (which concrete ids, in which runner). Both are `handle(event, now) -> list[action]`: no await, no clock, no
+dice, no environment, no iteration over a set; the same events give the same actions. What each part of them answers
+stands in docs/architecture.md.
 
 Never waits, never unpickles, never touches a process or a socket: bodies (`grainlike.executor` for the head,
 `grainlike_worker` for the node) feed events in and carry actions out. Neighbours: `resources` for the arithmetic,
@@ -11,7 +11,6 @@ Never waits, never unpickles, never touches a process or a socket: bodies (`grai
 """
 
 from grainlike.scheduler._backoff import backoff_s
-from grainlike.scheduler._books import Job as JobBook
 from grainlike.scheduler._deadlock import Deadlock, Holder
 from grainlike.scheduler._events import (
     MAX_LOSSES,
@@ -78,11 +77,12 @@ from grainlike.scheduler._events import (
     WorkerSuspected,
 )
 from grainlike.scheduler._explain import Explanation, Shortage
-from grainlike.scheduler._head import HeadMind
-from grainlike.scheduler._node import NodeMind
-from grainlike.scheduler._node_runners import GRACE_S
+from grainlike.scheduler._head import HeadScheduler
+from grainlike.scheduler._records import HeadJob
 from grainlike.scheduler._states import JobState, transition_table
 from grainlike.scheduler._statistics import RunTimes
+from grainlike.scheduler.node._runners import GRACE_S
+from grainlike.scheduler.node._scheduler import NodeScheduler
 
 __all__ = [
     "GRACE_S",
@@ -99,10 +99,10 @@ __all__ = [
     "FunctionsDropped",
     "HeadAction",
     "HeadEvent",
-    "HeadMind",
+    "HeadJob",
+    "HeadScheduler",
     "Holder",
     "JobAwaits",
-    "JobBook",
     "JobGoesOn",
     "JobState",
     "JobsBackedOff",
@@ -121,7 +121,7 @@ __all__ = [
     "KillRunner",
     "NodeAction",
     "NodeEvent",
-    "NodeMind",
+    "NodeScheduler",
     "NodeStopped",
     "RaiseBarrier",
     "ResumeJob",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from grainlike._retrying import tries_again
-from grainlike.scheduler._books import Job, Shape, WorkerBook
 from grainlike.scheduler._events import (
     MAX_LOSSES,
     HeadAction,
@@ -12,15 +11,16 @@ from grainlike.scheduler._events import (
     WorkerQuarantined,
     WorkerReleased,
 )
-from grainlike.scheduler._head_books import HeadBooks
 from grainlike.scheduler._quarantine import Quarantine, Strike
+from grainlike.scheduler._records import HeadJob, Shape, WorkerState
+from grainlike.scheduler._state import SchedulerState
 from grainlike.scheduler._states import JobState
 from grainlike.wire import Code, Completed
 
-__all__ = ["Attempts"]
+__all__ = ["RetryPolicy"]
 
 
-class Attempts:
+class RetryPolicy:
     """What is forgiven. In `back` come the jobs that wait anew; one that waits for a later time is in its own place.
 
     Attributes:
@@ -28,22 +28,22 @@ class Attempts:
         isolated: those that get nothing new because of it.
     """
 
-    def __init__(self, books: HeadBooks, *, closed: bool) -> None:
+    def __init__(self, books: SchedulerState, *, closed: bool) -> None:
         self.quarantine = Quarantine()
-        self.isolated: dict[int, WorkerBook] = {}
+        self.isolated: dict[int, WorkerState] = {}
         self._books = books
         self._closed = closed
 
     def runs_again(
         self,
-        job: Job,
+        job: HeadJob,
         shape: Shape | None,
         code: int,
-        worker: WorkerBook,
+        worker: WorkerState,
         completed: Completed,
         now: float,
         out: list[HeadAction],
-        back: list[Job],
+        back: list[HeadJob],
     ) -> bool:
         """Whether an attempt that ended this way is not the job's end; if so, it is in `back` or lost for good."""
         if code == Code.UNFIT and shape is not None:
@@ -53,7 +53,7 @@ class Attempts:
             back.append(job)
             return True
         if code == Code.UNSTARTED:
-            how = completed.details.get(job.job, "no process could be started")
+            how = completed.details.get(job.id, "no process could be started")
             self.strike(worker, "starts", now, out, f"a job could not be started there: {how}")
             if self._closed:  # nobody else will come who could
                 self.lost(job, worker, how, now, out, back, suspect=False, most=max(job.fn.losses, MAX_LOSSES - 1))
@@ -61,10 +61,10 @@ class Attempts:
                 job.attempt += 1
                 back.append(job)
             return True
-        if code == Code.CRASHED and completed.unborn:
+        if code == Code.CRASHED and completed.never_ran:
             self.strike(worker, "starts", now, out, "a process died there before it had begun anything")
         if code == Code.CRASHED:
-            self.lost(job, worker, completed.details.get(job.job, "its runner died"), now, out, back)
+            self.lost(job, worker, completed.details.get(job.id, "its runner died"), now, out, back)
             return True
         if job.committed:
             return False
@@ -84,12 +84,12 @@ class Attempts:
 
     def lost(
         self,
-        job: Job,
-        worker: WorkerBook,
+        job: HeadJob,
+        worker: WorkerState,
         reason: str,
         now: float,
         out: list[HeadAction],
-        back: list[Job],
+        back: list[HeadJob],
         *,
         suspect: bool = True,
         most: int | None = None,
@@ -101,21 +101,21 @@ class Attempts:
             most = job.fn.losses
         if job.losses > most or job.committed:
             self._books.drop(job)
-            out.append(JobsLost([job.job], worker.worker, reason, job.losses))
+            out.append(JobsLost([job.id], worker.id, reason, job.losses))
             return
         if suspect:
             job.cls = self._books.catalogue.like(job.cls, job.cls.request, isolate=True)
         self._back_off(job, now, out, back)
 
-    def _back_off(self, job: Job, now: float, out: list[HeadAction], back: list[Job]) -> None:
+    def _back_off(self, job: HeadJob, now: float, out: list[HeadAction], back: list[HeadJob]) -> None:
         """A job is to be tried again: later, if its function says so."""
         seconds = self._books.backoffs.wait(job, now) if job.state is JobState.LEASED else None
         if seconds is None:
             back.append(job)
         else:
-            out.append(JobsBackedOff([job.job], seconds))
+            out.append(JobsBackedOff([job.id], seconds))
 
-    def _grows(self, job: Job) -> bool:
+    def _grows(self, job: HeadJob) -> bool:
         """Give a job that ran out of memory the next larger request, if it has one that somebody here could grant."""
         grown = job.cls.request.grown()
         if grown is None:
@@ -129,18 +129,18 @@ class Attempts:
 
     # --- workers -----------------------------------------------------------------------------------------------------
 
-    def strike(self, worker: WorkerBook, kind: Strike, now: float, out: list[HeadAction], why: str = "") -> None:
+    def strike(self, worker: WorkerState, kind: Strike, now: float, out: list[HeadAction], why: str = "") -> None:
         """Something speaks against a worker, for which it may get nothing new for a while."""
         if self.quarantine.strike(worker.name, kind, now, why):
             self.isolate(worker, now, out)
 
-    def isolate(self, worker: WorkerBook, now: float, out: list[HeadAction]) -> None:
+    def isolate(self, worker: WorkerState, now: float, out: list[HeadAction]) -> None:
         """Give a worker nothing new if its name is in quarantine."""
         why = self.quarantine.why(worker.name, now)
         if why and not worker.gone:
             worker.shut_for("quarantine", why)
-            self.isolated[worker.worker] = worker
-            out.append(WorkerQuarantined(worker.worker, why))
+            self.isolated[worker.id] = worker
+            out.append(WorkerQuarantined(worker.id, why))
 
     def release(self, now: float, out: list[HeadAction]) -> float | None:
         """Give those new jobs again whose quarantine is over; say when the next one's is."""
@@ -159,8 +159,8 @@ class Attempts:
         return due
 
 
-def _is_covered(job: Job, code: int, completed: Completed) -> bool:
+def _is_covered(job: HeadJob, code: int, completed: Completed) -> bool:
     """Return True if the job's `Retry` covers this end, of which its runner has judged exceptions."""
     if code == Code.TIMED_OUT:
         return job.fn.on_timeout
-    return code in (Code.FAILED, Code.OUT_OF_MEMORY) and job.job not in completed.final
+    return code in (Code.FAILED, Code.OUT_OF_MEMORY) and job.id not in completed.final

@@ -9,10 +9,10 @@ from __future__ import annotations
 from hashlib import blake2b
 from heapq import heappop, heappush
 
-from grainlike.scheduler._books import Job
+from grainlike.scheduler._records import HeadJob
 from grainlike.scheduler._states import JobState
 
-__all__ = ["JITTER", "Backoffs", "backoff_s"]
+__all__ = ["JITTER", "BackoffQueue", "backoff_s"]
 
 JITTER = 0.25
 """The largest share of a wait that chance takes off."""
@@ -34,14 +34,14 @@ def backoff_s(backoff: tuple[float, float, float], nth: int, chance: float) -> f
     return min(seconds, most) * (1.0 - JITTER * chance)
 
 
-class Backoffs:
+class BackoffQueue:
     """The jobs of one head that wait to be tried again."""
 
     __slots__ = ("_heap", "_jobs", "_seed")
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
-        self._jobs: dict[int, Job] = {}
+        self._jobs: dict[int, HeadJob] = {}
         self._heap: list[tuple[float, int]] = []
 
     def __bool__(self) -> bool:
@@ -50,7 +50,7 @@ class Backoffs:
     def __len__(self) -> int:
         return len(self._jobs)
 
-    def wait(self, job: Job, now: float) -> float | None:
+    def wait(self, job: HeadJob, now: float) -> float | None:
         """Let a job wait that has another attempt; None if its function says nothing of waits, else for how long."""
         if job.fn.backoff is None:
             return None
@@ -58,21 +58,21 @@ class Backoffs:
         seconds = backoff_s(job.fn.backoff, nth, self._chance(job))
         job.state, job.shape, job.worker = JobState.BACKOFF, None, 0
         job.remembered().again_at = now + seconds
-        self._jobs[job.job] = job
-        heappush(self._heap, (job.again_at, job.job))
+        self._jobs[job.id] = job
+        heappush(self._heap, (job.again_at, job.id))
         return seconds
 
-    def forget(self, job: Job) -> None:
+    def forget(self, job: HeadJob) -> None:
         """Nobody wants it any more."""
-        del self._jobs[job.job]
+        del self._jobs[job.id]
 
-    def due(self, now: float) -> list[Job]:
+    def due(self, now: float) -> list[HeadJob]:
         """Those that have waited long enough; they wait no more."""
-        due: list[Job] = []
+        due: list[HeadJob] = []
         while self._heap and (self._heap[0][0] <= now or self._heap[0][1] not in self._jobs):
             job = self._jobs.get(heappop(self._heap)[1])
             if job is not None and job.again_at <= now:
-                due.append(self._jobs.pop(job.job))
+                due.append(self._jobs.pop(job.id))
         return due
 
     @property
@@ -80,14 +80,14 @@ class Backoffs:
         """When the next one has waited long enough."""
         return self._heap[0][0] if self._jobs else None
 
-    def _chance(self, job: Job) -> float:
-        digest = blake2b(f"{self._seed}/{job.job}/{job.attempt}".encode(), digest_size=8).digest()
+    def _chance(self, job: HeadJob) -> float:
+        digest = blake2b(f"{self._seed}/{job.id}/{job.attempt}".encode(), digest_size=8).digest()
         return int.from_bytes(digest, "big") / 2**64
 
     def check(self) -> None:
         """Raise `AssertionError` unless those that wait are known as such. For tests."""
         for number, job in self._jobs.items():
-            assert job.job == number
+            assert job.id == number
             assert job.state is JobState.BACKOFF
             assert not job.cancelled
             assert (job.again_at, number) in self._heap

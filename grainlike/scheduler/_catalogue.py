@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
 
 from grainlike.resources import Missing, Request, missing
-from grainlike.scheduler._books import Shape, WorkerBook
 from grainlike.scheduler._queues import RequestClass
+from grainlike.scheduler._records import Shape, WorkerState
 from grainlike.scheduler._statistics import RunTimes
 
 __all__ = ["KEPT_EMPTY", "Catalogue"]
@@ -27,7 +27,7 @@ class Catalogue:
         may_be_full: False as long as there is so little here that `is_full` is not worth a call in each step of a job.
     """
 
-    def __init__(self, workers: Mapping[int, WorkerBook], trees: dict[int, list[RequestClass]]) -> None:
+    def __init__(self, workers: Mapping[int, WorkerState], trees: dict[int, list[RequestClass]]) -> None:
         self.classes: dict[int, RequestClass] = {}
         self.shapes: dict[int, Shape] = {}
         self.doubted: dict[int, RequestClass] = {}
@@ -62,7 +62,7 @@ class Catalogue:
 
     def back(self, cls: RequestClass) -> RequestClass:
         """The class for jobs that come back to `cls`: another one, if it was forgotten and the like came since."""
-        if cls.cls in self.classes:
+        if cls.id in self.classes:
             return cls
         found = self._class_ids.get((cls.client, cls.request, cls.priority, cls.isolate, cls.root))
         if found is None:
@@ -72,7 +72,7 @@ class Catalogue:
 
     def know(self, cls: RequestClass) -> None:
         """Take a class in; one that was forgotten comes back."""
-        self._class_ids[cls.client, cls.request, cls.priority, cls.isolate, cls.root] = self.classes[cls.cls] = cls
+        self._class_ids[cls.client, cls.request, cls.priority, cls.isolate, cls.root] = self.classes[cls.id] = cls
         self._options += len(cls.shapes)
         if cls.root:
             self._trees.setdefault(cls.root, []).append(cls)
@@ -117,14 +117,14 @@ class Catalogue:
         return gone
 
     def _forget_shapes(self, at_work: Callable[[], Iterable[Shape]], held: int) -> list[int]:
-        used = {shape.shape for cls in self.classes.values() for shape in cls.shapes}
+        used = {shape.id for cls in self.classes.values() for shape in cls.shapes}
         of_classes = len(used)
-        used.update(shape.shape for shape in at_work())
+        used.update(shape.id for shape in at_work())
         self._at_work = max(len(used) - of_classes, held // 8)
         gone = [number for number in self.shapes if number not in used]
         for number in gone:
             del self.shapes[number]
-        self._shape_ids = {key: shape for key, shape in self._shape_ids.items() if shape.shape in used}
+        self._shape_ids = {key: shape for key, shape in self._shape_ids.items() if shape.id in used}
         return gone
 
     def _forget_empty(self, waiting: int) -> None:
@@ -133,15 +133,15 @@ class Catalogue:
         classes = self.classes.values() if many else chain.from_iterable(self._trees.values())
         trees: set[int] = set()
         for cls in [cls for cls in classes if cls.place is None and cls.head() is None]:
-            del self.classes[cls.cls]
+            del self.classes[cls.id]
             del self._class_ids[cls.client, cls.request, cls.priority, cls.isolate, cls.root]
-            self.doubted.pop(cls.cls, None)
+            self.doubted.pop(cls.id, None)
             self._options -= len(cls.shapes)
             cls.blocked_job = None  # a job refers to its class: together they would wait for the cycle collector
             if cls.root:
                 trees.add(cls.root)
         for root in trees:
-            left = [cls for cls in self._trees[root] if cls.cls in self.classes]
+            left = [cls for cls in self._trees[root] if cls.id in self.classes]
             if left:
                 self._trees[root] = left
             else:
@@ -156,14 +156,14 @@ class Catalogue:
             group = None if name is None else self._groups.setdefault(name, RunTimes())
             self._last_shape += 1
             found = Shape(self._last_shape, request, group, isolate=isolate)
-            self._shape_ids[request, isolate] = self.shapes[found.shape] = found
+            self._shape_ids[request, isolate] = self.shapes[found.id] = found
         return found
 
     # --- what can never run ------------------------------------------------------------------------------------------
 
     def doubt(self, cls: RequestClass) -> None:
         """Jobs wait in a class that had none."""
-        self.doubted[cls.cls] = cls
+        self.doubted[cls.id] = cls
 
     def doubt_all(self) -> None:
         """A worker has left, or refused a shape: classes that somebody could run may have nobody now."""
@@ -185,6 +185,6 @@ class Catalogue:
         """What is missing or short; None where amounts would do, not the layout."""
         return missing(request, [(worker.name, worker.offer) for worker in self.staying()])
 
-    def staying(self) -> Iterator[WorkerBook]:
+    def staying(self) -> Iterator[WorkerState]:
         """The workers that may still be given jobs."""
         return (worker for worker in self._workers.values() if not worker.leaving)

@@ -421,8 +421,8 @@ class RunnerRenewed(msgspec.Struct, frozen=True, gc=False):
 class RunnerGone(msgspec.Struct, frozen=True, gc=False):
     """A runner's process is gone, with its children. `started` is the run-list position that it last claimed.
 
-    `unborn` says that it never did anything, be it for a job's sake or the node's; `nobody` that there never was a
-    process.
+    `never_ran` says that it never did anything, be it for a job's sake or the node's; `never_spawned` that there never
+    was a process.
 
     In a runner that many jobs share, `stepping` is the job whose step was on; 0 where none was, or nobody knows.
     """
@@ -431,8 +431,8 @@ class RunnerGone(msgspec.Struct, frozen=True, gc=False):
     how: str
     started: int
     stepping: int = 0
-    unborn: bool = False
-    nobody: bool = False
+    never_ran: bool = False
+    never_spawned: bool = False
 
 
 class BarrierHeld(msgspec.Struct, frozen=True, gc=False):

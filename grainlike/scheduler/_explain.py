@@ -9,11 +9,11 @@ import msgspec
 from msgspec.structs import replace
 
 from grainlike.resources import Missing, Nodes, Request, number
-from grainlike.scheduler._books import Job, Shape, WorkerBook
-from grainlike.scheduler._families import lent_by
-from grainlike.scheduler._planning import Planner
-from grainlike.scheduler._reservation import Reservation
+from grainlike.scheduler._job_tree import lent_by
+from grainlike.scheduler._records import HeadJob, Shape, WorkerState
 from grainlike.scheduler._states import JobState
+from grainlike.scheduler.planning._planner import Planner
+from grainlike.scheduler.planning._reservation import Reservation
 from grainlike.wire import Wait
 
 __all__ = ["Explanation", "Shortage", "explain"]
@@ -83,8 +83,8 @@ class Explanation(msgspec.Struct, frozen=True):
 
 
 def explain(
-    job: Job,
-    workers: Iterable[WorkerBook],
+    job: HeadJob,
+    workers: Iterable[WorkerState],
     planner: Planner,
     why_never: Callable[[], Missing | None],
     now: float,
@@ -93,7 +93,7 @@ def explain(
     """Say where `job` stands. `why_never` tells why no worker could ever run it, None if one could; `paused` why no job
     is started for now.
     """
-    base = Explanation(job.job, job.state.name.lower(), job.attempt, job.cls.request)
+    base = Explanation(job.id, job.state.name.lower(), job.attempt, job.cls.request)
     here = list(workers)
     if job.state is JobState.BACKOFF:
         most = job.attempt + job.retries
@@ -112,20 +112,20 @@ def explain(
     if before:
         return replace(base, reason="turn", before=before, starts_in_s=_starts_in(job, here, planner, now))
     for shape in job.cls.shapes:
-        block = planner.rations.blocks(shape, now)
+        block = planner.start_limits.blocks(shape, now)
         if block is not None:
             wait = None if block[1] is None else max(0.0, block[1] - now)
             return replace(base, reason=block[0].partition(":")[0], ration=block[0], starts_in_s=wait)
     return _room(base, job, here, planner, now)
 
 
-def _fits_ever(shape: Shape, workers: list[WorkerBook]) -> bool:
+def _fits_ever(shape: Shape, workers: list[WorkerState]) -> bool:
     return sum(worker.fits_ever(shape) for worker in workers) >= shape.nodes
 
 
-def _where(base: Explanation, job: Job, workers: list[WorkerBook], planner: Planner) -> Explanation:
+def _where(base: Explanation, job: HeadJob, workers: list[WorkerState], planner: Planner) -> Explanation:
     """Where a job is that waits at the head no more; of a gang, how many workers have not answered yet."""
-    name = next((worker.name for worker in workers if worker.worker == job.worker), None)
+    name = next((worker.name for worker in workers if worker.id == job.worker), None)
     gang = planner.gangs.of(job)
     if gang is None:
         return replace(base, worker=name)
@@ -133,7 +133,7 @@ def _where(base: Explanation, job: Job, workers: list[WorkerBook], planner: Plan
     return replace(base, worker=name, members=members, lacking=sum(not hold.lease for hold in gang.holds))
 
 
-def _before(job: Job) -> int:
+def _before(job: HeadJob) -> int:
     """How many jobs of its class go first."""
     count = 0
     for other in job.cls.queue:
@@ -143,7 +143,7 @@ def _before(job: Job) -> int:
     return count
 
 
-def _room(base: Explanation, job: Job, workers: list[WorkerBook], planner: Planner, now: float) -> Explanation:
+def _room(base: Explanation, job: HeadJob, workers: list[WorkerState], planner: Planner, now: float) -> Explanation:
     """What keeps the oldest job of a class from the worker that comes nearest."""
     shape = job.cls.shapes[0]
     fitting = [worker for worker in workers if worker.fits_now(shape)]
@@ -160,9 +160,7 @@ def _room(base: Explanation, job: Job, workers: list[WorkerBook], planner: Plann
         return replace(base, reason="lent", nearest=lent[0].name, holders=_lenders(lent[0]))
     if len(in_time) >= shape.nodes:
         kept = next((worker for worker in in_time if not planner.admits(worker, job, shape, now)), in_time[0])
-        holders = tuple(
-            held.job.job for held in planner.reserving.by_worker.get(kept.worker, ()) if held.job is not job
-        )
+        holders = tuple(held.job.id for held in planner.reserving.by_worker.get(kept.id, ()) if held.job is not job)
         return replace(base, reason="reservation", nearest=kept.name, holders=holders)
     if shape.nodes > 1:
         base = _too_few(base, shape, [worker for worker in in_time if planner.admits(worker, job, shape, now)])
@@ -181,23 +179,23 @@ def _room(base: Explanation, job: Job, workers: list[WorkerBook], planner: Plann
     )
 
 
-def _awaits(job: Job) -> str:
+def _awaits(job: HeadJob) -> str:
     """What a job at a worker waits for, in a word."""
     waits = Wait.NOTHING if job.family is None else job.family.waits
     return {Wait.NOTHING: "", Wait.CHILDREN: "jobs", Wait.CORES: "cores"}[waits]
 
 
-def _own_jobs(job: Job) -> tuple[int, ...]:
+def _own_jobs(job: HeadJob) -> tuple[int, ...]:
     return tuple(job.family.children)[:_HOLDERS] if _awaits(job) == "jobs" and job.family is not None else ()
 
 
-def _lenders(worker: WorkerBook) -> tuple[int, ...]:
+def _lenders(worker: WorkerState) -> tuple[int, ...]:
     """Some jobs there that have lent their cores."""
-    lending = (job.job for job in worker.held.values() if job.family is not None and lent_by(job))
+    lending = (job.id for job in worker.held.values() if job.family is not None and lent_by(job))
     return tuple(islice(lending, _HOLDERS))
 
 
-def _too_few(base: Explanation, shape: Shape, ready: list[WorkerBook]) -> Explanation:
+def _too_few(base: Explanation, shape: Shape, ready: list[WorkerState]) -> Explanation:
     """A gang has room on some workers, but not on enough: on which, and with how many it would start."""
     return replace(
         base,
@@ -209,33 +207,33 @@ def _too_few(base: Explanation, shape: Shape, ready: list[WorkerBook]) -> Explan
     )
 
 
-def _lack(worker: WorkerBook, shape: Shape) -> float:
+def _lack(worker: WorkerState, shape: Shape) -> float:
     return sum(max(0.0, 1 - worker.free.get(name, 0) / amount) for name, amount in shape.units)
 
 
-def _shortage(worker: WorkerBook, shape: Shape, name: str) -> Shortage:
+def _shortage(worker: WorkerState, shape: Shape, name: str) -> Shortage:
     asked = next(amount for other, amount in shape.units if other == name)
     return Shortage(name, number(asked), number(worker.free.get(name, 0)), number(worker.capacity.get(name, 0)))
 
 
-def _holders(worker: WorkerBook, names: list[str]) -> tuple[int, ...]:
+def _holders(worker: WorkerState, names: list[str]) -> tuple[int, ...]:
     """Some jobs that hold a share of what is short."""
     holding = [
-        job.job
+        job.id
         for job in worker.held.values()
-        if job.shape is not None and job.job not in worker.ahead and any(name in names for name, _ in job.shape.units)
+        if job.shape is not None and job.id not in worker.ahead and any(name in names for name, _ in job.shape.units)
     ]
     holding += [number for number, _ in worker.holds if number not in holding]
     return tuple(holding[:_HOLDERS])
 
 
-def _smaller(worker: WorkerBook, shape: Shape) -> Request | None:
+def _smaller(worker: WorkerState, shape: Shape) -> Request | None:
     """The request cut down to what is free on the worker; None when nothing of something is."""
     cut = {name: number(min(amount, worker.free.get(name, 0))) for name, amount in shape.units}
     return Request(cut) if cut and all(cut.values()) else None
 
 
-def _starts_in(job: Job, workers: list[WorkerBook], planner: Planner, now: float) -> float | None:
+def _starts_in(job: HeadJob, workers: list[WorkerState], planner: Planner, now: float) -> float | None:
     """In how many seconds it could start at the soonest, by what runs; None where a run time on the way is unknown."""
     reserved = [found for held in planner.reserving.by_worker.values() for found in held if found.job is job]
     shape = job.cls.shapes[0]
@@ -244,7 +242,7 @@ def _starts_in(job: Job, workers: list[WorkerBook], planner: Planner, now: float
     return max(0.0, known[shape.nodes - 1] - now) if len(known) >= shape.nodes else None
 
 
-def _all_known(worker: WorkerBook) -> bool:
+def _all_known(worker: WorkerState) -> bool:
     leases = worker.leases.values()
     return all(lease.shape.soft_s is not None or (lease.fn is not None and lease.fn.times.known) for lease in leases)
 

@@ -1,6 +1,6 @@
 """The head's mind: which job goes to which worker, and when a job is done, lost or tried again.
 
-Laws (checked by `HeadMind.check` in tests after every step):
+Laws (checked by `HeadScheduler.check` in tests after every step):
 
 1. A live job is in exactly one place: its class's queue, one worker's `held`, or among those that wait to be tried
    again. 2. For each worker and resource: free == capacity - planned jobs - holds for gangs - leases + what leases
@@ -20,9 +20,8 @@ from collections.abc import Iterable
 from itertools import islice
 
 from grainlike.resources import Allocation, Missing, Request
-from grainlike.scheduler._attempts import Attempts
-from grainlike.scheduler._books import Function, Hold, Job, LeaseBook, WorkerBook
-from grainlike.scheduler._complaints import complain
+from grainlike.scheduler._attempts import RetryPolicy
+from grainlike.scheduler._deadlock_watch import DeadlockWatch
 from grainlike.scheduler._events import (
     CancelJobs,
     FunctionDefined,
@@ -51,15 +50,16 @@ from grainlike.scheduler._events import (
     WorkerSuspected,
 )
 from grainlike.scheduler._explain import Explanation, explain
-from grainlike.scheduler._gangs import Gang
-from grainlike.scheduler._head_books import HeadBooks
-from grainlike.scheduler._standstill import Standstill
+from grainlike.scheduler._records import GangHold, HeadFunction, HeadJob, LeaseState, WorkerState
+from grainlike.scheduler._scale_hint import wanted
+from grainlike.scheduler._state import SchedulerState
 from grainlike.scheduler._states import JobState
 from grainlike.scheduler._statistics import TINY_S
-from grainlike.scheduler._wanted import wanted
+from grainlike.scheduler._warnings import complain
+from grainlike.scheduler.planning._gangs import PlacedGang
 from grainlike.wire import Code, Completed, LeaseStart, LeaseWait, Wait
 
-__all__ = ["HeadMind"]
+__all__ = ["HeadScheduler"]
 
 _NO_PARENT = (0, 0)
 
@@ -67,7 +67,7 @@ _SUCCEEDED = Code.SUCCEEDED
 _AHEAD, _LEASED = JobState.AHEAD, JobState.LEASED
 
 
-class HeadMind:
+class HeadScheduler:
     """Decides for one head. `closed` says that no worker will ever join that is not here when a job is submitted.
     `seed` decides all chance: how much shorter jobs wait between attempts than they might.
 
@@ -87,7 +87,7 @@ class HeadMind:
         self.closed = closed
         self.late = 0
         """How many answers came for attempts that count no more, as from a worker that was given up."""
-        self._books = books = HeadBooks(seed)
+        self._state = books = SchedulerState(seed)
         self.jobs = books.jobs
         self.workers = books.workers
         self.classes = books.catalogue.classes
@@ -95,11 +95,11 @@ class HeadMind:
         """What travels to workers by number."""
         self._catalogue = books.catalogue
         self._functions = books.functions
-        self._families = books.families
+        self._job_tree = books.job_tree
         self._planner = books.planner
         self._gangs = books.gangs
-        self._attempts = Attempts(books, closed=closed)
-        self._standstill = Standstill(books, closed=closed)
+        self._attempts = RetryPolicy(books, closed=closed)
+        self._standstill = DeadlockWatch(books, closed=closed)
         self._now = 0.0
         self._wake: float | None = None
 
@@ -114,7 +114,7 @@ class HeadMind:
                 if not (event.completed or event.ended or event.waits) and self._planner.is_settled:
                     return out  # leases began as planned: nothing that a pass looks at has changed
             case FunctionDefined():
-                self._functions[event.fn] = Function(event)
+                self._functions[event.fn] = HeadFunction(event)
                 return out
             case FunctionTimed():
                 self._functions[event.fn].times.add(event.walls)
@@ -133,7 +133,7 @@ class HeadMind:
                         self.jobs[number].remembered().committed = True
                 return out
             case WorkerJoined():
-                self.workers[event.worker] = WorkerBook(event.worker, event.name, event.offer, now, self._planner.log)
+                self.workers[event.worker] = WorkerState(event.worker, event.name, event.offer, now, self._planner.log)
                 self._planner.reserving.joined(self.workers[event.worker])
                 self._attempts.isolate(self.workers[event.worker], now, out)
             case WorkerLeaving():
@@ -151,9 +151,9 @@ class HeadMind:
                 self._pause(event, out)
             case Ticked():
                 self._wake = None
-        if self._families.orphans:
+        if self._job_tree.orphans:
             self._end_orphans(out)
-        if self._books.backoffs:
+        if self._state.backoffs:
             self._try_again(out)
         if self._attempts.quarantine or self._attempts.isolated:
             self._wake_at(self._attempts.release(now, out), out)
@@ -161,14 +161,14 @@ class HeadMind:
             self._hurry_gangs(now, out)
         if not self.paused:
             self._planner.plan(now, out)
-            if self._families.waiting and self._planner.whole:
+            if self._job_tree.waiting and self._planner.whole:
                 self._end_standstill(now, out)
             self._wake_at(self._planner.wake, out)
         if self._gangs.assembling:
             self._wake_at(self._gangs.due, out)
-        self._wake_at(complain(self._books, now, out), out)
+        self._wake_at(complain(self._state, now, out), out)
         if self._catalogue.may_be_full:
-            self._books.forget_unused(out)
+            self._state.forget_unused(out)
         return out
 
     @property
@@ -182,15 +182,17 @@ class HeadMind:
 
     def why_shut(self, worker: int) -> str:
         """Why a worker gets no jobs for now, or none any more; empty for one that does."""
-        book = self.workers[worker]
-        return "; ".join([*book.shut.values(), *(["it is to end when its jobs have"] if book.draining else [])])
+        worker_state = self.workers[worker]
+        return "; ".join(
+            [*worker_state.shut.values(), *(["it is to end when its jobs have"] if worker_state.draining else [])]
+        )
 
     def wanted(self, offer: Allocation, most: int, within_s: float) -> int:
         """How many more workers with this offer would help; see `_wanted`."""
         workers = list(self.workers.values())
-        return wanted(self.classes.values(), workers, self._planner.rations, offer, most, within_s)
+        return wanted(self.classes.values(), workers, self._planner.start_limits, offer, most, within_s)
 
-    def oldest(self, most: int | None) -> list[Job]:
+    def oldest(self, most: int | None) -> list[HeadJob]:
         """The books of the jobs that have not ended, the oldest first, at most so many."""
         return list(islice(self.jobs.values(), most))
 
@@ -221,7 +223,7 @@ class HeadMind:
 
     def check(self) -> None:
         """Raise `AssertionError` unless the laws above hold. Costs a walk over everything; for tests."""
-        self._books.check()
+        self._state.check()
 
     # --- jobs come and go --------------------------------------------------------------------------------------------
 
@@ -236,42 +238,42 @@ class HeadMind:
         if self.closed and not self._catalogue.anybody_fits(cls):
             out.append(JobsUnsatisfiable(event.jobs, self.why_never(cls.request)))
             if parent is not None:
-                self._families.refused(parent, len(event.jobs))
+                self._job_tree.refused(parent, len(event.jobs))
             return
         if cls.head() is None:
             cls.blocked_since = now
             self._catalogue.doubt(cls)
-        self._planner.ahead.fresh.add(cls.cls)
+        self._planner.ahead.fresh.add(cls.id)
         functions = self._functions
-        jobs = [Job(number, cls, functions[fn], parent) for number, fn in zip(event.jobs, event.fns, strict=True)]
+        jobs = [HeadJob(number, cls, functions[fn], parent) for number, fn in zip(event.jobs, event.fns, strict=True)]
         self.jobs.update(zip(event.jobs, jobs, strict=True))
         cls.queue.extend(jobs)
         if cls.place is None or root:
             self._planner.waiting.touch(cls)
         if parent is not None:
             for job in jobs:
-                self._families.adopt(parent, job)
+                self._job_tree.adopt(parent, job)
 
-    def _parent(self, event: JobsSubmitted) -> Job | None:
+    def _parent(self, event: JobsSubmitted) -> HeadJob | None:
         """The job that submits, if its attempt is still under way."""
         number, attempt = event.parent
         job = self.jobs.get(number)
         return job if job is not None and job.attempt == attempt and job.state is JobState.LEASED else None
 
     def _cancelled(self, numbers: Iterable[int], out: list[HeadAction]) -> None:
-        to_stop: dict[int, list[Job]] = {}
+        to_stop: dict[int, list[HeadJob]] = {}
         for number in numbers:
             job = self.jobs.get(number)
             if job is None or job.cancelled:
                 continue
             job.cancelled = True
             job.remembered().cancelled_at = self._now
-            self._families.unwanted(job)
+            self._job_tree.unwanted(job)
             if job.state is JobState.QUEUED:
                 del self.jobs[number]
                 self._planner.waiting.touch(job.cls)
             elif job.state is JobState.BACKOFF:
-                self._books.backoffs.forget(job)
+                self._state.backoffs.forget(job)
                 del self.jobs[number]
             elif (gang := self._gangs.of(job)) is not None and not gang.assembled:
                 self._take_apart(job, out)
@@ -279,11 +281,11 @@ class HeadMind:
             else:
                 to_stop.setdefault(job.worker, []).append(job)
         for worker, jobs in to_stop.items():
-            out.append(CancelJobs(worker, [job.job for job in jobs], [job.attempt for job in jobs]))
+            out.append(CancelJobs(worker, [job.id for job in jobs], [job.attempt for job in jobs]))
 
     def _end_orphans(self, out: list[HeadAction]) -> None:
         """Cancel what ended attempts had submitted."""
-        named, self._families.orphans = self._families.orphans, []
+        named, self._job_tree.orphans = self._job_tree.orphans, []
         orphans = [number for number in named if number in self.jobs]
         if orphans:
             self._cancelled(orphans, out)
@@ -300,32 +302,32 @@ class HeadMind:
             self._lease_started(worker, start, now, out)
         for completed in event.completed:
             self._completed(worker, completed, out)
-            if self._families.orphans:  # what this report says of them is nobody's business any more
+            if self._job_tree.orphans:  # what this report says of them is nobody's business any more
                 self._end_orphans(out)
         for lease in event.ended:
-            book = worker.leases.pop(lease, None)
-            if book is not None:
-                if book.lent:
-                    worker.reclaim(book)
-                worker.give(book.shape)
-                self._planner.shares.give(book.client, book.shape)
+            worker_state = worker.leases.pop(lease, None)
+            if worker_state is not None:
+                if worker_state.lent:
+                    worker.reclaim(worker_state)
+                worker.give(worker_state.shape)
+                self._planner.shares.give(worker_state.client, worker_state.shape)
         for wait in event.waits:
             self._waited(worker, wait, out)
 
-    def _waited(self, worker: WorkerBook, wait: LeaseWait, out: list[HeadAction]) -> None:
-        job = self._books.current(worker, wait.job, wait.attempt)
-        self._families.note(worker, job, wait)
+    def _waited(self, worker: WorkerState, wait: LeaseWait, out: list[HeadAction]) -> None:
+        job = self._state.current(worker, wait.job, wait.attempt)
+        self._job_tree.note(worker, job, wait)
         if job is not None and not job.cancelled and wait.waits == Wait.NOTHING:
-            out.append(JobsMoved(job.job, wait.allocation))
+            out.append(JobsMoved(job.id, wait.allocation))
 
-    def _lease_started(self, worker: WorkerBook, start: LeaseStart, now: float, out: list[HeadAction]) -> None:
+    def _lease_started(self, worker: WorkerState, start: LeaseStart, now: float, out: list[HeadAction]) -> None:
         if worker.holds and self._granted(worker, start, now, out):
             return
         shape = self.shapes[start.cls]
         held, attempts = worker.held, start.attempts
         rows: list[int] = []
-        waited: list[Job] = []
-        first: Job | None = None
+        waited: list[HeadJob] = []
+        first: HeadJob | None = None
         planned = False
         for row, number in enumerate(start.jobs):
             job = held.get(number)
@@ -336,7 +338,7 @@ class HeadMind:
             elif job.state is JobState.PLANNED and job.shape is shape and not planned and shape.nodes == 1:
                 planned, first = True, job  # what it was counted as, its lease is counted as now
             else:
-                self._books.uncount(worker, job)
+                self._state.uncount(worker, job)
             job.state = _LEASED
             if first is None:
                 first = job
@@ -347,28 +349,28 @@ class HeadMind:
         if start.lease in worker.leases:  # held for a gang, whose job now runs on it
             worker.leases[start.lease].begun = now
         elif planned:
-            worker.leases[start.lease] = LeaseBook(start.lease, shape, first, now)
+            worker.leases[start.lease] = LeaseState(start.lease, shape, first, now)
         else:
-            self._books.take_lease(worker, start.lease, shape, first, now)
+            self._state.take_lease(worker, start.lease, shape, first, now)
         if rows:
-            out.append(JobsStarted(worker.worker, start, rows))
+            out.append(JobsStarted(worker.id, start, rows))
 
-    def _completed(self, worker: WorkerBook, completed: Completed, out: list[HeadAction]) -> None:
+    def _completed(self, worker: WorkerState, completed: Completed, out: list[HeadAction]) -> None:
         rows: list[int] = []
-        back: list[Job] = []
-        let_go: set[tuple[int, int]] = set()
+        back: list[HeadJob] = []
+        release: set[tuple[int, int]] = set()
         if worker.holds:
-            let_go = worker.holds.keys() & zip(completed.jobs, completed.attempts, strict=True)
+            release = worker.holds.keys() & zip(completed.jobs, completed.attempts, strict=True)
             self._holds_ended(worker, completed, out, back)
-        walls: dict[Function, list[float]] = {}
+        walls: dict[HeadFunction, list[float]] = {}
         samples: list[float] = []
-        fn: Function | None = None
+        fn: HeadFunction | None = None
         attempts, codes, wall = completed.attempts, completed.codes, completed.wall
         jobs, held, calm = self.jobs, worker.held, not self._attempts.quarantine.doubts_starts(worker.name)
         for row, number in enumerate(completed.jobs):
             job = held.get(number)
             if job is None or job.attempt != attempts[row]:
-                self.late += attempts[row] > 0 and (number, attempts[row]) not in let_go
+                self.late += attempts[row] > 0 and (number, attempts[row]) not in release
                 continue
             code = codes[row]
             shape = job.shape
@@ -390,7 +392,7 @@ class HeadMind:
                 continue
             calm = False  # what comes now may speak against the worker
             gang = self._gangs.of(job) if shape is not None and shape.nodes > 1 else None
-            self._books.let_go(worker, job, out)
+            self._state.release(worker, job, out)
             if code == Code.SUCCEEDED:
                 walls.setdefault(job.fn, []).append(completed.wall[row])
                 if shape is not None and shape.group is not None:
@@ -398,9 +400,9 @@ class HeadMind:
                 if self._attempts.quarantine:
                     self._attempts.quarantine.succeeded(worker.name, self._now)
             if job.cancelled:
-                del self.jobs[job.job]
+                del self.jobs[job.id]
             elif code == Code.SUCCEEDED:
-                self._books.drop(job)
+                self._state.drop(job)
                 rows.append(row)
             elif gang is not None and gang.broken is not None:
                 self._broke(job, gang, worker, out, back)
@@ -408,43 +410,45 @@ class HeadMind:
                 # An answer of a hold names it by the attempt, so a gang never waits for a second time with the same.
                 job.attempt += gang is not None and job.attempt == attempts[row]
             else:
-                self._books.drop(job)
+                self._state.drop(job)
                 rows.append(row)
         for timed, samples in walls.items():
             timed.times.add(samples)
             timed.times.awaits |= completed.awaited
         if back:
-            self._books.requeue(back, out)
+            self._state.requeue(back, out)
         if self.closed and (back or Code.UNFIT in codes):
             self._fail_impossible(out)
         if rows:
-            out.append(JobsSettled(worker.worker, completed, rows))
+            out.append(JobsSettled(worker.id, completed, rows))
 
     def _try_again(self, out: list[HeadAction]) -> None:
         """Jobs that have waited long enough go to the front of their classes."""
-        due = self._books.backoffs.due(self._now)
-        self._books.requeue(due, out)
-        self._planner.ahead.fresh.update(job.cls.cls for job in due)
+        due = self._state.backoffs.due(self._now)
+        self._state.requeue(due, out)
+        self._planner.ahead.fresh.update(job.cls.id for job in due)
         if due and self.closed:
             self._fail_impossible(out)
-        self._wake_at(self._books.backoffs.next, out)
+        self._wake_at(self._state.backoffs.next, out)
 
     # --- gangs -------------------------------------------------------------------------------------------------------
 
-    def _granted(self, worker: WorkerBook, start: LeaseStart, now: float, out: list[HeadAction]) -> bool:
+    def _granted(self, worker: WorkerState, start: LeaseStart, now: float, out: list[HeadAction]) -> bool:
         """Take a lease that is held for a gang; False if it is another's."""
         hold = worker.holds.get((start.jobs[0], start.attempts[0]))
         if hold is None:
             return False
         worker.give(hold.shape)
         self._planner.shares.give(hold.job.cls.client, hold.shape)
-        self._books.take_lease(worker, start.lease, hold.shape, hold.job, now)
+        self._state.take_lease(worker, start.lease, hold.shape, hold.job, now)
         assignment = self._gangs.granted(hold, start.lease, start.allocation, paused=bool(self.paused))
         if assignment is not None:
             out.append(assignment)
         return True
 
-    def _holds_ended(self, worker: WorkerBook, completed: Completed, out: list[HeadAction], back: list[Job]) -> None:
+    def _holds_ended(
+        self, worker: WorkerState, completed: Completed, out: list[HeadAction], back: list[HeadJob]
+    ) -> None:
         """A worker says of which gangs it holds slots no more. One that was not told to let go breaks its gang."""
         for named, code in zip(zip(completed.jobs, completed.attempts, strict=True), completed.codes, strict=True):
             hold = worker.holds.pop(named, None)
@@ -454,11 +458,11 @@ class HeadMind:
             self._gangs.ended(hold)
             if code == Code.UNFIT:
                 worker.refuse(hold.shape)
-                self._books.lose_members()
+                self._state.lose_members()
             if unasked:
                 self._break(hold, f"worker {worker.name} let go of its slots", out, back)
 
-    def _break(self, hold: Hold, reason: str, out: list[HeadAction], back: list[Job]) -> None:
+    def _break(self, hold: GangHold, reason: str, out: list[HeadAction], back: list[HeadJob]) -> None:
         """A gang has lost one of its nodes: it waits anew, once its job, if that was assigned, has ended."""
         job = hold.job
         gang = self._gangs.of(job)
@@ -470,9 +474,11 @@ class HeadMind:
         elif gang.broken is None:
             gang.broken, gang.lost = reason, not hold.worker.stops
             if not job.cancelled:
-                out.append(CancelJobs(job.worker, [job.job], [job.attempt]))
+                out.append(CancelJobs(job.worker, [job.id], [job.attempt]))
 
-    def _broke(self, job: Job, gang: Gang, worker: WorkerBook, out: list[HeadAction], back: list[Job]) -> None:
+    def _broke(
+        self, job: HeadJob, gang: PlacedGang, worker: WorkerState, out: list[HeadAction], back: list[HeadJob]
+    ) -> None:
         """The job of a broken gang has ended without a value."""
         if gang.lost and gang.broken is not None:
             self._attempts.lost(job, worker, gang.broken, self._now, out, back, suspect=False)
@@ -480,9 +486,9 @@ class HeadMind:
             job.attempt += 1
             back.append(job)
 
-    def _take_apart(self, job: Job, out: list[HeadAction]) -> None:
+    def _take_apart(self, job: HeadJob, out: list[HeadAction]) -> None:
         """Everybody lets go of a gang whose job was not assigned yet; it is nowhere then."""
-        self._books.let_go(self.workers[job.worker], job, out)
+        self._state.release(self.workers[job.worker], job, out)
 
     def _hurry_gangs(self, now: float, out: list[HeadAction]) -> None:
         """Half-assembled gangs make room for the one that goes first."""
@@ -490,7 +496,7 @@ class HeadMind:
         for job in late:
             self._take_apart(job, out)
             job.attempt += 1
-        self._books.requeue(late, out)
+        self._state.requeue(late, out)
 
     # --- losses ------------------------------------------------------------------------------------------------------
 
@@ -498,7 +504,7 @@ class HeadMind:
         worker = self.workers.get(event.worker)
         if worker is not None:
             worker.leave()
-            self._books.lose_members()
+            self._state.lose_members()
             if self.closed:
                 self._fail_impossible(out)
 
@@ -507,7 +513,7 @@ class HeadMind:
         if worker is None or worker.leaving:
             return
         worker.drain()
-        self._books.lose_members()
+        self._state.lose_members()
         self._planner.ahead.recall_all(worker, out)
         if self.closed:
             self._fail_impossible(out)
@@ -525,17 +531,17 @@ class HeadMind:
         if worker is None:
             return
         worker.gone = True
-        self._books.lose_members()
+        self._state.lose_members()
         for lease in worker.leases.values():
             self._planner.shares.give(lease.client, lease.shape)
-        back: list[Job] = []
+        back: list[HeadJob] = []
         if not worker.stops and any(job.state is JobState.LEASED for job in worker.held.values()):
             self._attempts.strike(worker, "losses", self._now, out)
         for job in sorted(worker.held.values(), key=_deepest_first):  # nobody outlives the job that waits for it
             leased = job.state is JobState.LEASED
-            self._books.let_go(worker, job, out)
+            self._state.release(worker, job, out)
             if job.cancelled:
-                del self.jobs[job.job]
+                del self.jobs[job.id]
             elif job.committed or (leased and not worker.stops) or not job.fn.losses:
                 self._attempts.lost(job, worker, event.reason, self._now, out, back, suspect=False)
             else:
@@ -547,8 +553,8 @@ class HeadMind:
             if unasked:
                 self._break(hold, event.reason, out, back)
         for number in worker.using:
-            self.shapes[number].users.pop(worker.worker, None)
-        self._books.requeue(back, out)
+            self.shapes[number].users.pop(worker.id, None)
+        self._state.requeue(back, out)
         if self.closed:
             self._fail_impossible(out)
 
@@ -568,8 +574,8 @@ class HeadMind:
                 cls.queue.clear()
                 self._planner.waiting.touch(cls)
                 for job in live:
-                    self._books.drop(job)
-                out.append(JobsUnsatisfiable([job.job for job in live], self.why_never(cls.request)))
+                    self._state.drop(job)
+                out.append(JobsUnsatisfiable([job.id for job in live], self.why_never(cls.request)))
 
     def _end_standstill(self, now: float, out: list[HeadAction]) -> None:
         """Jobs wait for jobs of their own: see to it that one of them can go on, or tell one that it never will."""
@@ -579,16 +585,16 @@ class HeadMind:
             self._give_up(self.jobs[deadlock.job], out)
             out.append(JobsDeadlocked(deadlock, failed=True))
 
-    def _give_up(self, job: Job, out: list[HeadAction]) -> None:
+    def _give_up(self, job: HeadJob, out: list[HeadAction]) -> None:
         """Take a job that can never start from where it waits; its parent is told."""
         if job.state is JobState.QUEUED:
             job.cls.queue.remove(job)
             self._planner.waiting.touch(job.cls)
-            self._books.drop(job)
+            self._state.drop(job)
         else:
-            self._families.ended(job)
+            self._job_tree.ended(job)
             job.cancelled = True
-            out.append(CancelJobs(job.worker, [job.job], [job.attempt]))
+            out.append(CancelJobs(job.worker, [job.id], [job.attempt]))
 
     def _wake_at(self, at: float | None, out: list[HeadAction]) -> None:
         if at is not None and (self._wake is None or at < self._wake):
@@ -596,6 +602,6 @@ class HeadMind:
             out.append(WakeAt(at))
 
 
-def _deepest_first(job: Job) -> tuple[int, int]:
+def _deepest_first(job: HeadJob) -> tuple[int, int]:
     """And of those at the same depth who came first, in whichever order they came to the worker."""
-    return -job.depth, job.job
+    return -job.depth, job.id

@@ -13,7 +13,7 @@ __all__ = ["told_rows", "without_payloads"]
 
 
 class _Attempt(Protocol):
-    job: int
+    id: int
     attempt: int
 
 
@@ -33,7 +33,7 @@ def without_payloads(
     count = len(jobs)
     return Completed(
         lease,
-        [job.job for job in jobs],
+        [job.id for job in jobs],
         [job.attempt for job in jobs],
         [int(code) for code in codes],
         [now] * count,

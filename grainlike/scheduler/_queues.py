@@ -8,11 +8,11 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 from grainlike.resources import Request
-from grainlike.scheduler._books import Job, Shape
+from grainlike.scheduler._records import HeadJob, Shape
 from grainlike.scheduler._states import JobState
 
 if TYPE_CHECKING:
-    from grainlike.scheduler._waiting import Entry, Kind, Line
+    from grainlike.scheduler.planning._waiting import ClassIndex, Entry, Kind
 
 __all__ = ["DeepestFirst", "RequestClass"]
 
@@ -27,36 +27,36 @@ class DeepestFirst:
     __slots__ = ("_heap",)
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, int, Job]] = []
+        self._heap: list[tuple[int, int, HeadJob]] = []
 
-    def append(self, job: Job) -> None:
+    def append(self, job: HeadJob) -> None:
         """Put a job to its place."""
-        heappush(self._heap, (-job.depth, job.job, job))
+        heappush(self._heap, (-job.depth, job.id, job))
 
     appendleft = append
 
-    def extend(self, jobs: Iterable[Job]) -> None:
+    def extend(self, jobs: Iterable[HeadJob]) -> None:
         """Put jobs to their places."""
         for job in jobs:
             self.append(job)
 
-    def popleft(self) -> Job:
+    def popleft(self) -> HeadJob:
         """Take the front."""
         return heappop(self._heap)[2]
 
-    def remove(self, job: Job) -> None:
+    def remove(self, job: HeadJob) -> None:
         """Take a job from anywhere."""
-        self._heap.remove((-job.depth, job.job, job))
+        self._heap.remove((-job.depth, job.id, job))
         heapify(self._heap)
 
     def clear(self) -> None:
         """Drop all."""
         self._heap.clear()
 
-    def __getitem__(self, at: int) -> Job:
+    def __getitem__(self, at: int) -> HeadJob:
         return self._heap[at][2]
 
-    def __iter__(self) -> Iterator[Job]:
+    def __iter__(self) -> Iterator[HeadJob]:
         return (job for _, _, job in sorted(self._heap))
 
     def __len__(self) -> int:
@@ -75,8 +75,8 @@ class RequestClass:
         "blocked_since",
         "claim",
         "client",
-        "cls",
         "entry",
+        "id",
         "is_simple",
         "isolate",
         "kind",
@@ -106,9 +106,9 @@ class RequestClass:
         isolate: bool,
         root: int = 0,
     ) -> None:
-        self.cls = cls
+        self.id = cls
         self.root = root
-        """The tree of its jobs (`_families`); 0 for jobs of the user's program."""
+        """The tree of its jobs (`_job_tree`); 0 for jobs of the user's program."""
         self.client = client
         self.request = request
         self.priority = priority
@@ -117,9 +117,9 @@ class RequestClass:
         # Who waits for a job holds slots: it must not stand at a worker for room that nobody there will make.
         self.may_be_ahead = not root and shapes[0].may_be_ahead
         """Whether its jobs may wait at a worker that is full."""
-        self.queue: deque[Job] | DeepestFirst = DeepestFirst() if root else deque()
+        self.queue: deque[HeadJob] | DeepestFirst = DeepestFirst() if root else deque()
         self.warned = False
-        self.blocked_job: Job | None = None
+        self.blocked_job: HeadJob | None = None
         self.blocked_since = 0.0
         # What follows is for the index of those that wait (`_waiting`).
         self.is_simple = not any(shape.rationed or shape.group is not None for shape in shapes)
@@ -129,17 +129,17 @@ class RequestClass:
         self.names = tuple(sorted(common))
         self.needs = tuple(min(shape.request.units[name] for shape in shapes) for name in self.names)
         """What a job takes at least, whichever shape it gets: of each of `names`."""
-        self.place: Line | None = None
+        self.place: ClassIndex | None = None
         """Where it stands, and there as `entry` and as one of a `kind`; None while no jobs wait."""
         self.entry: Entry | None = None
         self.kind: Kind = (), 0, False
-        self.claim: Line | None = None
+        self.claim: ClassIndex | None = None
         """Where it stands among those that may be reserved for."""
         self.may_be_wide = False
         self.visits = 0
         """How often a pass has looked for a worker for it."""
 
-    def head(self) -> Job | None:
+    def head(self) -> HeadJob | None:
         """The job to run next, or None."""
         queue = self.queue
         while queue:
@@ -149,11 +149,11 @@ class RequestClass:
             queue.popleft()
         return None
 
-    def live(self) -> list[Job]:
+    def live(self) -> list[HeadJob]:
         """All queued jobs, in order."""
         return [job for job in self.queue if not job.cancelled]
 
-    def put_back(self, jobs: list[Job]) -> None:
+    def put_back(self, jobs: list[HeadJob]) -> None:
         """Return jobs to the front, oldest first."""
         for job in sorted(jobs, key=_by_age, reverse=True):
             job.state = JobState.QUEUED
@@ -161,12 +161,12 @@ class RequestClass:
             job.shape = None
             self.queue.appendleft(job)
 
-    def passed_over(self, job: Job, now: float) -> float:
+    def passed_over(self, job: HeadJob, now: float) -> float:
         """For how many seconds `job` has stood blocked at the front."""
         if self.blocked_job is not job:
             self.blocked_job, self.blocked_since = job, now
         return now - self.blocked_since
 
 
-def _by_age(job: Job) -> int:
-    return job.job
+def _by_age(job: HeadJob) -> int:
+    return job.id

@@ -1,8 +1,9 @@
 """The world in which the minds are tried: virtual time, seeded chance, and an independent judge.
 
-Answers: what the very same `HeadMind` and `NodeMind` of `grainlike.scheduler` do to a workload, under faults of links,
-processes, machines and clocks; and whether every promise was kept. One seed decides a whole world: the same seed gives
-the same world bit for bit, on any machine, under any `PYTHONHASHSEED`, so a failing seed is a regression test.
+Answers: what the very same `HeadScheduler` and `NodeScheduler` of `grainlike.scheduler` do to a workload, under faults
+of links, processes, machines and clocks; and whether every promise was kept. One seed decides a whole world: the same
+seed gives the same world bit for bit, on any machine, under any `PYTHONHASHSEED`, so a failing seed is a regression
+test.
 
 Contains no policy: which job goes where is the minds' alone, and with a rule taken out of them a world goes another
 way. Never waits, never starts a process, rolls no dice but its own. Neighbours: `scheduler`, which it tries out.
@@ -27,7 +28,7 @@ from grainlike.simulation._plans import (
     NodePlan,
     Workload,
 )
-from grainlike.simulation._recorder import Run
+from grainlike.simulation._recorder import AttemptRun
 from grainlike.simulation._rehearsal import Rehearsal
 from grainlike.simulation._simulate import simulate
 from grainlike.simulation._workloads import WORKLOADS, draw_nodes, draw_workload, equal_nodes
@@ -38,6 +39,7 @@ __all__ = [
     "FOREVER",
     "QUICK",
     "WORKLOADS",
+    "AttemptRun",
     "Channel",
     "Clock",
     "Delay",
@@ -49,7 +51,6 @@ __all__ = [
     "NodePlan",
     "Outcome",
     "Rehearsal",
-    "Run",
     "Workload",
     "World",
     "draw_nodes",

@@ -1,4 +1,4 @@
-"""The body of one node, without the waiting: the same `NodeMind`, imitated runners, a channel each way."""
+"""The body of one node, without the waiting: the same `NodeScheduler`, imitated runners, a channel each way."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from grainlike.scheduler import (
     KillRunner,
     NodeAction,
     NodeEvent,
-    NodeMind,
+    NodeScheduler,
     NodeStopped,
     RaiseBarrier,
     ResumeJob,
@@ -62,7 +62,7 @@ class Stage(Protocol):
     faults: Faults
     witness: Witness
 
-    def noted(self, who: str, event: object, actions: list[NodeAction], mind: NodeMind) -> None:
+    def noted(self, who: str, event: object, actions: list[NodeAction], scheduler: NodeScheduler) -> None:
         """A mind has answered."""
 
     def report(
@@ -107,11 +107,11 @@ class Daemon:
         "clock",
         "dice",
         "frozen",
-        "mind",
         "network",
         "plan",
         "rate",
         "runners",
+        "scheduler",
         "up",
         "witness",
         "worker",
@@ -126,7 +126,7 @@ class Daemon:
         self.dice = stage.dice
         self.network = stage.network
         self.witness = stage.witness
-        self.mind = NodeMind(plan.offer)
+        self.scheduler = NodeScheduler(plan.offer)
         self.up = Voice(stage.clock, stage.dice, stage.network.link, lasts=bool(stage.faults.blink))
         self.runners: dict[int, Runner] = {}
         self.alive = True
@@ -201,9 +201,9 @@ class Daemon:
         """See `Home`."""
         self.hear(RunnerReady(runner))
 
-    def runner_gone(self, runner: int, how: str, started: int, *, nobody: bool = False) -> None:
+    def runner_gone(self, runner: int, how: str, started: int, *, never_spawned: bool = False) -> None:
         """See `Home`."""
-        self.hear(RunnerGone(runner, how, started, unborn=nobody, nobody=nobody))
+        self.hear(RunnerGone(runner, how, started, never_ran=never_spawned, never_spawned=never_spawned))
 
     def thaw(self) -> None:
         """Hear what was missed."""
@@ -251,12 +251,12 @@ class Daemon:
         elif type(event) is Cancel:
             self.witness.to_be_ended(self.worker, event.jobs, event.attempts)
         now = self.local(self.clock.now)
-        actions = self.mind.handle(event, now if now > not_before else not_before)
-        self._stage.noted(self._name, event, actions, self.mind)
+        actions = self.scheduler.handle(event, now if now > not_before else not_before)
+        self._stage.noted(self._name, event, actions, self.scheduler)
         for action in actions:
             self._act(action)
         self._report()
-        if self._when_idle is not None and self.mind.idle:
+        if self._when_idle is not None and self.scheduler.idle:
             call, self._when_idle = self._when_idle, None
             self.witness.at_rest(self.worker)
             call(self)
@@ -294,16 +294,16 @@ class Daemon:
                 self.runners[action.runner].bar()
                 self.clock.after(BARRIER_S, self._barrier_stood, action)
             case TerminateRunner():
-                self._doomed(action.runner).terminate()
+                self._terminating(action.runner).terminate()
             case KillRunner():
-                self._doomed(action.runner).die("SIGKILL")
+                self._terminating(action.runner).die("SIGKILL")
             case WakeAt():
                 self._wake(action.at)
 
-    def _doomed(self, number: int) -> Runner:
+    def _terminating(self, number: int) -> Runner:
         runner = self.runners[number]
         if runner.alive:  # it may have died unseen
-            self.witness.doomed(self.worker, number)
+            self.witness.terminating(self.worker, number)
         return runner
 
     def _report(self) -> None:

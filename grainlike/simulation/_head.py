@@ -1,4 +1,4 @@
-"""The body of the head, without the waiting: the same `HeadMind`, a channel to each worker, a client."""
+"""The body of the head, without the waiting: the same `HeadScheduler`, a channel to each worker, a client."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from grainlike.scheduler import (
     FunctionDefined,
     HeadAction,
     HeadEvent,
-    HeadMind,
+    HeadScheduler,
     JobsBackedOff,
     JobsCancelled,
     JobsDeadlocked,
@@ -61,10 +61,10 @@ from grainlike.wire import (
     Undefine,
 )
 
-__all__ = ["Head", "Peer"]
+__all__ = ["SimulatedHead", "SimulatedWorker"]
 
 
-class _Stage(Protocol):
+class _HeadStage(Protocol):
     clock: Clock
     seed: int
     dice: Dice
@@ -73,11 +73,11 @@ class _Stage(Protocol):
     witness: Witness
     workload: Workload
 
-    def noted(self, who: str, event: object, actions: list[HeadAction], mind: HeadMind) -> None:
+    def noted(self, who: str, event: object, actions: list[HeadAction], scheduler: HeadScheduler) -> None:
         """A mind has answered."""
 
 
-class Peer:
+class SimulatedWorker:
     """A worker as the head's body holds it: `down` is the channel to it, `told` what it was told of."""
 
     __slots__ = ("classes", "daemon", "down", "functions")
@@ -89,15 +89,15 @@ class Peer:
         self.classes: set[int] = set()
 
 
-class Head:
+class SimulatedHead:
     """Carries events to the mind and its actions to the workers and the client. A dead one hears and says nothing."""
 
-    def __init__(self, stage: _Stage, *, closed: bool) -> None:
+    def __init__(self, stage: _HeadStage, *, closed: bool) -> None:
         self.clock = stage.clock
         self.witness = stage.witness
-        self.mind = HeadMind(closed=closed, seed=stage.seed)
+        self.scheduler = HeadScheduler(closed=closed, seed=stage.seed)
         self.client = Client(self, stage.workload)
-        self.peers: dict[int, Peer] = {}
+        self.peers: dict[int, SimulatedWorker] = {}
         self.alive = True
         self._nests = Nests(self)
         self._stage = stage
@@ -138,7 +138,7 @@ class Head:
         """Let a worker in."""
         down = Voice(self.clock, self._stage.dice, self._stage.network.link, lasts=bool(self._stage.faults.blink))
         down.answers(daemon.up)
-        self.peers[daemon.worker] = Peer(daemon, down)
+        self.peers[daemon.worker] = SimulatedWorker(daemon, down)
         self.witness.joined(daemon.worker, daemon.plan.offer)
         self._tell(WorkerJoined(daemon.worker, f"n{daemon.worker}", daemon.plan.offer))
 
@@ -210,8 +210,8 @@ class Head:
     # --- what the mind says ------------------------------------------------------------------------------------------
 
     def _tell(self, event: HeadEvent) -> None:
-        actions = self.mind.handle(event, self.clock.now)
-        self._stage.noted("head", event, actions, self.mind)
+        actions = self.scheduler.handle(event, self.clock.now)
+        self._stage.noted("head", event, actions, self.scheduler)
         if actions:
             self.witness.assigning([job for action in actions if type(action) is AssignJobs for job in action.jobs])
             for action in actions:
@@ -247,7 +247,7 @@ class Head:
             case JobsUnsatisfiable():
                 self._each(action.jobs, lambda job: self.witness.refused(job, action.missing))
             case JobsPending():
-                self.witness.pending([job.job for cls in self._waiting(action) for job in cls])
+                self.witness.pending([job.id for cls in self._waiting(action) for job in cls])
             case JobsDeadlocked():
                 if action.failed:
                     self.witness.stuck(action.deadlock)
@@ -261,7 +261,7 @@ class Head:
                 self._wake(action.at)
 
     def _waiting(self, action: JobsPending) -> list[list[_Numbered]]:
-        return [[*cls.live()] for cls in self.mind.classes.values() if cls.request == action.request]
+        return [[*cls.live()] for cls in self.scheduler.classes.values() if cls.request == action.request]
 
     def _settle(self, action: JobsSettled) -> None:
         completed = action.completed
@@ -299,8 +299,8 @@ class Head:
         fresh = [fn for fn in dict.fromkeys(fns) if fn not in peer.functions]
         classes: list[ClassSpec] = []
         if cls not in peer.classes:
-            shape = self.mind.shapes[cls]
-            classes.append(ClassSpec(shape.shape, str(shape.request), shape.isolate))
+            shape = self.scheduler.shapes[cls]
+            classes.append(ClassSpec(shape.id, str(shape.request), shape.isolate))
         if fresh or classes:
             peer.functions.update(fresh)
             peer.classes.add(cls)
@@ -335,4 +335,4 @@ class Head:
 
 
 class _Numbered(Protocol):
-    job: int
+    id: int

@@ -7,10 +7,10 @@ from hashlib import blake2b
 
 import msgspec
 
-__all__ = ["Journal"]
+__all__ = ["StepJournal"]
 
 
-class Journal:
+class StepJournal:
     """Takes every step of every mind. Two worlds with one `digest` went the same way, bit for bit.
 
     `show` is called with a line for a person, for every step.

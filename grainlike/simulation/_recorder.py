@@ -12,12 +12,12 @@ from grainlike.simulation._plans import JobPlan
 from grainlike.simulation._witness import Witness
 from grainlike.wire import Code
 
-__all__ = ["Recorder", "Run"]
+__all__ = ["AttemptRun", "RunRecorder"]
 
 _allocation = lru_cache(maxsize=4096)(parse_allocation)
 
 
-class Run:
+class AttemptRun:
     """One attempt of a job. Times are virtual seconds.
 
     Attributes:
@@ -57,12 +57,12 @@ class Run:
         return [(worker, _allocation(slots)) for worker, slots in self.gang]
 
 
-class Recorder(Witness):
+class RunRecorder(Witness):
     """Keeps all runs, in the order in which they began, and who was refused and why."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock)
-        self.runs: dict[tuple[int, int], Run] = {}
+        self.runs: dict[tuple[int, int], AttemptRun] = {}
         self.refusals: dict[int, Missing | None] = {}
         self.closed: set[int] = set()
         """The jobs that have their outcome."""
@@ -115,7 +115,7 @@ class Recorder(Witness):
     def began(self, worker: int, lease: int, job: int, attempt: int) -> None:
         """See `Witness`."""
         slots = self._slots[worker, lease]
-        run = self.runs[job, attempt] = Run(job, attempt, worker, slots, self._ready[job], self.clock.now)
+        run = self.runs[job, attempt] = AttemptRun(job, attempt, worker, slots, self._ready[job], self.clock.now)
         run.gang = self._gangs.get((job, attempt), ())
 
     def ended(self, worker: int, lease: int, job: int, attempt: int, code: Code) -> None:

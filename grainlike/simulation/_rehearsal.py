@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from grainlike.resources import Allocation
 from grainlike.simulation._channel import Delay
 from grainlike.simulation._plans import Network, NodePlan, Workload
-from grainlike.simulation._recorder import Recorder, Run
+from grainlike.simulation._recorder import AttemptRun, RunRecorder
 from grainlike.simulation._world import World
 
 __all__ = ["Rehearsal"]
@@ -30,9 +30,9 @@ class Rehearsal:
 
     def __init__(self, workload: Workload, offers: Sequence[Allocation]) -> None:
         nodes = [NodePlan(offer) for offer in offers]
-        self._world = World(0, workload, nodes, network=_AT_ONCE, closed=True, judged=False, witness=Recorder)
+        self._world = World(0, workload, nodes, network=_AT_ONCE, closed=True, judged=False, witness=RunRecorder)
         witness = self._world.witness
-        assert isinstance(witness, Recorder)
+        assert isinstance(witness, RunRecorder)
         self._recorder = witness
         self._world.begin()
 
@@ -49,7 +49,7 @@ class Rehearsal:
         """Seconds times amounts that were given to jobs while they ran; amounts in nano-units."""
         return self._recorder.busy.get(name, 0.0)
 
-    def runs(self) -> list[tuple[int, Run]]:
+    def runs(self) -> list[tuple[int, AttemptRun]]:
         """All runs in the order of their begins, each with the job's position in the workload."""
         position_of = {number: position for position, number in self._world.head.client.number_of.items()}
         return [(position_of[run.job], run) for run in self._recorder.runs.values()]
@@ -62,11 +62,11 @@ class Rehearsal:
 
     def stuck(self) -> dict[int, str]:
         """Why the jobs never end that were refused or still wait, by position. Call it at the end."""
-        mind, now, recorder = self._world.head.mind, self._world.clock.now, self._recorder
+        scheduler, now, recorder = self._world.head.scheduler, self._world.clock.now, self._recorder
         said: dict[int, str] = {}
         for position, number in self._world.head.client.number_of.items():
             if number in recorder.refusals:
                 said[position] = str(recorder.refusals[number] or "no worker can lay it out as it is asked for")
             elif number not in recorder.closed:
-                said[position] = str(mind.explain(number, now))
+                said[position] = str(scheduler.explain(number, now))
         return said

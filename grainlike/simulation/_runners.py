@@ -58,7 +58,7 @@ class Home(Protocol):
     def runner_ready(self, runner: int) -> None:
         """It is about to begin its first job, or the first that has a limit."""
 
-    def runner_gone(self, runner: int, how: str, started: int, *, nobody: bool = False) -> None:
+    def runner_gone(self, runner: int, how: str, started: int, *, never_spawned: bool = False) -> None:
         """The process was reaped."""
 
 
@@ -137,7 +137,7 @@ class Runner(ABC):
         """The process is gone. What it had written is still read; then the daemon sees the end."""
         if not self.alive:
             return
-        gone = partial(self.home.runner_gone, nobody=not self.up)
+        gone = partial(self.home.runner_gone, never_spawned=not self.up)
         self._vanish(killer)
         self._outbox.send(gone, self.runner, how, self.started)
 

@@ -10,7 +10,7 @@ from grainlike.scheduler import GRACE_S
 from grainlike.simulation._clock import Clock
 from grainlike.simulation._daemon import Daemon
 from grainlike.simulation._dice import Dice
-from grainlike.simulation._head import Head
+from grainlike.simulation._head import SimulatedHead
 from grainlike.simulation._plans import NodePlan
 from grainlike.simulation._voice import go_on
 from grainlike.wire import HEARTBEAT_S, LOST_S, SUSPECT_S
@@ -24,7 +24,7 @@ FAREWELL_S = 1.0
 class _Stage(Protocol):
     clock: Clock
     dice: Dice
-    head: Head
+    head: SimulatedHead
     closed: bool
 
     def new_daemon(self, plan: NodePlan) -> Daemon:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from grainlike.simulation._channel import Channel, Delay
 from grainlike.simulation._clock import Clock
 from grainlike.simulation._dice import Dice
-from grainlike.wire import Transcript
+from grainlike.wire import ResendBuffer
 
 __all__ = ["Voice", "go_on"]
 
@@ -25,7 +25,7 @@ class Voice(Channel):
 
     def __init__(self, clock: Clock, dice: Dice, delay: Delay, *, lasts: bool) -> None:
         super().__init__(clock, dice, delay)
-        self.transcript: Transcript[_Said] | None = Transcript() if lasts else None
+        self.transcript: ResendBuffer[_Said] | None = ResendBuffer() if lasts else None
         self.back: Voice | None = None
 
     def answers(self, other: Voice) -> None:

@@ -85,7 +85,7 @@ class Witness:
     def to_be_ended(self, worker: int, jobs: list[int], attempts: list[int]) -> None:
         """A daemon has heard that nobody wants these any more."""
 
-    def doomed(self, worker: int, runner: int) -> None:
+    def terminating(self, worker: int, runner: int) -> None:
         """A process was told to die."""
 
     def died(self, worker: int) -> None:

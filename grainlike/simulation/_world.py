@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from grainlike.scheduler import HeadAction, HeadMind, NodeAction, NodeMind
+from grainlike.scheduler import HeadAction, HeadScheduler, NodeAction, NodeScheduler
 from grainlike.simulation._clock import Clock
 from grainlike.simulation._daemon import Daemon
 from grainlike.simulation._dice import Dice
-from grainlike.simulation._head import Head
-from grainlike.simulation._journal import Journal
+from grainlike.simulation._head import SimulatedHead
+from grainlike.simulation._journal import StepJournal
 from grainlike.simulation._nests import Call
 from grainlike.simulation._outcome import Outcome, lower_bound
 from grainlike.simulation._plans import CALM, Faults, Network, NodePlan, Workload
-from grainlike.simulation._referee import Referee
 from grainlike.simulation._site import Site
 from grainlike.simulation._witness import Witness
+from grainlike.simulation.judge._referee import Referee
 from grainlike.wire import Completed, LeaseStart, LeaseWait
 
 __all__ = ["World"]
@@ -68,9 +68,9 @@ class World:
         self.witness: Witness = (
             Referee(self.clock, workload.functions, closed=closed) if judged else witness(self.clock)
         )
-        self.head = Head(self, closed=closed)
+        self.head = SimulatedHead(self, closed=closed)
         self.sites = [Site(self, plan) for plan in nodes]
-        self._journal = Journal(show)
+        self._journal = StepJournal(show)
         self._last_worker = 0
 
     def run(self) -> Outcome:
@@ -83,7 +83,7 @@ class World:
             if self.judged:
                 self._check_end()
         except AssertionError as broken:
-            violations = (f"at {self.clock.now:.6f} s: {broken or 'a law of a mind is broken'}",)
+            violations = (f"at {self.clock.now:.6f} s: {broken or 'a law of a scheduler is broken'}",)
         except Exception as error:  # noqa: BLE001 - a mind that raises has broken its word
             violations = (f"at {self.clock.now:.6f} s: {type(error).__name__}: {error}",)
         return self._outcome(violations)
@@ -118,7 +118,7 @@ class World:
         """The head's process dies; or its machine, and nobody hears a word.
 
         It keeps no journal, so nothing of it comes back. One that does would be started again from here: with another
-        `Head` in its place, alive, for sites look for it there when they dial.
+        `SimulatedHead` in its place, alive, for sites look for it there when they dial.
         """
         for site in self.sites:
             site.lose_head(silent=silent)
@@ -152,15 +152,13 @@ class World:
             left = [site.daemon.worker for site in self.sites if site.daemon is not None]
             assert not left, f"workers {left} outlived the head"
             return
-        for worker in self.head.mind.workers.values():
-            assert worker.free == worker.capacity, (
-                f"worker {worker.worker} is idle, and the head believes {worker.free}"
-            )
-            assert not worker.held, f"the head believes that worker {worker.worker} holds {list(worker.held)}"
+        for worker in self.head.scheduler.workers.values():
+            assert worker.free == worker.capacity, f"worker {worker.id} is idle, and the head believes {worker.free}"
+            assert not worker.held, f"the head believes that worker {worker.id} holds {list(worker.held)}"
         for site in self.sites:
             if site.daemon is not None:
-                assert site.daemon.mind.idle, f"worker {site.daemon.worker} believes that it is busy"
-        left = [job for job in self.head.mind.jobs if job in self.witness.outcome]
+                assert site.daemon.scheduler.idle, f"worker {site.daemon.worker} believes that it is busy"
+        left = [job for job in self.head.scheduler.jobs if job in self.witness.outcome]
         assert not left, f"the head still has {left}, which are settled"
 
     # --- what the bodies ask for -------------------------------------------------------------------------------------
@@ -194,12 +192,16 @@ class World:
         self.head.withdrawn(worker, parent, attempt, children)
 
     def noted(
-        self, who: str, event: object, actions: list[HeadAction] | list[NodeAction], mind: HeadMind | NodeMind
+        self,
+        who: str,
+        event: object,
+        actions: list[HeadAction] | list[NodeAction],
+        scheduler: HeadScheduler | NodeScheduler,
     ) -> None:
         """A mind has answered: keep it, and hold the mind to its laws."""
         if self.judged:
             self._journal.note(self.clock.now, who, event, actions)
-            mind.check()
+            scheduler.check()
 
     def _widest_start(self, starts: dict[int, float]) -> float | None:
         cores = [max(option.units.get("cores", 0) for option in plan.request.options) for plan in self.workload.jobs]

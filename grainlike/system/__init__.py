@@ -6,18 +6,17 @@ from grainlike._later import later
 
 if TYPE_CHECKING:
     from grainlike.system._cgroup import MEMORY, Cgroup, own_cgroups
-    from grainlike.system._cgroup_limits import cpu_limit, memory_limit
     from grainlike.system._late_file import LateFile
-    from grainlike.system._limits import room_for_one
+    from grainlike.system._limits import cpu_limit, max_message_bytes, memory_limit
 
 __all__ = [
     "MEMORY",
     "Cgroup",
     "LateFile",
     "cpu_limit",
+    "max_message_bytes",
     "memory_limit",
     "own_cgroups",
-    "room_for_one",
 ]
 
 if not TYPE_CHECKING:  # else any name would be there
@@ -27,9 +26,9 @@ if not TYPE_CHECKING:  # else any name would be there
             "Cgroup": "_cgroup",
             "LateFile": "_late_file",
             "MEMORY": "_cgroup",
-            "cpu_limit": "_cgroup_limits",
-            "memory_limit": "_cgroup_limits",
+            "cpu_limit": "_limits",
+            "memory_limit": "_limits",
             "own_cgroups": "_cgroup",
-            "room_for_one": "_limits",
+            "max_message_bytes": "_limits",
         },
     )

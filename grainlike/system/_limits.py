@@ -1,4 +1,7 @@
-"""Message size limit of a head: half of the memory that it may use."""
+"""Message size limit of a head: half of the memory that it may use.
+
+Limits of this process's cgroups: of both versions, and of each cgroup above, the least.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,16 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["room_for_one"]
+from grainlike.system._cgroup import Cgroup, own_cgroups
+
+__all__ = ["cpu_limit", "max_message_bytes", "memory_limit"]
+
 
 _SHARE = 2
 _UNKNOWN = 2**62
 
 
-def room_for_one(root: Path = Path("/")) -> int:
+def max_message_bytes(root: Path = Path("/")) -> int:
     """Return the limit in bytes of buffers: half of the machine's memory, or of the limit of this process's cgroup.
 
     A larger message could be received, but hardly be sent on: it is taken off the wire, and its job fails.
@@ -40,3 +46,39 @@ def _allowed(root: Path) -> Iterator[int]:
             return
         with suppress(OSError, ValueError):  # "max" is no number, and no limit
             yield int((group / "memory.max").read_text(encoding="ascii"))
+
+
+def cpu_limit(proc: str = "/proc/self") -> float | None:
+    """Return the CPU limit in cores; None without a limit."""
+    return min((time for group in _above(proc, "cpu") for time in _cpu(group)), default=None)
+
+
+def memory_limit(proc: str = "/proc/self") -> int | None:
+    """Return the memory limit in bytes; None without a limit."""
+    files = ("memory.max", "memory.limit_in_bytes")
+    return min((size for group in _above(proc, "memory") for size in _numbers(group, files)), default=None)
+
+
+def _cpu(group: Cgroup) -> Iterator[float]:
+    with suppress(OSError, ValueError, ZeroDivisionError):
+        allowed, period = group.read("cpu.max").split()
+        yield int(allowed) / int(period)
+    with suppress(OSError, ValueError, ZeroDivisionError):
+        allowed, period = group.read("cpu.cfs_quota_us"), group.read("cpu.cfs_period_us")
+        if int(allowed) > 0:
+            yield int(allowed) / int(period)
+
+
+def _numbers(group: Cgroup, files: tuple[str, ...]) -> Iterator[int]:
+    """Iterate over the numbers in those files that exist; "max" is no number, and no limit."""
+    for file in files:
+        with suppress(OSError, ValueError):
+            yield int(group.read(file))
+
+
+def _above(proc: str, controller: str) -> Iterator[Cgroup]:
+    """The process's own cgroup in each tree that may limit it, and all above, as far as they are shown here."""
+    for own in own_cgroups(proc, controller):
+        while os.access(f"{own.path}/cgroup.procs", os.F_OK):
+            yield own
+            own = own.above()  # noqa: PLW2901 - it walks up

@@ -12,6 +12,9 @@ bytes, `net` carries frames, `scheduler` decides what is said.
 """
 
 from grainlike.wire._connection import (
+    HEARTBEAT_S,
+    LOST_S,
+    SUSPECT_S,
     Ack,
     Beat,
     Goodbye,
@@ -38,8 +41,8 @@ from grainlike.wire._frames import (
 )
 from grainlike.wire._handshake import (
     PROTOCOL,
-    Dialer,
-    Listener,
+    AcceptingHandshake,
+    ConnectingHandshake,
     Software,
 )
 from grainlike.wire._large import (
@@ -50,12 +53,12 @@ from grainlike.wire._large import (
 from grainlike.wire._messages import Message
 from grainlike.wire._nested import (
     AskOutcome,
-    Nested,
-    NestedFunction,
     OutcomeIs,
     Outcomes,
     ReleaseFunctions,
     RetrySpec,
+    Submit,
+    SubmittedFunction,
     Withdraw,
 )
 from grainlike.wire._orders import (
@@ -71,7 +74,6 @@ from grainlike.wire._orders import (
     Retract,
     Undefine,
 )
-from grainlike.wire._pace import HEARTBEAT_S, LOST_S, SUSPECT_S
 from grainlike.wire._payloads import (
     BATCH_BYTES,
     ROW_BYTES,
@@ -79,6 +81,8 @@ from grainlike.wire._payloads import (
     fit_together,
     pack_parcels,
     plain_column,
+    split_by_bytes,
+    split_by_count,
     unpack_parcels,
     weight_of,
 )
@@ -134,6 +138,7 @@ from grainlike.wire._reports import (
     Report,
     Wait,
 )
+from grainlike.wire._resend_buffer import ResendBuffer
 from grainlike.wire._runners import (
     Awaits,
     GoesOn,
@@ -144,8 +149,6 @@ from grainlike.wire._runners import (
     Setup,
     Stop,
 )
-from grainlike.wire._slices import portions, slices
-from grainlike.wire._transcript import Transcript
 from grainlike.wire._window import WINDOW_BYTES, WINDOW_ITEMS, Debt, Window
 
 __all__ = [
@@ -163,6 +166,7 @@ __all__ = [
     "TRUSTED",
     "WINDOW_BYTES",
     "WINDOW_ITEMS",
+    "AcceptingHandshake",
     "Ack",
     "Answer",
     "AskCancel",
@@ -188,11 +192,11 @@ __all__ = [
     "ClassSpec",
     "Code",
     "Completed",
+    "ConnectingHandshake",
     "Credit",
     "Debt",
     "Define",
     "Depart",
-    "Dialer",
     "Done",
     "EndSessions",
     "EnoughLogs",
@@ -216,12 +220,9 @@ __all__ = [
     "LeaseStart",
     "LeaseWait",
     "Leaving",
-    "Listener",
     "LogsAre",
     "Matched",
     "Message",
-    "Nested",
-    "NestedFunction",
     "NodeSpec",
     "Numbered",
     "OutcomeIs",
@@ -237,6 +238,7 @@ __all__ = [
     "Renew",
     "Report",
     "ReportIs",
+    "ResendBuffer",
     "Resumed",
     "Retract",
     "RetrySpec",
@@ -248,8 +250,9 @@ __all__ = [
     "Software",
     "SpanRow",
     "Stop",
+    "Submit",
+    "SubmittedFunction",
     "TraceIs",
-    "Transcript",
     "Unable",
     "Undefine",
     "Wait",
@@ -265,8 +268,8 @@ __all__ = [
     "gap_with",
     "pack_parcels",
     "plain_column",
-    "portions",
-    "slices",
+    "split_by_bytes",
+    "split_by_count",
     "unpack_parcels",
     "weight_of",
 ]

@@ -1,24 +1,20 @@
-"""What two ends say about the connection between them, whoever they are."""
+"""What two ends say about the connection between them, whoever they are.
+
+How often two ends say that they live, and how long each believes the other when it is silent; in seconds.
+"""
 
 from __future__ import annotations
 
 from grainlike.wire._base import BaseMessage
 
-__all__ = [
-    "Ack",
-    "Beat",
-    "Goodbye",
-    "Hello",
-    "Refused",
-    "Welcome",
-]
+__all__ = ["HEARTBEAT_S", "LOST_S", "SUSPECT_S", "Ack", "Beat", "Goodbye", "Hello", "Refused", "Welcome"]
 
 
 class Hello(BaseMessage, frozen=True, tag=1, forbid_unknown_fields=False):
     """The dialling end introduces itself. `memory` names the shared memory that it can map, if any, and `process` the
     process that it is to others of its machine; `memory_tier` says what holds a worker's jobs to theirs.
 
-    With `received`, its side of the conversation outlives a link that breaks (`Transcript`): it may dial anew, with
+    With `received`, its side of the conversation outlives a link that breaks (`ResendBuffer`): it may dial anew, with
     `resumes` and how many messages have come to it so far. -1 is for who does not do that.
 
     A client that names a `session` leaves its jobs to that, and gets what is there.
@@ -88,3 +84,12 @@ class Goodbye(BaseMessage, frozen=True, tag=16):
     """The last word: whoever says it ends the conversation, and will not go on with it on another link."""
 
     reason: str
+
+
+HEARTBEAT_S = 5.0
+
+SUSPECT_S = 15.0
+"""A worker that has been silent for this long gets no more jobs for now."""
+
+LOST_S = 30.0
+"""Whoever has been silent for this long is lost to the other end: a worker, a client, or a head."""

@@ -24,7 +24,7 @@ from grainlike.errors import (
 from grainlike.wire._connection import Hello, Refused, Welcome
 from grainlike.wire._messages import Message
 
-__all__ = ["PROTOCOL", "Dialer", "Listener", "Software"]
+__all__ = ["PROTOCOL", "AcceptingHandshake", "ConnectingHandshake", "Software"]
 
 PROTOCOL = 2
 """The version of this protocol; a peer announces the range that it speaks."""
@@ -80,7 +80,7 @@ def _check_names(hello: Hello) -> None:
             raise ProtocolError(f"{word[:_NAME_LIMIT]!r} is no name: it takes 1 to {_NAME_LIMIT} printable characters")
 
 
-class Dialer:
+class ConnectingHandshake:
     """The end that dials. Send `hello` first; `receive` takes what comes, until `welcome` is set.
 
     Raises the listener's refusal as its type, and `ProtocolError` for a message out of turn.
@@ -101,7 +101,7 @@ class Dialer:
                 raise ProtocolError(f"{type(message).__name__} is out of turn in a handshake")
 
 
-class Listener:
+class AcceptingHandshake:
     """The end that listens, for those who come as one of `roles`.
 
     `proved` is the peer's role by its certificate; None where the connection itself lets in nobody but processes of

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from grainlike.wire._connection import Ack, Beat, Goodbye, Hello, Refused, Welcome
 from grainlike.wire._flows import Credit, Follow, Items, Output
-from grainlike.wire._nested import Nested, Outcomes, ReleaseFunctions, Withdraw
+from grainlike.wire._nested import Outcomes, ReleaseFunctions, Submit, Withdraw
 from grainlike.wire._orders import Assign, Cancel, Define, Depart, Gang, Hold, Retract, Undefine
 from grainlike.wire._questions import FromClient, ToClient
 from grainlike.wire._reports import Blocked, Completed, Leaving, Report
@@ -54,7 +54,7 @@ Message = (
     | Credit
     | Follow
     | Output
-    | Nested
+    | Submit
     | Withdraw
     | ReleaseFunctions
     | Outcomes

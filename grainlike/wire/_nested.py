@@ -11,12 +11,12 @@ from grainlike.wire._reports import ReceiptSpec
 
 __all__ = [
     "AskOutcome",
-    "Nested",
-    "NestedFunction",
     "OutcomeIs",
     "Outcomes",
     "ReleaseFunctions",
     "RetrySpec",
+    "Submit",
+    "SubmittedFunction",
     "Withdraw",
 ]
 
@@ -36,7 +36,7 @@ class RetrySpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
     on_memory: bool = True
 
 
-class NestedFunction(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class SubmittedFunction(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A function that a job or a client calls on workers. With `here`, its serialized form comes with the message: the
     first time that the job, or the client, sends it. After that the head knows it by its digest, until the job has
     ended, or the client has left or said `ReleaseFunctions`.
@@ -52,7 +52,7 @@ class NestedFunction(msgspec.Struct, frozen=True, array_like=True, gc=False):
     here: bool
 
 
-class Nested(BaseMessage, frozen=True, tag=40):
+class Submit(BaseMessage, frozen=True, tag=40):
     """From a running job to the head: run these for it, all asking for the same.
 
     `children` are numbers that the job gives, `fns` positions in `functions`. The frame's buffers are the functions
@@ -65,7 +65,7 @@ class Nested(BaseMessage, frozen=True, tag=40):
     request: str
     priority: int
     isolate: bool
-    functions: list[NestedFunction]
+    functions: list[SubmittedFunction]
     children: list[int]
     fns: list[int]
     data: list[bytes]

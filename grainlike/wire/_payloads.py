@@ -4,11 +4,13 @@ A parcel is an opaque payload on its way: the in-band bytes and the out-of-band 
 the header's `data` column; large ones join the frame's buffers, where no decoder copies them twice. So do small ones
 when the column is full (`BATCH_BYTES`): however a batch was cut, its header stays small. `counts` says how many of the
 frame's buffers belong to each parcel; it is empty when none does, which is the common case.
+
+Batches cut so that each fits well into one frame.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from grainlike.errors import ProtocolError
 from grainlike.wire._large import Buffer
@@ -20,9 +22,12 @@ __all__ = [
     "fit_together",
     "pack_parcels",
     "plain_column",
+    "split_by_bytes",
+    "split_by_count",
     "unpack_parcels",
     "weight_of",
 ]
+
 
 Parcel = tuple[bytes, Sequence[Buffer]]
 
@@ -103,3 +108,29 @@ def unpack_parcels(data: Sequence[bytes], counts: Sequence[int], buffers: Sequen
         else:
             parcels.append((inband, own))
     return parcels
+
+
+MOST_NUMBERS = 32_768
+"""The most numbers of jobs in one message that carries nothing else."""
+
+
+def split_by_bytes(parcels: Sequence[Parcel], also: Sequence[int] = ()) -> Iterator[tuple[int, int]]:
+    """Cut a batch so that the rows, the small payloads, and the number of large ones, stay well under the limits of a
+    frame; and what is large travels alone. `also` are bytes that rows bring with them beside the payloads.
+    """
+    first = size = 0
+    for at, (inband, outband) in enumerate(parcels):
+        own = ROW_BYTES + len(inband) + (also[at] if also else 0)
+        if outband:
+            own += weight_of(outband)
+        size += own
+        if size > BATCH_BYTES and at > first:
+            yield first, at
+            first, size = at, own
+    yield first, len(parcels)
+
+
+def split_by_count(numbers: list[int]) -> Iterator[list[int]]:
+    """Cut a list of numbers so that each part fits well into one frame."""
+    for first in range(0, len(numbers), MOST_NUMBERS):
+        yield numbers[first : first + MOST_NUMBERS]

@@ -1,6 +1,6 @@
 """What a client may ask a head, and what it is told. `ask` is the client's number for a question; answers carry it.
 
-A client may also submit: `Nested` and `Withdraw` with parent 0, answered by `Outcomes`. See `_nested`. In a named
+A client may also submit: `Submit` and `Withdraw` with parent 0, answered by `Outcomes`. See `_nested`. In a named
 session it first hears what is there: `SessionIs`, once or more often, then `Began` and `Outcomes` of what has a name.
 """
 
@@ -318,7 +318,7 @@ class LogsAre(BaseMessage, frozen=True, tag=96):
 
 
 class Numbered(BaseMessage, frozen=True, tag=97):
-    """The numbers of the jobs that were made of a client's `Nested`, in columns."""
+    """The numbers of the jobs that were made of a client's `Submit`, in columns."""
 
     children: list[int]
     jobs: list[int]

@@ -85,8 +85,9 @@ class Completed(BaseMessage, frozen=True, tag=20):
     """How attempts ended, in columns. `lease` is 0 for jobs that were never part of one.
 
     `awaited` says that a coroutine of the batch suspended, which keeps its function out of run-lists. `details` maps a
-    job to words for its error (a signal's name, say). `receipt` comes with the first `Completed` of a lease. `unborn`
-    says that its runner died before it had done anything. `final` names the jobs that failed by an exception after
+    job to words for its error (a signal's name, say). `receipt` comes with the first `Completed` of a lease.
+    `never_ran` says that its runner died before it had done anything. `final` names the jobs that failed by an
+    exception after
     which their function is not to be tried again."""
 
     lease: int
@@ -104,7 +105,7 @@ class Completed(BaseMessage, frozen=True, tag=20):
     receipt: ReceiptSpec | None = None
     details: dict[int, str] = msgspec.field(default_factory=dict)
     final: list[int] = msgspec.field(default_factory=list)
-    unborn: bool = False
+    never_ran: bool = False
 
 
 class Report(BaseMessage, frozen=True, tag=21):

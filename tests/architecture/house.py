@@ -243,11 +243,11 @@ def _passed(how: str) -> list[str]:
 
 ROWS = (
     Row("share", "biggest room, per cent of the lines", 22, 12, 12, _shares, is_count=False),
-    Row("folder", "most files in a folder", 89, 25, 36, _folders, is_count=False),
-    Row("longest", "longest file, lines", 658, 450, 658, _long, is_count=False),
-    Row("small", "files under 50 lines with one user", 91, 15, 39, _small),
-    Row("names", "class names used more than once", 40, 5, 44, _repeated),
-    Row("embedded", "files that a call on an embedded executor passes", 65, 45, 72, partial(_passed, "embedded")),
+    Row("folder", "most files in a folder", 89, 25, 25, _folders, is_count=False),
+    Row("longest", "longest file, lines", 658, 450, 656, _long, is_count=False),
+    Row("small", "files under 50 lines with one user", 91, 15, 15, _small),
+    Row("names", "class names used more than once", 40, 5, 5, _repeated),
+    Row("embedded", "files that a call on an embedded executor passes", 65, 45, 70, partial(_passed, "embedded")),
     Row(
         "client",
         "files that a client's call passes, head and worker included",
@@ -256,9 +256,9 @@ ROWS = (
         90,
         partial(_passed, "client"),
     ),
-    Row("openings", "docstrings that begin with What, Whether, See, One, It", 621, 60, 743, _openings),
+    Row("openings", "docstrings that begin with What, Whether, See, One, It", 621, 60, 418, _openings),
     Row("circles", "circles of files inside a room", 5, 0, 6, _circles),
-    Row("private", "private modules of other rooms that cli and adapters import", 14, 0, 1, _private),
+    Row("private", "private modules of other rooms that cli and adapters import", 14, 0, 0, _private),
 )
 
 

@@ -29,7 +29,7 @@ SELDOM = {
     "grainlike.dag._dag",
     "grainlike.head.server._endpoint",
     "grainlike.head._recorder",
-    "grainlike.graph._picture",
+    "grainlike.graph.drawing._picture",
     "grainlike.net._listener",
     "grainlike.observe",
     "grainlike.payload._identity",

@@ -23,7 +23,7 @@ from grainlike.journal import draw_image, read_image
 from grainlike.net import find_access, make_credentials, parse_address, read_access, write_access
 from grainlike.net._access import Access
 from grainlike.resources import parse_allocation
-from grainlike.wire import TRUSTED, Beat, Credit, Frame, FrameDecoder, Leaving, Nested, encode_frame
+from grainlike.wire import TRUSTED, Beat, Credit, Frame, FrameDecoder, Leaving, Submit, encode_frame
 
 COUNT = int(os.environ.get("GRAINLIKE_TEST_FUZZ", "1500"))
 FRAMES_COUNT = max(COUNT, 200_000)
@@ -128,7 +128,7 @@ def frame(message, buffers=()):
 FRAMES = [
     frame(Beat(1)),
     frame(Leaving("walltime")) + frame(Credit(1, 2, 3, 4)),
-    frame(Nested(1, 1, "cores=1", 0, False, [], [1], [0], [b"data"], []), [b"x" * 100, b"tail"]),
+    frame(Submit(1, 1, "cores=1", 0, False, [], [1], [0], [b"data"], []), [b"x" * 100, b"tail"]),
 ]
 
 
@@ -179,7 +179,7 @@ def test_an_image_makes_plain_objects_or_is_refused():
 
 
 def test_the_title_of_an_image_is_one_or_is_refused():
-    title = msgspec.msgpack.encode([1.0, [0, 0.0, 7, "0.1.0", "books"]])
+    title = msgspec.msgpack.encode([1.0, [0, 0.0, 7, "0.1.0", "state"]])
     shake(read_title, JournalError, [title, title[:-3]])
 
 

@@ -20,7 +20,7 @@ from grainlike import GVAR, Cores, Executor, GPUs, JobCancelledError, amap, dela
 from grainlike.eventloop import on_asyncio
 from grainlike.graph import DelayedFn
 from grainlike.maps import _batching
-from grainlike.maps._batching import Chunks
+from grainlike.maps._batching import BatchSizer
 
 pytestmark = pytest.mark.anyio
 
@@ -375,7 +375,7 @@ def together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_batching, "SAMPLES", 1)
     monkeypatch.setattr(_batching, "LONG_S", 1e9)
     monkeypatch.setattr(_batching, "TINY_S", 1e9)
-    monkeypatch.setattr(Chunks, "_best", lambda self, executor: 8)
+    monkeypatch.setattr(BatchSizer, "_best", lambda self, executor: 8)
 
 
 @delayed
@@ -479,7 +479,7 @@ async def test_who_may_share(fn: Any, shares: bool, anyio_backend: Any) -> None:
 @on_one_loop
 async def test_the_size_follows_what_calls_take(executor: Executor) -> None:
     def learned(*walls: float, calls: int = 1, most: int = 1024) -> int:
-        chunks = Chunks(square @ Cores(1), most)
+        chunks = BatchSizer(square @ Cores(1), most)
         chunks.begin(executor)
         job = _batching.Job(1, 1, None, (b"", ()))
         node: Any = type("Node", (), {"record": job})

@@ -23,7 +23,7 @@ from grainlike import (
 )
 from grainlike.engine import _engine
 from grainlike.head._head import Head
-from grainlike.scheduler import HeadMind, JobsSubmitted
+from grainlike.scheduler import HeadScheduler, JobsSubmitted
 
 pytestmark = pytest.mark.asyncio
 
@@ -93,7 +93,7 @@ def pace(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
     """Functions are known to be quick, and what is ready starts in one slice, however busy the machine is."""
     monkeypatch.setattr(_engine, "_SLICE_S", 3600.0)
     paces = {"seconds": 1e-5}
-    monkeypatch.setattr(HeadMind, "pace", lambda mind, fn: paces["seconds"])
+    monkeypatch.setattr(HeadScheduler, "pace", lambda scheduler, fn: paces["seconds"])
     return paces
 
 

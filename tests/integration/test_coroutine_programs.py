@@ -20,7 +20,7 @@ import uvloop
 from limits import LIMIT_S
 
 from grainlike import Cores, Executor, cancel, delayed, gather, start
-from grainlike.launch import _end_programs
+from grainlike.subprocesses import _end_programs
 
 pytestmark = [
     pytest.mark.anyio,

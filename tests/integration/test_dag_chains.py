@@ -10,7 +10,7 @@ from limits import LIMIT_S
 
 from grainlike import Callbacks, Cores, Dag, Executor
 from grainlike.head._head import Head
-from grainlike.scheduler import HeadMind, JobsSubmitted
+from grainlike.scheduler import HeadScheduler, JobsSubmitted
 
 pytestmark = pytest.mark.asyncio
 
@@ -47,7 +47,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Functions are known to be quick, however busy the machine is that runs the tests."""
-    monkeypatch.setattr(HeadMind, "pace", lambda mind, fn: 1e-5)
+    monkeypatch.setattr(HeadScheduler, "pace", lambda scheduler, fn: 1e-5)
 
 
 async def test_callbacks_come_for_each_job_of_a_chain_in_order(sent):

@@ -14,8 +14,8 @@ import psutil
 import pytest
 from limits import LIMIT_S
 
-from grainlike.cli._demo_jobs import candidates
 from grainlike.cli._own_workers import WorkerFailedError, own_workers
+from grainlike.cli.demo._jobs import candidates
 from grainlike.resources import Cores
 
 pytest.importorskip("sklearn")

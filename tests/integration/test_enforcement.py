@@ -16,7 +16,8 @@ from limits import LIMIT_S
 from waiting import until_called, until_files
 
 from grainlike import GVAR, Cores, Executor, GPUs, Memory, cancel, delayed, gather, info, start
-from grainlike.scheduler import HeadMind, _node_runners
+from grainlike.scheduler import HeadScheduler
+from grainlike.scheduler.node import _runners
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.skipif(sys.platform != "linux", reason="only Linux enforces")]
 
@@ -176,7 +177,7 @@ async def test_the_checker_sees_an_overlap() -> None:
 async def test_no_two_jobs_share_a_core_though_some_ignore_their_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_node_runners, "GRACE_S", 0.2)
+    monkeypatch.setattr(_runners, "GRACE_S", 0.2)
     job = delayed(record) @ Cores(1)
     async with asyncio.timeout(LIMIT_S), Executor(local=Cores(2)):
         jobs = [start(job(str(tmp_path / str(number)), 3600.0 if number % 5 == 0 else 0.02)) for number in range(20)]
@@ -213,7 +214,7 @@ async def test_random_cancellations_leak_no_slot_process_descriptor_or_thread() 
             for _ in range(dice.randrange(4)):
                 await asyncio.sleep(0)
             if turn % 50 == 0:  # some have begun
-                await until_called(HeadMind, "handle", lambda: info(r_).state != "pending")  # noqa: B023
+                await until_called(HeadScheduler, "handle", lambda: info(r_).state != "pending")  # noqa: B023
             cancel(r_)
         await (plain @ Cores(2))(0.0)
         (worker,) = executor.workers()

@@ -15,14 +15,14 @@ from limits import LIMIT_S
 from grainlike import Cores, Executor, connect, delayed, gather
 from grainlike.executor._head_daemon import HeadDaemon
 from grainlike.head import _functions
-from grainlike.head._functions import Functions
-from grainlike.head.durable._clients import DurableGuests
-from grainlike.head.durable._clock import LastingClock
+from grainlike.head._functions import FunctionTable
+from grainlike.head.durable._clients import DurableClients
+from grainlike.head.durable._clock import PersistentClock
 from grainlike.head.durable._head import DurableHead
 from grainlike.head.durable._snapshot import began_here, draw_head, read_head, read_title
-from grainlike.head.durable._store import Keeping
+from grainlike.head.durable._store import HeadStore
 from grainlike_worker.daemon._daemon import _Daemon
-from grainlike_worker.runner.common._functions import Functions as _RunnerFunctions
+from grainlike_worker.runner.common._functions import LoadedFunctions
 
 pytestmark = pytest.mark.asyncio
 
@@ -35,7 +35,7 @@ FEW = 8
 def _few(monkeypatch, tmp_path):
     monkeypatch.setattr(_functions, "UNOWNED_MOST", FEW)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    _others[:] = [found for found in gc.get_objects() if type(found) in (_Daemon, Functions, _RunnerFunctions)]
+    _others[:] = [found for found in gc.get_objects() if type(found) in (_Daemon, FunctionTable, LoadedFunctions)]
     yield
     _others.clear()
 
@@ -61,7 +61,7 @@ def closure(number, size=1000):
 
 def of_runner():
     """How many functions the process that runs this holds."""
-    return sum(found.count for found in _own(_RunnerFunctions))
+    return sum(found.count for found in _own(LoadedFunctions))
 
 
 async def of_coroutines():
@@ -71,13 +71,13 @@ async def of_coroutines():
 def of_daemon():
     """How many functions the worker in this process holds, and its mind."""
     [daemon] = _own(_Daemon)
-    return len(daemon._functions), len(daemon._mind._functions)
+    return len(daemon._functions), len(daemon._scheduler._functions)
 
 
 def of_head():
     """The functions of the one head that has been told of any: a client has a head without workers."""
     gc.collect()
-    return max(_own(Functions), key=lambda found: found._last)
+    return max(_own(FunctionTable), key=lambda found: found._last)
 
 
 async def test_a_program_that_makes_closures_for_ever_does_not_grow():
@@ -152,21 +152,21 @@ def made_again(journal, copy):
     for file in [*journal.glob("*.log"), *journal.glob("*.image")]:
         (copy / file.name).write_bytes(file.read_bytes())
         (copy / file.name).chmod(0o600)
-    keeping = Keeping(copy, began_here(1))
-    head, guests = nobody_here()
-    keeping.restore(head, guests)
+    keeping = HeadStore(copy, began_here(1))
+    head, clients = nobody_here()
+    keeping.restore(head, clients)
     keeping.close()
-    return head, guests
+    return head, clients
 
 
 def nobody_here():
-    head = DurableHead(Nobody(), began_here(1), LastingClock(), lambda at: None)
-    return head, DurableGuests(head, "c1", bool, bool, bool)
+    head = DurableHead(Nobody(), began_here(1), PersistentClock(), lambda at: None)
+    return head, DurableClients(head, "c1", bool, bool, bool)
 
 
-def drawn(head, guests):
+def drawn(head, clients):
     """A head as an image has it."""
-    title, *rest = draw_head(head, guests, began_here(1), head.now())
+    title, *rest = draw_head(head, clients, began_here(1), head.now())
     read_title(title)
     later, others = nobody_here()
     read_head(iter(rest), later, others)
@@ -199,11 +199,11 @@ async def test_what_a_client_sent_goes_with_it_at_head_journal_worker_and_runner
                 assert await held_by_worker() <= FEW + 4
                 assert of_head().count <= FEW + 4
                 assert len(of_head()._by_client) == 1
-                replayed, guests = made_again(journal, tmp_path / "copy")
-                assert table(replayed.books.functions) == table(of_head())
-                later = drawn(replayed, guests)
-                assert table(later.books.functions) == table(replayed.books.functions)
-                held = sum(len(blob.data) for blob in later.books.functions._blobs.values())
+                replayed, clients = made_again(journal, tmp_path / "copy")
+                assert table(replayed.state.functions) == table(of_head())
+                later = drawn(replayed, clients)
+                assert table(later.state.functions) == table(replayed.state.functions)
+                held = sum(len(blob.data) for blob in later.state.functions._blobs.values())
                 assert held < 40 * 1000  # each of the clients had sent as much
 
 

@@ -24,7 +24,7 @@ from waiting import until_ended_blocking
 from grainlike import GVAR, Cores
 from grainlike.adapters import GrainlikePool, register_joblib
 from grainlike.adapters._kept import close_kept
-from grainlike.launch import open_core_locks
+from grainlike.subprocesses import open_core_locks
 
 register_joblib()
 

@@ -14,8 +14,8 @@ import pytest
 from limits import LIMIT_S
 
 from grainlike import Cores, Executor, SerializationError, amap, connect, delayed, gather, info, start
-from grainlike.cache._memo import _key_of as key_of
-from grainlike.cache._store import Results, results_directory
+from grainlike.cache._result_cache import _key_of as key_of
+from grainlike.cache._store import ResultStore, results_directory
 from grainlike.cli import main as command_line
 
 ROOT = Path(__file__).parents[2]
@@ -122,7 +122,7 @@ async def test_explain_says_why_a_call_runs_while_it_does(log, directory, tmp_pa
 async def test_a_damaged_result_is_told_of_and_runs_again(log, caplog):
     async with Executor(local=Cores(1)):
         await (double @ Cores(1))(log, 3)
-        [(path, _)] = Results(results_directory())
+        [(path, _)] = ResultStore(results_directory())
         path.write_bytes(path.read_bytes()[:-1])
         assert await (double @ Cores(1))(log, 3) == [6]
         assert await (double @ Cores(1))(log, 3) == [6]

@@ -7,7 +7,7 @@ import pytest
 from limits import LIMIT_S
 
 from grainlike import Cores, Executor, Memory, delayed, gather
-from grainlike.head._peers import Peer
+from grainlike.head._peers import WorkerConnection
 from grainlike.scheduler import _catalogue
 from grainlike_worker.daemon._daemon import _Daemon
 
@@ -30,13 +30,13 @@ def _own(kind, others):
 
 async def test_a_program_that_asks_for_something_else_each_time_does_not_grow():
     gc.collect()
-    others = {id(found) for found in gc.get_objects() if type(found) in (_Daemon, Peer)}
+    others = {id(found) for found in gc.get_objects() if type(found) in (_Daemon, WorkerConnection)}
     async with asyncio.timeout(LIMIT_S), Executor(local=Cores(2) & Memory("8Gi")) as executor:
         for start in range(0, 1_000, 50):
             calls = [(seen @ Memory(MIB + i))(i) for i in range(start, start + 50)]
             assert await gather(calls) == list(range(start, start + 50))
-        mind = executor._head.books.mind
-        assert mind._catalogue._last_shape >= 1_000
-        assert max(len(mind.shapes), len(mind.classes)) <= MOST
-        assert len(_own(Peer, others)._classes) <= MOST
-        assert len(_own(_Daemon, others)._mind._classes) <= MOST
+        scheduler = executor._head.state.scheduler
+        assert scheduler._catalogue._last_shape >= 1_000
+        assert max(len(scheduler.shapes), len(scheduler.classes)) <= MOST
+        assert len(_own(WorkerConnection, others)._classes) <= MOST
+        assert len(_own(_Daemon, others)._scheduler._classes) <= MOST

@@ -22,7 +22,7 @@ job, call = delayed(same) @ Cores(1), delayed(same)
 
 @pytest.fixture(autouse=True)
 def never_hinted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(_serial, "_site", _serial._Site())
+    monkeypatch.setattr(_serial, "_site", _serial._AwaitSite())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         yield

@@ -43,7 +43,7 @@ class NaiveLoans:
         del self.rows[lease]
         self.wanting = [other for other in self.wanting if other != lease]
 
-    def doomed(self, runner: int) -> None:
+    def terminating(self, runner: int) -> None:
         """Its process was told to die: none of its jobs will go on."""
         self.wanting = [lease for lease in self.wanting if self.rows[lease].runner != runner]
 
@@ -72,11 +72,13 @@ class NaiveLoans:
         row = self.rows[lease]
         row.waits = Wait.CHILDREN
         runs = self.anybody_runs()
-        elders = self.wanting[: self.wanting.index(lease)] if lease in self.wanting else self.wanting
+        blocked_ahead = self.wanting[: self.wanting.index(lease)] if lease in self.wanting else self.wanting
         if runs:
-            assert not elders, f"lease {lease} went on before {elders}, which asked before"
+            assert not blocked_ahead, f"lease {lease} went on before {blocked_ahead}, which asked before"
         else:
-            room = [elder for elder in elders if self._lent(self.rows[elder]) <= self._free()]
+            room = [
+                blocked_class for blocked_class in blocked_ahead if self._lent(self.rows[blocked_class]) <= self._free()
+            ]
             assert not room, f"lease {lease} went on before {room}, which asked before and have room"
         self.wanting = [other for other in self.wanting if other != lease]
         row.waits = Wait.NOTHING

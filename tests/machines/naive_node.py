@@ -16,7 +16,7 @@ from grainlike.scheduler import (
     KillRunner,
     NodeAction,
     NodeEvent,
-    NodeMind,
+    NodeScheduler,
     NodeStopped,
     RaiseBarrier,
     ResumeJob,
@@ -63,7 +63,7 @@ class NaiveRunner:
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self.leases: dict[int, dict[int, tuple[int, int, int]]] = {}
-        self.doomed = self.retired = self.ready = False
+        self.terminating = self.retired = self.ready = False
         self.limits: dict[tuple[int, int], float] = {}
         """For how long what it was given may run, where that may not run for ever."""
         self.stops: set[int] = set()
@@ -80,7 +80,7 @@ class NaiveNode:
         self.keeps = keeps
         """The functions that lend nothing while they wait."""
         self.offer = offer
-        self.mind = NodeMind(offer)
+        self.scheduler = NodeScheduler(offer)
         self.down: deque[NodeEvent | Outcome] = deque()
         self.up: deque[tuple[str, tuple[Any, ...]]] = deque()
         self.runners: dict[int, NaiveRunner] = {}
@@ -105,7 +105,7 @@ class NaiveNode:
             self._stopped.update(zip(event.jobs, event.attempts, strict=True))
         self._going = self._going or isinstance(event, NodeStopped)
         started, completed, ended, waits = [], [], [], []
-        for action in self.mind.handle(event, now):
+        for action in self.scheduler.handle(event, now):
             match action:
                 case TellStarted(start=start):
                     started.append(start)
@@ -122,7 +122,7 @@ class NaiveNode:
                     self._grant(action, now)
                 case _:
                     self._act(action)
-        self.mind.check()
+        self.scheduler.check()
         self.check()
         if started or completed or ended or waits:
             self.up.append(("report", (started, completed, ended, waits)))
@@ -137,8 +137,8 @@ class NaiveNode:
             case RaiseBarrier():
                 self.runners[action.runner].barriers.append(action.lease)
             case TerminateRunner() | KillRunner():
-                self.runners[action.runner].doomed = True
-                self._loans.doomed(action.runner)
+                self.runners[action.runner].terminating = True
+                self._loans.terminating(action.runner)
             case ResumeJob():
                 self.suspended.remove(self._nests[action.job, action.attempt].lease)
             case RunnerRetired():
@@ -150,7 +150,7 @@ class NaiveNode:
 
     def _grant(self, action: StartLease, now: float) -> None:
         runner = self.runners[action.runner]
-        assert not runner.doomed, "its process was told to die"
+        assert not runner.terminating, "its process was told to die"
         assert not runner.retired
         assert runner.kind == "shared" or not runner.leases, "a process of its own has one lease at a time"
         for job, attempt in zip(action.jobs, action.attempts, strict=True):
@@ -185,7 +185,7 @@ class NaiveNode:
         number = self._loans.rows[lease].runner
         self._loans.ended(lease)
         runner = self.runners.get(number)
-        assert runner is None or not runner.doomed, "its process was told to die, and lives"
+        assert runner is None or not runner.terminating, "its process was told to die, and lives"
         assert runner is None or not runner.leases.get(lease), "a job runs in it"
 
     def check(self) -> None:
@@ -205,7 +205,9 @@ class NaiveNode:
         for runner in self.runners.values():
             for job, attempt, _ in (row for held in runner.leases.values() for row in held.values()):
                 over = now - self._due.get((job, attempt), now + 1.0)
-                assert over < 0.0 or runner.doomed or job in runner.ended, f"job {job} ran out of its time {over} s ago"
+                assert over < 0.0 or runner.terminating or job in runner.ended, (
+                    f"job {job} ran out of its time {over} s ago"
+                )
 
     # --- what runners do ---------------------------------------------------------------------------------------------
 
@@ -302,7 +304,7 @@ class NaiveNode:
                 self.tell(BarrierHeld(number, lease, started), now)
         if number not in self.runners:
             return
-        if runner.doomed:
+        if runner.terminating:
             self.die(number, now)
             return
         stops, runner.stops = runner.stops, set()
@@ -318,7 +320,7 @@ class NaiveNode:
 
     def idle(self) -> bool:
         """Nothing is here, by either's books."""
-        return self.mind.idle and not self._loans.rows
+        return self.scheduler.idle and not self._loans.rows
 
 
 def stale(reports: list[tuple[int, list[Completed]]]) -> list[tuple[int, list[Completed]]]:

@@ -28,7 +28,7 @@ RECOVERY_BUGS: tuple[Bug, ...] = (
     ),
     _bug(
         "let_time_go_on_in_a_replay",
-        "the mind is asked the same questions at other moments, and decides otherwise",
+        "the scheduler is asked the same questions at other moments, and decides otherwise",
         "replayed",
         (_DURABLE, "return self._clock() if self._moment is None else self._moment", "return self._clock()"),
     ),
@@ -60,6 +60,6 @@ RECOVERY_BUGS: tuple[Bug, ...] = (
         "keep_readers_in_an_image",
         "a client that was reading a log cannot come back",
         "again",
-        (_IMAGE, "        guest.listening = {}  # it asks anew\n", "        pass\n"),
+        (_IMAGE, "        connection.listening = {}  # it asks anew\n", "        pass\n"),
     ),
 )

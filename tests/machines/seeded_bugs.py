@@ -16,7 +16,7 @@ __all__ = ["BUGS", "HEAD", "NODE", "REPOSITORY", "SUITES", "Bug", "Change", "pla
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
-HEAD, NODE, TALK = "head's mind", "node's mind", "talk of the two"
+HEAD, NODE, TALK = "head's scheduler", "node's scheduler", "talk of the two"
 
 SUITES = {
     "judge": "tests/simulation/test_worlds.py::test_every_promise_is_kept",
@@ -53,7 +53,7 @@ class Bug:
     changes: tuple[Change, ...]
 
 
-WITHOUT_LAWS = Change("simulation/_world.py", "            mind.check()\n", "")
+WITHOUT_LAWS = Change("simulation/_world.py", "            scheduler.check()\n", "")
 
 
 def planted_source(change: Change) -> str:
@@ -84,21 +84,25 @@ def plant(bug: Bug | None, tree: Path) -> None:
         path.write_text(text.replace(change.old, change.new))
 
 
-_HEAD, _BOOKS, _PLANNING = "scheduler/_head.py", "scheduler/_books.py", "scheduler/_planning.py"
-_RESERVING, _AHEAD = "scheduler/_reserving.py", "scheduler/_ahead.py"
-_RATIONS, _RESERVATION, _SHARES = "scheduler/_rations.py", "scheduler/_reservation.py", "scheduler/_shares.py"
-_ATTEMPTS, _MOVES, _QUEUES = "scheduler/_attempts.py", "scheduler/_head_books.py", "scheduler/_queues.py"
-_WAITING, _CATALOGUE = "scheduler/_waiting.py", "scheduler/_catalogue.py"
-_CANDIDATES, _NODE = "scheduler/_candidates.py", "scheduler/_node.py"
-_RUNNERS = "scheduler/_node_runners.py"
-_DEADLOCK, _LENDING = "scheduler/_deadlock.py", "scheduler/_node_lending.py"
+_HEAD, _BOOKS, _PLANNING = "scheduler/_head.py", "scheduler/_records.py", "scheduler/planning/_planner.py"
+_RESERVING, _AHEAD = "scheduler/planning/_reservations.py", "scheduler/planning/_ahead.py"
+_RATIONS, _RESERVATION, _SHARES = (
+    "scheduler/planning/_start_limits.py",
+    "scheduler/planning/_reservation.py",
+    "scheduler/planning/_shares.py",
+)
+_ATTEMPTS, _MOVES, _QUEUES = "scheduler/_attempts.py", "scheduler/_state.py", "scheduler/_queues.py"
+_WAITING, _CATALOGUE = "scheduler/planning/_waiting.py", "scheduler/_catalogue.py"
+_CANDIDATES, _NODE = "scheduler/planning/_candidates.py", "scheduler/node/_scheduler.py"
+_RUNNERS = "scheduler/node/_runners.py"
+_DEADLOCK, _LENDING = "scheduler/_deadlock.py", "scheduler/node/_lending.py"
 
 
 def _bug(name: str, room: str, breaks: str, suite: str, *changes: tuple[str, str, str]) -> Bug:
     return Bug(name, room, breaks, suite, tuple(Change(*change) for change in changes))
 
 
-_TRANSCRIPT, _BACKOFF = "wire/_transcript.py", "scheduler/_backoff.py"
+_TRANSCRIPT, _BACKOFF = "wire/_resend_buffer.py", "scheduler/_backoff.py"
 
 BUGS: tuple[Bug, ...] = (
     # --- links that break --------------------------------------------------------------------------------------------
@@ -177,11 +181,11 @@ BUGS: tuple[Bug, ...] = (
     _bug(
         "settle_what_was_cancelled",
         HEAD,
-        "a job has two outcomes: nobody wants it, and then a value",
+        "a job has two outcomes: never_spawned wants it, and then a value",
         "judge",
         (
             _HEAD,
-            "            if job.cancelled:\n                del self.jobs[job.job]\n            elif code ==",
+            "            if job.cancelled:\n                del self.jobs[job.id]\n            elif code ==",
             "            if code ==",
         ),
     ),
@@ -223,20 +227,20 @@ BUGS: tuple[Bug, ...] = (
     _bug(
         "cancel_nothing",
         HEAD,
-        "a job that nobody wants runs to its end",
+        "a job that never_spawned wants runs to its end",
         "judge",
         (
             _HEAD,
-            "            out.append(CancelJobs(worker, [job.job for job in jobs], [job.attempt for job in jobs]))\n",
+            "            out.append(CancelJobs(worker, [job.id for job in jobs], [job.attempt for job in jobs]))\n",
             "            pass\n",
         ),
     ),
     _bug(
         "warn_nobody",
         HEAD,
-        "jobs wait for ever, and nobody is told",
+        "jobs wait for ever, and never_spawned is told",
         "judge",
-        (_HEAD, "        self._wake_at(complain(self._books, now, out), out)\n", ""),
+        (_HEAD, "        self._wake_at(complain(self._state, now, out), out)\n", ""),
     ),
     _bug(
         "assign_to_one_who_leaves",
@@ -258,14 +262,14 @@ BUGS: tuple[Bug, ...] = (
         HEAD,
         "a lease that has ended counts for ever",
         "judge",
-        (_HEAD, "                worker.give(book.shape)\n", ""),
+        (_HEAD, "                worker.give(worker_state.shape)\n", ""),
     ),
     _bug(
         "keep_a_share",
         HEAD,
         "what a job held counts against its program when it is gone",
         "laws",
-        (_HEAD, "                self._planner.shares.give(book.client, book.shape)\n", ""),
+        (_HEAD, "                self._planner.shares.give(worker_state.client, worker_state.shape)\n", ""),
     ),
     _bug(
         "place_by_stale_books",
@@ -279,7 +283,7 @@ BUGS: tuple[Bug, ...] = (
         HEAD,
         "a worker that was asked once to give jobs back is never asked again",
         "laws",
-        (_BOOKS, "            recalled.discard(job.job)\n", ""),
+        (_BOOKS, "            recalled.discard(job.id)\n", ""),
     ),
     # --- order -------------------------------------------------------------------------------------------------------
     _bug(
@@ -323,7 +327,7 @@ BUGS: tuple[Bug, ...] = (
         HEAD,
         "requests are forgotten that jobs at workers use",
         "machine",
-        (_CATALOGUE, "        used.update(shape.shape for shape in at_work())\n", ""),
+        (_CATALOGUE, "        used.update(shape.id for shape in at_work())\n", ""),
     ),
     _bug(
         "look_only_where_something_changed",
@@ -390,8 +394,12 @@ BUGS: tuple[Bug, ...] = (
         HEAD,
         "quick jobs hand their slots on past a more urgent one",
         "waits",
-        (_AHEAD, "if not any(_goes_first(elder, job, shape, worker) for elder in elders):", "if True:"),
-        (_AHEAD, "            self._make_way(elder, changed, out)\n", "            pass\n"),
+        (
+            _AHEAD,
+            "if not any(_goes_first(blocked_class, job, shape, worker) for blocked_class in blocked_ahead):",
+            "if True:",
+        ),
+        (_AHEAD, "            self._make_way(blocked_class, changed, out)\n", "            pass\n"),
     ),
     _bug(
         "lose_a_take_back",
@@ -478,7 +486,7 @@ BUGS: tuple[Bug, ...] = (
         (
             _NODE,
             "        self._ledger.release(lease.grant)\n",
-            "        if lease.lease % 5:\n            self._ledger.release(lease.grant)\n",
+            "        if lease.id % 5:\n            self._ledger.release(lease.grant)\n",
         ),
     ),
     _bug(
@@ -486,14 +494,14 @@ BUGS: tuple[Bug, ...] = (
         NODE,
         "ids are given on while a process lives that was told to die",
         "judge",
-        (_NODE, "        if not lease.jobs and not lease.runner.doomed:\n", "        if not lease.jobs:\n"),
+        (_NODE, "        if not lease.jobs and not lease.runner.terminating:\n", "        if not lease.jobs:\n"),
     ),
     _bug(
         "never_say_that_a_lease_ended",
         NODE,
         "the head never hears that slots are free",
         "judge",
-        (_NODE, "        out.append(TellEnded(lease.lease))\n", ""),
+        (_NODE, "        out.append(TellEnded(lease.id))\n", ""),
     ),
     _bug(
         "give_one_runner_two_leases",
@@ -545,7 +553,7 @@ BUGS: tuple[Bug, ...] = (
         "a job that was told of as cancelled gets a lease all the same",
         "judge",
         (
-            "scheduler/_node_books.py",
+            "scheduler/node/_records.py",
             "    while queue and queue[0].gone:\n",
             "    while queue and queue[0].gone and queue[0].stopped is None:\n",
         ),
@@ -560,7 +568,7 @@ BUGS: tuple[Bug, ...] = (
     _bug(
         "ignore_a_timeout",
         NODE,
-        "nobody is ended for its time",
+        "never_spawned is ended for its time",
         "judge",
         (
             _NODE,
@@ -594,7 +602,7 @@ BUGS: tuple[Bug, ...] = (
         NODE,
         "a process that takes no notice of SIGTERM lives for ever",
         "judge",
-        (_RUNNERS, '            self._timers.add(now + GRACE_S, lease.lease, "kill")\n', ""),
+        (_RUNNERS, '            self._timers.add(now + GRACE_S, lease.id, "kill")\n', ""),
     ),
     _bug(
         "start_jobs_while_stopping",
@@ -693,7 +701,7 @@ BUGS: tuple[Bug, ...] = (
         HEAD,
         "cores that were lent count as free for ever when their lease ends",
         "nested",
-        (_HEAD, "                if book.lent:\n                    worker.reclaim(book)\n", ""),
+        (_HEAD, "                if worker_state.lent:\n                    worker.reclaim(worker_state)\n", ""),
     ),
     _bug(
         "never_detect_the_circle",
@@ -723,8 +731,8 @@ BUGS: tuple[Bug, ...] = (
         "machine",
         (
             _QUEUES,
-            "        heappush(self._heap, (-job.depth, job.job, job))\n",
-            "        heappush(self._heap, (job.depth, job.job, job))\n",
+            "        heappush(self._heap, (-job.depth, job.id, job))\n",
+            "        heappush(self._heap, (job.depth, job.id, job))\n",
         ),
     ),
     _bug(
@@ -733,7 +741,7 @@ BUGS: tuple[Bug, ...] = (
         "what a job has lent counts as free though it goes on",
         "machine",
         (
-            "scheduler/_families.py",
+            "scheduler/_job_tree.py",
             "            worker.lend(lease) if wait.lent else worker.reclaim(lease)\n",
             "            worker.lend(lease) if wait.lent else None\n",
         ),
@@ -743,6 +751,6 @@ BUGS: tuple[Bug, ...] = (
         HEAD,
         "the jobs of an attempt that has ended run on",
         "nested",
-        ("scheduler/_families.py", "            self.orphans += job.family.children\n", ""),
+        ("scheduler/_job_tree.py", "            self.orphans += job.family.children\n", ""),
     ),
 )

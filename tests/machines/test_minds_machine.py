@@ -24,7 +24,7 @@ from grainlike.scheduler import (
     FunctionDefined,
     FunctionTimed,
     HeadEvent,
-    HeadMind,
+    HeadScheduler,
     JobsCancelled,
     JobsDeadlocked,
     JobsLost,
@@ -103,7 +103,7 @@ class Minds(RuleBasedStateMachine):
         """`kept`: how many classes that nothing uses the head keeps in any case."""
         _catalogue.KEPT_EMPTY = kept
         self.now = 0.0
-        self.head = HeadMind(closed=False)
+        self.head = HeadScheduler(closed=False)
         self.naive = NaiveHead()
         self.wake: float | None = None
         self.nodes: dict[int, NaiveNode] = {}
@@ -192,7 +192,7 @@ class Minds(RuleBasedStateMachine):
             assert worker.free == naive.free(number)
         for cls in self.head.classes.values():
             queue = naive.queues.get((cls.client, cls.request, cls.priority, cls.isolate, cls.root), [])
-            assert [job.job for job in cls.live()] == queue
+            assert [job.id for job in cls.live()] == queue
         assert sum(map(len, naive.queues.values())) == sum(len(cls.live()) for cls in self.head.classes.values())
         naive.check_rations()
         may_start = naive.may_start(kept)
@@ -417,7 +417,7 @@ class Minds(RuleBasedStateMachine):
             (node, number)
             for node in map(self.nodes.__getitem__, self.naive.capacity)
             for number, runner in node.runners.items()
-            if runner.stops or runner.barriers or runner.doomed
+            if runner.stops or runner.barriers or runner.terminating
         ]
         if told:
             node, number = told[pick % len(told)]
@@ -471,7 +471,7 @@ class Minds(RuleBasedStateMachine):
                 if number in node.runners:
                     node.obey(number, self.now, all_of_it=True)
             for number in node.busy():
-                while number in node.runners and node.running(number) and not node.runners[number].doomed:
+                while number in node.runners and node.running(number) and not node.runners[number].terminating:
                     node.end_first(number, 0, Code.SUCCEEDED, WALL, self.now, awaits=False)
             while node.up:
                 self.hear(node)
@@ -488,7 +488,7 @@ class Minds(RuleBasedStateMachine):
             assert not worker.held
             assert self.nodes[number].idle()
         assert [self.head._planner.shares.used(client) for client in (0, 1)] == [0, 0]
-        assert self.head._planner.rations.running("db") == 0
+        assert self.head._planner.start_limits.running("db") == 0
 
 
 class Lenders(Minds):

@@ -7,9 +7,9 @@ from collections import Counter
 import pytest
 
 from grainlike.resources import Cores, Nodes
-from grainlike.scheduler import CancelJobs, HeadMind, NodeMind
-from grainlike.scheduler._gangs import Gangs
-from grainlike.scheduler._node_holds import Holds
+from grainlike.scheduler import CancelJobs, HeadScheduler, NodeScheduler
+from grainlike.scheduler.node._holds import NodeHolds
+from grainlike.scheduler.planning._gangs import Gangs
 from grainlike.simulation import CALM, Dice, Faults, FunctionPlan, JobPlan, Workload, World, equal_nodes, simulate
 
 SEEDS = 100
@@ -61,7 +61,7 @@ def test_a_gang_waits_for_what_runs_and_for_nothing_else(seed):
 
 
 def test_without_reservations_it_starves(monkeypatch):
-    monkeypatch.setattr("grainlike.scheduler._reserving.reserve_on", lambda *_: [])
+    monkeypatch.setattr("grainlike.scheduler.planning._reservations.reserve_on", lambda *_: [])
     assert narrow_stream_with_a_gang(0).starts[400] - 1.0 > 3.0
 
 
@@ -83,7 +83,7 @@ def start_when_the_first_has_answered(patch):
     real = Gangs.granted
 
     def granted(self, hold, lease, allocation):
-        gang = self._gangs.get(hold.job.job)
+        gang = self._gangs.get(hold.job.id)
         if gang is None or gang.assembled or hold.released:
             hold.lease, hold.allocation = lease, allocation
             return None
@@ -104,30 +104,30 @@ def ask_one_worker_twice(patch):
 
 
 def run_on_slots_of_its_own(patch):
-    patch(Holds, "pop", lambda self, event: None)
+    patch(NodeHolds, "pop", lambda self, event: None)
 
 
 def let_the_others_go_while_it_runs(patch):
-    real = HeadMind.handle
+    real = HeadScheduler.handle
 
     def handle(self, event, now):
         out = real(self, event, now)
         for gang in [gang for gang in self._gangs._gangs.values() if gang.assembled and gang.job.lease]:
             for hold in gang.holds[1:]:
                 if not hold.released and not hold.worker.gone:
-                    out.append(CancelJobs(hold.worker.worker, [gang.job.job], [gang.job.attempt]))
+                    out.append(CancelJobs(hold.worker.id, [gang.job.id], [gang.job.attempt]))
                 hold.released = True
         return out
 
-    patch(HeadMind, "handle", handle)
+    patch(HeadScheduler, "handle", handle)
 
 
 def take_no_notice_of_a_lost_member(patch):
-    patch(HeadMind, "_break", lambda self, hold, reason, out, back: None)
+    patch(HeadScheduler, "_break", lambda self, hold, reason, out, back: None)
 
 
 def wait_again_with_the_same_attempt(patch):
-    real = HeadMind._break
+    real = HeadScheduler._break
 
     def break_(self, hold, reason, out, back):
         waiting = len(back)
@@ -135,7 +135,7 @@ def wait_again_with_the_same_attempt(patch):
         for job in back[waiting:]:
             job.attempt -= 1
 
-    patch(HeadMind, "_break", break_)
+    patch(HeadScheduler, "_break", break_)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def wait_again_with_the_same_attempt(patch):
     ids=lambda fault: fault.__name__,
 )
 def test_a_fault_in_the_minds_is_seen_by_the_judge_alone(fault, monkeypatch):
-    monkeypatch.setattr(HeadMind, "check", lambda self: None)
-    monkeypatch.setattr(NodeMind, "check", lambda self: None)
+    monkeypatch.setattr(HeadScheduler, "check", lambda self: None)
+    monkeypatch.setattr(NodeScheduler, "check", lambda self: None)
     fault(monkeypatch.setattr)
     assert any(simulate(seed, "gangs").violations for seed in range(200)), "nobody saw it"

@@ -16,16 +16,16 @@ SEEDS = range(12)
 def test_a_mind_from_an_image_decides_as_before(workload, monkeypatch):
     """Of worlds with faults, an image at every seventh event: what is told and answered is the same, bit for bit."""
     expected = [simulate(seed, workload).digest for seed in SEEDS]
-    tell, count = _head.Head._tell, 0
+    tell, count = _head.SimulatedHead._tell, 0
 
     def tell_another(head, event):
         nonlocal count
         count += 1
         if count % 7 == 0:
-            head.mind = read_image(draw_image(head.mind, classes_of_books()), classes_of_books(), {})
+            head.scheduler = read_image(draw_image(head.scheduler, classes_of_books()), classes_of_books(), {})
         tell(head, event)
 
-    monkeypatch.setattr(_head.Head, "_tell", tell_another)
+    monkeypatch.setattr(_head.SimulatedHead, "_tell", tell_another)
     assert [simulate(seed, workload).digest for seed in SEEDS] == expected
     assert count > 500
 

@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 
 from grainlike.resources import Cores
-from grainlike.scheduler import GRACE_S, NodeMind
+from grainlike.scheduler import GRACE_S, NodeScheduler
 from grainlike.simulation import FOREVER, Faults, FunctionPlan, JobPlan, Workload, World, equal_nodes, simulate
 from grainlike.simulation._client import Client
 from grainlike.simulation._daemon import Daemon
@@ -43,31 +43,31 @@ def test_the_worlds_see_every_path():
     assert min(seen[path] for path in paths) > 10, seen
 
 
-def deaf(seconds, jobs=6):
+def stalled(seconds, jobs=6):
     """Jobs that take no notice of a cancellation, on one node of four cores; the head dies within two seconds."""
     functions = (FunctionPlan("plain"), FunctionPlan("coroutine", is_async=True))
     plans = [JobPlan(at % 2, Cores(1), seconds, awaits=bool(at % 2), on_stop="goes on") for at in range(jobs)]
-    workload = Workload("deaf", functions, tuple(plans))
+    workload = Workload("stalled", functions, tuple(plans))
     return lambda seed: World(seed, workload, equal_nodes(1, Cores(4)), faults=Faults(head_crash=1.0))
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_whatever_runs_ends_within_a_silence_and_the_grace_time(seed):
     """Whether links end or fall silent, and whether the jobs heed anything or not."""
-    outcome = deaf(1000.0)(seed).run()
+    outcome = stalled(1000.0)(seed).run()
     assert outcome.violations == ()
     assert outcome.makespan <= 2.0 + LOST_S + GRACE_S + 1.0
     assert outcome.seen["lost with the head"] == 6
 
 
 def test_a_head_whose_machine_is_gone_is_missed_after_a_silence():
-    ends = sorted(deaf(1000.0)(seed).run().makespan for seed in range(12))
+    ends = sorted(stalled(1000.0)(seed).run().makespan for seed in range(12))
     assert ends[0] < 2.0 + GRACE_S + 1.0
     assert ends[-1] > 25.0
 
 
 def test_what_has_ended_before_is_nobodys_loss():
-    outcome = deaf(0.001)(0).run()
+    outcome = stalled(0.001)(0).run()
     assert outcome.violations == ()
     assert outcome.seen["settled SUCCEEDED"] == 6
     assert "lost with the head" not in outcome.seen
@@ -101,7 +101,7 @@ def test_what_waits_on_a_node_never_starts():
 
 def run_on(patch):
     """The node's mind ends nothing when its head is gone."""
-    patch(NodeMind, "_stop_all", lambda self, now, out: None)
+    patch(NodeScheduler, "_stop_all", lambda self, now, out: None)
 
 
 def notice_nothing(patch):
@@ -125,12 +125,12 @@ def start_what_waits(patch):
             self._stop(lease, running, now, out)
         self._grant_all(now, out)
 
-    patch(NodeMind, "_stop_all", stop_all)
+    patch(NodeScheduler, "_stop_all", stop_all)
 
 
 @pytest.mark.parametrize("fault", [run_on, notice_nothing, tell_no_awaiter, start_what_waits])
 def test_a_fault_is_seen(fault, monkeypatch):
-    monkeypatch.setattr(NodeMind, "check", lambda self: None)
+    monkeypatch.setattr(NodeScheduler, "check", lambda self: None)
     fault(monkeypatch.setattr)
     outcomes = (simulate(seed, kind, head_crash=MEAN_S) for seed in range(40) for kind in ("any", "bursts"))
     assert any(quick(seed).run().violations for seed in range(3)) or any(outcome.violations for outcome in outcomes)
@@ -139,4 +139,4 @@ def test_a_fault_is_seen(fault, monkeypatch):
 def test_a_door_that_is_left_open_is_seen(monkeypatch):
     """A head that goes on giving out jobs after its death."""
     monkeypatch.setattr("grainlike.simulation._site.Site.lose_head", lambda self, *, silent: None)
-    assert deaf(1000.0)(0).run().violations
+    assert stalled(1000.0)(0).run().violations

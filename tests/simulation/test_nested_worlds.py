@@ -8,10 +8,10 @@ from functools import cache
 
 import pytest
 
-from grainlike.scheduler import HeadMind, NodeMind
-from grainlike.scheduler import _node_lending as lending_module
-from grainlike.scheduler import _standstill as standstill_module
-from grainlike.scheduler._node_lending import Lending
+from grainlike.scheduler import HeadScheduler, NodeScheduler
+from grainlike.scheduler import _deadlock_watch as standstill_module
+from grainlike.scheduler.node import _lending as lending_module
+from grainlike.scheduler.node._lending import Lending
 from grainlike.simulation import CALM, simulate
 from grainlike.wire import Wait
 
@@ -53,7 +53,7 @@ def go_on_without_its_cores(patch):
     def regain(self, lease, job, out):
         lease.grant.lent = {}
         self._tell(lease, job, Wait.NOTHING, lease.heard, out)
-        out.append(lending_module.ResumeJob(lease.runner.runner, job.job, job.attempt, str(lease.grant.allocation)))
+        out.append(lending_module.ResumeJob(lease.runner.id, job.id, job.attempt, str(lease.grant.allocation)))
         return True
 
     patch(Lending, "_regain", regain)
@@ -79,7 +79,7 @@ def give_nobody_up(patch):
 
 
 def let_orphans_live(patch):
-    patch(HeadMind, "_end_orphans", lambda self, out: None)
+    patch(HeadScheduler, "_end_orphans", lambda self, out: None)
 
 
 SEEN = [
@@ -93,7 +93,7 @@ SEEN = [
 
 @pytest.mark.parametrize("fault", SEEN, ids=lambda fault: fault.__name__)
 def test_a_fault_is_seen(fault, monkeypatch):
-    monkeypatch.setattr(HeadMind, "check", lambda self: None)
-    monkeypatch.setattr(NodeMind, "check", lambda self: None)
+    monkeypatch.setattr(HeadScheduler, "check", lambda self: None)
+    monkeypatch.setattr(NodeScheduler, "check", lambda self: None)
     fault(monkeypatch.setattr)
     assert any(simulate(seed, "recursion", faults=CALM).violations for seed in range(40)), "nobody saw it"

@@ -77,7 +77,7 @@ def test_the_command_fails_where_a_promise_is_broken(capsys, monkeypatch):
     def check(self):
         assert len(self.jobs) < 5, "too many jobs"
 
-    monkeypatch.setattr("grainlike.scheduler.HeadMind.check", check)
+    monkeypatch.setattr("grainlike.scheduler.HeadScheduler.check", check)
     assert main(["--seed", "3", "--workload", "bursts", "--jobs", "40", "--calm"]) == 1
     assert "s: too many jobs" in capsys.readouterr().out
 

@@ -42,7 +42,7 @@ def test_a_wide_job_waits_for_what_runs_and_for_nothing_else(seed):
 
 
 def test_without_reservations_it_starves(monkeypatch):
-    monkeypatch.setattr("grainlike.scheduler._reserving.reserve_on", lambda *_: None)
+    monkeypatch.setattr("grainlike.scheduler.planning._reservations.reserve_on", lambda *_: None)
     outcome = narrow_stream_with_a_wide_job(0)
     assert outcome.violations == ()
     assert outcome.starts[400] - 1.0 > 5.0
@@ -65,7 +65,9 @@ def test_rations_are_used_up():
     functions = (FunctionPlan("quick"), FunctionPlan("steady"))
     jobs = [JobPlan(0, Cores(1) & Rate("api", 10), 0.01, at=3.0) for _ in range(20)]
     jobs += [JobPlan(1, Cores(1) & Limit("db", 2), 0.5, at=3.0) for _ in range(10)]
-    outcome = World(0, Workload("rations", functions, tuple(jobs)), equal_nodes(1, Cores(16)), network=STEADY).run()
+    outcome = World(
+        0, Workload("start_limits", functions, tuple(jobs)), equal_nodes(1, Cores(16)), network=STEADY
+    ).run()
     assert outcome.violations == ()
     starts = sorted(outcome.starts[at] - 3.0 for at in range(20))
     assert starts == pytest.approx([at / 10 for at in range(20)], abs=0.06)
@@ -89,7 +91,7 @@ def test_without_sending_ahead_tiny_jobs_are_slow(monkeypatch):
         return World(0, workload, equal_nodes(1, Cores(2)), network=STEADY, judged=False).run().makespan
 
     quick = makespan()
-    monkeypatch.setattr("grainlike.scheduler._ahead.AHEAD_MOST", 0)
+    monkeypatch.setattr("grainlike.scheduler.planning._ahead.AHEAD_MOST", 0)
     assert makespan() > 3 * quick
 
 

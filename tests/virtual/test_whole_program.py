@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 from virtual_program import JOBS, Story, play
 
-from grainlike.net._session import Session
+from grainlike.net._resumable_session import ResumableSession
 
 WORLDS = int(os.environ.get("GRAINLIKE_TEST_WORLDS", "200"))
 FIRST = int(os.environ.get("GRAINLIKE_TEST_SEED", "1"))
@@ -109,7 +109,7 @@ def test_a_link_that_forgets_what_was_on_its_way_is_seen(monkeypatch: pytest.Mon
         self._link = link
         return True
 
-    monkeypatch.setattr(Session, "go_on", go_on)
+    monkeypatch.setattr(ResumableSession, "go_on", go_on)
     with pytest.raises((AssertionError, TimeoutError, BaseExceptionGroup)):
         _play_all(range(1, 16))
 

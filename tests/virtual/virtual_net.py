@@ -33,7 +33,7 @@ class Net:
         self._closed = False
         self._chance = random.Random(seed)
         self._pairs: list[tuple[_End, _End]] = []
-        self._arrivals, self._door = anyio.create_memory_object_stream[StreamLink](1000)
+        self._arrivals, self._acceptor = anyio.create_memory_object_stream[StreamLink](1000)
 
     async def dial(self) -> StreamLink:
         """A link to the listener; raises `ConnectionRefusedError` while the network refuses."""
@@ -51,8 +51,8 @@ class Net:
 
     async def serve(self, handler: Any) -> None:
         """What a listener does: a task for each that comes."""
-        async with self._door, anyio.create_task_group() as tasks:
-            async for link in self._door:
+        async with self._acceptor, anyio.create_task_group() as tasks:
+            async for link in self._acceptor:
                 tasks.start_soon(_attend, handler, link)
 
     def close(self) -> None:

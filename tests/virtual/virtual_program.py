@@ -24,10 +24,10 @@ from virtual_net import Net
 from grainlike import Cores, Executor, JobCancelledError, WorkerLostError, cancel, start
 from grainlike.errors import GrainlikeError
 from grainlike.head._head import Head
-from grainlike.head.server._endpoint import Entrance
-from grainlike.net import LastingLink
+from grainlike.head.server._endpoint import Endpoint
+from grainlike.net import ReconnectingLink
 from grainlike.resources import Allocation
-from grainlike.scheduler import NodeMind
+from grainlike.scheduler import NodeScheduler
 from grainlike_worker.daemon._daemon import _Daemon, _hello
 from grainlike_worker.daemon._probe import offer_for
 from grainlike_worker.daemon._runners import runner_at_home
@@ -98,8 +98,8 @@ class _Virtual(Executor):
         self._net = net
         self._seed = seed
 
-    def _open_entrance(self, listen: str) -> AbstractContextManager[Entrance]:
-        return _entrance(self._net)
+    def _open_endpoint(self, listen: str) -> AbstractContextManager[Endpoint]:
+        return _endpoint(self._net)
 
     def _make_head(self) -> Head:
         return Head(self._engine, closed=False, alarm=self._alarm.set, seed=self._seed, now=lambda: time.monotonic())
@@ -110,9 +110,9 @@ class _Virtual(Executor):
 
 
 @contextmanager
-def _entrance(net: Net) -> Iterator[Entrance]:
+def _endpoint(net: Net) -> Iterator[Endpoint]:
     listener: Any = SimpleNamespace(serve=net.serve, close=net.close)
-    yield Entrance(listener, "virtual", net.address, lambda: None)
+    yield Endpoint(listener, "virtual", net.address, lambda: None)
     net.close()
 
 
@@ -159,11 +159,11 @@ class _World:
             await anyio.sleep(0.5)
 
     async def _serve(self, name: str, offer: Allocation) -> None:
-        link = LastingLink(await self._net.dial(), self._net.dial, LOST_S)
+        link = ReconnectingLink(await self._net.dial(), self._net.dial, LOST_S)
         hello = _hello(name, offer, lasting=True)
-        mind = NodeMind(offer, [])
+        scheduler = NodeScheduler(offer, [])
         try:
-            await _Daemon(link, mind, hello, partial(runner_at_home, _no_process), echo=False).run()
+            await _Daemon(link, scheduler, hello, partial(runner_at_home, _no_process), echo=False).run()
         finally:
             self._story.ended += link.joined
 

@@ -21,15 +21,15 @@ from anyio.abc import TaskStatus
 
 from grainlike.errors import GrainlikeError, HeadLostError, ResourceSpecError
 from grainlike.eventloop import loop_options
-from grainlike.launch import reserve_standard_descriptors, reset_signals
-from grainlike.net import RETURN_S, LastingLink, Link, Way, waits
+from grainlike.net import RETURN_S, HeadLocator, Link, ReconnectingLink, waits
 from grainlike.resources import Allocation, near_name, parse
+from grainlike.subprocesses import reserve_standard_descriptors, reset_signals
 from grainlike.wire import LOST_S
 from grainlike_worker.daemon._check_context import why_not
 from grainlike_worker.daemon._connect import to_head, wait_for_head
 from grainlike_worker.daemon._daemon import check_introduction, serve_daemon
 from grainlike_worker.daemon._probe import offer_of_daemon, warn_of_logical
-from grainlike_worker.runner.common._scratch import KEEP, KEEPS
+from grainlike_worker.runner.common._job_directories import KEEP, KEEPS
 
 __all__ = ["main", "serve"]
 
@@ -90,7 +90,7 @@ def _warn_of_slips(offer: Allocation) -> None:
 
 
 async def _serve(
-    way: Way, offer: Allocation, name: str, *, wait: bool, patience: float, echo: bool, context: str
+    way: HeadLocator, offer: Allocation, name: str, *, wait: bool, patience: float, echo: bool, context: str
 ) -> int:
     check_introduction(name, offer)
     warn_of_logical(offer)
@@ -110,7 +110,7 @@ async def _serve(
 
 
 async def _serve_heads(
-    way: Way,
+    way: HeadLocator,
     work: Callable[[Link], Awaitable[None]],
     offer: Allocation,
     name: str,
@@ -133,7 +133,7 @@ async def _serve_heads(
             words = "INSECURE: the link to %s has no TLS; whoever listens there runs code as this user"
             logger.warning(words, link.peer)
         logger.info("worker %s offers %s to the head at %s", name, offer, link.peer)
-        lasting = LastingLink(link, way.again, LOST_S, patience)
+        lasting = ReconnectingLink(link, way.again, LOST_S, patience)
         try:
             await work(lasting)
         except HeadLostError as error:

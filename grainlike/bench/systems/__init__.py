@@ -19,7 +19,7 @@ from grainlike.bench.systems._grainlike import (
 from grainlike.bench.systems._limit import Hops, HopsUvloop, Limit, LimitUvloop
 from grainlike.bench.systems._loky import Loky
 from grainlike.bench.systems._parsl import Parsl
-from grainlike.bench.systems._pool import Pool
+from grainlike.bench.systems._pool import PoolSystem
 from grainlike.bench.systems._ray import Ray
 
 __all__ = ["SYSTEMS", "installed"]
@@ -35,7 +35,7 @@ SYSTEMS: dict[str, type[System]] = {
     "grainlike-far-insecure": FarInsecure,
     "grainlike-embedded": EmbeddedPlain,
     "grainlike-embedded-async": EmbeddedAsync,
-    "pool": Pool,
+    "pool": PoolSystem,
     "loky": Loky,
     "dask": Dask,
     "ray": Ray,

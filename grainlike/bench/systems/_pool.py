@@ -8,7 +8,7 @@ from typing import Any
 
 from grainlike.bench._system import SLOTS, Drive, Session, System, drive_blocking
 
-__all__ = ["FuturesSession", "Pool"]
+__all__ = ["FuturesSession", "PoolSystem"]
 
 
 class FuturesSession(Session):
@@ -23,7 +23,7 @@ class FuturesSession(Session):
         return [future.result() for future in futures]
 
 
-class Pool(System):
+class PoolSystem(System):
     name = "ProcessPoolExecutor"
 
     def run(self, drive: Drive) -> None:

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING
 from grainlike._later import later
 
 if TYPE_CHECKING:
-    from grainlike.head.durable._clients import DurableGuests
-    from grainlike.head.durable._export import exported
+    from grainlike.head.durable._clients import DurableClients
     from grainlike.head.durable._head import DurableHead
     from grainlike.head.durable._snapshot import began_here
-    from grainlike.head.durable._store import Keeping
+    from grainlike.head.durable._store import HeadStore, exported
 
 __all__ = [
-    "DurableGuests",
+    "DurableClients",
     "DurableHead",
-    "Keeping",
+    "HeadStore",
     "began_here",
     "exported",
 ]
@@ -27,10 +26,10 @@ if not TYPE_CHECKING:  # else any name would be there
     __getattr__ = later(
         __name__,
         {
-            "DurableGuests": "_clients",
+            "DurableClients": "_clients",
             "DurableHead": "_head",
-            "Keeping": "_store",
+            "HeadStore": "_store",
             "began_here": "_snapshot",
-            "exported": "_export",
+            "exported": "_store",
         },
     )

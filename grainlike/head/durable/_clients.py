@@ -10,15 +10,15 @@ from anyio.abc import TaskGroup
 from grainlike.errors import JournalError
 from grainlike.head.durable._head import DurableHead
 from grainlike.head.durable._records import ClientCame, ClientRefused, ClientSaid, ClientWent
-from grainlike.head.server import Guest, Guests
-from grainlike.net import Link, LostLink
-from grainlike.wire import Frame, Hello, Nested
+from grainlike.head.server import ClientConnection, ClientRegistry
+from grainlike.net import ClosedLink, Link
+from grainlike.wire import Frame, Hello, Submit
 
-__all__ = ["DurableGuests"]
+__all__ = ["DurableClients"]
 
 
-class DurableGuests(Guests):
-    """Client registry of a `DurableHead`. Implements its `Clients`."""
+class DurableClients(ClientRegistry):
+    """Client registry of a `DurableHead`. Implements its `RestoredClients`."""
 
     _head: DurableHead
 
@@ -26,13 +26,13 @@ class DurableGuests(Guests):
 
     def came(self, what: ClientCame) -> None:
         """A client had come."""
-        self.join(what.hello, LostLink(what.hello.name, what.host), None)
+        self.join(what.hello, ClosedLink(what.hello.name, what.host), None)
 
     def said(self, what: ClientSaid, frames: Sequence[Frame]) -> None:
         """Replay messages of a client."""
-        guest = self._resumed(what)
+        connection = self._resumed(what)
         with suppress(Exception):  # it ended the connection then, and nothing else
-            self._take(guest, frames)
+            self._take(connection, frames)
 
     def refused(self, what: ClientRefused, frames: Sequence[Frame]) -> None:
         """Replay that jobs of a client were refused."""
@@ -41,19 +41,19 @@ class DurableGuests(Guests):
         else:
             self._refuse(self._resumed(what), frames, JournalError(what.why))
 
-    def _resumed(self, what: ClientSaid | ClientRefused) -> Guest:
+    def _resumed(self, what: ClientSaid | ClientRefused) -> ClientConnection:
         """Return the client of a record, with its session's counts of received and acknowledged messages as they were
         then.
         """
-        guest = self.here[what.client]
-        if guest.session is not None:
-            guest.session.resume_at(what.received, what.heard)
-        return guest
+        connection = self.here[what.client]
+        if connection.session is not None:
+            connection.session.resume_at(what.received, what.heard)
+        return connection
 
     def all_went(self) -> None:
         """Replay that the head ended all work, and all clients had left."""
-        for guest in list(self.here.values()):
-            self.leave(guest)
+        for connection in list(self.here.values()):
+            self.leave(connection)
         self._end_sessions([session.name for session in self.sessions])
         self._head.workers_went()
 
@@ -63,54 +63,56 @@ class DurableGuests(Guests):
 
     # --- what is ------------------------------------------------------------------------------------------------------
 
-    def join(self, hello: Hello, link: Link, tasks: TaskGroup | None) -> Guest:
-        number = self._head.books.last_peer + 1
+    def join(self, hello: Hello, link: Link, tasks: TaskGroup | None) -> ClientConnection:
+        number = self._head.state.last_peer + 1
         with self._head.input(lambda now: ClientCame(now, number, link.host, hello)):
-            guest = super().join(hello, link, tasks)
-        if guest.session is not None:
-            guest.session.tells = False
-        return guest
+            connection = super().join(hello, link, tasks)
+        if connection.session is not None:
+            connection.session.tells = False
+        return connection
 
-    def leave(self, guest: Guest) -> None:
-        if guest.number in self.here:
-            with self._head.input(lambda now: ClientWent(now, guest.number)):
-                super().leave(guest)
+    def leave(self, connection: ClientConnection) -> None:
+        if connection.number in self.here:
+            with self._head.input(lambda now: ClientWent(now, connection.number)):
+                super().leave(connection)
 
     def _journal(self) -> str:
         failure = self._head.failure
         return "kept" if failure is None else f"not kept, so no jobs are taken, and none are started: {failure}"
 
-    def _take(self, guest: Guest, frames: Sequence[Frame]) -> None:
-        session, number = guest.session, guest.number
+    def _take(self, connection: ClientConnection, frames: Sequence[Frame]) -> None:
+        session, number = connection.session, connection.number
         received, heard = (0, 0) if session is None else (session.received, session.heard)
         if self._head.failure is not None:
-            frames = self._refuse_jobs(guest, frames, received, heard)
+            frames = self._refuse_jobs(connection, frames, received, heard)
         with self._head.input(lambda now: ClientSaid(now, number, received, heard), frames) as position:
             if self._head.failure is not None:  # this very record could not be written
-                frames = self._refuse_jobs(guest, frames, received, heard)
+                frames = self._refuse_jobs(connection, frames, received, heard)
             if session is not None:
                 self._head.owe(session, position)
-            super()._take(guest, frames)
+            super()._take(connection, frames)
 
-    def _refuse_named(self, guest: Guest, frames: Sequence[Frame], why: str) -> None:
-        session = guest.session
+    def _refuse_named(self, connection: ClientConnection, frames: Sequence[Frame], why: str) -> None:
+        session = connection.session
         received, heard = (0, 0) if session is None else (session.received, session.heard)
-        refused = lambda now: ClientRefused(now, guest.number, received, heard, why, full=True)  # noqa: E731
+        refused = lambda now: ClientRefused(now, connection.number, received, heard, why, full=True)  # noqa: E731
         with self._head.input(refused, frames) as position:
             if session is not None:
                 self._head.owe(session, position)
-            super()._refuse_named(guest, frames, why)
+            super()._refuse_named(connection, frames, why)
 
-    def _refuse_jobs(self, guest: Guest, frames: Sequence[Frame], received: int, heard: int) -> list[Frame]:
+    def _refuse_jobs(
+        self, connection: ClientConnection, frames: Sequence[Frame], received: int, heard: int
+    ) -> list[Frame]:
         """Send a client why there will be no jobs; return its other messages."""
-        refused = [frame for frame in frames if isinstance(frame.message, Nested)]
+        refused = [frame for frame in frames if isinstance(frame.message, Submit)]
         why = str(self._head.failure)
         if refused:
-            with self._head.input(lambda now: ClientRefused(now, guest.number, received, heard, why), refused):
-                self._refuse(guest, refused, JournalError(why))
-        return [frame for frame in frames if not isinstance(frame.message, Nested)]
+            with self._head.input(lambda now: ClientRefused(now, connection.number, received, heard, why), refused):
+                self._refuse(connection, refused, JournalError(why))
+        return [frame for frame in frames if not isinstance(frame.message, Submit)]
 
-    def _refuse(self, guest: Guest, frames: Sequence[Frame], error: JournalError) -> None:
+    def _refuse(self, connection: ClientConnection, frames: Sequence[Frame], error: JournalError) -> None:
         for message, buffers in frames:
-            assert isinstance(message, Nested)
-            self._head.refuse_for(guest.home, message, buffers, guest.paths, guest.number, error)
+            assert isinstance(message, Submit)
+            self._head.refuse_for(connection.reply_to, message, buffers, connection.paths, connection.number, error)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-__all__ = ["LastingClock"]
+__all__ = ["PersistentClock"]
 
 
-class LastingClock:
+class PersistentClock:
     """Seconds that never go back, not even over a restart of the machine, when `monotonic` restarts.
 
     Example::

@@ -19,8 +19,8 @@ from typing import Protocol
 
 from grainlike.errors import JournalError
 from grainlike.graph import Node
-from grainlike.head import Depot, Head, Peer, check_hello
-from grainlike.head.durable._clock import LastingClock
+from grainlike.head import Head, ObjectStore, WorkerConnection, check_hello
+from grainlike.head.durable._clock import PersistentClock
 from grainlike.head.durable._records import (
     AllWent,
     ClientCame,
@@ -43,13 +43,13 @@ from grainlike.head.durable._records import (
     pack_input,
     unpack_input,
 )
-from grainlike.jobs import Outcomes
-from grainlike.net import Link, LostLink, Session
+from grainlike.jobs import OutcomeListener
+from grainlike.net import ClosedLink, Link, ResumableSession
 from grainlike.resources import Allocation, parse_allocation
 from grainlike.scheduler import StartsPaused
 from grainlike.wire import Beat, Blocked, Buffer, Follow, Frame, Hello, Output
 
-__all__ = ["DurableHead", "Log"]
+__all__ = ["DurableHead", "InputLog"]
 
 logger = logging.getLogger("grainlike")
 
@@ -57,7 +57,7 @@ _IDLE_WORDS = (Beat, Output, Blocked)
 """Messages of workers that change nothing here."""
 
 
-class Log(Protocol):
+class InputLog(Protocol):
     """Log to which inputs are appended: the interface of `grainlike.journal.Journal`."""
 
     def append(self, record: Sequence[Buffer]) -> int:
@@ -70,8 +70,8 @@ class Log(Protocol):
         ...
 
 
-class Clients(Protocol):
-    """The clients of a head that is made again; see `DurableGuests`."""
+class RestoredClients(Protocol):
+    """The clients of a head that is made again; see `DurableClients`."""
 
     def came(self, what: ClientCame) -> None:
         """A client had come."""
@@ -93,7 +93,7 @@ class DurableHead(Head):
     """Head that journals its inputs. `began` has the seed of all random choices."""
 
     def __init__(
-        self, outcomes: Outcomes, began: HeadBegan, clock: LastingClock, alarm: Callable[[float], None]
+        self, outcomes: OutcomeListener, began: HeadBegan, clock: PersistentClock, alarm: Callable[[float], None]
     ) -> None:
         super().__init__(
             outcomes,
@@ -102,13 +102,13 @@ class DurableHead(Head):
             seed=began.seed,
             now=self._at,
             opened=began.now,
-            depot=Depot(share=False),  # what is in memory is not there for the next head
+            object_store=ObjectStore(share=False),  # what is in memory is not there for the next head
         )
         self._clock = clock
-        self._log: Log | None = None
+        self._log: InputLog | None = None
         self._moment: float | None = None
-        self._later: list[tuple[Peer, Follow]] = []
-        self._unsaid: deque[tuple[int, Session, int]] = deque()
+        self._later: list[tuple[WorkerConnection, Follow]] = []
+        self._unsaid: deque[tuple[int, ResumableSession, int]] = deque()
         """Pending acks: (journal position, session, count). Sent once the journal is synced up to `position`."""
 
     def _at(self) -> float:
@@ -116,7 +116,7 @@ class DurableHead(Head):
 
     # --- what was -----------------------------------------------------------------------------------------------------
 
-    def replay(self, records: Iterable[Buffer], clients: Clients) -> bool:
+    def replay(self, records: Iterable[Buffer], clients: RestoredClients) -> bool:
         """Restore the state from records; return False if some follow a gap, which are not used.
 
         Raises:
@@ -145,7 +145,7 @@ class DurableHead(Head):
                 logger.warning(words, len(failed), failed[0])
         return True
 
-    def _again(self, what: Input, frames: Sequence[Frame], clients: Clients) -> None:
+    def _again(self, what: Input, frames: Sequence[Frame], clients: RestoredClients) -> None:
         match what:
             case WorkerSaid():
                 peer = self.peers[what.worker]
@@ -154,7 +154,7 @@ class DurableHead(Head):
             case WorkerTold():
                 self._told(self.peers[what.worker], frames)
             case WorkerCame():
-                self.join(what.hello, parse_allocation(what.offer), what.name, LostLink(what.name, what.host))
+                self.join(what.hello, parse_allocation(what.offer), what.name, ClosedLink(what.name, what.host))
             case WorkerDoubted():
                 self.suspect(self.peers[what.worker], what.why, broke=what.broke)
             case WorkerReturned():
@@ -182,11 +182,11 @@ class DurableHead(Head):
             case _:
                 raise JournalError(f"{type(what).__name__} is out of place in a journal")
 
-    def _told(self, peer: Peer, frames: Sequence[Frame]) -> None:
+    def _told(self, peer: WorkerConnection, frames: Sequence[Frame]) -> None:
         for message, _ in frames:
             if not isinstance(message, Follow):
                 raise JournalError(f"a worker was told {type(message).__name__} for no reason")
-            self.books.last_listener = max(self.books.last_listener, message.follower)
+            self.state.last_listener = max(self.state.last_listener, message.follower)
             peer.ask_for_output(message)
 
     # --- what is ------------------------------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ class DurableHead(Head):
         """Error for which no new jobs are taken; None while they are."""
         return None if self._log is None else self._log.failure
 
-    def keep(self, log: Log) -> None:
+    def keep(self, log: InputLog) -> None:
         """Journal inputs from now on. Log readers ended with the head before, or query again."""
         self._log = log
         for peer in self.peers.values():
@@ -205,8 +205,8 @@ class DurableHead(Head):
 
     def wake(self) -> None:
         """Schedule again the tick that the scheduler has asked for."""
-        if self.books.mind.wakes_at is not None:
-            self._alarm(self.books.mind.wakes_at)
+        if self.state.scheduler.wakes_at is not None:
+            self._alarm(self.state.scheduler.wakes_at)
 
     @contextmanager
     def input(self, make: Callable[[float], Input], frames: Iterable[Frame] = ()) -> Iterator[int]:
@@ -225,7 +225,7 @@ class DurableHead(Head):
         assert self._log is not None, "a head that was not told where to write"
         return self._log.append(pack_input(what, frames))
 
-    def _ask(self, peer: Peer, follow: Follow) -> None:
+    def _ask(self, peer: WorkerConnection, follow: Follow) -> None:
         self._later.append((peer, follow))
         if self._moment is None:
             self._ask_later()
@@ -238,13 +238,13 @@ class DurableHead(Head):
                 self._write(WorkerTold(self._clock(), peer.number), [Frame(follow)])
                 peer.ask_for_output(follow)
 
-    def owe(self, session: Session, position: int) -> None:
+    def owe(self, session: ResumableSession, position: int) -> None:
         """Acknowledge all messages of a session so far, once the log is on disk up to `position`."""
         self._unsaid.append((position, session, session.received))
 
     def on_disk(self, position: int) -> None:
         """Send acks: the log is on disk up to `position`."""
-        unsaid, told = self._unsaid, dict[Session, int]()
+        unsaid, told = self._unsaid, dict[ResumableSession, int]()
         while unsaid and unsaid[0][0] <= position:
             _, session, received = unsaid.popleft()
             told[session] = received
@@ -258,32 +258,32 @@ class DurableHead(Head):
 
     # --- inputs -------------------------------------------------------------------------------------------------------
 
-    def join(self, hello: Hello, offer: Allocation, name: str, link: Link) -> Peer:
+    def join(self, hello: Hello, offer: Allocation, name: str, link: Link) -> WorkerConnection:
         check_hello(hello)
-        number = self.books.last_peer + 1
+        number = self.state.last_peer + 1
         with self.input(lambda now: WorkerCame(now, number, name, link.host, hello, str(offer))):
             peer = super().join(hello, offer, name, link)
         _session(peer).tells = False
         return peer
 
-    def suspect(self, peer: Peer, why: str, *, broke: bool) -> None:
+    def suspect(self, peer: WorkerConnection, why: str, *, broke: bool) -> None:
         if peer.number in self.peers and not peer.suspect:
             with self.input(lambda now: WorkerDoubted(now, peer.number, why, broke)):
                 super().suspect(peer, why, broke=broke)
 
-    def heard(self, peer: Peer) -> None:
+    def heard(self, peer: WorkerConnection) -> None:
         if peer.suspect:
             with self.input(lambda now: WorkerReturned(now, peer.number)):
                 super().heard(peer)
         else:
             super().heard(peer)
 
-    def leave(self, peer: Peer, reason: str) -> None:
+    def leave(self, peer: WorkerConnection, reason: str) -> None:
         if peer.number in self.peers:
             with self.input(lambda now: WorkerWent(now, peer.number, reason)):
                 super().leave(peer, reason)
 
-    def _take(self, peer: Peer, frames: Sequence[Frame]) -> None:
+    def _take(self, peer: WorkerConnection, frames: Sequence[Frame]) -> None:
         session = _session(peer)
         kept = [frame for frame in frames if not isinstance(frame.message, _IDLE_WORDS)]
         if not kept and all(isinstance(frame.message, Beat) for frame in frames):
@@ -293,7 +293,7 @@ class DurableHead(Head):
             self.owe(session, position)
             super()._take(peer, frames)
 
-    def end(self, clients: Clients) -> None:
+    def end(self, clients: RestoredClients) -> None:
         """Record that all work and all connections have ended: the next head begins without any."""
         with self.input(AllWent):
             clients.all_went()
@@ -322,6 +322,6 @@ class DurableHead(Head):
                 self._tell(StartsPaused(why))
 
 
-def _session(peer: Peer) -> Session:
+def _session(peer: WorkerConnection) -> ResumableSession:
     assert peer.session is not None, "a worker that cannot dial anew joined a head that writes a journal"
     return peer.session

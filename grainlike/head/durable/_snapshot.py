@@ -15,16 +15,16 @@ from anyio.abc import TaskGroup
 
 from grainlike._version import __version__
 from grainlike.errors import JournalError
-from grainlike.head import HeadBooks, Listener
+from grainlike.head import HeadState, LogFollower
 from grainlike.head.durable._head import DurableHead
 from grainlike.head.durable._records import HeadBegan
-from grainlike.head.server import Guests, software
+from grainlike.head.server import ClientRegistry, software
 from grainlike.journal import draw_image, read_image
-from grainlike.net import Link, LostLink
+from grainlike.net import ClosedLink, Link
 
 __all__ = ["began_here", "check_version", "classes_of_books", "draw_head", "read_head", "read_title"]
 
-_ROOMS = ("grainlike.resources", "grainlike.wire", "grainlike.scheduler")
+_ROOMS = ("grainlike.resources", "grainlike.wire", "grainlike.scheduler", "grainlike.scheduler.planning")
 """Packages whose classes are plain data."""
 
 _MODULES = (
@@ -36,8 +36,8 @@ _MODULES = (
     "grainlike.head.server._client",
     "grainlike.head.server._sessions",
     "grainlike.jobs._job",
-    "grainlike.jobs._tally",
-    "grainlike.net._session",
+    "grainlike.jobs._totals",
+    "grainlike.net._resumable_session",
 )
 
 
@@ -96,21 +96,23 @@ def check_version(began: HeadBegan) -> None:
         )
 
 
-def draw_head(head: DurableHead, guests: Guests, began: HeadBegan, now: float) -> Iterator[bytes]:
+def draw_head(head: DurableHead, clients: ClientRegistry, began: HeadBegan, now: float) -> Iterator[bytes]:
     """The image of a head with its clients. It must not be in the middle of anything."""
     title = _Title(now, began)
     yield msgspec.msgpack.encode(title)
-    state = [vars(head.books), guests.here, guests.sessions]
+    state = [vars(head.state), clients.here, clients.sessions]
 
     def made(thing: object) -> tuple[str, Sequence[object]] | None:
         match thing:
             case DurableHead():
                 return "head", ()
-            case HeadBooks():
+            case HeadState():
                 return "books", ()
             case Link():
                 return "link", (thing.peer, thing.host)
-            case anyio.Event() | Listener():  # who reads a log asks the next head for it; this one has nobody to tell
+            case (
+                anyio.Event() | LogFollower()
+            ):  # who reads a log asks the next head for it; this one has nobody to tell
                 return "event", ()
             case memoryview():
                 return "bytes", (bytes(thing),)
@@ -133,28 +135,28 @@ def read_title(chunk: bytes) -> tuple[HeadBegan, float]:
     return title.began, title.now
 
 
-def read_head(chunks: Iterable[bytes], head: DurableHead, guests: Guests) -> None:
+def read_head(chunks: Iterable[bytes], head: DurableHead, clients: ClientRegistry) -> None:
     """Restore a head from its snapshot; `chunks` is everything after the header."""
 
     given: dict[str, Callable[..., object]] = {
         "head": lambda: head,
-        "books": lambda: head.books,
-        "link": LostLink,
+        "books": lambda: head.state,
+        "link": ClosedLink,
         "event": anyio.Event,
         "bytes": bytes,
         "nobody": lambda: None,
     }
     held, here, sessions = read_image(chunks, classes_of_books(), given)
-    if held.keys() != vars(head.books).keys():
+    if held.keys() != vars(head.state).keys():
         raise JournalError("a damaged image of a head")
-    vars(head.books).update(held)
-    guests.here, guests.sessions = here, sessions
-    for guest in guests.here.values():
-        guest.listening = {}  # it asks anew
+    vars(head.state).update(held)
+    clients.here, clients.sessions = here, sessions
+    for connection in clients.here.values():
+        connection.listening = {}  # it asks anew
     # The clock of this process may have begun anew with its machine.
     now = time.monotonic()
-    for party in [*head.peers.values(), *guests.here.values()]:
-        party.heard = now
+    for member in [*head.peers.values(), *clients.here.values()]:
+        member.heard = now
     for peer in head.peers.values():
         for observer in head.observers:
             observer.joined(peer)

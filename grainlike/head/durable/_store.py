@@ -1,4 +1,7 @@
-"""Storage of a durable head: its log, and from time to time a snapshot, so that the log stays short."""
+"""Storage of a durable head: its log, and from time to time a snapshot, so that the log stays short.
+
+Export of the state of a head that is not running, from its journal.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +15,18 @@ from pathlib import Path
 import anyio
 
 from grainlike.errors import JournalError
-from grainlike.head.durable._clients import DurableGuests
-from grainlike.head.durable._clock import LastingClock
+from grainlike.graph import Node
+from grainlike.head.durable._clients import DurableClients
+from grainlike.head.durable._clock import PersistentClock
 from grainlike.head.durable._head import DurableHead
 from grainlike.head.durable._records import HeadBegan, RecordsMissing, pack_input, unpack_input
-from grainlike.head.durable._snapshot import check_version, draw_head, read_head, read_title
+from grainlike.head.durable._snapshot import began_here, check_version, draw_head, read_head, read_title
 from grainlike.journal import Journal, Recovered, commit_image
-from grainlike.launch import die_with_parent
-from grainlike.wire import Buffer
+from grainlike.subprocesses import die_with_parent
+from grainlike.wire import Buffer, JobRow
 
-__all__ = ["Keeping"]
+__all__ = ["HeadStore", "exported"]
+
 
 logger = logging.getLogger("grainlike")
 
@@ -40,7 +45,7 @@ _CHILD_S = 0.02
 """Seconds between checks of whether the process that writes a snapshot has exited."""
 
 
-class Keeping:
+class HeadStore:
     """Files of one head, in `directory`: journal and snapshots, while it runs.
 
     A disk that fails stops nothing that runs. But then messages are not acknowledged, new jobs are refused (`failure`
@@ -52,7 +57,7 @@ class Keeping:
 
     def __init__(self, directory: Path, began: HeadBegan, *, salvage: bool = False) -> None:
         self._journal, found = Journal.open(directory, salvage=salvage)
-        self.clock = LastingClock()
+        self.clock = PersistentClock()
         self.failure: JournalError | None = None
         self._image: Iterator[bytes] | None = None
         self._records: Iterator[bytes] = iter(found.records)
@@ -90,18 +95,18 @@ class Keeping:
 
     # --- the head ----------------------------------------------------------------------------------------------------
 
-    def restore(self, head: DurableHead, guests: DurableGuests) -> None:
+    def restore(self, head: DurableHead, clients: DurableClients) -> None:
         """Restore the head's state, and journal its inputs from now on."""
-        self._head, self._guests = head, guests
+        self._head, self._clients = head, clients
         if self._image is not None:
-            read_head(self._image, head, guests)
-            self._dropped_before = head.books.functions.dropped_bytes
+            read_head(self._image, head, clients)
+            self._dropped_before = head.state.functions.dropped_bytes
             self._records = _behind_an_image(self._records)
-        whole = head.replay(self._records, guests)
+        whole = head.replay(self._records, clients)
         head.keep(self)
         self._journal.on_synced = head.on_disk
         self._journal.on_failure = self._fail
-        if whole and head.books.mind.paused:
+        if whole and head.state.scheduler.paused:
             head.hold_starts("")  # the last head ended when its disk had just taken an image
         if not whole:
             self._fail(JournalError("what was told while the disk refused is not in the journal"))
@@ -151,7 +156,7 @@ class Keeping:
     def _is_long(self) -> bool:
         if self._journal.segment_size > max(IMAGE_BYTES, IMAGE_TIMES * self._image_size):
             return True
-        dropped = self._head.books.functions.dropped_bytes - self._dropped_before
+        dropped = self._head.state.functions.dropped_bytes - self._dropped_before
         return dropped > max(IMAGE_BYTES, self._image_size // 2)
 
     async def finish(self) -> None:
@@ -181,7 +186,7 @@ class Keeping:
     async def _draw(self) -> None:
         """Begin a new segment with an image of the head as it is now."""
         try:
-            dropped = self._head.books.functions.dropped_bytes
+            dropped = self._head.state.functions.dropped_bytes
             segment = self._journal.begin_segment()
             if self.failure is not None:
                 self._journal.append(pack_input(RecordsMissing(self.clock())))
@@ -234,7 +239,7 @@ class Keeping:
         try:
             die_with_parent(parent)
             gc.disable()  # it would touch, and so copy, every page
-            drawn = draw_head(self._head, self._guests, self.began, self.clock())
+            drawn = draw_head(self._head, self._clients, self.began, self.clock())
             commit_image(self._journal.directory, segment, drawn)
             code = 0
         except BaseException:
@@ -269,3 +274,36 @@ def _exit_code(child: int) -> int | None:
     """Return the exit code of a child; None while it runs."""
     ended, status = os.waitpid(child, os.WNOHANG)
     return os.waitstatus_to_exitcode(status) if ended else None
+
+
+class _NoListener:
+    """Receiver of outcomes that ignores them: it is all past."""
+
+    def succeeded(self, node: Node, value: object) -> None:
+        """A job gave a value."""
+
+    def failed(self, node: Node, error: BaseException) -> None:
+        """A job will give no value."""
+
+
+def exported(directory: Path) -> list[JobRow]:
+    """The jobs that had not ended, the oldest first. The head must not be running, and does not notice.
+
+    Raises:
+        JournalError: the journal is damaged, in use, of another release, or open to others.
+    """
+    keeping = HeadStore(directory, began_here(0))
+    try:
+        head = DurableHead(_NoListener(), keeping.began, keeping.clock, _forget)
+        keeping.restore(head, DurableClients(head, "", bool, bool, _nothing))
+        return head.view.rows(None)
+    finally:
+        keeping.close()
+
+
+def _forget(at: float) -> None:
+    """Ignore a request for a tick: no time passes in an export."""
+
+
+def _nothing() -> None:
+    """Do nothing when the last client has left."""

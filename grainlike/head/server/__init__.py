@@ -9,40 +9,40 @@ from typing import TYPE_CHECKING
 from grainlike._later import later
 
 if TYPE_CHECKING:
-    from grainlike.head.server._accept import Door, software
-    from grainlike.head.server._client import Guest
-    from grainlike.head.server._clients import Guests
-    from grainlike.head.server._endpoint import Entrance, open_entrance, open_lasting_entrance
+    from grainlike.head.server._accept import Acceptor, software
+    from grainlike.head.server._client import ClientConnection
+    from grainlike.head.server._clients import ClientRegistry
+    from grainlike.head.server._endpoint import Endpoint, open_durable_endpoint, open_endpoint
     from grainlike.head.server._outcome_store import OutcomeStore
     from grainlike.head.server._sessions import MOST_NAMES
-    from grainlike.head.server._trace_rows import drawn
+    from grainlike.head.server._trace_rows import spans_from_rows
 
 __all__ = [
     "MOST_NAMES",
-    "Door",
-    "Entrance",
-    "Guest",
-    "Guests",
+    "Acceptor",
+    "ClientConnection",
+    "ClientRegistry",
+    "Endpoint",
     "OutcomeStore",
-    "drawn",
-    "open_entrance",
-    "open_lasting_entrance",
+    "open_durable_endpoint",
+    "open_endpoint",
     "software",
+    "spans_from_rows",
 ]
 
 if not TYPE_CHECKING:  # else any name would be there
     __getattr__ = later(
         __name__,
         {
-            "Door": "_accept",
-            "Entrance": "_endpoint",
-            "Guest": "_client",
-            "Guests": "_clients",
+            "Acceptor": "_accept",
+            "Endpoint": "_endpoint",
+            "ClientConnection": "_client",
+            "ClientRegistry": "_clients",
             "MOST_NAMES": "_sessions",
             "OutcomeStore": "_outcome_store",
-            "drawn": "_trace_rows",
-            "open_entrance": "_endpoint",
-            "open_lasting_entrance": "_endpoint",
+            "spans_from_rows": "_trace_rows",
+            "open_endpoint": "_endpoint",
+            "open_durable_endpoint": "_endpoint",
             "software": "_accept",
         },
     )

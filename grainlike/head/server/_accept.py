@@ -12,30 +12,30 @@ import anyio
 from anyio.abc import TaskGroup
 
 from grainlike.errors import GrainlikeError, HeadLostError
-from grainlike.eventloop import make_way
-from grainlike.head import Head, Party, Peer, check_hello
-from grainlike.head.server._client import Guest
-from grainlike.head.server._clients import Guests
+from grainlike.eventloop import yield_turn
+from grainlike.head import Connection, Head, WorkerConnection, check_hello
+from grainlike.head.server._client import ClientConnection
+from grainlike.head.server._clients import ClientRegistry
 from grainlike.net import ByteLink, Link, is_gone, process_id
 from grainlike.payload import serializer_versions
 from grainlike.resources import parse_allocation
-from grainlike.system import room_for_one
+from grainlike.system import max_message_bytes
 from grainlike.wire import (
     FROM_CLIENT,
     FROM_WORKER,
     HEARTBEAT_S,
     LOST_S,
     SUSPECT_S,
+    AcceptingHandshake,
     Beat,
     Frame,
     FrameLimits,
     Hello,
-    Listener,
     Software,
     Welcome,
 )
 
-__all__ = ["Door", "software"]
+__all__ = ["Acceptor", "software"]
 
 logger = logging.getLogger("grainlike")
 
@@ -44,11 +44,11 @@ _ROLES = frozenset({"worker", "client"})
 HANDSHAKE_S = 10.0
 
 MOST_WAITING = 64 * 1024 * 1024
-"""A peer with a larger send backlog, in bytes, that reads nothing for `DEAF_S` is disconnected. It may reconnect and
-resume while its unacknowledged messages are kept (`Transcript`).
+"""A peer with a larger send backlog, in bytes, that reads nothing for `SEND_STALL_S` is disconnected. It may reconnect
+and resume while its unacknowledged messages are kept (`ResendBuffer`).
 """
 
-DEAF_S = LOST_S
+SEND_STALL_S = LOST_S
 
 ENDED_S = 2.5
 """Seconds in which a peer on another machine may reconnect after its link was closed in good order: a process that
@@ -68,86 +68,86 @@ def software() -> Software:
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
-    """Acceptor: admits workers to `head`, and clients to `guests`. `paths` are the imports that jobs may need.
+class Acceptor:
+    """Acceptor: admits workers to `head`, and clients to `clients`. `paths` are the imports that jobs may need.
 
     `settled` is called after each batch of frames, when outcomes may have come; `joined` when a worker came or left.
     `returns` is true if this head survives its process. `most` is how many bytes of values one message may bring.
     """
 
     head: Head
-    guests: Guests
+    clients: ClientRegistry
     cluster: str
     paths: list[str]
     settled: Callable[[], None]
     joined: Callable[[], None]
     returns: bool = False
-    most: int = field(default_factory=room_for_one)
+    most: int = field(default_factory=max_message_bytes)
 
-    async def await_return(self, party: Peer | Guest) -> None:
+    async def await_return(self, connection: WorkerConnection | ClientConnection) -> None:
         """Keep the connection of a peer from before this head was started, until it reconnects or is given up."""
-        if isinstance(party, Peer):
-            self.head.suspect(party, "the head was started again", broke=False)
-        if party.session is None or not await _returns_within(LOST_S, party):
-            logger.warning("%s %s has not come back", party.hello.role, party.name)
-            self.give_up(party, "it did not come back when the head was started again")
+        if isinstance(connection, WorkerConnection):
+            self.head.suspect(connection, "the head was started again", broke=False)
+        if connection.session is None or not await _returns_within(LOST_S, connection):
+            logger.warning("%s %s has not come back", connection.hello.role, connection.name)
+            self.give_up(connection, "it did not come back when the head was started again")
 
-    def give_up(self, party: Peer | Guest, reason: str) -> None:
+    def give_up(self, connection: WorkerConnection | ClientConnection, reason: str) -> None:
         """Give up a peer for good: a worker's jobs are tried elsewhere, a client's are cancelled."""
-        if isinstance(party, Peer):
-            self.head.leave(party, reason)
+        if isinstance(connection, WorkerConnection):
+            self.head.leave(connection, reason)
             self.joined()
         else:
-            self.guests.leave(party)
+            self.clients.leave(connection)
         self.settled()
 
     async def admit(self, link: Link) -> None:
         """Own one link until it ends: handshake, then reports; a lost worker's jobs go elsewhere."""
         async with anyio.create_task_group() as tasks:
-            visit = _Visit(self, link, tasks)
-            tasks.start_soon(visit.watch)
+            handler = ConnectionHandler(self, link, tasks)
+            tasks.start_soon(handler.watch)
             try:
-                await link.run(visit.hear)
-                await visit.wait_for_return()
+                await link.run(handler.hear)
+                await handler.wait_for_return()
             except GrainlikeError as error:
                 logger.warning("the connection from %s was dropped: %s", link.peer, error)
             else:
-                visit.tell_of_end()
+                handler.tell_of_end()
             finally:
-                visit.end()
+                handler.end()
                 tasks.cancel_scope.cancel()
 
 
-class _Visit:
+class ConnectionHandler:
     """Incoming connection: unidentified at first, a worker or a client once it has sent `Hello` and was welcomed."""
 
-    def __init__(self, door: Door, link: Link, tasks: TaskGroup) -> None:
-        self._door = door
+    def __init__(self, acceptor: Acceptor, link: Link, tasks: TaskGroup) -> None:
+        self._acceptor = acceptor
         self._link = link
         self._tasks = tasks
-        self._handshake = Listener(software(), _ROLES, link.role)
-        self._peer: Peer | None = None
-        self._guest: Guest | None = None
+        self._handshake = AcceptingHandshake(software(), _ROLES, link.role)
+        self._peer: WorkerConnection | None = None
+        self._connection: ClientConnection | None = None
         self._refused = False
         self._answered = anyio.Event()
         self._late = False
         self._given_up = False
-        self._deaf_since: float | None = None
+        self._stalled_since: float | None = None
 
     def hear(self, frames: list[Frame]) -> None:
         """Take one read."""
-        party = self._known
-        if party is None:
+        connection = self._known
+        if connection is None:
             frames = self._introduced(frames)
-            party = self._known
-        if party is not None and party.link is not self._link:
+            connection = self._known
+        if connection is not None and connection.link is not self._link:
             return  # what it says here, it says again on its new link
         if self._peer is not None:
-            self._door.head.hear(self._peer, frames)
-        elif self._guest is not None:
-            self._door.guests.hear(self._guest, frames)
-        self._door.settled()
-        self._door.guests.look_whether_alone()
+            self._acceptor.head.hear(self._peer, frames)
+        elif self._connection is not None:
+            self._acceptor.clients.hear(self._connection, frames)
+        self._acceptor.settled()
+        self._acceptor.clients.look_whether_alone()
 
     def _introduced(self, frames: list[Frame]) -> list[Frame]:
         """Read until the peer is identified; return the frames that follow."""
@@ -158,9 +158,9 @@ class _Visit:
         return frames[at:]
 
     @property
-    def _known(self) -> Peer | Guest | None:
+    def _known(self) -> WorkerConnection | ClientConnection | None:
         """Peer of this connection, once it was welcomed."""
-        return self._peer or self._guest
+        return self._peer or self._connection
 
     def _greet(self, frame: Frame) -> None:
         try:
@@ -169,53 +169,57 @@ class _Visit:
                 self._take_back(hello)
                 return
             if hello.role == "client":
-                self._door.guests.check_session(hello)
+                self._acceptor.clients.check_session(hello)
                 self._welcome(FROM_CLIENT, hello.name, received=min(0, hello.received))
-                self._guest = self._door.guests.join(hello, self._link, self._tasks)
+                self._connection = self._acceptor.clients.join(hello, self._link, self._tasks)
                 return
             offer = parse_allocation(hello.offer)  # before the welcome: after that nothing is a refusal any more
-            if self._door.returns:
+            if self._acceptor.returns:
                 check_hello(hello)
-            name = self._door.head.free_name(hello.name)
-            self._welcome(FROM_WORKER, name, self._door.head.depot.directory_for(hello), min(0, hello.received))
-            self._peer = self._door.head.join(hello, offer, name, self._link)
-            self._door.joined()
+            name = self._acceptor.head.free_name(hello.name)
+            self._welcome(
+                FROM_WORKER, name, self._acceptor.head.object_store.directory_for(hello), min(0, hello.received)
+            )
+            self._peer = self._acceptor.head.join(hello, offer, name, self._link)
+            self._acceptor.joined()
         except GrainlikeError as error:
             logger.warning("%s was refused: %s", self._link.peer, error)
-            self._link.post(Listener.refusal(error))
+            self._link.post(AcceptingHandshake.refusal(error))
             self._refused = True
             self._answered.set()
 
     def _take_back(self, hello: Hello) -> None:
         """Resume the session of a peer that has reconnected, if it was not given up."""
-        head, guests = self._door.head, self._door.guests
-        known = head.incarnation if hello.role == "worker" else guests.incarnation
-        party = known(hello.incarnation)
-        if party is None or party.session is None:
+        head, clients = self._acceptor.head, self._acceptor.clients
+        known = head.incarnation if hello.role == "worker" else clients.incarnation
+        connection = known(hello.incarnation)
+        if connection is None or connection.session is None:
             raise HeadLostError(f"{hello.role} {hello.name!r} was given up meanwhile; it may join as somebody new")
-        why_not = party.session.why_not(hello.received)
+        why_not = connection.session.why_not(hello.received)
         if why_not is not None or not isinstance(self._link, ByteLink):
             why_not = why_not or "this link cannot take the place of another"
-            self._door.give_up(party, f"when it dialled anew, {why_not}")
-            who = f"{hello.role} {party.name}"
+            self._acceptor.give_up(connection, f"when it dialled anew, {why_not}")
+            who = f"{hello.role} {connection.name}"
             raise HeadLostError(f"the head cannot go on with {who}: {why_not}; it may join as somebody new")
         limits = FROM_WORKER if hello.role == "worker" else FROM_CLIENT
-        self._welcome(limits, party.name, received=party.session.received)
-        party.go_on(self._link, hello.received)
-        if isinstance(party, Peer):
-            self._peer = party
-            head.heard(party)
+        self._welcome(limits, connection.name, received=connection.session.received)
+        connection.go_on(self._link, hello.received)
+        if isinstance(connection, WorkerConnection):
+            self._peer = connection
+            head.heard(connection)
         else:
-            self._guest = party
-            guests.came_back(party, self._tasks)
-        logger.info("%s %s is there again, from %s", hello.role, party.name, self._link.peer)
+            self._connection = connection
+            clients.came_back(connection, self._tasks)
+        logger.info("%s %s is there again, from %s", hello.role, connection.name, self._link.peer)
 
     def _welcome(self, limits: FrameLimits, name: str, store: str = "", received: int = -1) -> None:
-        self._link.trust(limits._replace(total=self._door.most))
+        self._link.trust(limits._replace(total=self._acceptor.most))
         self._answered.set()
-        door = self._door
+        acceptor = self._acceptor
         process = process_id()
-        self._link.post(Welcome(door.cluster, HEARTBEAT_S, door.paths, name, store, process, received, door.returns))
+        self._link.post(
+            Welcome(acceptor.cluster, HEARTBEAT_S, acceptor.paths, name, store, process, received, acceptor.returns)
+        )
 
     async def watch(self) -> None:
         """End the link of a peer that does not identify itself, was refused, or fell silent."""
@@ -234,26 +238,26 @@ class _Visit:
             if self._link.still_comes():
                 self._known.heard = time.monotonic()
             if suspicion and self._peer is not None and self._silent_s >= SUSPECT_S and self._is_current:
-                self._door.head.suspect(self._peer, f"silent for {SUSPECT_S:g} s", broke=False)
+                self._acceptor.head.suspect(self._peer, f"silent for {SUSPECT_S:g} s", broke=False)
             suspicion = self._silent_s >= SUSPECT_S
             number += 1
             self._beat(Beat(number))
-            self._cut_off_the_deaf()
+            self._disconnect_stalled()
             await anyio.sleep(min(HEARTBEAT_S, max(SECOND_LOOK_S, LOST_S - self._silent_s)))
         self._given_up = True
         self._link.close(f"silent for {LOST_S:g} s")
 
-    def _cut_off_the_deaf(self) -> None:
+    def _disconnect_stalled(self) -> None:
         """Disconnect a peer that reads nothing of its send backlog, while that grows."""
         waiting = self._link.waiting()
         if waiting <= MOST_WAITING or not self._link.stands_still():
-            self._deaf_since = None
+            self._stalled_since = None
             return
         now = time.monotonic()
-        self._deaf_since = self._deaf_since or now
-        if now - self._deaf_since >= DEAF_S and self._known is not None and self._is_current:
-            self._deaf_since = None
-            reason = f"it has read nothing for {DEAF_S:g} s, and {waiting >> 20} MiB wait for it"
+        self._stalled_since = self._stalled_since or now
+        if now - self._stalled_since >= SEND_STALL_S and self._known is not None and self._is_current:
+            self._stalled_since = None
+            reason = f"it has read nothing for {SEND_STALL_S:g} s, and {waiting >> 20} MiB wait for it"
             logger.warning("the link to %s %s is cut: %s", self._known.hello.role, self._known.name, reason)
             self._link.close(reason)
 
@@ -268,33 +272,39 @@ class _Visit:
 
     async def wait_for_return(self) -> None:
         """Keep the connection of a peer whose link has broken, until it has reconnected, is dead, or too late."""
-        party = self._known
-        if party is None or party.session is None or party.over or self._given_up or not self._is_current:
+        connection = self._known
+        if (
+            connection is None
+            or connection.session is None
+            or connection.over
+            or self._given_up
+            or not self._is_current
+        ):
             return
-        if isinstance(party, Peer) and party.leaving:
+        if isinstance(connection, WorkerConnection) and connection.leaving:
             return
-        await make_way(_LOOK_S)  # where a network breaks, hundreds of links end at once
+        await yield_turn(_LOOK_S)  # where a network breaks, hundreds of links end at once
         if not self._is_current:
             return
-        if not is_gone(party.hello.process):
-            self._doubt(party, self._link.reason or "the connection was lost")
-        await _returns_within(self._patience(party), party)
+        if not is_gone(connection.hello.process):
+            self._doubt(connection, self._link.reason or "the connection was lost")
+        await _returns_within(self._patience(connection), connection)
 
-    def _doubt(self, party: Peer | Guest, reason: str) -> None:
+    def _doubt(self, connection: WorkerConnection | ClientConnection, reason: str) -> None:
         """Suspect a peer whose link has broken, as it may be alive."""
-        if isinstance(party, Guest):
-            logger.info("the link to client %s has broken: %s", party.name, reason)
+        if isinstance(connection, ClientConnection):
+            logger.info("the link to client %s has broken: %s", connection.name, reason)
             return
-        logger.warning("the link to worker %s has broken: %s", party.name, reason)
-        self._door.head.suspect(party, f"its link has broken: {reason}", broke=True)
-        self._door.settled()
+        logger.warning("the link to worker %s has broken: %s", connection.name, reason)
+        self._acceptor.head.suspect(connection, f"its link has broken: {reason}", broke=True)
+        self._acceptor.settled()
 
-    def _patience(self, party: Peer | Guest) -> float:
+    def _patience(self, connection: WorkerConnection | ClientConnection) -> float:
         """Return how many seconds a peer may take to reconnect. One whose process cannot be seen from here, and whose
         link ended in order, as that of a dead process does, has less.
         """
         ended = (self._link.reason or "").startswith("closed by the peer")
-        elsewhere = not party.hello.process.startswith(f"{process_id().partition('/')[0]}/")
+        elsewhere = not connection.hello.process.startswith(f"{process_id().partition('/')[0]}/")
         return ENDED_S if ended and elsewhere else max(0.0, LOST_S - self._silent_s)
 
     @property
@@ -309,10 +319,10 @@ class _Visit:
         if self._peer is not None:
             level = logging.INFO if self._peer.leaving else logging.WARNING
             logger.log(level, "worker %s is gone: %s", self._peer.name, self._link.reason)
-        elif self._guest is not None:
+        elif self._connection is not None:
             # Who only asked, as the command line does, is no news.
-            level = logging.DEBUG if self._guest.session is None else logging.INFO
-            logger.log(level, "client %s is gone: %s", self._guest.name, self._link.reason)
+            level = logging.DEBUG if self._connection.session is None else logging.INFO
+            logger.log(level, "client %s is gone: %s", self._connection.name, self._link.reason)
         elif self._late:
             logger.warning("the connection from %s was dropped: %s", self._link.peer, self._link.reason)
 
@@ -320,20 +330,20 @@ class _Visit:
         """Give up the peer after the end of its link, unless it has reconnected."""
         if self._known is None or not self._is_current:
             return
-        self._door.give_up(self._known, self._link.reason or "the connection was lost")
+        self._acceptor.give_up(self._known, self._link.reason or "the connection was lost")
 
 
-async def _returns_within(seconds: float, party: Party) -> bool:
+async def _returns_within(seconds: float, connection: Connection) -> bool:
     """Wait until a peer has reconnected; return False if it is dead, or too late."""
-    link = party.link
+    link = connection.link
     with anyio.move_on_after(seconds):
         for pause in _looks():
-            await make_way(_LOOK_S)
-            if is_gone(party.hello.process) or party.link is not link:
+            await yield_turn(_LOOK_S)
+            if is_gone(connection.hello.process) or connection.link is not link:
                 break
             with anyio.move_on_after(pause):
-                await party.taken_over.wait()
-    return party.link is not link
+                await connection.taken_over.wait()
+    return connection.link is not link
 
 
 def _looks() -> Iterator[float]:

@@ -9,17 +9,17 @@ from contextlib import aclosing
 import anyio
 from anyio.abc import TaskGroup
 
-from grainlike.head import Home, LogLine, Party
+from grainlike.head import Connection, LogLine, ReplyTo
 from grainlike.net import Link
 from grainlike.wire import Hello, LogsAre
 
-__all__ = ["Guest"]
+__all__ = ["ClientConnection"]
 
 _UNREAD = 256 * 1024
 """After how many characters of logs we wait until they have left."""
 
 
-class Guest(Party):
+class ClientConnection(Connection):
     """A connected client."""
 
     def __init__(self, number: int, hello: Hello, link: Link, tasks: TaskGroup | None) -> None:
@@ -32,7 +32,7 @@ class Guest(Party):
         """Queries about logs that are being answered."""
         self.paths: tuple[str, ...] = ()
         """Import paths of its program."""
-        self.home: Home = self
+        self.reply_to: ReplyTo = self
         """Owner of its jobs: itself, or a named session."""
 
     def hush(self) -> None:

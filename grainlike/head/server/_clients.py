@@ -21,9 +21,9 @@ from msgspec.structs import replace
 from grainlike._version import __version__
 from grainlike.errors import GrainlikeError, SessionError
 from grainlike.head import FAREWELL_S, Head
-from grainlike.head.server._client import Guest
+from grainlike.head.server._client import ClientConnection
 from grainlike.head.server._sessions import NamedCall, NamedSession, Sessions
-from grainlike.head.server._trace_rows import report_is, tell_trace
+from grainlike.head.server._trace_rows import report_is, send_trace
 from grainlike.jobs import job_is, worker_row
 from grainlike.net import Link, is_gone
 from grainlike.resources import offer_of, parse
@@ -57,9 +57,9 @@ from grainlike.wire import (
     JobsAre,
     Matched,
     Message,
-    Nested,
     ReleaseFunctions,
     SessionsAre,
+    Submit,
     Unable,
     WantedIs,
     Withdraw,
@@ -77,15 +77,15 @@ WORKERS_S = 0.1
 _Short = AskHead | AskWorkers | AskJobs | AskJob | AskCancel | AskDepart | AskStop | AskWanted | AskSessions | AskReport
 """Queries that are answered by one message, in the turn in which they arrive."""
 
-_WANTS = (Nested, Withdraw, ReleaseFunctions, ImportsFrom, Forget, EndSessions)
+_WANTS = (Submit, Withdraw, ReleaseFunctions, ImportsFrom, Forget, EndSessions)
 """Messages of clients about their jobs; all else is queries."""
 
-__all__ = ["Guests"]
+__all__ = ["ClientRegistry"]
 
 logger = logging.getLogger("grainlike")
 
 
-class Guests:
+class ClientRegistry:
     """The clients of one head, of `cluster`. `cancel(job)` ends a job for everybody; False where there is none.
 
     `stop()` ends the head itself; False if it may not be ended from outside. `alone()` is called when there is no
@@ -100,7 +100,7 @@ class Guests:
         stop: Callable[[], bool],
         alone: Callable[[], None],
     ) -> None:
-        self.here: dict[int, Guest] = {}
+        self.here: dict[int, ClientConnection] = {}
         self.sessions = Sessions()
         self.store: OutcomeStore | None = None
         """Store for outcomes of sessions that do not fit into memory; None where there are no sessions."""
@@ -113,17 +113,17 @@ class Guests:
         self._telling: dict[int, bool] = {}
         """Clients that have just been sent the workers, and whether there are more changes to send."""
 
-    def join(self, hello: Hello, link: Link, tasks: TaskGroup | None) -> Guest:
+    def join(self, hello: Hello, link: Link, tasks: TaskGroup | None) -> ClientConnection:
         """Take in a client that has proved itself; what is done for it runs in `tasks`."""
-        guest = Guest(self._head.books.next_peer(), hello, link, tasks)
-        self.here[guest.number] = guest
+        connection = ClientConnection(self._head.state.next_peer(), hello, link, tasks)
+        self.here[connection.number] = connection
         if hello.session:
             session = self.sessions.find(hello.session)
             if session is None:
-                session = self.sessions.open(hello.session, self._head.books.next_peer(), self._head.now())
-            guest.home = session
-            session.attach(guest)
-        return guest
+                session = self.sessions.open(hello.session, self._head.state.next_peer(), self._head.now())
+            connection.reply_to = session
+            session.attach(connection)
+        return connection
 
     def check_session(self, hello: Hello) -> None:
         """Check that a client may have the session that it names. A program that has died does not hold it any more.
@@ -132,36 +132,38 @@ class Guests:
             SessionError: another program has it.
         """
         session = self.sessions.find(hello.session)
-        holder = None if session is None else session.guest
+        holder = None if session is None else session.connection
         if holder is not None and not is_gone(holder.hello.process):
             raise SessionError(
                 f"session {hello.session!r} is in use by the program {holder.name}, heard of "
                 f"{time.monotonic() - holder.heard:.0f} s ago: end that first, or use another session"
             )
 
-    def incarnation(self, incarnation: str) -> Guest | None:
+    def incarnation(self, incarnation: str) -> ClientConnection | None:
         """The client that introduced itself so, if it has not been given up."""
-        return next((guest for guest in self.here.values() if guest.hello.incarnation == incarnation), None)
+        return next(
+            (connection for connection in self.here.values() if connection.hello.incarnation == incarnation), None
+        )
 
-    def came_back(self, guest: Guest, tasks: TaskGroup) -> None:
+    def came_back(self, connection: ClientConnection, tasks: TaskGroup) -> None:
         """Resume a client over another link; its tasks run in `tasks` from now on."""
-        guest.hush()
-        guest.tasks = tasks
-        guest.heard = time.monotonic()
-        if guest.paths:
-            guest.post(self._workers(0))
+        connection.hush()
+        connection.tasks = tasks
+        connection.heard = time.monotonic()
+        if connection.paths:
+            connection.post(self._workers(0))
 
-    def leave(self, guest: Guest) -> None:
+    def leave(self, connection: ClientConnection) -> None:
         """Remove a client that has left, and cancel its jobs; those of a named session stay. The second time does
         nothing.
         """
-        if self.here.pop(guest.number, None) is None:
+        if self.here.pop(connection.number, None) is None:
             return
-        if isinstance(guest.home, NamedSession):
-            guest.home.detach(guest)
+        if isinstance(connection.reply_to, NamedSession):
+            connection.reply_to.detach(connection)
         else:
-            self._head.withdraw_all(guest)
-        self._head.release_for(guest.number)
+            self._head.withdraw_all(connection)
+        self._head.release_for(connection.number)
         self.look_whether_alone()
 
     def look_whether_alone(self) -> None:
@@ -171,121 +173,127 @@ class Guests:
 
     def leave_all(self) -> None:
         """The head ends: so does what clients wanted, and all sessions."""
-        for home in (*self.here.values(), *self.sessions):
-            self._head.withdraw_all(home)
+        for reply_to in (*self.here.values(), *self.sessions):
+            self._head.withdraw_all(reply_to)
 
     async def farewell(self) -> None:
         """Send goodbye to all clients: no more messages come, and reconnecting is of no use."""
-        guests = list(self.here.values())
-        for guest in guests:
-            if guest.session is not None:
-                guest.post(Goodbye("it has closed"))
+        clients = list(self.here.values())
+        for connection in clients:
+            if connection.session is not None:
+                connection.post(Goodbye("it has closed"))
         with anyio.move_on_after(FAREWELL_S):
-            for guest in guests:
-                await guest.link.drain()
+            for connection in clients:
+                await connection.link.drain()
 
     def workers_changed(self) -> None:
         """Send the workers to every client that submits jobs, and not just queries; changes that come together are
         sent once.
         """
-        for guest in self.here.values():
-            if not guest.paths:
+        for connection in self.here.values():
+            if not connection.paths:
                 continue
-            if guest.number in self._telling:
-                self._telling[guest.number] = True
-            elif guest.tasks is not None:
-                self._telling[guest.number] = False
-                guest.post(self._workers(0))
-                guest.tasks.start_soon(self._tell_more, guest)
+            if connection.number in self._telling:
+                self._telling[connection.number] = True
+            elif connection.tasks is not None:
+                self._telling[connection.number] = False
+                connection.post(self._workers(0))
+                connection.tasks.start_soon(self._tell_more, connection)
 
-    async def _tell_more(self, guest: Guest) -> None:
+    async def _tell_more(self, connection: ClientConnection) -> None:
         """Send the workers again after a while, if they have changed by then."""
         try:
             while True:
                 await anyio.sleep(WORKERS_S)
-                if not self._telling[guest.number]:
+                if not self._telling[connection.number]:
                     return
-                self._telling[guest.number] = False
-                guest.post(self._workers(0))
+                self._telling[connection.number] = False
+                connection.post(self._workers(0))
         finally:
-            del self._telling[guest.number]
+            del self._telling[connection.number]
 
-    def hear(self, guest: Guest, frames: Sequence[Frame]) -> None:
+    def hear(self, connection: ClientConnection, frames: Sequence[Frame]) -> None:
         """Handle the frames of one read of a client's link."""
-        guest.heard = time.monotonic()
-        fresh = frames if guest.session is None else guest.session.hear(frames)
+        connection.heard = time.monotonic()
+        fresh = frames if connection.session is None else connection.session.hear(frames)
         wanted = [frame for frame in fresh if isinstance(frame.message, _WANTS)]
         if wanted:  # first: who asks about his jobs may do so in the same breath
-            self._head.check_frames(wanted, guest.number)
-            self._admit(guest, wanted)
+            self._head.check_frames(wanted, connection.number)
+            self._admit(connection, wanted)
         for message, _ in fresh:
             match message:
                 case _ if isinstance(message, _Short):
-                    guest.post(self._answer(message))
+                    connection.post(self._answer(message))
                 case AskLogs():
-                    self._tell_logs(guest, message)
-                case AskTrace() if guest.tasks is not None:
-                    guest.tasks.start_soon(tell_trace, guest.link, message.ask, self._head.recorder)
-                case AskOutcome() if guest.tasks is not None and self.store is not None:
-                    guest.tasks.start_soon(self.store.tell, guest.link, message, self._kept(guest, message.child))
+                    self._tell_logs(connection, message)
+                case AskTrace() if connection.tasks is not None:
+                    connection.tasks.start_soon(send_trace, connection.link, message.ask, self._head.recorder)
+                case AskOutcome() if connection.tasks is not None and self.store is not None:
+                    connection.tasks.start_soon(
+                        self.store.tell, connection.link, message, self._kept(connection, message.child)
+                    )
                 case EnoughLogs():
-                    if message.ask in guest.listening:
-                        guest.listening[message.ask].cancel()
+                    if message.ask in connection.listening:
+                        connection.listening[message.ask].cancel()
                 case Beat():
                     pass
                 case _ if not isinstance(message, _WANTS):
-                    logger.warning("client %s sent %s, which clients do not send", guest.name, type(message).__name__)
-        if guest.over:
-            self.leave(guest)
-            guest.post(Goodbye("it has left"))  # so that it knows that all it said was heard, and hangs up
+                    logger.warning(
+                        "client %s sent %s, which clients do not send", connection.name, type(message).__name__
+                    )
+        if connection.over:
+            self.leave(connection)
+            connection.post(Goodbye("it has left"))  # so that it knows that all it said was heard, and hangs up
 
-    def _admit(self, guest: Guest, frames: Sequence[Frame]) -> None:
+    def _admit(self, connection: ClientConnection, frames: Sequence[Frame]) -> None:
         """Take a client's messages about its jobs; where no more outcomes can be kept, calls with names are refused."""
         why = None if self.store is None else self.store.refusal()
         if why is None:
-            self._take(guest, frames)
+            self._take(connection, frames)
             return
         for named, part in groupby(frames, _has_names):
             if named:
-                self._refuse_named(guest, list(part), why)
+                self._refuse_named(connection, list(part), why)
             else:
-                self._take(guest, list(part))
+                self._take(connection, list(part))
 
-    def _refuse_named(self, guest: Guest, frames: Sequence[Frame], why: str) -> None:
+    def _refuse_named(self, connection: ClientConnection, frames: Sequence[Frame], why: str) -> None:
         """Make no jobs of calls with names, and send their client the reason."""
         for message, buffers in frames:
-            assert isinstance(message, Nested)
-            self._head.refuse_for(guest.home, message, buffers, guest.paths, guest.number, SessionError(why))
+            assert isinstance(message, Submit)
+            self._head.refuse_for(
+                connection.reply_to, message, buffers, connection.paths, connection.number, SessionError(why)
+            )
 
-    def _kept(self, guest: Guest, child: int) -> NamedCall | None:
-        return guest.home.kept_apart(child) if isinstance(guest.home, NamedSession) else None
+    def _kept(self, connection: ClientConnection, child: int) -> NamedCall | None:
+        return connection.reply_to.kept_apart(child) if isinstance(connection.reply_to, NamedSession) else None
 
-    def _take(self, guest: Guest, frames: Sequence[Frame]) -> None:
+    def _take(self, connection: ClientConnection, frames: Sequence[Frame]) -> None:
         """Handle a client's messages about its jobs, each once, however often its link broke."""
         for message, buffers in frames:
             match message:
-                case Nested():
-                    self._submit(guest, message, buffers)
+                case Submit():
+                    self._submit(connection, message, buffers)
                 case Withdraw():
-                    if isinstance(guest.home, NamedSession):
-                        guest.home.withdraws(message.children)
-                    self._head.withdraw_for(guest.home, message)
+                    if isinstance(connection.reply_to, NamedSession):
+                        connection.reply_to.withdraws(message.children)
+                    self._head.withdraw_for(connection.reply_to, message)
                 case ReleaseFunctions():
-                    self._head.release_for(guest.number, message.digests)
+                    self._head.release_for(connection.number, message.digests)
                 case Forget():
-                    if isinstance(guest.home, NamedSession):
-                        guest.home.forgets(message.names)
+                    if isinstance(connection.reply_to, NamedSession):
+                        connection.reply_to.forgets(message.names)
                 case EndSessions():
                     self._end_sessions(message.sessions)
                 case ImportsFrom():
-                    guest.paths = tuple(message.paths)
+                    connection.paths = tuple(message.paths)
 
-    def _submit(self, guest: Guest, message: Nested, buffers: Sequence[Buffer]) -> None:
-        session = guest.home if isinstance(guest.home, NamedSession) else None
+    def _submit(self, connection: ClientConnection, message: Submit, buffers: Sequence[Buffer]) -> None:
+        session = connection.reply_to if isinstance(connection.reply_to, NamedSession) else None
         if session is not None:
             session.submits(message)
         try:
-            self._head.submit_for(guest.home, message, buffers, guest.paths, guest.number)
+            self._head.submit_for(connection.reply_to, message, buffers, connection.paths, connection.number)
         except Exception:
             if session is not None:
                 session.withdraws(message.children)  # they never were
@@ -297,14 +305,16 @@ class Guests:
                 self._head.cancel_nested(job)
             session.forget_all()
 
-    def _tell_logs(self, guest: Guest, question: AskLogs) -> None:
+    def _tell_logs(self, connection: ClientConnection, question: AskLogs) -> None:
         lines = self._head.view.logs_of(question.job, follow=question.follow)
         if lines is None:
-            guest.link.post(self._no_job(question.ask, question.job))
-        elif len(guest.listening) >= _MOST_LOGS:
-            guest.link.post(Unable(question.ask, f"one client may listen to {_MOST_LOGS} jobs at a time"))
-        elif guest.tasks is not None:
-            guest.tasks.start_soon(guest.tell, guest.link, question.ask, lines, guest.listens(question.ask))
+            connection.link.post(self._no_job(question.ask, question.job))
+        elif len(connection.listening) >= _MOST_LOGS:
+            connection.link.post(Unable(question.ask, f"one client may listen to {_MOST_LOGS} jobs at a time"))
+        elif connection.tasks is not None:
+            connection.tasks.start_soon(
+                connection.tell, connection.link, question.ask, lines, connection.listens(question.ask)
+            )
 
     def _answer(self, question: _Short) -> Message:
         ask = question.ask
@@ -323,7 +333,7 @@ class Guests:
             case AskCancel():
                 return Done(ask) if self._cancel(question.job) else self._no_job(ask, question.job)
             case AskDepart():
-                return Matched(ask, self._head.let_go(question.patterns, kill=question.kill))
+                return Matched(ask, self._head.release(question.patterns, kill=question.kill))
             case AskWanted():
                 return self._wanted(question)
             case AskReport():
@@ -339,14 +349,14 @@ class Guests:
         return 0 if self.store is None else self.store.budget
 
     def _rows(self, most: int) -> list[JobRow]:
-        programs = {guest.number: guest.name for guest in self.here.values()}
+        programs = {connection.number: connection.name for connection in self.here.values()}
         programs |= {session.number: session.name for session in self.sessions}
         rows = self._head.view.rows(most)
         return [replace(row, program=programs.get(row.client, ""), named=self._named(row.job)) for row in rows]
 
     def _named(self, job: int) -> str:
-        home, child = self._head.view.home_of(job)
-        return home.name_of(child) if isinstance(home, NamedSession) else ""
+        reply_to, child = self._head.view.reply_to_of(job)
+        return reply_to.name_of(child) if isinstance(reply_to, NamedSession) else ""
 
     def _no_job(self, ask: int, job: int) -> Unable:
         last = self._head.view.last_job
@@ -384,4 +394,4 @@ class Guests:
 
 
 def _has_names(frame: Frame) -> bool:
-    return isinstance(frame.message, Nested) and any(frame.message.names)
+    return isinstance(frame.message, Submit) and any(frame.message.names)

@@ -33,7 +33,7 @@ from grainlike.net import (
     write_access,
 )
 
-__all__ = ["Entrance", "open_entrance", "open_lasting_entrance"]
+__all__ = ["Endpoint", "open_durable_endpoint", "open_endpoint"]
 
 logger = logging.getLogger("grainlike")
 
@@ -42,7 +42,7 @@ _MOST_ADDRESSES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Entrance:
+class Endpoint:
     """Open endpoint: `address` is where workers connect. `withdraw` removes the access files.
 
     They are removed before connections are closed: no peer whose connection has ended may find the head by them.
@@ -55,7 +55,7 @@ class Entrance:
 
 
 @contextmanager
-def open_entrance(at: str, prepared: Path | None = None, *, insecure: bool = False) -> Iterator[Entrance]:
+def open_endpoint(at: str, prepared: Path | None = None, *, insecure: bool = False) -> Iterator[Endpoint]:
     """Listen at `at`, as the head of the cluster of `prepared`, or of a new one whose files are removed at the end.
 
     Raises as `Executor`.
@@ -64,8 +64,8 @@ def open_entrance(at: str, prepared: Path | None = None, *, insecure: bool = Fal
     if insecure:
         _warn(where)
     if prepared is not None:
-        with _prepared(where, prepared) as entrance:
-            yield entrance
+        with _prepared(where, prepared) as endpoint:
+            yield endpoint
         return
     cluster = secrets.token_hex(6)
     credentials = make_credentials(cluster) if isinstance(where, TcpAddress) and not insecure else None
@@ -75,13 +75,13 @@ def open_entrance(at: str, prepared: Path | None = None, *, insecure: bool = Fal
             for dead in remove_left_behind():
                 logger.info("removed the access files of cluster %s, whose head was killed", dead)
             with hold_lock(publish_access(accesses_for(cluster, addresses, credentials))):
-                yield Entrance(listener, cluster, addresses[0], partial(withdraw_access, cluster))
+                yield Endpoint(listener, cluster, addresses[0], partial(withdraw_access, cluster))
         finally:
             withdraw_access(cluster)
 
 
 @contextmanager
-def open_lasting_entrance(at: str, folder: Path, *, insecure: bool = False) -> Iterator[Entrance]:
+def open_durable_endpoint(at: str, folder: Path, *, insecure: bool = False) -> Iterator[Endpoint]:
     """Listen as the head whose access files are in `folder`, at its old port if `at` leaves that open.
 
     The first time the files are made. They stay; those that name the current head do not.
@@ -106,7 +106,7 @@ def open_lasting_entrance(at: str, folder: Path, *, insecure: bool = False) -> I
         try:
             remove_left_behind()
             with hold_lock(publish_access([find_access(folder / f"{role}.json") for role in ROLES])):
-                yield Entrance(listener, own.cluster, addresses[0], partial(withdraw_access, own.cluster))
+                yield Endpoint(listener, own.cluster, addresses[0], partial(withdraw_access, own.cluster))
         finally:
             withdraw_access(own.cluster)
 
@@ -135,14 +135,14 @@ def _listen_again(where: Address, own: Access) -> AbstractContextManager[Listene
 
 
 @contextmanager
-def _prepared(where: Address, path: Path) -> Iterator[Entrance]:
+def _prepared(where: Address, path: Path) -> Iterator[Endpoint]:
     access = find_access(path)
     if access.role != "head":
         raise ValueError(f"{path} is the access file of a {access.role}; to listen takes the head.json beside it")
     with listen(where, tls=_tls(access.cluster, access.credentials)) as listener:
         addresses = _with_known(addresses_of(listener.address), access.addresses)
         move_access(path.expanduser().parent, access.cluster, addresses)
-        yield Entrance(listener, access.cluster, addresses[0], lambda: None)  # these files stay
+        yield Endpoint(listener, access.cluster, addresses[0], lambda: None)  # these files stay
 
 
 def _with_known(own: tuple[Address, ...], known: tuple[Address, ...]) -> tuple[Address, ...]:

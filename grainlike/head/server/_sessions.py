@@ -12,18 +12,18 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from grainlike.errors import ProtocolError
-from grainlike.head.server._client import Guest
+from grainlike.head.server._client import ClientConnection
 from grainlike.jobs import outcome_alone
 from grainlike.wire import (
     Began,
     Buffer,
     Message,
-    Nested,
     Numbered,
     Outcomes,
     Parcel,
     SessionIs,
     SessionRow,
+    Submit,
     unpack_parcels,
 )
 
@@ -90,7 +90,7 @@ class NamedSession:
         "_held",
         "_last_child",
         "_spill",
-        "guest",
+        "connection",
         "jobs",
         "name",
         "number",
@@ -102,7 +102,7 @@ class NamedSession:
         self.number = number
         self.name = name
         self.since = since
-        self.guest: Guest | None = None
+        self.connection: ClientConnection | None = None
         """The program that is attached."""
         self.jobs: dict[int, int] = {}
         """Jobs that have not ended, by their numbers at the program."""
@@ -118,12 +118,12 @@ class NamedSession:
     @property
     def empty(self) -> bool:
         """True if nothing is left of it."""
-        return self.guest is None and not self.jobs and not self._calls
+        return self.connection is None and not self.jobs and not self._calls
 
     def row(self, now: float, limit: int = 0) -> SessionRow:
         """Return its row in the list of sessions; `limit` is how many bytes all sessions of the head may keep."""
         outcomes = sum(call.outcome is not None for call in self._calls.values())
-        attached = "" if self.guest is None else self.guest.name
+        attached = "" if self.connection is None else self.connection.name
         names, since = len(self._calls), now - self.since
         return SessionRow(self.name, self.number, len(self.jobs), names, outcomes, self.size, since, attached, limit)
 
@@ -134,19 +134,19 @@ class NamedSession:
 
     # --- programs come and go ----------------------------------------------------------------------------------------
 
-    def attach(self, guest: Guest) -> None:
+    def attach(self, connection: ClientConnection) -> None:
         """Attach a program, and send it the state of the calls."""
-        self.guest = guest
+        self.connection = connection
         for message in self._told():
-            guest.post(message)
+            connection.post(message)
         running = [(call.child, *call.began) for call in self._calls.values() if call.began is not None]
         if running:
             children, attempts, workers, slots = map(list, zip(*running, strict=True))
-            guest.post(Began(children, attempts, workers, slots))
+            connection.post(Began(children, attempts, workers, slots))
         for call in self._calls.values():
             if call.outcome is not None and not call.apart:
                 assert not isinstance(call.outcome, KeptFile)
-                guest.post(*call.outcome)
+                connection.post(*call.outcome)
 
     def _told(self) -> Iterator[SessionIs]:
         calls = list(self._calls.values())
@@ -175,14 +175,14 @@ class NamedSession:
             if isinstance(call.outcome, KeptFile):
                 yield call.outcome
 
-    def detach(self, guest: Guest) -> None:
+    def detach(self, connection: ClientConnection) -> None:
         """Detach a program that has left; its jobs continue."""
-        if self.guest is guest:
-            self.guest = None
+        if self.connection is connection:
+            self.connection = None
 
     # --- what a program says -----------------------------------------------------------------------------------------
 
-    def submits(self, message: Nested) -> None:
+    def submits(self, message: Submit) -> None:
         """Take calls that a program submits. Raises `ProtocolError` for invalid ones."""
         names = message.names or [""] * len(message.children)
         self._check(message, names)
@@ -193,7 +193,7 @@ class NamedSession:
                 call = NamedCall(name, child, message.functions[at].name, message.request)
                 self._calls[name] = self._by_child[child] = call
 
-    def _check(self, message: Nested, names: Sequence[str]) -> None:
+    def _check(self, message: Submit, names: Sequence[str]) -> None:
         children, given = message.children, [name for name in names if name]
         if message.parent or not len(names) == len(children) == len(message.fns):
             raise ProtocolError(f"a submission to session {self.name!r} is malformed")
@@ -241,8 +241,8 @@ class NamedSession:
             self._began(message)
         elif isinstance(message, Outcomes):
             self._ended(message, buffers)
-        if self.guest is not None:
-            self.guest.post(message, buffers)
+        if self.connection is not None:
+            self.connection.post(message, buffers)
 
     def _numbered(self, message: Numbered) -> None:
         for child, job in zip(message.children, message.jobs, strict=True):

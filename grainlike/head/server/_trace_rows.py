@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # few programs record
     from grainlike.head import Recorder
     from grainlike.observe import Stretch
 
-__all__ = ["NOT_RECORDED", "drawn", "report_is", "tell_trace"]
+__all__ = ["NOT_RECORDED", "report_is", "send_trace", "spans_from_rows"]
 
 NOT_RECORDED = "this head records nothing: start it with `grainlike head start --record`, or Executor(record=True)"
 
@@ -42,7 +42,7 @@ def report_is(ask: int, totals: Totals, unended: int) -> ReportIs:
     )
 
 
-async def tell_trace(link: Link, ask: int, recorder: Recorder | None) -> None:
+async def send_trace(link: Link, ask: int, recorder: Recorder | None) -> None:
     """Send the trace rows for a query, as fast as the other end reads."""
     if recorder is None:
         link.post(Unable(ask, NOT_RECORDED))
@@ -77,7 +77,7 @@ class _Rows:
         return self._numbers.setdefault(key, len(self._numbers))
 
 
-def drawn(rows: Iterable[SpanRow]) -> Iterator[Stretch]:
+def spans_from_rows(rows: Iterable[SpanRow]) -> Iterator[Stretch]:
     """Iterate over the stretches that rows encode."""
     from grainlike.observe import Stretch
 

@@ -27,7 +27,7 @@ from stagehands import Stage
 from waiting import until
 
 from grainlike import Cores, Executor, JobCancelledError, UnsatisfiableError, cancel, delayed, gather, info, start
-from grainlike.scheduler import _standstill
+from grainlike.scheduler import _deadlock_watch
 
 pytestmark = pytest.mark.anyio
 
@@ -145,7 +145,7 @@ async def test_a_call_that_travels_with_others_may_await_jobs(executor: Executor
 
 
 async def test_two_that_keep_what_the_other_needs_are_told(executor: Executor, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(_standstill, "STUCK_S", 0.2)
+    monkeypatch.setattr(_deadlock_watch, "STUCK_S", 0.2)
     assert await (keeps @ Cores(4))(1) == 1
     with pytest.raises(UnsatisfiableError, match=r"keeps \(job \d+\) holds cores=4 of \w+ and waits for keeps"):
         await (keeps @ Cores(4))(2)

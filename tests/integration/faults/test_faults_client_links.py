@@ -13,8 +13,8 @@ from grainlike import Cores, Executor, HeadLostError, connect, delayed, gather, 
 from grainlike.client import _connection
 from grainlike.client._connection import call
 from grainlike.head.server import _accept, _clients
-from grainlike.scheduler import HeadMind
-from grainlike.wire import AskHead, HeadIs, _transcript
+from grainlike.scheduler import HeadScheduler
+from grainlike.wire import AskHead, HeadIs, _resend_buffer
 
 pytestmark = pytest.mark.asyncio
 
@@ -82,9 +82,9 @@ async def test_broken_links_of_a_client_lose_nothing_and_do_nothing_twice(how, l
 async def test_one_who_reads_nothing_of_much_is_cut_off_and_goes_on_when_it_reads_again(
     gates, linked, monkeypatch, caplog
 ):
-    guests = []
-    join = _clients.Guests.join
-    monkeypatch.setattr(_clients.Guests, "join", lambda *args: guests.append(join(*args)) or guests[-1])
+    clients = []
+    join = _clients.ClientRegistry.join
+    monkeypatch.setattr(_clients.ClientRegistry, "join", lambda *args: clients.append(join(*args)) or clients[-1])
     monkeypatch.setattr(_accept, "HEARTBEAT_S", 0.02)
     monkeypatch.setattr(_accept, "MOST_WAITING", 1 << 20)
     async with gates() as gate, linked() as (head, weather, client):
@@ -99,13 +99,13 @@ async def test_one_who_reads_nothing_of_much_is_cut_off_and_goes_on_when_it_read
         weather.swallow()
         first.release()
         (await gate.arrival()).release()
-        await until_called(HeadMind, "handle", lambda: head.report().succeeded == 2)
-        link = guests[0].link
+        await until_called(HeadScheduler, "handle", lambda: head.report().succeeded == 2)
+        link = clients[0].link
         # A socket that takes nothing any more tells nobody.
         await until(lambda: link.waiting() > 1 << 20 and link.stands_still())
         assert not link.closed
         with monkeypatch.context() as impatient:  # with the next link, which is busy, a head is patient again
-            impatient.setattr(_accept, "DEAF_S", 0.0)
+            impatient.setattr(_accept, "SEND_STALL_S", 0.0)
             await logged(caplog, "is cut: it has read nothing")
         assert link.closed
         assert "has read nothing" in link.reason
@@ -198,7 +198,7 @@ async def test_a_client_that_stays_away_is_given_up_and_hears_so(gates, linked, 
         monkeypatch.setattr(_accept, "LOST_S", 0.1)
         weather.closed = True
         weather.reset()
-        await until_called(HeadMind, "handle", lambda: head._head.view.unended == 0)
+        await until_called(HeadScheduler, "handle", lambda: head._head.view.unended == 0)
         weather.closed = False
         with pytest.raises(HeadLostError, match="was given up meanwhile"):
             await runs_
@@ -210,7 +210,7 @@ async def test_when_too_much_was_on_the_way_that_is_said(gates, linked, monkeypa
     async with gates() as gate, linked() as (head, weather, _):
         jobs = [start((stand @ Cores(1))(gate.visit, number)) for number in range(4)]
         visitor = await gate.arrival()
-        monkeypatch.setattr(_transcript, "MOST_COUNT", 2)
+        monkeypatch.setattr(_resend_buffer, "MOST_COUNT", 2)
         weather.closed = True
         weather.reset()
         for _ in range(3):
@@ -220,7 +220,7 @@ async def test_when_too_much_was_on_the_way_that_is_said(gates, linked, monkeypa
         for r_ in jobs:
             with pytest.raises(HeadLostError, match=r"cannot go on with client .*: too much was on the way"):
                 await r_
-        await until_called(HeadMind, "handle", lambda: head._head.view.unended == 0)
+        await until_called(HeadScheduler, "handle", lambda: head._head.view.unended == 0)
 
 
 async def test_who_leaves_over_a_broken_link_is_heard(gates, through, monkeypatch):
@@ -235,7 +235,7 @@ async def test_who_leaves_over_a_broken_link_is_heard(gates, through, monkeypatc
             runs_ = client.submit(Cores(1), stand, gate.visit, "one")
             await gate.arrival()
             weather.reset()
-        await until_called(HeadMind, "handle", lambda: head._head.view.unended == 0)
+        await until_called(HeadScheduler, "handle", lambda: head._head.view.unended == 0)
         async with call(head.address) as caller:
             assert (await caller.ask(AskHead(0), HeadIs)).clients == 1
         del runs_

@@ -31,10 +31,10 @@ from grainlike import (
 )
 from grainlike.cli import main
 from grainlike.client import _connection
-from grainlike.client._connection import UnableError, call
+from grainlike.client._connection import RefusedQueryError, call
 from grainlike.head.server import _accept, _clients, _trace_rows
 from grainlike.net import dial, find_access
-from grainlike.scheduler import HeadMind
+from grainlike.scheduler import HeadScheduler
 from grainlike.wire import (
     FROM_CLIENT,
     AskCancel,
@@ -42,7 +42,7 @@ from grainlike.wire import (
     AskJob,
     AskJobs,
     AskWorkers,
-    Dialer,
+    ConnectingHandshake,
     Done,
     Goodbye,
     HeadIs,
@@ -177,7 +177,7 @@ async def test_a_head_tells_how_jobs_of_all_programs_ended_and_what_ran_where(to
             assert (report["succeeded"], report["failed"], report["timed_out"], report["unended"]) == (4, 2, 1, 2)
             cancel(waits_)
             cancel(runs_)
-            await until_called(HeadMind, "handle", lambda: not head._head.view.unended)
+            await until_called(HeadScheduler, "handle", lambda: not head._head.view.unended)
         report = head.report()
         counts = (report.succeeded, report.failed, report.timed_out, report.cancelled, report.skipped)
         assert counts == (4, 2, 1, 2, 0)
@@ -233,7 +233,7 @@ async def test_what_a_failure_skips_is_skipped_in_every_tally(where, gates):
             arrived = {visitor.name: visitor for visitor in [await gate.arrival(), await gate.arrival()]}
             arrived["fails"].release()
             await failing
-            await until_called(HeadMind, "handle", lambda: not head._head.view.unended)
+            await until_called(HeadScheduler, "handle", lambda: not head._head.view.unended)
             reports = [head.report(), *([ex.report()] if where == "program" else [])]
         for report in reports:
             assert (report.failed, report.cancelled, report.skipped) == (1, 1, 3)
@@ -255,7 +255,7 @@ async def test_every_kind_of_door_lets_clients_ask(scheme, tmp_path, gates):
             assert (await caller.ask(AskJobs(0, 5), JobsAre)).jobs[0].allocation == "cores=[0]"
             assert (await caller.ask(AskJob(0, 1), JobIs)).state == "leased"
             assert (await caller.ask(AskHead(0), HeadIs)).clients == 1
-            with pytest.raises(UnableError, match="there is no job 2"):
+            with pytest.raises(RefusedQueryError, match="there is no job 2"):
                 await caller.ask(AskCancel(0, 2), Done)
             await caller.ask(AskCancel(0, 1), Done)
         with pytest.raises(JobCancelledError):
@@ -306,7 +306,7 @@ async def test_a_workers_certificate_can_not_ask(private_state, caplog):
             async with call(private_state / "current" / "worker.json"):
                 pass
         # One that lies about its role is refused,
-        liar = _connection.Caller(await dial(find_access(executor.address, "worker")))
+        liar = _connection.HeadClient(await dial(find_access(executor.address, "worker")))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(liar.run)
             with pytest.raises(AuthenticationError, match="its certificate says 'worker'"):
@@ -314,7 +314,7 @@ async def test_a_workers_certificate_can_not_ask(private_state, caplog):
         # and one that was let in as a worker gets no answer.
         link = await dial(find_access(executor.address, "worker"))
         heard = []
-        handshake = Dialer(_daemon._hello("nosy", Cores([0])))
+        handshake = ConnectingHandshake(_daemon._hello("nosy", Cores([0])))
         link.post(handshake.hello)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(link.run, heard.extend)
@@ -396,7 +396,7 @@ async def test_who_waits_for_an_answer_hears_that_the_head_is_gone():
     async with asyncio.timeout(LIMIT_S):
         executor = Executor(listen=TLS)
         async with executor:
-            caller = _connection.Caller(await dial(find_access(executor.address, "client")))
+            caller = _connection.HeadClient(await dial(find_access(executor.address, "client")))
             running = asyncio.create_task(caller.run())
             await caller.welcomed()
         await running
@@ -455,7 +455,7 @@ async def test_who_follows_logs_hears_that_the_head_is_gone(gates):
     async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=TLS, local=Cores(1)) as executor:
         r_ = start((says @ Cores(1))(gate.visit))
         await gate.arrival()
-        caller = _connection.Caller(await dial(find_access(executor.address, "client")))
+        caller = _connection.HeadClient(await dial(find_access(executor.address, "client")))
         running = asyncio.create_task(caller.run())
         await caller.welcomed()
         lines = caller.logs(1, follow=True)

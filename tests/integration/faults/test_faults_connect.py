@@ -38,8 +38,8 @@ from grainlike.cli import main
 from grainlike.client import _connection
 from grainlike.head.server import _clients
 from grainlike.net import dial, find_access
-from grainlike.scheduler import HeadMind
-from grainlike.wire import Dialer, Nested, NestedFunction, RetrySpec
+from grainlike.scheduler import HeadScheduler
+from grainlike.wire import ConnectingHandshake, RetrySpec, Submit, SubmittedFunction
 from grainlike_worker.daemon import _daemon
 
 ROOT = Path(__file__).parents[3]
@@ -232,17 +232,17 @@ async def test_a_signal_ends_a_head_in_good_order(head, start_worker, gates, pri
 
 async def test_who_hears_that_a_head_has_closed_does_not_find_it_any_more(private_state, monkeypatch):
     found = []
-    leave = _clients.Guests.leave
+    leave = _clients.ClientRegistry.leave
 
-    def left(guests, guest):
+    def left(clients, connection):
         found.extend(private_state.glob("current/*.json"))
-        leave(guests, guest)
+        leave(clients, connection)
 
     async with asyncio.timeout(LIMIT_S), contextlib.AsyncExitStack() as stack:
         head = await Executor(listen=TLS).__aenter__()
         caller = await stack.enter_async_context(_connection.call(None))
         assert len(list(private_state.glob("current/*.json"))) == 3
-        monkeypatch.setattr(_clients.Guests, "leave", left)
+        monkeypatch.setattr(_clients.ClientRegistry, "leave", left)
         await head.__aexit__(None, None, None)
         await caller.gone()
     assert found == []
@@ -337,12 +337,12 @@ asyncio.run(main())
         await gate.arrival()
         other = script(text, gate.path, staying.path)
         theirs = await gate.arrival()
-        await until_called(HeadMind, "handle", lambda: head._head.view.unended == 4)
+        await until_called(HeadScheduler, "handle", lambda: head._head.view.unended == 4)
         if how == "dies":
             other.kill()
         else:
             staying.release_all()
-        await until_called(HeadMind, "handle", lambda: head._head.view.unended == 1)
+        await until_called(HeadScheduler, "handle", lambda: head._head.view.unended == 1)
         await until_ended(theirs.pid)
         gate.release_all()
         assert await with_us_ == "ours"
@@ -483,14 +483,14 @@ async def test_who_may_not_connect_hears_why(private_state, monkeypatch):
 
 
 async def test_a_worker_submits_nothing_of_its_own(caplog):
-    function = NestedFunction(b"digest", "f", False, None, RetrySpec(), False, False, True)
+    function = SubmittedFunction(b"digest", "f", False, None, RetrySpec(), False, False, True)
     async with asyncio.timeout(LIMIT_S), Executor(listen=TLS) as executor:
         link = await dial(find_access(executor.address, "worker"))
-        link.post(Dialer(_daemon._hello("greedy", Cores([0]))).hello)
+        link.post(ConnectingHandshake(_daemon._hello("greedy", Cores([0]))).hello)
         running = asyncio.create_task(link.run(lambda frames: None))
         await executor.wait_for_workers(1)
-        link.post(Nested(0, 0, "cores=1", 0, False, [function], [1], [0], [b"arguments"], [0]), [b"code"])
-        await logged(caplog, "sent Nested, which workers do not send")
+        link.post(Submit(0, 0, "cores=1", 0, False, [function], [1], [0], [b"arguments"], [0]), [b"code"])
+        await logged(caplog, "sent Submit, which workers do not send")
         assert executor._head.view.unended == 0
         link.close()
         await running

@@ -203,7 +203,7 @@ async def test_a_worker_that_is_killed_takes_runners_and_their_children_along(ki
         del r_
 
 
-NO_GRACE_ENDS = "from grainlike.scheduler import _node_runners; _node_runners.GRACE_S = 3600.0"
+NO_GRACE_ENDS = "from grainlike.scheduler.node import _runners; _runners.GRACE_S = 3600.0"
 
 
 async def test_an_idle_worker_told_to_stop_waits_for_no_grace(start_worker, still_running):
@@ -259,7 +259,7 @@ async def test_a_worker_whose_job_will_not_stop_still_stops(gates, start_worker,
             visit("job")
 
         worker = start_worker(
-            executor.address, first="from grainlike.scheduler import _node_runners; _node_runners.GRACE_S = 0.3"
+            executor.address, first="from grainlike.scheduler.node import _runners; _runners.GRACE_S = 0.3"
         )
         r_ = start((job @ Cores(1))())
         runner = await gate.arrival()

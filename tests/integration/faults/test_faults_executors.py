@@ -112,7 +112,7 @@ async def test_an_error_inside_is_told_to_whoever_leaves_and_awaiters_do_not_wai
     with anyio.fail_after(LIMIT_S):
         with pytest.raises(ZeroDivisionError, match="inside"):  # noqa: PT012
             async with Executor(local=Cores(1)):
-                monkeypatch.setattr("grainlike.scheduler.NodeMind.handle", broken)
+                monkeypatch.setattr("grainlike.scheduler.NodeScheduler.handle", broken)
                 await (one @ Cores(1))()
 
 

@@ -24,14 +24,14 @@ from grainlike.cli import main
 from grainlike.client._connection import call
 from grainlike.errors import HeadLostError, JournalError
 from grainlike.executor._head_daemon import HeadDaemon
-from grainlike.head._logs import Listener
+from grainlike.head._logs import LogFollower
 from grainlike.head.durable import _store
-from grainlike.head.durable._clients import DurableGuests
+from grainlike.head.durable._clients import DurableClients
 from grainlike.head.durable._head import DurableHead
 from grainlike.head.durable._snapshot import began_here
-from grainlike.head.durable._store import Keeping
+from grainlike.head.durable._store import HeadStore
 from grainlike.journal import Disk
-from grainlike.wire import AskHead, AskSessions, HeadIs, Nested, NestedFunction, RetrySpec, SessionsAre
+from grainlike.wire import AskHead, AskSessions, HeadIs, RetrySpec, SessionsAre, Submit, SubmittedFunction
 
 pytestmark = pytest.mark.asyncio
 
@@ -156,30 +156,30 @@ def made_again(journal, tmp_path, seed):
     for file in [*journal.glob("*.log"), *journal.glob("*.image")]:  # another process renames what it has written
         (copy / file.name).write_bytes(file.read_bytes())
         (copy / file.name).chmod(0o600)
-    keeping = Keeping(copy, began_here(seed))
+    keeping = HeadStore(copy, began_here(seed))
     head = DurableHead(Nobody(), keeping.began, keeping.clock, lambda at: None)
-    guests = DurableGuests(head, "c1", bool, bool, bool)
-    keeping.restore(head, guests)
+    clients = DurableClients(head, "c1", bool, bool, bool)
+    keeping.restore(head, clients)
     keeping.close()
-    return head, guests
+    return head, clients
 
 
-def told(head, guests):
+def told(head, clients):
     """What has been said on both sides, and what is to be said again: by number, from the first that is kept."""
-    parties = [*head.peers.values(), *guests.here.values()]
+    parties = [*head.peers.values(), *clients.here.values()]
     said = {}
     for party in parties:
         transcript = party.session._transcript
         first = transcript.sent_in_all - len(transcript)
         frames = {first + at: b"".join(map(bytes, pieces)) for at, (pieces, _) in enumerate(transcript._kept)}
         said[party.number] = (transcript.received, transcript.sent_in_all, frames)
-    return said, sorted(head.books.mind.jobs), head.books.last_job, head.books.mind.wakes_at
+    return said, sorted(head.state.scheduler.jobs), head.state.last_job, head.state.scheduler.wakes_at
 
 
 def same(now, again):
     """Acknowledgements alone are not written down, so the one that was made again may keep more."""
-    (said, *books), (said_again, *books_again) = now, again
-    assert books == books_again
+    (said, *state), (said_again, *books_again) = now, again
+    assert state == books_again
     assert said.keys() == said_again.keys()
     for number, (received, sent, frames) in said.items():
         assert (received, sent) == said_again[number][:2]
@@ -193,14 +193,14 @@ async def test_a_head_is_made_again_down_to_what_it_had_said(images, start_worke
     journal, path = tmp_path / "journal", tmp_path / "marks"
     found = []
 
-    def remember(guests, *arguments):
-        found.append(guests)
-        return original(guests, *arguments)
+    def remember(clients, *arguments):
+        found.append(clients)
+        return original(clients, *arguments)
 
-    original = DurableGuests.__init__
-    monkeypatch.setattr(DurableGuests, "__init__", remember)
+    original = DurableClients.__init__
+    monkeypatch.setattr(DurableClients, "__init__", remember)
     async with asyncio.timeout(LIMIT_S), a_head(journal) as daemon:
-        (guests,) = found
+        (clients,) = found
         start_worker(daemon.address, resources="cores=2")
         async with connect() as client:
             await client.wait_for_workers(1)
@@ -209,7 +209,7 @@ async def test_a_head_is_made_again_down_to_what_it_had_said(images, start_worke
                 jobs.append(asyncio.ensure_future(one_of_each(path, number)))
                 await ended(jobs, number - 10)
                 if number % 9 == 0:
-                    same(told(daemon._head, guests), told(*made_again(journal, tmp_path, number)))
+                    same(told(daemon._head, clients), told(*made_again(journal, tmp_path, number)))
             await asyncio.gather(*jobs)
         check(path, range(90))
         assert bool(list(journal.glob("*.image"))) == (images is EAGER)
@@ -219,18 +219,18 @@ async def test_a_head_is_made_again_down_to_what_it_had_said(images, start_worke
 async def test_that_a_worker_was_asked_to_end_is_known_to_the_next_head(start_worker, gates, tmp_path, monkeypatch):
     journal, found = tmp_path / "journal", []
 
-    def remember(guests, *arguments):
-        found.append(guests)
-        return original(guests, *arguments)
+    def remember(clients, *arguments):
+        found.append(clients)
+        return original(clients, *arguments)
 
-    original = DurableGuests.__init__
-    monkeypatch.setattr(DurableGuests, "__init__", remember)
+    original = DurableClients.__init__
+    monkeypatch.setattr(DurableClients, "__init__", remember)
     async with asyncio.timeout(LIMIT_S), gates() as gate, a_head(journal) as daemon, connect() as client:
         worker = start_worker(daemon.address, name="n1")
         await client.wait_for_workers(1)
         r_ = start((delayed(gate.visit) @ Cores(1))("job"))
         visitor = await gate.arrival()
-        assert daemon._head.let_go(["n*"], kill=False) == ["n1"]
+        assert daemon._head.release(["n*"], kill=False) == ["n1"]
         again = made_again(journal, tmp_path, 0)
         same(told(daemon._head, found[0]), told(*again))
         assert [worker.shut for worker in again[0].view.workers()] == ["it is to end when its jobs have"]
@@ -551,14 +551,14 @@ async def test_an_image_is_drawn_while_somebody_reads_a_log(start_worker, gates,
             job = start((delayed(gate.visit) @ Cores(1))("read"))
             await gate.arrival()
             reads = asyncio.ensure_future(anext(client.logs(job), None))
-            await until_called(Listener, "catch_up", lambda: daemon._head.logs)
+            await until_called(LogFollower, "catch_up", lambda: daemon._head.logs)
             assert await (delayed(len) @ Cores(1))(bytes(100_000)) == 100_000
             await until_files(journal, lambda: list(journal.glob("*.image")) or "no new image" in caplog.text)
             assert "no new image" not in caplog.text
-            again, guests = made_again(journal, tmp_path, 1)
-            (guest,) = guests.here.values()
-            guest.hush()  # as when it is there again
-            (followed,) = again.books.jobs.values()
+            again, clients = made_again(journal, tmp_path, 1)
+            (connection,) = clients.here.values()
+            connection.hush()  # as when it is there again
+            (followed,) = again.state.jobs.values()
             followed.close()  # whoever read is not told by this head, but by his own
             gate.release_all()
             await job
@@ -589,10 +589,10 @@ async def test_who_reads_a_log_over_a_death_has_each_line_once(start_worker, gat
             weather.swallow()  # the question goes nowhere
             lines = client.logs(job)
             first = asyncio.ensure_future(anext(lines))
-            await until_called(Listener, "catch_up", lambda: daemon._head.logs)
+            await until_called(LogFollower, "catch_up", lambda: daemon._head.logs)
             weather.closed = True
         async with HeadDaemon(f"tcp://127.0.0.1:{head_port}", journal=journal) as again:
-            await until_called(Listener, "catch_up", lambda: again._head.logs)
+            await until_called(LogFollower, "catch_up", lambda: again._head.logs)
             weather.reset()
             weather.clear_up()
             weather.closed = False
@@ -692,10 +692,10 @@ async def heads_sessions(journal):
 
 async def test_what_a_rude_client_has_said_does_not_keep_the_next_head_from_starting(tmp_path):
     journal = tmp_path / "journal"
-    function = NestedFunction(b"digest", "f", False, None, RetrySpec(), False, False, True)
+    function = SubmittedFunction(b"digest", "f", False, None, RetrySpec(), False, False, True)
     async with asyncio.timeout(LIMIT_S), a_head(journal):
         async with connect(session="sweep") as client:
-            rude = Nested(0, 0, "cores=1", 0, False, [function], [1], [0], [b"data"], [2], ["r"])
+            rude = Submit(0, 0, "cores=1", 0, False, [function], [1], [0], [b"data"], [2], ["r"])
             client._link.link.post(rude, [b"code"])
             await client._link.gone()
         async with connect(session="other") as client:

@@ -149,7 +149,7 @@ async def test_a_crowd_of_the_silent_keeps_nobody_out(
 ) -> None:
     async with scene(tmp_path, monkeypatch) as place:
         monkeypatch.setattr("grainlike.net._listener._HANDSHAKE_S", 30.0)
-        monkeypatch.setattr("grainlike.net._crowd._PATIENCE_S", 0.1)
+        monkeypatch.setattr("grainlike.net._pending._PATIENCE_S", 0.1)
         address = place.burglary.address
         with contextlib.ExitStack() as stack:
             for _ in range(300):
@@ -220,8 +220,8 @@ def any_role(monkeypatch: pytest.MonkeyPatch) -> None:
     """The introduction is believed, whatever the certificate says."""
     from grainlike.head.server import _accept
 
-    listener = _accept.Listener
-    monkeypatch.setattr(_accept, "Listener", lambda software, roles, proved: listener(software, roles, None))
+    listener = _accept.AcceptingHandshake
+    monkeypatch.setattr(_accept, "AcceptingHandshake", lambda software, roles, proved: listener(software, roles, None))
 
 
 def no_tls(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ from grainlike import (
     info,
     start,
 )
-from grainlike.scheduler import _node_runners
+from grainlike.scheduler.node import _runners
 
 pytestmark = pytest.mark.asyncio
 
@@ -50,14 +50,14 @@ async def slots_are_free(executor):
 # --- timeouts ---
 
 
-@pytest.mark.parametrize("kind", ["plain", "coroutine", "isolated", "deaf", "stubborn coroutine"])
+@pytest.mark.parametrize("kind", ["plain", "coroutine", "isolated", "stalled", "stubborn coroutine"])
 async def test_a_job_past_its_timeout_is_a_timeout_error_and_its_slots_are_free(kind, monkeypatch):
-    monkeypatch.setattr(_node_runners, "GRACE_S", 0.2)
+    monkeypatch.setattr(_runners, "GRACE_S", 0.2)
 
     def plain():
         time.sleep(1000)
 
-    def deaf():
+    def stalled():
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
         time.sleep(1000)
 
@@ -69,7 +69,7 @@ async def test_a_job_past_its_timeout_is_a_timeout_error_and_its_slots_are_free(
             await asyncio.sleep(1000)
         raise ValueError("on my own terms")
 
-    function = {"plain": plain, "deaf": deaf, "stubborn coroutine": stubborn}.get(kind, coroutine)
+    function = {"plain": plain, "stalled": stalled, "stubborn coroutine": stubborn}.get(kind, coroutine)
     job = delayed(timeout=0.3, isolate=kind == "isolated")(function)
     async with asyncio.timeout(LIMIT_S), Executor(local=Cores(2)) as executor:
         error = ValueError if kind == "stubborn coroutine" else JobTimeoutError
@@ -144,7 +144,7 @@ async def test_nor_is_the_start_of_one_that_takes_the_place_of_another(gates, tm
 
 async def test_a_limit_holds_for_what_hangs_in_unpickling_where_others_run(gates, start_worker):
     """A process in which a coroutine waits is up, though nobody in it has ended yet."""
-    first = "from grainlike.scheduler import _node_runners as r; r.BIRTH_S = 1000.0; r.GRACE_S = 0.1"
+    first = "from grainlike.scheduler.node import _runners as r; r.BIRTH_S = 1000.0; r.GRACE_S = 0.1"
     async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen="tcp://127.0.0.1:0") as executor:
         visit = gate.visit
         hangs = Unpickled(time.sleep, 1000.0)
@@ -174,7 +174,7 @@ async def test_a_coroutine_on_a_worker_that_ignores_its_timeout_is_ended_with_it
         await anyio.lowlevel.checkpoint()
         return number
 
-    first = "from grainlike.scheduler import _node_runners; _node_runners.GRACE_S = 0.2"
+    first = "from grainlike.scheduler.node import _runners; _runners.GRACE_S = 0.2"
     async with asyncio.timeout(LIMIT_S), Executor(listen="tcp://127.0.0.1:0") as executor:
         start_worker(executor.address, first=first)
         with pytest.raises(JobTimeoutError):
@@ -194,9 +194,7 @@ async def test_a_coroutine_that_swallows_cancellation_is_ended_with_its_runner(g
                 with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.sleep(1000)
 
-        start_worker(
-            executor.address, first="from grainlike.scheduler import _node_runners; _node_runners.GRACE_S = 0.2"
-        )
+        start_worker(executor.address, first="from grainlike.scheduler.node import _runners; _runners.GRACE_S = 0.2")
         r_ = start((delayed(swallow) @ Cores(1))())
         await gate.arrival()
         cancel(r_)
@@ -235,7 +233,7 @@ async def test_an_embedded_coroutine_that_ignores_its_end_is_named_and_keeps_its
     stopped_by, monkeypatch, caplog
 ):
     """Nobody can end it but itself: its awaiter has an answer, its neighbours live, and its slots are its own."""
-    monkeypatch.setattr(_node_runners, "GRACE_S", 0.2)
+    monkeypatch.setattr(_runners, "GRACE_S", 0.2)
     release, begun, told = asyncio.Event(), asyncio.Event(), asyncio.Event()
     # The function travels by value even here; what it shares with the test it finds by name.
     monkeypatch.setitem(sys.modules, "fault_switch", SimpleNamespace(release=release, begun=begun, told=told))
@@ -294,7 +292,7 @@ async def test_neighbours_of_a_coroutine_that_blocks_its_runner_for_ever_run_aga
         start_worker(
             executor.address,
             resources="cores=4",
-            first="from grainlike.scheduler import _node_runners; _node_runners.GRACE_S = 0.2",
+            first="from grainlike.scheduler.node import _runners; _runners.GRACE_S = 0.2",
         )
         others = [start((neighbour @ Cores(1))(number)) for number in range(3)]
         for _ in others:
@@ -596,9 +594,9 @@ async def test_a_result_that_breaks_on_arrival_is_that_jobs_error():
 async def test_an_argument_that_does_not_pickle_is_named_and_nothing_is_sent(monkeypatch):
     async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1)) as executor:
         submitted = []
-        mind = executor._head.books.mind
-        handle = mind.handle
-        monkeypatch.setattr(mind, "handle", lambda event, now: (submitted.append(event), handle(event, now))[1])
+        scheduler = executor._head.state.scheduler
+        handle = scheduler.handle
+        monkeypatch.setattr(scheduler, "handle", lambda event, now: (submitted.append(event), handle(event, now))[1])
         with pytest.raises(SerializationError, match="argument 'key'"):
             await (delayed(lambda x, key: x) @ Cores(1))(1, key=[threading.Lock()])
         assert [type(event).__name__ for event in submitted if "Jobs" in type(event).__name__] == []

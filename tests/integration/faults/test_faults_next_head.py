@@ -7,8 +7,8 @@ from limits import LIMIT_S
 from waiting import until, until_called
 
 from grainlike import Cores, Executor, HeadLostError, SessionError, connect, delayed, info, start
-from grainlike.client import _connected_executor, _connection, _first_link
-from grainlike.net import Way, waits
+from grainlike.client import _connected_executor, _connection
+from grainlike.net import HeadLocator, waits
 
 LISTEN = "tcp://127.0.0.1:0"
 
@@ -62,9 +62,9 @@ async def test_a_head_is_waited_for_at_the_start(monkeypatch):
 
     async with asyncio.timeout(LIMIT_S):
         looks = []
-        monkeypatch.setattr(_first_link, "waits", lambda: (looks.append(pause) or pause for pause in waits()))
+        monkeypatch.setattr(_connection, "waits", lambda: (looks.append(pause) or pause for pause in waits()))
         program = asyncio.create_task(use())
-        await until_called(Way, "first", lambda: len(looks) >= 3)
+        await until_called(HeadLocator, "first", lambda: len(looks) >= 3)
         assert not connected.is_set()
         async with Head():
             assert await program == 9

@@ -27,9 +27,9 @@ from grainlike.client._connection import call
 from grainlike.executor import _lifecycle
 from grainlike.executor._head_daemon import HeadDaemon
 from grainlike.head.server import _accept
-from grainlike.head.server._clients import Guests
-from grainlike.scheduler import HeadMind
-from grainlike.wire import AskSessions, Nested, NestedFunction, RetrySpec, SessionsAre
+from grainlike.head.server._clients import ClientRegistry
+from grainlike.scheduler import HeadScheduler
+from grainlike.wire import AskSessions, RetrySpec, SessionsAre, Submit, SubmittedFunction
 
 pytestmark = pytest.mark.asyncio
 
@@ -182,17 +182,19 @@ async def test_two_programs_do_not_share_a_session_and_may_take_turns():
 async def test_who_has_left_has_left(monkeypatch):
     """A program that was told so may be started again at once."""
     found = []
-    join = Guests.join
+    join = ClientRegistry.join
 
     async def later(visit):
         await asyncio.Event().wait()
 
-    def joined(guests, *arguments):
-        found.append(guests)
-        return join(guests, *arguments)
+    def joined(clients, *arguments):
+        found.append(clients)
+        return join(clients, *arguments)
 
-    monkeypatch.setattr(Guests, "join", joined)
-    monkeypatch.setattr(_accept._Visit, "wait_for_return", later)  # the end of its link is told in good time, or not
+    monkeypatch.setattr(ClientRegistry, "join", joined)
+    monkeypatch.setattr(
+        _accept.ConnectionHandler, "wait_for_return", later
+    )  # the end of its link is told in good time, or not
     async with asyncio.timeout(LIMIT_S), Executor(listen=TLS, local=Cores(1)):
         for number in range(3):
             async with connect(session="sweep") as ex:
@@ -286,7 +288,7 @@ async def test_the_command_line_lists_sessions_and_ends_them(gates, told):
                 await r_
             assert (await told("sessions", "end", "left"))[0] == 0
             assert [row.name for row in await sessions()] == ["held"]
-            await until_called(HeadMind, "handle", lambda: head._head.view.unended == 0)
+            await until_called(HeadScheduler, "handle", lambda: head._head.view.unended == 0)
             assert (await told("sessions", "end", "left"))[0] == 1
         await until_gone()
 
@@ -302,10 +304,10 @@ async def test_a_head_that_closes_ends_its_sessions(gates, monkeypatch):
 
 
 async def test_a_submission_that_can_not_be_read_leaves_nothing_in_the_session():
-    function = NestedFunction(b"digest", "f", False, None, RetrySpec(), False, False, True)
+    function = SubmittedFunction(b"digest", "f", False, None, RetrySpec(), False, False, True)
     async with asyncio.timeout(LIMIT_S), Executor(listen=TLS, local=Cores(1)):
         async with connect(session="sweep") as ex:
-            rude = Nested(0, 0, "cores=1", 0, False, [function], [1], [0], [b"data"], [2], ["r"])
+            rude = Submit(0, 0, "cores=1", 0, False, [function], [1], [0], [b"data"], [2], ["r"])
             ex._link.link.post(rude, [b"code"])
             await ex._link.gone()
         await until_gone()

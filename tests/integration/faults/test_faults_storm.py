@@ -30,7 +30,8 @@ from grainlike import (
     parse,
     start,
 )
-from grainlike.scheduler import HeadMind, _node_runners
+from grainlike.scheduler import HeadScheduler
+from grainlike.scheduler.node import _runners
 
 pytestmark = pytest.mark.asyncio
 
@@ -195,16 +196,16 @@ def judge(outcomes):
 
 async def assert_all_is_free(executor):
     """No job, no slot and no limit is held: by the head's books, and by what the nodes still give."""
-    mind = executor._head.books.mind
-    busy = lambda: mind.jobs or any(worker.leases for worker in mind.workers.values())  # noqa: E731
-    await until_called(HeadMind, "handle", lambda: not busy())
-    mind.check()
-    for worker in mind.workers.values():
+    scheduler = executor._head.state.scheduler
+    busy = lambda: scheduler.jobs or any(worker.leases for worker in scheduler.workers.values())  # noqa: E731
+    await until_called(HeadScheduler, "handle", lambda: not busy())
+    scheduler.check()
+    for worker in scheduler.workers.values():
         assert worker.free == worker.capacity
         assert not worker.held
         assert not any(worker.using.values())
-    assert not any(mind._planner.rations.running(name) for name in "ab")
-    assert not any(mind._planner.shares.used(client) for client in (0, 1))
+    assert not any(scheduler._planner.start_limits.running(name) for name in "ab")
+    assert not any(scheduler._planner.shares.used(client) for client in (0, 1))
     everything = parse(OFFER)
     assert await (plain @ (everything & Limit("a", 1) & Limit("b", 1)))(7, 0) == 7
     assert await (coroutine @ (everything & Rate("paced", 200)))(7, 0) == 7
@@ -218,7 +219,7 @@ def kill_a_runner(dice, parent):
 
 @pytest.mark.parametrize("seed", [1])
 async def test_a_storm_over_an_embedded_worker(seed, monkeypatch):
-    monkeypatch.setattr(_node_runners, "GRACE_S", 0.5)
+    monkeypatch.setattr(_runners, "GRACE_S", 0.5)
     dice = random.Random(seed)
     itself = psutil.Process()
     descriptors = itself.num_fds()
@@ -238,7 +239,7 @@ async def test_a_storm_over_an_embedded_worker(seed, monkeypatch):
 async def test_a_storm_over_two_daemons_one_of_which_dies(seed, start_worker):
     dice = random.Random(seed)
     names = itertools.count(1)
-    first = "from grainlike.scheduler import _node_runners; _node_runners.GRACE_S = 0.5"
+    first = "from grainlike.scheduler.node import _runners; _runners.GRACE_S = 0.5"
     workers = []
 
     def join(executor):

@@ -109,8 +109,8 @@ async def test_a_birth_is_not_waited_for(monkeypatch):
         first = keeper._process
         os.kill(first.pid, signal.SIGSTOP)
         with pytest.raises(OSError, match="their keeper ended: killed by SIGKILL"):
-            await keeper.bear(["--own"], dict(os.environ), {})
-        second = await keeper.bear(["--own"], dict(os.environ), {})  # it has no link, and ends at once
+            await keeper.fork_runner(["--own"], dict(os.environ), {})
+        second = await keeper.fork_runner(["--own"], dict(os.environ), {})  # it has no link, and ends at once
         assert keeper._process is not first
         assert await second.wait() == 1
 
@@ -119,7 +119,7 @@ async def test_orders_beyond_what_a_socket_holds_are_refused_and_hold_up_no_loop
     hurry(monkeypatch, FAR_AWAY)
     async with asyncio.timeout(LIMIT_S), open_keeper(early=True) as keeper:
         os.kill(keeper._process.pid, signal.SIGSTOP)
-        births = [asyncio.create_task(keeper.bear(["--own"], dict(os.environ), {})) for _ in range(2000)]
+        births = [asyncio.create_task(keeper.fork_runner(["--own"], dict(os.environ), {})) for _ in range(2000)]
         done, _ = await asyncio.wait(births, return_when=asyncio.FIRST_COMPLETED)
         assert {type(birth.exception()) for birth in done} == {BlockingIOError}
         for birth in births:

@@ -25,8 +25,8 @@ REFUSED = r"did not come through: a part of it has 60000\d\d bytes, and at most 
 @pytest.fixture(autouse=True)
 def small_head(monkeypatch: pytest.MonkeyPatch) -> None:
     """A head that takes only some megabytes."""
-    monkeypatch.setattr(_limits, "_SHARE", 2 * _limits.room_for_one() // MOST)
-    assert MOST <= _limits.room_for_one() < TOO_LARGE
+    monkeypatch.setattr(_limits, "_SHARE", 2 * _limits.max_message_bytes() // MOST)
+    assert MOST <= _limits.max_message_bytes() < TOO_LARGE
 
 
 @delayed

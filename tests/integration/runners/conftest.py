@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from raw_runner import Gate
 
-from grainlike_worker.ipc._claims import Claims
+from grainlike_worker.ipc._claims import ClaimPage
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def gate(tmp_path: Path) -> Gate:
 
 
 @pytest.fixture
-def claims() -> Iterator[Claims]:
-    page = Claims.create()
+def claims() -> Iterator[ClaimPage]:
+    page = ClaimPage.create()
     yield page
     page.close()

@@ -31,7 +31,7 @@ from grainlike.wire import (
     encode_frame,
     unpack_parcels,
 )
-from grainlike_worker.ipc._claims import Claims
+from grainlike_worker.ipc._claims import ClaimPage
 
 __all__ = [
     "CORES",
@@ -66,7 +66,7 @@ def environment() -> dict[str, str]:
 class Runner:
     """An "own" runner and the daemon's end of its socket, blocking."""
 
-    def __init__(self, *functions: Callable[..., object], claims: Claims | None = None, paths: Sequence[str] = ()):
+    def __init__(self, *functions: Callable[..., object], claims: ClaimPage | None = None, paths: Sequence[str] = ()):
         near, far = socket.socketpair()
         command = [sys.executable, "-P", "-m", "grainlike_worker.runner", "--own"]
         command += ["--fd", str(far.fileno()), "--parent", str(os.getpid())]

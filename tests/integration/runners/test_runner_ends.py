@@ -13,7 +13,7 @@ from raw_runner import LIMIT_S, TERMINATED, Gate, Runner, alarm, environment, li
 
 from grainlike.wire import Beat, Code, Stop
 from grainlike_worker.daemon._spawn import describe_exit
-from grainlike_worker.ipc._claims import IDLE, Claims
+from grainlike_worker.ipc._claims import IDLE, ClaimPage
 
 # --- stopping ---------------------------------------------------------------------------------------------------------
 
@@ -40,7 +40,7 @@ def test_a_stop_does_not_outlive_its_lease(gate: Gate) -> None:
         assert runner.call(1, job=2) == "quick"
 
 
-def test_jobs_behind_the_barrier_come_back_though_the_runner_is_busy(gate: Gate, claims: Claims) -> None:
+def test_jobs_behind_the_barrier_come_back_though_the_runner_is_busy(gate: Gate, claims: ClaimPage) -> None:
     with Runner(stop_at_gate, quick, claims=claims) as runner:
         assert claims.started == IDLE
         runner.run({1: (1, ()), 2: (0, gate.args), 3: (1, ()), 4: (1, ())})
@@ -209,7 +209,7 @@ def test_the_end_of_the_link_ends_the_process_whatever_jobs_left_behind() -> Non
     ("how", "words"),
     [("os._exit(3)", "exit code 3"), ("os.kill(os.getpid(), 11)", "segmentation fault (SIGSEGV)")],
 )
-def test_a_crash_is_seen_in_the_exit(how: str, words: str, claims: Claims) -> None:
+def test_a_crash_is_seen_in_the_exit(how: str, words: str, claims: ClaimPage) -> None:
     def crash(how: str) -> None:
         import os  # noqa: F401
         import resource

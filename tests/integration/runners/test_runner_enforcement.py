@@ -9,7 +9,7 @@ import pytest
 from raw_runner import CORES, Runner, by_value, linux_only, needs_two_cores
 
 from grainlike.wire import ReceiptSpec
-from grainlike_worker.ipc._claims import Claims
+from grainlike_worker.ipc._claims import ClaimPage
 
 # --- what is enforced -------------------------------------------------------------------------------------------------
 
@@ -40,8 +40,8 @@ def test_each_lease_moves_the_process_and_every_thread_of_it() -> None:
         import builtins
         import threading
 
-        builtins._let_go = threading.Event()
-        thread = threading.Thread(target=builtins._let_go.wait, daemon=True)
+        builtins._release = threading.Event()
+        thread = threading.Thread(target=builtins._release.wait, daemon=True)
         thread.start()
         return thread.native_id
 
@@ -220,7 +220,7 @@ def test_contexts_do_not_leak_between_the_jobs_of_a_run_list() -> None:
     assert set(runner.values.values()) == {28}
 
 
-def test_the_process_shows_its_jobs_nothing_of_the_runner(claims: Claims) -> None:
+def test_the_process_shows_its_jobs_nothing_of_the_runner(claims: ClaimPage) -> None:
     def look() -> object:
         import os
         import subprocess

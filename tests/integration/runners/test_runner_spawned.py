@@ -18,7 +18,7 @@ from grainlike.payload import Payload, dump_arguments, load_error, load_value
 from grainlike.wire import Code, Completed, Frame, Ready, Run, Setup
 from grainlike_worker.daemon._keeper import open_keeper
 from grainlike_worker.daemon._output import Outputs
-from grainlike_worker.daemon._process_runner import ProcessRunner
+from grainlike_worker.daemon._runner_supervisor import RunnerSupervisor
 from grainlike_worker.daemon._spawn import RunnerProcess
 
 
@@ -221,14 +221,14 @@ async def test_no_signal_is_blocked_in_children_of_coroutines(way: str) -> None:
 
 @pytest.mark.anyio
 async def test_closing_kills_a_runner_that_does_not_listen() -> None:
-    def deaf() -> None:
+    def stalled() -> None:
         import signal
         import time
 
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         time.sleep(3600)
 
-    async with a_daemon("own", deaf) as (runner, daemon):
+    async with a_daemon("own", stalled) as (runner, daemon):
         daemon.run(1)
         await runner.aclose()
         assert runner.returncode == -signal.SIGKILL
@@ -268,7 +268,7 @@ async def test_the_jobs_of_a_run_list_whose_process_took_too_much_memory_are_all
     pids: list[int] = []
     async with open_keeper() as keeper, anyio.create_task_group() as tasks:
         tap = Outputs(lambda message: None).tap(1)
-        runner = ProcessRunner(partial(RunnerProcess.spawn, "own", keeper=keeper), pids.append, tap, own=True)
+        runner = RunnerSupervisor(partial(RunnerProcess.spawn, "own", keeper=keeper), pids.append, tap, own=True)
         daemon = Daemon(runner.post, take, pid)
         jobs = {1: (0, (1,)), 2: (0, (300_000_000,)), 3: (0, (1,)), 4: (0, (1,))}
         daemon.run_list(1, jobs, "cores=[0] memory=50000000")

@@ -5,8 +5,8 @@ import weakref
 
 import pytest
 
-from grainlike.cli import _collecting
-from grainlike.cli._collecting import collecting_less
+from grainlike.cli import _head
+from grainlike.cli._head import collecting_less
 
 
 class Clock:
@@ -30,7 +30,7 @@ class Knot:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock(1.0)
-    monkeypatch.setattr(_collecting, "time", clock)
+    monkeypatch.setattr(_head, "time", clock)
     return clock
 
 
@@ -48,7 +48,7 @@ def test_what_outlived_a_long_collection_is_set_aside_until_little_is_left(
         clock.seconds = 0.0
         gc.collect()
         assert gc.get_freeze_count() > 0  # more than a few
-        monkeypatch.setattr(_collecting, "_FEW", 10**9)
+        monkeypatch.setattr(_head, "_FEW", 10**9)
         gc.collect()
         assert gc.get_freeze_count() == 0
         gc.collect()

@@ -79,7 +79,7 @@ def test_a_long_log_is_put_aside_and_standard_error_follows(longest):
     handle, path = open_log()
     program = (
         f"import logging, pathlib, sys; from grainlike.cli import _head_log; _head_log.LONGEST = {longest}\n"
-        "logging.basicConfig(level='INFO', handlers=[_head_log.OwnLog(pathlib.Path(sys.argv[1]))])\n"
+        "logging.basicConfig(level='INFO', handlers=[_head_log.HeadLog(pathlib.Path(sys.argv[1]))])\n"
         "for number in range(100): logging.info('line %d %s', number, 'x' * 80)\n"
         "print('from standard error', file=sys.stderr, flush=True)\n"
         "sys.stdin.read()\n"

@@ -5,16 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from grainlike.cli._demo_baseline import Baseline, run_baseline
-from grainlike.cli._demo_jobs import FOLDS, candidates
-from grainlike.cli._demo_report import Site, drawn, final, intro, other_load, speed_up
-from grainlike.cli._demo_sweep import Fit, Outcome, Sweep
 from grainlike.cli._own_workers import shares
+from grainlike.cli.demo._baseline import Baseline, run_baseline
+from grainlike.cli.demo._jobs import FOLDS, candidates
+from grainlike.cli.demo._report import DemoWorkers, drawn, final, intro, other_load, speed_up
+from grainlike.cli.demo._sweep import Fit, Sweep, SweepOutcome
 from grainlike.graph import Info, graph
 from grainlike.jobs import WorkerInfo
 from grainlike.resources import Receipt, Usage, parse_allocation
 
-SITE = Site([WorkerInfo("local", parse_allocation("cores=[2,3]"), (), 17, 0, 0, 0.0)])
+SITE = DemoWorkers([WorkerInfo("local", parse_allocation("cores=[2,3]"), (), 17, 0, 0, 0.0)])
 
 
 def told(began: float, *cores: int) -> Info:
@@ -24,13 +24,13 @@ def told(began: float, *cores: int) -> Info:
 
 
 @pytest.fixture
-def outcome() -> Outcome:
+def outcome() -> SweepOutcome:
     tried = candidates(quick=True)
     fits = [
         Fit(candidate, [0.5 + at / 100] * FOLDS, 0.5 + at / 100, told(at, 2 + at % 2))
         for at, candidate in enumerate(tried)
     ]
-    return Outcome(fits, 4.0, tried[-1], 9, 10, told(10, 2, 3))
+    return SweepOutcome(fits, 4.0, tried[-1], 9, 10, told(10, 2, 3))
 
 
 def test_there_is_much_to_try_and_nothing_twice() -> None:
@@ -63,7 +63,7 @@ def test_workers_share_the_cores_and_get_one_at_least(
     assert [offer.cores for offer in shares(cores, workers)] == ids
 
 
-def test_the_best_comes_first_and_of_equals_the_quicker(outcome: Outcome) -> None:
+def test_the_best_comes_first_and_of_equals_the_quicker(outcome: SweepOutcome) -> None:
     slow, quick, best = outcome.fits[:3]
     usage = Usage(0.1, 0.1, 1, 1.0)
     fits = [slow, replace(quick, mean=slow.mean, told=replace(quick.told, usage=usage)), best]
@@ -71,21 +71,21 @@ def test_the_best_comes_first_and_of_equals_the_quicker(outcome: Outcome) -> Non
     assert [fit.candidate for fit in ranked] == [best.candidate, quick.candidate, slow.candidate]
 
 
-def test_the_picture_has_a_bar_for_every_job_and_the_final_fit(outcome: Outcome) -> None:
+def test_the_picture_has_a_bar_for_every_job_and_the_final_fit(outcome: SweepOutcome) -> None:
     picture = drawn(outcome, SITE)
     assert picture.count("<g><title>") == len(outcome.fits) + 1
     assert picture.count("local, cores 2, 3") == 1
     assert "not pinned" not in picture
 
 
-def test_the_speed_up_is_the_quotient_of_what_was_measured(outcome: Outcome) -> None:
+def test_the_speed_up_is_the_quotient_of_what_was_measured(outcome: SweepOutcome) -> None:
     said = speed_up(outcome, Baseline(6.0, [fit.scores for fit in outcome.fits], [2], 1), SITE)
     assert "1.50 ×" in said
     assert "core 2, 1 thread," in said
     assert "All scores are equal" in said
 
 
-def test_different_scores_are_not_hidden(outcome: Outcome) -> None:
+def test_different_scores_are_not_hidden(outcome: SweepOutcome) -> None:
     scores = [fit.scores for fit in outcome.fits]
     scores[0] = [0.0] * FOLDS
     said = speed_up(outcome, Baseline(6.0, scores, [], 4), SITE)
@@ -94,14 +94,14 @@ def test_different_scores_are_not_hidden(outcome: Outcome) -> None:
     assert "All scores" not in said
 
 
-def test_the_final_fit_tells_its_cores_and_what_it_read_right(outcome: Outcome) -> None:
+def test_the_final_fit_tells_its_cores_and_what_it_read_right(outcome: SweepOutcome) -> None:
     said = final(outcome, 24)
     assert "cores 2, 3" in said
     assert "9 of 10" in said
 
 
-def test_logical_cores_are_said_to_be_so(outcome: Outcome) -> None:
-    site = Site([WorkerInfo("n1", parse_allocation("cores=[2,9]"), (9,), 17, 0, 0, 0.0)])
+def test_logical_cores_are_said_to_be_so(outcome: SweepOutcome) -> None:
+    site = DemoWorkers([WorkerInfo("n1", parse_allocation("cores=[2,9]"), (9,), 17, 0, 0, 0.0)])
     assert "(core 9: logical" in intro(site, 8)
     assert "logical" not in intro(SITE, 8)
     assert site.real_cores == [2]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grainlike.backends._admission import PASSES, Admission
+from grainlike.backends._admission import PASSES, AdmissionQueue
 from grainlike.resources import Cores, Ledger, Request
 
 
@@ -21,7 +21,7 @@ class Site:
 
     def __init__(self, cores: int) -> None:
         self.ledger = Ledger(Cores(range(cores)))
-        self.queue: Admission[Job] = Admission()
+        self.queue: AdmissionQueue[Job] = AdmissionQueue()
         self.running: dict[str, object] = {}
 
     def take(self, job: Job) -> bool:

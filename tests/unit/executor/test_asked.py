@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from grainlike.client import _queries
-from grainlike.client._queries import Asked, Followed
+from grainlike.client._queries import LogSubscription, PendingQuery
 from grainlike.wire import AskHead, AskLogs, Done, LogsAre
 
 pytestmark = pytest.mark.anyio
@@ -15,13 +15,13 @@ def lines(*texts: str, attempt: int = 1, end: bool = False) -> LogsAre:
     return LogsAre(7, list(texts), [attempt] * len(texts), ["stdout"] * len(texts), end)
 
 
-async def told(asked: Asked, answers: int) -> list[str]:
+async def told(asked: PendingQuery, answers: int) -> list[str]:
     found = [await asked.next() for _ in range(answers)]
     return [line for answer in found if isinstance(answer, LogsAre) for line in answer.lines]
 
 
 async def test_what_was_answered_is_not_asked_again() -> None:
-    asked = Asked(AskHead(1))
+    asked = PendingQuery(AskHead(1))
     assert asked.again() == AskHead(1)
     asked.take(Done(1))
     assert asked.again() is None
@@ -29,7 +29,7 @@ async def test_what_was_answered_is_not_asked_again() -> None:
 
 
 async def test_lines_that_were_told_are_left_out_when_they_come_again() -> None:
-    asked = Followed(AskLogs(7, 1, True))
+    asked = LogSubscription(AskLogs(7, 1, True))
     asked.take(lines("a", "a"))
     asked.take(lines("a", attempt=2))
     assert asked.again() == AskLogs(7, 1, True)
@@ -42,7 +42,7 @@ async def test_lines_that_were_told_are_left_out_when_they_come_again() -> None:
 
 async def test_of_long_output_it_is_said_that_it_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_queries, "KEPT", 2)
-    asked = Followed(AskLogs(7, 1, True))
+    asked = LogSubscription(AskLogs(7, 1, True))
     asked.take(lines("long"))
     assert asked.again() == AskLogs(7, 1, True)
     asked.take(lines("long"))

@@ -233,7 +233,7 @@ async def narrow_jobs_and_a_wide_one():
 async def test_the_plan_is_the_schedulers(monkeypatch):
     """With a rule taken out of the scheduler, here the reservations for wide jobs, the plan is another one."""
     with_rule = await narrow_jobs_and_a_wide_one()
-    monkeypatch.setattr("grainlike.scheduler._reserving.reserve_on", lambda *_: None)
+    monkeypatch.setattr("grainlike.scheduler.planning._reservations.reserve_on", lambda *_: None)
     without = await narrow_jobs_and_a_wide_one()
     assert starts(with_rule, "wide")[0] < 3.0
     assert starts(without, "wide")[0] > 10.0
@@ -260,19 +260,19 @@ async def test_planning_grows_with_the_number_of_calls_and_no_faster():
 
 async def test_others_run_meanwhile_and_it_can_be_cancelled():
     calls_ = [(fit @ Cores(1))(n) for n in range(3_000)]
-    turns = 0
+    fairness = 0
 
     async def count():
-        nonlocal turns
+        nonlocal fairness
         while True:
             await anyio.lowlevel.checkpoint()
-            turns += 1
+            fairness += 1
 
     async with anyio.create_task_group() as group:
         group.start_soon(count)
         await dry_run(calls_, workers=[Cores(4)], durations={"fit": 1})
         group.cancel_scope.cancel()
-    assert turns > 10
+    assert fairness > 10
     with anyio.CancelScope() as scope:
         scope.cancel()
         await dry_run(calls_, workers=[Cores(4)], durations={"fit": 1})

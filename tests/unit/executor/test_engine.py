@@ -17,7 +17,7 @@ from counting import calls_of
 from grainlike import Cores
 from grainlike.engine._engine import Engine
 from grainlike.errors import GraphError, JobCancelledError
-from grainlike.graph import Delayed, Node, Place, State, delayed, delayed_value, gather, node_of
+from grainlike.graph import Delayed, Node, RunsIn, State, delayed, delayed_value, gather, node_of
 
 MANY = 100_000
 
@@ -60,9 +60,9 @@ class Bench:
     """An engine and both hands."""
 
     def __init__(self, *, fail_fast: bool = True, held: bool = False) -> None:
-        self.turns: list[Callable[[], None]] = []
+        self.fairness: list[Callable[[], None]] = []
         self.hands = Hands()
-        self.engine = Engine(self, self.turns.append, fail_fast=fail_fast)
+        self.engine = Engine(self, self.fairness.append, fail_fast=fail_fast)
         self.engine.jobs = self.engine.calls = self.hands
         if not held:
             self.engine.release_hold()
@@ -72,8 +72,8 @@ class Bench:
 
     def turn(self) -> None:
         """Let the event loop go round until it has nothing left."""
-        while self.turns:
-            self.turns.pop(0)()
+        while self.fairness:
+            self.fairness.pop(0)()
 
     def succeed(self, r_: Delayed[Any], value: object = None) -> None:
         self.engine.succeeded(node_of(r_), value)
@@ -553,12 +553,12 @@ def test_slices_give_others_a_turn_however_slow_the_operators(monkeypatch: pytes
     bench = Bench()
     last_ = chain(delayed_value(Slow(clock)), 100)
     bench.start(last_)
-    slices = [clock[0]]
-    while bench.turns:
-        bench.turns.pop(0)()
-        slices.append(clock[0])
+    split_by_bytes = [clock[0]]
+    while bench.fairness:
+        bench.fairness.pop(0)()
+        split_by_bytes.append(clock[0])
     assert state(last_) is State.SUCCEEDED
-    assert max(after - before for before, after in zip([0.0, *slices], slices, strict=False)) < 0.02
+    assert max(after - before for before, after in zip([0.0, *split_by_bytes], split_by_bytes, strict=False)) < 0.02
 
 
 def test_quick_operators_do_not_take_the_loop_for_long() -> None:
@@ -566,13 +566,13 @@ def test_quick_operators_do_not_take_the_loop_for_long() -> None:
     last_ = chain(delayed_value(0), MANY)
     bench.start(last_)
     assert not node_of(last_).finished
-    assert len(bench.turns) == 1
+    assert len(bench.fairness) == 1
     bench.turn()
     assert node_of(last_).value == MANY
 
 
 def test_places_are_what_these_tests_take_them_for() -> None:
-    assert [node_of(r_).place for r_ in (job(), fn(), job() + 1)] == [Place.REMOTE, Place.LOCAL, Place.INLINE]
+    assert [node_of(r_).place for r_ in (job(), fn(), job() + 1)] == [RunsIn.REMOTE, RunsIn.LOCAL, RunsIn.INLINE]
 
 
 def test_the_clock_is_looked_at_after_each_step_that_may_be_long_and_after_few_of_the_others(

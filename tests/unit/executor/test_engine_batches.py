@@ -13,15 +13,15 @@ def plain(x: int) -> int:
 
 
 def test_workers_begin_while_more_calls_are_made_ready() -> None:
-    turns: list[Callable[[], None]] = []
-    engine = Engine(None, turns.append, fail_fast=True)
+    fairness: list[Callable[[], None]] = []
+    engine = Engine(None, fairness.append, fail_fast=True)
     engine.jobs = head = Head(engine, closed=False, alarm=lambda at: None)
     engine.release_hold()
     job = delayed(plain) @ Cores(1)
     engine.start([node_of(gather(job(item) for item in range(2 * _BATCH + 1)))])
     sent = [head.view.unended]
     while head.view.unended < 2 * _BATCH + 1:
-        turns.pop(0)()
+        fairness.pop(0)()
         sent.append(head.view.unended)
     assert sent == [_BATCH, 2 * _BATCH, 2 * _BATCH + 1]
     assert [row.job for row in head.view.rows(None)] == list(range(1, 2 * _BATCH + 2))

@@ -10,8 +10,8 @@ import pytest
 from grainlike import Cores, Retry, delayed
 from grainlike.graph import Node, node_of
 from grainlike.jobs._submission import pack_calls, submissions
-from grainlike.wire import BATCH_BYTES, FROM_CLIENT, FrameDecoder, Nested, Withdraw, encode_frame
-from grainlike.wire._slices import MOST_NUMBERS, portions, slices
+from grainlike.wire import BATCH_BYTES, FROM_CLIENT, FrameDecoder, Submit, Withdraw, encode_frame
+from grainlike.wire._payloads import MOST_NUMBERS, split_by_bytes, split_by_count
 
 
 class Nobody:
@@ -53,7 +53,7 @@ def messages(placeholders: list[Any]) -> list[tuple[int, int]]:
     for message, buffers in submissions(0, 0, batches, set()):
         pieces = b"".join(bytes(piece) for piece in encode_frame(message, buffers))
         (frame,) = decoder.feed(pieces)
-        assert isinstance(frame.message, Nested)
+        assert isinstance(frame.message, Submit)
         found.append((struct.unpack_from("<I", pieces)[0], len(frame.message.children)))
     return found
 
@@ -77,16 +77,16 @@ def test_calls_are_cut_into_a_few_frames_far_below_the_limit(placeholders: Any, 
 
 def test_the_numbers_of_a_million_jobs_are_cut_too() -> None:
     numbers = [2**40 + number for number in range(100_000)]
-    parts = list(portions(numbers))
+    parts = list(split_by_count(numbers))
     assert [number for part in parts for number in part] == numbers
     assert [len(part) for part in parts] == [MOST_NUMBERS] * 3 + [100_000 - 3 * MOST_NUMBERS]
     assert all(len(encode_frame(Withdraw(0, 0, part))[0]) < FROM_CLIENT.header // 2 for part in parts)
-    assert list(portions([])) == []
+    assert list(split_by_count([])) == []
 
 
 @pytest.mark.parametrize(("size", "together"), [(20_000_000, 1), (9_000_000, 1), (4_000_000, 4), (100_000, 139)])
 def test_what_is_large_travels_alone(size: int, together: int) -> None:
     parcels = [(b"", [bytes(size)])] * 300
-    cuts = list(slices(parcels))
+    cuts = list(split_by_bytes(parcels))
     assert [first for first, _ in cuts] == list(range(0, 300, together))
     assert [last for _, last in cuts] == [*range(together, 300, together), 300]

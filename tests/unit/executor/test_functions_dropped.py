@@ -7,14 +7,15 @@ import pytest
 from grainlike.errors import ProtocolError
 from grainlike.graph import Function
 from grainlike.head import _functions
-from grainlike.head._functions import Functions
-from grainlike.head._nested import NestedJobs
+from grainlike.head._functions import FunctionTable
+from grainlike.head._nested import RelayedJobs
 from grainlike.jobs._job import NO_PARCEL, FirstOfChain
 from grainlike.jobs._job import Job as HeadJob
 from grainlike.jobs._shipped import Shipped
-from grainlike.jobs._tally import Tally
+from grainlike.jobs._totals import JobCounters
 from grainlike.scheduler import FunctionDefined
-from grainlike.wire import Nested, NestedFunction, RetrySpec
+from grainlike.scheduler._records import HeadFunction
+from grainlike.wire import RetrySpec, Submit, SubmittedFunction
 
 
 @pytest.fixture(autouse=True)
@@ -27,11 +28,11 @@ class Book:
     """A job of the mind: all that is asked of it is its function."""
 
     def __init__(self, fn):
-        self.fn = FunctionDefined(fn)
+        self.fn = HeadFunction(FunctionDefined(fn))
 
 
 def spec(letter, *, here=True, name="f"):
-    return NestedFunction(letter * 16, name, False, None, RetrySpec(), False, False, here)
+    return SubmittedFunction(letter * 16, name, False, None, RetrySpec(), False, False, here)
 
 
 def sent(functions, letters, owner):
@@ -52,7 +53,7 @@ def closure(number):
 
 
 def test_what_a_client_sent_is_dropped_when_it_has_left_but_for_a_few():
-    functions = Functions(lambda event: None)
+    functions = FunctionTable(lambda event: None)
     numbers = sent(functions, b"abcde", (1, 0))
     assert swept(functions) == []
     functions.release((1, 0))
@@ -62,7 +63,7 @@ def test_what_a_client_sent_is_dropped_when_it_has_left_but_for_a_few():
 
 def test_bytes_without_an_owner_are_bounded_too(monkeypatch):
     monkeypatch.setattr(_functions, "UNOWNED_BYTES", 15)
-    functions = Functions(lambda event: None)
+    functions = FunctionTable(lambda event: None)
     numbers = sent(functions, b"ab", (1, 0))
     functions.release((1, 0))
     assert swept(functions) == numbers[:1]
@@ -70,7 +71,7 @@ def test_bytes_without_an_owner_are_bounded_too(monkeypatch):
 
 
 def test_what_another_client_sent_too_stays_until_both_have_left():
-    functions = Functions(lambda event: None)
+    functions = FunctionTable(lambda event: None)
     first, second = sent(functions, b"abcde", (1, 0)), sent(functions, b"abcde", (2, 0))
     assert first == second
     functions.release((1, 0))
@@ -80,7 +81,7 @@ def test_what_another_client_sent_too_stays_until_both_have_left():
 
 
 def test_what_a_live_job_calls_stays_until_the_job_has_ended():
-    functions = Functions(lambda event: None)
+    functions = FunctionTable(lambda event: None)
     numbers = sent(functions, b"abcde", (1, 0))
     functions.release((1, 0))
     assert swept(functions, numbers) == []
@@ -89,7 +90,7 @@ def test_what_a_live_job_calls_stays_until_the_job_has_ended():
 
 
 def test_what_travels_along_with_a_live_job_stays():
-    functions = Functions(lambda event: None)
+    functions = FunctionTable(lambda event: None)
     numbers = sent(functions, b"abc", (1, 0))
     functions.release((1, 0))
     chain = FirstOfChain(1, 99, None, NO_PARCEL, 99, [HeadJob(2, fn, None, NO_PARCEL) for fn in numbers])
@@ -97,7 +98,7 @@ def test_what_travels_along_with_a_live_job_stays():
 
 
 def test_a_function_that_is_sent_again_before_it_is_dropped_keeps_its_number():
-    functions = Functions(lambda event: None)
+    functions = FunctionTable(lambda event: None)
     [fn] = sent(functions, b"a", (1, 0))
     functions.release((1, 0))
     assert sent(functions, b"a", (2, 0)) == [fn]
@@ -109,7 +110,7 @@ def test_a_function_that_is_sent_again_before_it_is_dropped_keeps_its_number():
 
 def test_no_number_is_given_twice():
     told = []
-    functions = Functions(lambda event: told.append(event.fn))
+    functions = FunctionTable(lambda event: told.append(event.fn))
     for client in range(1, 6):
         sent(functions, b"abcde", (client, 0))
         functions.release((client, 0))
@@ -118,7 +119,7 @@ def test_no_number_is_given_twice():
 
 
 def test_a_client_lets_go_of_some():
-    functions = Functions(lambda event: None)
+    functions = FunctionTable(lambda event: None)
     numbers = sent(functions, b"abcde", (1, 0))
     functions.release((1, 0), [b"a" * 16, b"b" * 16, b"c" * 16, b"z" * 16])
     assert swept(functions) == numbers[:1]
@@ -128,14 +129,14 @@ def test_a_client_lets_go_of_some():
 
 
 def test_one_client_does_not_call_what_another_sent():
-    functions = Functions(lambda event: None)
+    functions = FunctionTable(lambda event: None)
     sent(functions, b"a", (1, 0))
     with pytest.raises(ProtocolError, match="never sent"):
         functions.adopt(spec(b"a", here=False), None, (2, 0))
 
 
 def test_what_a_job_sent_is_its_own_until_it_has_ended():
-    functions = Functions(lambda event: None)
+    functions = FunctionTable(lambda event: None)
     numbers = sent(functions, b"abcde", (0, 100))
     assert not functions.lacks([spec(b"a", here=False)], (0, 100))
     assert swept(functions, [1]) == []  # job 100 is live
@@ -145,7 +146,7 @@ def test_what_a_job_sent_is_its_own_until_it_has_ended():
 
 
 def test_functions_of_the_program_are_dropped_when_they_were_collected():
-    functions = Functions(lambda event: None)
+    functions = FunctionTable(lambda event: None)
     kept = closure(-1)
     mine = functions.number(kept)
     for number in range(5):
@@ -157,7 +158,7 @@ def test_functions_of_the_program_are_dropped_when_they_were_collected():
 
 
 def test_a_function_whose_closure_was_rebound_lets_go_of_what_it_was():
-    functions = Functions(lambda event: None)
+    functions = FunctionTable(lambda event: None)
     value = 0
 
     def f():
@@ -173,7 +174,7 @@ def test_a_function_whose_closure_was_rebound_lets_go_of_what_it_was():
 
 
 def test_a_sweep_walks_over_live_jobs_only_when_half_of_them_ended_or_as_many_came():
-    functions = Functions(lambda event: None)
+    functions = FunctionTable(lambda event: None)
     assert not functions.sweep_is_due(0, 0)
     sent(functions, b"abc", (1, 0))
     functions.release((1, 0))
@@ -223,8 +224,8 @@ class Worker:
 
 
 def test_calls_of_a_job_that_has_ended_and_whose_functions_are_dropped_are_nothing():
-    told, tally, functions = [], Tally(0.0), Functions(lambda event: None)
-    nested = NestedJobs({}, functions, lambda: 1, told.append, tally)
-    late = Nested(100, 1, "cores=1", 0, False, [spec(b"a", here=False)], [1, 2], [0, 0], [b"", b""], [])
+    told, counters, functions = [], JobCounters(0.0), FunctionTable(lambda event: None)
+    nested = RelayedJobs({}, functions, lambda: 1, told.append, counters)
+    late = Submit(100, 1, "cores=1", 0, False, [spec(b"a", here=False)], [1, 2], [0, 0], [b"", b""], [])
     assert nested.submit(Worker(), late, []) == []
-    assert (told, tally.cancelled) == ([], 2)
+    assert (told, counters.cancelled) == ([], 2)

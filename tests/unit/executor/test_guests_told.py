@@ -8,8 +8,8 @@ from limits import LIMIT_S
 
 from grainlike.head._head import Head
 from grainlike.head.server import _clients
-from grainlike.head.server._clients import Guests
-from grainlike.net import LostLink
+from grainlike.head.server._clients import ClientRegistry
+from grainlike.net import ClosedLink
 from grainlike.resources import Cores, offer_of
 from grainlike.scheduler import FunctionDefined, JobsCancelled, JobsSubmitted
 from grainlike.wire import PROTOCOL, AskLogs, EnoughLogs, Frame, Hello, WorkersAre
@@ -17,7 +17,7 @@ from grainlike.wire import PROTOCOL, AskLogs, EnoughLogs, Frame, Hello, WorkersA
 pytestmark = pytest.mark.anyio
 
 
-class Heard(LostLink):
+class Heard(ClosedLink):
     """Remembers how many workers each message told of."""
 
     def __init__(self) -> None:
@@ -40,36 +40,36 @@ class Deaf:
 async def test_a_program_is_told_of_the_first_worker_at_once_and_of_a_crowd_together(monkeypatch) -> None:
     monkeypatch.setattr(_clients, "WORKERS_S", 0.0)
     head = Head(Deaf(), closed=False, alarm=lambda at: None)
-    guests = Guests(head, "c1", bool, bool, lambda: None)
+    clients = ClientRegistry(head, "c1", bool, bool, lambda: None)
     link, offer = Heard(), offer_of(Cores([0]), own_cores=(0,))
     async with anyio.create_task_group() as tasks:
-        guest = guests.join(hello("client", "program"), link, tasks)
-        guest.paths = ("/here",)
+        connection = clients.join(hello("client", "program"), link, tasks)
+        connection.paths = ("/here",)
         for number in range(300):
-            head.join(hello("worker", f"n{number}"), offer, f"n{number}", LostLink("n", "here"))
-            guests.workers_changed()
+            head.join(hello("worker", f"n{number}"), offer, f"n{number}", ClosedLink("n", "here"))
+            clients.workers_changed()
         assert link.told == [1]
     assert link.told == [1, 300]
-    assert not guests._telling
+    assert not clients._telling
 
 
 def test_states_are_counted_as_rows_have_them() -> None:
     head = Head(Deaf(), closed=False, alarm=lambda at: None)
-    head.join(hello("worker", "n1"), offer_of(Cores([0]), own_cores=(0,)), "n1", LostLink("n1", "here"))
-    mind = head.books.mind
-    mind.handle(FunctionDefined(1), 0.0)
-    mind.handle(JobsSubmitted(Cores(1), [1, 2, 3], [1, 1, 1], 0, False), 0.0)
-    mind.handle(JobsCancelled([1]), 0.0)  # it had been assigned, so its worker is asked to stop it
+    head.join(hello("worker", "n1"), offer_of(Cores([0]), own_cores=(0,)), "n1", ClosedLink("n1", "here"))
+    scheduler = head.state.scheduler
+    scheduler.handle(FunctionDefined(1), 0.0)
+    scheduler.handle(JobsSubmitted(Cores(1), [1, 2, 3], [1, 1, 1], 0, False), 0.0)
+    scheduler.handle(JobsCancelled([1]), 0.0)  # it had been assigned, so its worker is asked to stop it
     assert head.view.states() == Counter(row.state for row in head.view.rows(None)) == {"stopping": 1, "queued": 2}
 
 
 async def test_who_asks_for_a_log_and_has_enough_of_it_in_one_breath_is_answered_no_more() -> None:
     head = Head(Deaf(), closed=False, alarm=lambda at: None)
-    guests = Guests(head, "c1", bool, bool, lambda: None)
-    peer = head.join(hello("worker", "n1"), offer_of(Cores([0]), own_cores=(0,)), "n1", LostLink("n1", "here"))
-    head.books.last_job = 1
+    clients = ClientRegistry(head, "c1", bool, bool, lambda: None)
+    peer = head.join(hello("worker", "n1"), offer_of(Cores([0]), own_cores=(0,)), "n1", ClosedLink("n1", "here"))
+    head.state.last_job = 1
     with anyio.fail_after(LIMIT_S):
         async with anyio.create_task_group() as tasks:
-            guest = guests.join(hello("client", "program"), LostLink("c", "here"), tasks)
-            guests.hear(guest, [Frame(AskLogs(1, 1, True)), Frame(EnoughLogs(1))])
-    assert (guest.listening, peer.follows) == ({}, {})
+            connection = clients.join(hello("client", "program"), ClosedLink("c", "here"), tasks)
+            clients.hear(connection, [Frame(AskLogs(1, 1, True)), Frame(EnoughLogs(1))])
+    assert (connection.listening, peer.follows) == ({}, {})

@@ -7,13 +7,13 @@ import pytest
 
 from grainlike.errors import JournalError
 from grainlike.head._recorder import Recorder
-from grainlike.head.durable._clients import DurableGuests
-from grainlike.head.durable._clock import LastingClock
+from grainlike.head.durable._clients import DurableClients
+from grainlike.head.durable._clock import PersistentClock
 from grainlike.head.durable._head import DurableHead
 from grainlike.head.durable._snapshot import began_here, draw_head, read_head, read_title
-from grainlike.head.durable._store import Keeping
+from grainlike.head.durable._store import HeadStore
 from grainlike.head.server._accept import software
-from grainlike.net import LostLink
+from grainlike.net import ClosedLink
 from grainlike.resources import Cores, offer_of
 from grainlike.wire import Hello
 
@@ -42,9 +42,9 @@ class Meets:
 
 
 def a_head(opened=0.0, clock=None):
-    head = DurableHead(Nobody(), began_here(1, opened), clock or LastingClock(), lambda at: None)
+    head = DurableHead(Nobody(), began_here(1, opened), clock or PersistentClock(), lambda at: None)
     head.keep(Log())
-    return head, DurableGuests(head, "c1", bool, bool, lambda: None)
+    return head, DurableClients(head, "c1", bool, bool, lambda: None)
 
 
 def hello(role):
@@ -52,12 +52,12 @@ def hello(role):
 
 
 def test_moments_of_another_boot_are_no_moments_here():
-    head, guests = a_head()
-    worker = head.join(hello("worker"), offer_of(Cores([0]), own_cores=(0,)), "n1", LostLink("n1", "here"))
-    client = guests.join(hello("client"), LostLink("c", "here"), None)
+    head, clients = a_head()
+    worker = head.join(hello("worker"), offer_of(Cores([0]), own_cores=(0,)), "n1", ClosedLink("n1", "here"))
+    client = clients.join(hello("client"), ClosedLink("c", "here"), None)
     far = time.monotonic() + 1e6
     worker.heard = client.heard = far
-    title, *rest = draw_head(head, guests, began_here(1), far)
+    title, *rest = draw_head(head, clients, began_here(1), far)
 
     again, visitors = a_head()
     met = []
@@ -72,11 +72,11 @@ def test_moments_of_another_boot_are_no_moments_here():
 
 
 def test_the_count_of_jobs_and_its_time_go_on_together_in_the_next_head():
-    head, guests = a_head(opened=40.0, clock=LastingClock(lambda: 100.0))
-    head.tally.succeeded, head.tally.run_seconds = 11, 38.1
+    head, clients = a_head(opened=40.0, clock=PersistentClock(lambda: 100.0))
+    head.counters.succeeded, head.counters.run_seconds = 11, 38.1
     assert head.totals().total_seconds == 60.0
-    _, *rest = draw_head(head, guests, began_here(1, 40.0), 107.0)
-    clock = LastingClock(lambda: 3.0)  # the machine was started again
+    _, *rest = draw_head(head, clients, began_here(1, 40.0), 107.0)
+    clock = PersistentClock(lambda: 3.0)  # the machine was started again
     clock.has_been(107.0)
     again, visitors = a_head(opened=40.0, clock=clock)
     read_head(iter(rest), again, visitors)
@@ -100,18 +100,18 @@ def test_the_count_of_jobs_and_its_time_go_on_together_in_the_next_head():
 def test_a_journal_of_another_python_is_refused_for_its_functions_would_not_load(tmp_path, change, words):
     other = msgspec.structs.replace(software(), **change)
     directory = tmp_path / "journal"
-    Keeping(directory, msgspec.structs.replace(began_here(1), software=other)).close()
+    HeadStore(directory, msgspec.structs.replace(began_here(1), software=other)).close()
     with pytest.raises(JournalError, match=words):
-        Keeping(directory, began_here(1))
+        HeadStore(directory, began_here(1))
 
 
 def test_what_is_cut_off_a_journal_is_told(tmp_path, caplog):
     directory = tmp_path / "journal"
-    Keeping(directory, began_here(1)).close()
+    HeadStore(directory, began_here(1)).close()
     (log,) = directory.glob("*.log")
     with log.open("ab") as file:
         file.write(b"half a record")
-    keeping = Keeping(directory, began_here(2))
+    keeping = HeadStore(directory, began_here(2))
     keeping.close()
     assert keeping.began == began_here(1)
     assert caplog.messages == [f"the last 13 bytes of {log} were not a whole record, and are cut off"]

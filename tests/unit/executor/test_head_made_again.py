@@ -5,13 +5,13 @@ from itertools import count
 import anyio
 import pytest
 
-from grainlike.head.durable._clients import DurableGuests
-from grainlike.head.durable._clock import LastingClock
+from grainlike.head.durable._clients import DurableClients
+from grainlike.head.durable._clock import PersistentClock
 from grainlike.head.durable._head import DurableHead
 from grainlike.head.durable._snapshot import began_here, draw_head, read_head, read_title
-from grainlike.net import LostLink
+from grainlike.net import ClosedLink
 from grainlike.resources import Cores, offer_of
-from grainlike.scheduler import HeadMind, Ticked, WorkerHeard, WorkerLost, WorkerSuspected
+from grainlike.scheduler import HeadScheduler, Ticked, WorkerHeard, WorkerLost, WorkerSuspected
 from grainlike.wire import PROTOCOL, Follow, Frame, Hello, Output, OutputStream, encode_frame
 
 pytestmark = pytest.mark.anyio
@@ -38,19 +38,19 @@ class Life:
     """A head from its beginning, or from what an earlier one left. Each look at its clock takes `look_s`."""
 
     def __init__(self, look_s=1.0):
-        self.head = DurableHead(Nobody(), began_here(1), LastingClock(count(0.0, look_s).__next__), lambda at: None)
-        self.guests = DurableGuests(self.head, "c1", bool, bool, lambda: None)
+        self.head = DurableHead(Nobody(), began_here(1), PersistentClock(count(0.0, look_s).__next__), lambda at: None)
+        self.clients = DurableClients(self.head, "c1", bool, bool, lambda: None)
         self.log = Log()
 
     def again(self, *, image):
         """The next head, of this one's records or, since it began, of an `image` of it."""
         later = Life()
         if image:
-            title, *rest = draw_head(self.head, self.guests, began_here(1), self.head.now())
+            title, *rest = draw_head(self.head, self.clients, began_here(1), self.head.now())
             read_title(title)
-            read_head(iter(rest), later.head, later.guests)
+            read_head(iter(rest), later.head, later.clients)
         else:
-            assert later.head.replay(self.log.records, later.guests)
+            assert later.head.replay(self.log.records, later.clients)
         later.head.keep(later.log)
         return later
 
@@ -71,8 +71,8 @@ def life():
     life = Life()
     life.head.keep(life.log)
     hello = Hello("worker", PROTOCOL, PROTOCOL, "3", {}, "n1", "i1", 1, "", [], received=0)
-    life.head.join(hello, offer_of(Cores([0]), own_cores=(0,)), "n1", LostLink("n1", "here"))
-    life.head.books.last_job = 1
+    life.head.join(hello, offer_of(Cores([0]), own_cores=(0,)), "n1", ClosedLink("n1", "here"))
+    life.head.state.last_job = 1
     return life
 
 
@@ -88,12 +88,12 @@ def last_said(peer):
 
 
 async def test_what_was_decided_at_one_moment_is_decided_at_that_again(life, monkeypatch):
-    def noted(mind, event, now):
+    def noted(scheduler, event, now):
         seen.append((event, now))
-        return handle(mind, event, now)
+        return handle(scheduler, event, now)
 
-    handle, seen = HeadMind.handle, []
-    monkeypatch.setattr(HeadMind, "handle", noted)
+    handle, seen = HeadScheduler.handle, []
+    monkeypatch.setattr(HeadScheduler, "handle", noted)
     life.head.suspect(life.worker, "it is silent", broke=False)
     life.head.heard(life.worker)
     life.head.tick()
@@ -101,7 +101,7 @@ async def test_what_was_decided_at_one_moment_is_decided_at_that_again(life, mon
     before, seen = seen, []
     assert [type(event) for event, _ in before] == [WorkerSuspected, WorkerHeard, Ticked, WorkerLost]
     later = Life(look_s=2.0)
-    assert later.head.replay(life.log.records, later.guests)
+    assert later.head.replay(life.log.records, later.clients)
     assert seen[-len(before) :] == before
 
 
@@ -112,7 +112,7 @@ async def test_what_was_said_to_a_reader_of_the_head_before_is_not_taken_for_our
         tasks.start_soon(read, life, [])
         await anyio.wait_all_tasks_blocked()
         later = life.again(image=image)
-        later.head.books.last_job = 1
+        later.head.state.last_job = 1
         tasks.cancel_scope.cancel()
     assert later.worker.follows == {}
     assert last_said(later.worker) == b"".join(map(bytes, encode_frame(Follow(1, 1, False))))
@@ -135,4 +135,4 @@ async def test_a_reader_that_left_before_the_death_is_not_told_again_that_it_did
     later = life.again(image=False)
     assert later.worker.follows == {}
     assert later.log.records == []
-    assert later.head.books.next_listener() == 2
+    assert later.head.state.next_listener() == 2

@@ -13,13 +13,13 @@ import msgspec
 import pytest
 
 from grainlike.errors import GrainlikeError, ProtocolError
-from grainlike.head.durable._clients import DurableGuests
-from grainlike.head.durable._clock import LastingClock
+from grainlike.head.durable._clients import DurableClients
+from grainlike.head.durable._clock import PersistentClock
 from grainlike.head.durable._head import DurableHead
 from grainlike.head.durable._records import WorkerCame, WorkerSaid, pack_input
 from grainlike.head.durable._snapshot import began_here, classes_of_books, draw_head
 from grainlike.journal._objects import _fields, _rows
-from grainlike.net import LostLink
+from grainlike.net import ClosedLink
 from grainlike.resources import Cores, offer_of, parse_allocation
 from grainlike.wire import (
     FROM_WORKER,
@@ -35,12 +35,12 @@ from grainlike.wire import (
     LeaseWait,
     Leaving,
     Message,
-    Nested,
-    NestedFunction,
     Output,
     Report,
+    ResendBuffer,
     RetrySpec,
-    Transcript,
+    Submit,
+    SubmittedFunction,
     Withdraw,
     encode_frame,
 )
@@ -84,8 +84,8 @@ class Life:
 
     def __init__(self):
         self.now = 0.0
-        self.head = DurableHead(Nobody(), began_here(1), LastingClock(self._clock), lambda at: None)
-        self.guests = DurableGuests(self.head, "c1", bool, bool, lambda: None)
+        self.head = DurableHead(Nobody(), began_here(1), PersistentClock(self._clock), lambda at: None)
+        self.clients = DurableClients(self.head, "c1", bool, bool, lambda: None)
         self.log = Log()
 
     def _clock(self):
@@ -95,34 +95,38 @@ class Life:
     def again(self):
         """The next head, of this one's records."""
         later = Life()
-        assert later.head.replay(self.log.records, later.guests)
+        assert later.head.replay(self.log.records, later.clients)
         return later
 
-    def party(self, number):
-        return self.head.peers.get(number) or self.guests.here.get(number)
+    def connection(self, number):
+        return self.head.peers.get(number) or self.clients.here.get(number)
 
     def told(self):
         """What each party was told, from the first message of which it has not said that it has it."""
-        parties = [*self.head.peers.values(), *self.guests.here.values()]
-        logs = {party.number: party.session._transcript for party in parties if party.session is not None}
+        parties = [*self.head.peers.values(), *self.clients.here.values()]
+        logs = {
+            connection.number: connection.session._transcript
+            for connection in parties
+            if connection.session is not None
+        }
         return {
             number: (log.sent_in_all, [b"".join(map(bytes, pieces)) for pieces, _ in log._kept])
             for number, log in logs.items()
         }
 
-    def books(self):
+    def state(self):
         """All else that an image would have, but what is of this process alone."""
         for log in gc.get_objects():
-            if isinstance(log, Transcript):
+            if isinstance(log, ResendBuffer):
                 log._kept.clear()
-        _, *chunks = draw_head(self.head, self.guests, began_here(1), 0.0)
+        _, *chunks = draw_head(self.head, self.clients, began_here(1), 0.0)
         return list(comparable(_rows(chunks)))
 
 
 PASSING = {
-    "wire._transcript.Transcript": {"received", "_told", "_unsaid", "_allowed", "size"},
-    "net._session.Session": {"over"},
-    "head._peers.Peer": {"beats"},
+    "wire._resend_buffer.ResendBuffer": {"received", "_told", "_unsaid", "_allowed", "size"},
+    "net._resumable_session.ResumableSession": {"over"},
+    "head._peers.WorkerConnection": {"beats"},
     "jobs._job.Placement": {"last_words", "blocks_since"},
     "resources._allocation.Allocation": {"_text"},
 }
@@ -153,7 +157,7 @@ def assert_same(life, again):
     }
     for number, (_, kept) in told.items():
         assert retold[number][1][len(retold[number][1]) - len(kept) :] == kept
-    for now, then in zip(life.books(), again.books(), strict=True):
+    for now, then in zip(life.state(), again.state(), strict=True):
         assert now == then
 
 
@@ -234,30 +238,30 @@ def well_formed(message, buffers, limits=FROM_WORKER):
 
 # --- honest words ----------------------------------------------------------------------------------------------------
 
-FUNCTION = NestedFunction(b"digest", "f", False, None, RetrySpec(times=1), False, False, True)
+FUNCTION = SubmittedFunction(b"digest", "f", False, None, RetrySpec(times=1), False, False, True)
 
 
 def nested(dice, parent=0, attempt=0):
     request = dice.choice(["cores=1", "cores=2", "cores=1", "nodes=2(cores=1)", ""])
     children = [dice.randrange(50), dice.randrange(50, 99)]
     names = [dice.choice(["", "r"]), "s"] if parent == 0 else []
-    message = Nested(parent, attempt, request, 0, False, [FUNCTION], children, [0, 0], [b"a", b""], [0, 1], names)
+    message = Submit(parent, attempt, request, 0, False, [FUNCTION], children, [0, 0], [b"a", b""], [0, 1], names)
     return message, [CODE, b"large"]
 
 
 def report(dice, life, peer):
     """What a worker says of a job that it has: it begins, and perhaps ends."""
-    held = list(life.head.books.mind.workers[peer.number].held.values())
+    held = list(life.head.state.scheduler.workers[peer.number].held.values())
     if not held:
         return Report(1.0, [], [], []), []
     job = dice.choice(held)
     lease = dice.randrange(1, 6)
-    numbers = [job.job], [job.attempt]
-    shape = 1 if job.shape is None else job.shape.shape
+    numbers = [job.id], [job.attempt]
+    shape = 1 if job.shape is None else job.shape.id
     started = [LeaseStart(lease, shape, "cores=[0]", *numbers, 1.0)] if dice.random() < 0.7 else []
     code = dice.choice([0, 0, 1, 2, 4, 5])
     ended = Completed(lease, *numbers, [code], [1.0], [0.1], [0.1], [1], [b""], [1], 1.0)
-    waits = [LeaseWait(lease, job.job, job.attempt, dice.randrange(3), 0, True, "cores=[0]")]
+    waits = [LeaseWait(lease, job.id, job.attempt, dice.randrange(3), 0, True, "cores=[0]")]
     completed = [ended] if dice.random() < 0.6 else []
     words = Report(1.0, started, completed, [lease] if completed else [], waits if dice.random() < 0.3 else [])
     return words, [b"value"] * len(completed)
@@ -272,7 +276,7 @@ def honest(dice, life, peer):
             for message in (Withdraw(0, 0, child), Forget(["r"]), EndSessions(["s1"]), ImportsFrom(["/x"]))
         ]
         return dice.choice(kinds)
-    jobs = list(life.head.books.mind.jobs) or [1]
+    jobs = list(life.head.state.scheduler.jobs) or [1]
     words = [report(dice, life, peer)] * 6 + [
         nested(dice, dice.choice(jobs), 1),
         (Withdraw(dice.choice(jobs), 1, [1, 2]), ()),
@@ -317,11 +321,11 @@ def comes(dice, life, number):
     """Somebody dials in, and is let in or refused: nothing else."""
     role = dice.choice(["worker", "worker", "client"])
     hello = a_hello(dice, role, number)
-    link = LostLink(hello.name, "here")
+    link = ClosedLink(hello.name, "here")
     try:
         if role == "client":
-            life.guests.check_session(hello)
-            life.guests.join(hello, link, None)
+            life.clients.check_session(hello)
+            life.clients.join(hello, link, None)
         else:
             offer = parse_allocation(dice.choice(OFFERS))
             life.head.join(hello, offer, life.head.free_name(hello.name), link)
@@ -329,13 +333,13 @@ def comes(dice, life, number):
         pass
 
 
-def says(dice, life, party):
+def says(dice, life, connection):
     """It says something, and if it is not heard out it is given up, as the door does."""
-    room = life.head if party.number in life.head.peers else life.guests
+    room = life.head if connection.number in life.head.peers else life.clients
     try:
-        room.hear(party, [a_word(dice, life, party) for _ in range(dice.choice([1, 1, 2]))])
+        room.hear(connection, [a_word(dice, life, connection) for _ in range(dice.choice([1, 1, 2]))])
     except Exception as error:  # noqa: BLE001 - whatever it is, it must not be raised here
-        room.leave(party, repr(error)) if room is life.head else room.leave(party)
+        room.leave(connection, repr(error)) if room is life.head else room.leave(connection)
         return error
     return None
 
@@ -346,7 +350,7 @@ def live(dice):
     life.head.keep(life.log)
     surprises = []
     for number in range(STEPS):
-        parties = [*life.head.peers.values(), *life.guests.here.values()]
+        parties = [*life.head.peers.values(), *life.clients.here.values()]
         chance = dice.random()
         if number < 3 or not parties or chance < 0.1:
             comes(dice, life, number)
@@ -359,7 +363,7 @@ def live(dice):
         elif chance < 0.21:
             life.head.hold_starts(dice.choice(["", "the disk refuses"]))
         elif chance < 0.24:
-            life.head.cancel_nested(dice.choice(list(life.head.books.jobs) or [1]))
+            life.head.cancel_nested(dice.choice(list(life.head.state.jobs) or [1]))
         else:
             error = says(dice, life, dice.choice(parties))
             if error is not None and not isinstance(error, GrainlikeError):
@@ -387,7 +391,7 @@ def test_a_worker_that_cannot_dial_anew_is_refused_by_a_head_with_a_journal():
     life.head.keep(life.log)
     hello = Hello("worker", 1, 1, "3.11", {}, "n1", "i1", 1, "", [], received=-1)
     with pytest.raises(ProtocolError, match=r"cannot dial anew \(received=-1\)"):
-        life.head.join(hello, offer_of(Cores([0]), own_cores=(0,)), "n1", LostLink("n1", "here"))
+        life.head.join(hello, offer_of(Cores([0]), own_cores=(0,)), "n1", ClosedLink("n1", "here"))
     assert not life.head.peers
     assert not life.log.records
 
@@ -396,7 +400,7 @@ def test_an_input_that_fails_is_as_harmless_in_the_next_head(caplog):
     life = Life()
     life.head.keep(life.log)
     hello = Hello("worker", 1, 1, "3.11", {}, "n1", "i1", 1, "", [], received=0)
-    peer = life.head.join(hello, offer_of(Cores([0]), own_cores=(0,)), "n1", LostLink("n1", "here"))
+    peer = life.head.join(hello, offer_of(Cores([0]), own_cores=(0,)), "n1", ClosedLink("n1", "here"))
     poison = Report(1.0, [LeaseStart(1, 77, "cores=[0]", [1], [1], 1.0)], [], [])  # as an earlier release wrote it down
     life.log.append(pack_input(WorkerSaid(2.0, peer.number, 1, 0), [Frame(poison)]))
     left_out = msgspec.structs.replace(hello, received=-1, name="n2")

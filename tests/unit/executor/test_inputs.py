@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from grainlike.errors import JournalError
 from grainlike.head.durable import _records
 from grainlike.head.durable._records import Input, TimeCame, WorkerSaid, pack_input, unpack_input
-from grainlike.wire import Credit, Frame, Hello, Leaving, Nested
+from grainlike.wire import Credit, Frame, Hello, Leaving, Submit
 
 NUMBERS = st.integers(-(2**63), 2**63)
 BY_TYPE = {int: NUMBERS, list[int]: st.lists(NUMBERS), float: st.floats(allow_nan=False)}
@@ -26,7 +26,7 @@ FRAMES = st.lists(
     st.just(Frame(Leaving("walltime")))
     | st.just(Frame(Credit(1, 2, 3, 4)))
     | st.binary(max_size=200_000).map(
-        lambda data: Frame(Nested(1, 1, "", 0, False, [], [1], [0], [b""], []), [data, b"tail"])
+        lambda data: Frame(Submit(1, 1, "", 0, False, [], [1], [0], [b""], []), [data, b"tail"])
     ),
     max_size=4,
 )

@@ -7,7 +7,7 @@ import pytest
 from limits import LIMIT_S
 
 from grainlike.head import _logs
-from grainlike.head._logs import LONGEST_LINE, Listener, _Lines
+from grainlike.head._logs import LONGEST_LINE, LogFollower, _Lines
 from grainlike.jobs._job import Job
 from grainlike.wire import Follow, Output, OutputStream
 
@@ -63,7 +63,7 @@ class Worker:
 @pytest.fixture
 def asked():
     """A listener to job 3, and the two workers that it has asked."""
-    listener = Listener(7, SimpleNamespace(finished=True, record=None), Worker.post)
+    listener = LogFollower(7, SimpleNamespace(finished=True, record=None), Worker.post)
     workers = Worker(1), Worker(2)
     for worker in workers:
         listener.ask(Job(3, 1, listener.node, (b"", ())), worker)

@@ -371,19 +371,19 @@ async def test_r5_a_native_cancellation_in_the_first_turn_gives_back_what_was_gr
 @pytest.mark.anyio
 async def test_every_wait_gives_others_a_turn() -> None:
     pool = ResourcePool({"gpu": 1})
-    turns = 0
+    fairness = 0
 
     async def spin() -> None:
-        nonlocal turns
+        nonlocal fairness
         while True:
             async with pool.hold({"gpu": 1}):
-                turns += 1
+                fairness += 1
             if await pool.reserve({"gpu": 1}) is None:
                 await pool.relinquish({"gpu": 1})
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(spin)
-        while turns < 3:
+        while fairness < 3:
             await anyio.lowlevel.checkpoint()
         tasks.cancel_scope.cancel()
     assert pool.allocated == {"gpu": 0}

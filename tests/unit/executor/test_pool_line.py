@@ -8,7 +8,7 @@ import pytest
 from counting import calls_of
 
 from grainlike import Allocation, Request, ResourcePool
-from grainlike.pool._queue import PASSES, Line, Ticket
+from grainlike.pool._queue import PASSES, QueuedRequest, WaitQueue
 from grainlike.resources import Grant, offer_of
 
 
@@ -23,26 +23,26 @@ class Desk:
     """A line whose waiters are looked at by hand."""
 
     def __init__(self, **capacity: Any) -> None:
-        self.line = Line(offer_of(Request(capacity), own_cores=()))
+        self.line = WaitQueue(offer_of(Request(capacity), own_cores=()))
 
-    def join(self, **amounts: Any) -> Ticket:
+    def join(self, **amounts: Any) -> QueuedRequest:
         return self.line.join(Request(amounts), "", Bell())
 
     def take(self, **amounts: Any) -> Grant | None:
         return self.line.take(Request(amounts))
 
-    def give(self, held: Ticket | Grant | None) -> list[Ticket]:
-        grant = held.grant if isinstance(held, Ticket) else held
+    def give(self, held: QueuedRequest | Grant | None) -> list[QueuedRequest]:
+        grant = held.grant if isinstance(held, QueuedRequest) else held
         assert grant is not None
         self.line.give(grant)
         return list(self.line.serve())
 
-    def leave(self, ticket: Ticket) -> list[Ticket]:
+    def leave(self, ticket: QueuedRequest) -> list[QueuedRequest]:
         self.line.leave(ticket)
         return list(self.line.serve())
 
 
-def stream(desk: Desk, held: Ticket, limit: int = 1000, **amounts: Any) -> tuple[int, Ticket]:
+def stream(desk: Desk, held: QueuedRequest, limit: int = 1000, **amounts: Any) -> tuple[int, QueuedRequest]:
     """Let requests come one after another, each before the one that is held is given back; count those that pass."""
     for passed in range(limit):
         following = desk.join(**amounts)

@@ -90,11 +90,11 @@ class Pool(RuleBasedStateMachine):
     def settle(self) -> None:
         """Let tasks go on as far as they can, and take in what they were given."""
 
-        async def turns() -> None:
+        async def fairness() -> None:
             for _ in range(4):
                 await asyncio.sleep(0)
 
-        self.runner.run(turns())
+        self.runner.run(fairness())
 
     def served(self, numbers: list[int], requests: dict[int, dict[str, int]]) -> None:
         """Those, and only those, have what they wait for."""

@@ -7,11 +7,11 @@ from dataclasses import fields
 import pytest
 
 from grainlike import delayed, info
-from grainlike.cache._memo import Recalled
+from grainlike.cache._result_cache import CachedRecord
 from grainlike.dag._partitioned_run import StepRecord
 from grainlike.engine import LocalCall
 from grainlike.graph import Info, Record, node_of
-from grainlike.head._recorder import Behind
+from grainlike.head._recorder import OperatorRecord
 from grainlike.jobs import NO_PARCEL, Job, Placement, outcome_alone, outcomes_message
 from grainlike.jobs._submission import placement_in
 from grainlike.wire import Outcomes, Parcel, ReceiptSpec, unpack_parcels
@@ -27,7 +27,7 @@ def ran(number: int) -> Job:
     return job
 
 
-@pytest.mark.parametrize("kind", [Job, LocalCall, Behind, Recalled, StepRecord])
+@pytest.mark.parametrize("kind", [Job, LocalCall, OperatorRecord, CachedRecord, StepRecord])
 def test_every_record_has_every_fact(kind: type[Record]) -> None:
     assert issubclass(kind, Record)
     for fact in FACTS:

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from grainlike import SerializationError
-from grainlike.cache._store import DamagedError, Key, Results, results_directory
+from grainlike.cache._store import DamagedError, Key, ResultStore, results_directory
 
 KEY = Key("module:fit", "v1", b"\1" * 32)
 
 
 @pytest.fixture
 def results(tmp_path):
-    return Results(tmp_path / "results")
+    return ResultStore(tmp_path / "results")
 
 
 def files(results):

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from grainlike.cache._store import Key, Results
+from grainlike.cache._store import Key, ResultStore
 from grainlike.net import Access, write_access
 
 KEY = Key("module:fit", "v1", b"\1" * 32)
@@ -26,7 +26,7 @@ def group_folder(tmp_path):
 
 @pytest.fixture
 def results(group_folder):
-    return Results(group_folder / "a" / "b" / "results")
+    return ResultStore(group_folder / "a" / "b" / "results")
 
 
 def below(folder):

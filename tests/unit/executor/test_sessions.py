@@ -14,17 +14,17 @@ from grainlike.wire import (
     Began,
     Buffer,
     Message,
-    Nested,
-    NestedFunction,
     Numbered,
     Outcomes,
     RetrySpec,
     SessionIs,
+    Submit,
+    SubmittedFunction,
     pack_parcels,
     unpack_parcels,
 )
 
-FIT = NestedFunction(b"digest", "fit", False, None, RetrySpec(), False, False, False)
+FIT = SubmittedFunction(b"digest", "fit", False, None, RetrySpec(), False, False, False)
 
 
 class Program:
@@ -53,9 +53,9 @@ class Program:
         return found
 
 
-def submission(*names: str, first: int = 1) -> Nested:
+def submission(*names: str, first: int = 1) -> Submit:
     children = list(range(first, first + len(names)))
-    return Nested(0, 0, "cores=1", 0, False, [FIT], children, [0] * len(names), [b""] * len(names), [], list(names))
+    return Submit(0, 0, "cores=1", 0, False, [FIT], children, [0] * len(names), [b""] * len(names), [], list(names))
 
 
 def outcomes(parcels: dict[int, tuple[bytes, list[bytes]]]) -> tuple[Outcomes, Sequence[Buffer]]:
@@ -156,13 +156,13 @@ def test_names_are_told_in_parts(session: NamedSession, monkeypatch: pytest.Monk
         submission("a", first=2),
         submission("b", "b", first=2),
         submission("b", "c", first=2),
-        Nested(0, 0, "", 0, False, [FIT], [2], [0], [b""], [], ["b", "c"]),
-        Nested(3, 1, "", 0, False, [FIT], [2], [0], [b""], [], ["b"]),
+        Submit(0, 0, "", 0, False, [FIT], [2], [0], [b""], [], ["b", "c"]),
+        Submit(3, 1, "", 0, False, [FIT], [2], [0], [b""], [], ["b"]),
     ],
     ids=["a number twice", "a name twice", "a name twice at once", "too many names", "uneven columns", "for a job"],
 )
 def test_what_no_program_would_say_ends_its_connection(
-    second: Nested, session: NamedSession, monkeypatch: pytest.MonkeyPatch
+    second: Submit, session: NamedSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_sessions, "MOST_NAMES", 2 if second.names != ["b", "b"] else 3)
     session.submits(submission("a"))
@@ -180,7 +180,7 @@ def test_a_session_is_gone_when_nothing_is_left_of_it() -> None:
     session.submits(submission("a", ""))
     session.post(*outcomes({1: (b"", [])}))
     session.detach(Program())  # type: ignore[arg-type] # somebody who had it before
-    assert session.guest is program
+    assert session.connection is program
     session.detach(program)
     assert sessions.find("sweep") is session
     session.forget_all()

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from grainlike.engine._stream_buffer import inlet_of
+from grainlike.engine._streams import buffer_of
 from grainlike.graph import StreamNode, delayed, node_behind
-from grainlike.head._stream_items import take_items
+from grainlike.head._results import take_items
 from grainlike.jobs._job import Job
 from grainlike.payload import dump_value
 from grainlike.resources import Cores
 from grainlike.wire import WINDOW_BYTES, WINDOW_ITEMS, Credit, Items, pack_parcels
-from grainlike_worker.daemon._relay import Relay
+from grainlike_worker.daemon._report import StreamRelay
 
 
 @delayed
@@ -52,7 +52,7 @@ def test_items_of_the_present_attempt_reach_the_reader_and_only_the_first_are_ne
     job, node = a_job()
     assert take_items(peer, job, *items("a"))
     assert not take_items(peer, job, *items("b", bytearray(100_000)))
-    inlet = inlet_of(node)
+    inlet = buffer_of(node)
     assert [inlet.take(), inlet.take(), len(inlet.take())] == ["a", "b", 100_000]
     assert (bool(inlet), job.streamed, peer.told) == (False, True, [])
 
@@ -62,7 +62,7 @@ def test_late_items_reach_nobody(name: str, attempt: int) -> None:
     peer: Any = Peer(name)
     job, node = a_job()
     assert not take_items(peer, job, *items("late", attempt=attempt))
-    assert (bool(inlet_of(node)), job.streamed) == (False, False)
+    assert (bool(buffer_of(node)), job.streamed) == (False, False)
 
 
 def test_items_of_what_is_no_stream_or_has_ended_reach_nobody() -> None:
@@ -82,7 +82,7 @@ def test_credit_goes_back_for_what_was_taken() -> None:
     for number in range(WINDOW_ITEMS):
         take_items(peer, job, *items(number))
     size = len(dump_value(1).data)
-    inlet = inlet_of(node)
+    inlet = buffer_of(node)
     for _ in range(WINDOW_ITEMS // 2):
         assert not peer.told
         inlet.take()
@@ -95,7 +95,7 @@ def test_credit_goes_back_for_what_was_taken() -> None:
 
 def test_the_relay_knows_a_runner_from_its_first_item_to_its_end() -> None:
     sent: list[Any] = []
-    relay = Relay(lambda message, buffers: sent.append((message, buffers)))
+    relay = StreamRelay(lambda message, buffers: sent.append((message, buffers)))
     message, buffers = items("a")
     credit = Credit(5, 2, 1, 1)
     assert (relay.runner(credit), bool(relay)) == (None, False)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from grainlike.errors import GraphError
-from grainlike.graph import Node, Place, State, _resolver, pending_nodes, register
+from grainlike.graph import Node, RunsIn, State, _resolver, pending_nodes, register
 
 
 class LoopResolver:
@@ -56,7 +56,7 @@ class LoopResolver:
             error = next((dep.error for dep in node.deps if dep.error), None)
             if error:
                 node.fail(error)
-            elif node.place == Place.INLINE:
+            elif node.place == RunsIn.INLINE:
                 self._apply(node)
             else:
                 self._begin(node)

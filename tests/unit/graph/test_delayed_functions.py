@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from grainlike.errors import ResourceSpecError
-from grainlike.graph import Delayed, DelayedFn, Function, Place, delayed, delayed_value, info, node_of
+from grainlike.graph import Delayed, DelayedFn, Function, RunsIn, delayed, delayed_value, info, node_of
 from grainlike.resources import EMPTY, Cores, GPUs, Limit, Memory, Token
 
 
@@ -54,9 +54,9 @@ def test_g1_a_call_gives_a_placeholder_and_runs_nothing() -> None:
 
 
 def test_the_place_follows_from_the_request() -> None:
-    assert node_of(double(1)).place == Place.LOCAL
-    assert node_of((double @ Cores(1))(1)).place == Place.REMOTE
-    assert node_of(double(1) + 1).place == Place.INLINE
+    assert node_of(double(1)).place == RunsIn.LOCAL
+    assert node_of((double @ Cores(1))(1)).place == RunsIn.REMOTE
+    assert node_of(double(1) + 1).place == RunsIn.INLINE
 
 
 def test_at_gives_a_new_function_and_leaves_the_old_one() -> None:
@@ -78,7 +78,7 @@ def test_at_again_may_ask_for_more_but_never_drops_a_part_in_silence() -> None:
 
 
 def test_at_with_nothing_asks_for_nothing() -> None:
-    assert node_of((double @ EMPTY)(1)).place == Place.LOCAL
+    assert node_of((double @ EMPTY)(1)).place == RunsIn.LOCAL
 
 
 @pytest.mark.parametrize(

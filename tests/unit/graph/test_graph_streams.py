@@ -15,7 +15,7 @@ from grainlike.errors import SerializationError
 from grainlike.graph import (
     DelayedFn,
     Node,
-    Place,
+    RunsIn,
     Stream,
     StreamFn,
     StreamNode,
@@ -78,9 +78,9 @@ def test_a_function_that_gives_values_is_no_stream() -> None:
 def test_a_request_makes_a_new_function_and_places_its_streams() -> None:
     fn = delayed(count)
     wide = fn @ (Cores(2) & Memory("1G"))
-    assert (fn.request, node_behind(fn(1)).place) == (None, Place.LOCAL)
+    assert (fn.request, node_behind(fn(1)).place) == (None, RunsIn.LOCAL)
     node = node_behind(wide(1))
-    assert (node.request, node.place) == (Cores(2) & Memory("1G"), Place.REMOTE)
+    assert (node.request, node.place) == (Cores(2) & Memory("1G"), RunsIn.REMOTE)
     assert (wide.__name__, wide.__doc__) == ("count", "Numbers.")
     with pytest.raises(TypeError, match=r"write `fn @ \(a & b\)`"):
         fn @ Cores(1) & Memory("1G")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from grainlike.errors import JobCancelledError
-from grainlike.graph import Delayed, Node, Place, State, delayed, delayed_value, gather, node_of, pending_nodes
+from grainlike.graph import Delayed, Node, RunsIn, State, delayed, delayed_value, gather, node_of, pending_nodes
 from grainlike.resources import Cores
 
 MANY = 100_000
@@ -111,7 +111,7 @@ def test_operations_apply_themselves() -> None:
     ):
         if expected is not None:
             for node in pending_nodes([node_of(r_)])[0]:
-                assert node.place == Place.INLINE
+                assert node.place == RunsIn.INLINE
                 node.succeed(node.apply())
             assert node.value == expected
 
@@ -159,7 +159,7 @@ def test_a_node_shared_on_many_ways_is_walked_once() -> None:
 
 def evaluate(root: Node) -> Any:
     for node in pending_nodes([root])[0]:
-        node.succeed(node.apply() if node.place == Place.INLINE else node.function.callable(*node.arguments()[0]))
+        node.succeed(node.apply() if node.place == RunsIn.INLINE else node.function.callable(*node.arguments()[0]))
     return root.value
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from grainlike.errors import GraphError
 from grainlike.graph import Partition
-from grainlike.graph._kernighan_lin import Cut
-from grainlike.graph._slicing import depths, evenly
+from grainlike.graph.partitioning._kernighan_lin import Cut
+from grainlike.graph.partitioning._slicing import depths, evenly
 
 STRATEGIES = ["level_based", "balanced", "communication_min"]
 EPSILON = 1e-9
@@ -147,9 +147,9 @@ def test_neighbouring_levels_are_one_part_where_parts_are_few():
 @given(weights=st.lists(st.floats(0, 100), min_size=1, max_size=50), data=st.data())
 def test_slices_are_never_empty_and_follow_each_other(weights, data):
     k = data.draw(st.integers(1, len(weights)))
-    slices = evenly(weights, k)
-    assert slices == sorted(slices)
-    assert set(slices) == set(range(k))
+    split_by_bytes = evenly(weights, k)
+    assert split_by_bytes == sorted(split_by_bytes)
+    assert set(split_by_bytes) == set(range(k))
 
 
 def test_a_graph_of_ten_thousand_is_cut_without_recursion_or_squares():

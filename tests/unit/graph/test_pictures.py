@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 import grainlike.graph
-from grainlike.graph import Delayed, Place, State, delayed, delayed_value, gather, graph, start
+from grainlike.graph import Delayed, RunsIn, State, delayed, delayed_value, gather, graph, start
 from grainlike.resources import Cores
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -37,7 +37,7 @@ def test_nodes_stand_after_what_they_need() -> None:
     assert len(drawn) == 5
     assert repr(drawn) == "<Graph of 5 nodes and 5 edges>"
     first = drawn.nodes[0]
-    assert (first.state, first.place, first.request) == (State.LAZY, Place.REMOTE, "cores=2")
+    assert (first.state, first.place, first.request) == (State.LAZY, RunsIn.REMOTE, "cores=2")
 
 
 @pytest.mark.asyncio

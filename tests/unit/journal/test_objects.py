@@ -177,10 +177,10 @@ def test_damage_is_told_and_makes_nothing_unexpected():
 
 def test_keys_are_found_by_a_process_with_other_hashes(tmp_path):
     """A request remembers its hash; another process hashes strings otherwise."""
-    books = {(Cores(2) & Memory("64Gi"), False): 1, Cores(1): 2}
-    assert all(map(hash, books))
+    state = {(Cores(2) & Memory("64Gi"), False): 1, Cores(1): 2}
+    assert all(map(hash, state))
     image = tmp_path / "image"
-    image.write_bytes(b"".join(draw_image(books, classes_of_requests())))
+    image.write_bytes(b"".join(draw_image(state, classes_of_requests())))
     command = [sys.executable, "-c", f"from {__name__} import look; look({str(image)!r})"]
     path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     for seed in ("1", "2"):
@@ -194,5 +194,5 @@ def classes_of_requests():
 
 
 def look(path):
-    books = read_image([Path(path).read_bytes()], classes_of_requests(), {})
-    print(books[Cores(2) & Memory("64Gi"), False], books[Cores(1)])
+    state = read_image([Path(path).read_bytes()], classes_of_requests(), {})
+    print(state[Cores(2) & Memory("64Gi"), False], state[Cores(1)])

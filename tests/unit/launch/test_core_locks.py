@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from limits import LIMIT_S
 
-from grainlike.launch import NoCoreLocks, open_core_locks
+from grainlike.subprocesses import NoCoreLocks, open_core_locks
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the locks are Linux's")
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[3]
 
 OTHER = """
 import sys
-from grainlike.launch import open_core_locks
+from grainlike.subprocesses import open_core_locks
 locks = open_core_locks(range(8))
 print("open", flush=True)
 for line in sys.stdin:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from grainlike.launch._core_numbers import counts_in_order
+from grainlike.subprocesses._core_numbers import counts_in_order
 
 CPU = "/sys/devices/system/cpu"
 PACKAGE, CACHE = "topology/package_cpus_list", "cache/index3/shared_cpu_list"

@@ -14,11 +14,11 @@ from limits import LIMIT_S
 from grainlike.errors import GrainlikeError, HeadLostError
 from grainlike.net import (
     ByteLink,
-    LastingLink,
+    HeadLocator,
     Link,
-    Session,
+    ReconnectingLink,
+    ResumableSession,
     UnixAddress,
-    Way,
     accesses_for,
     connect,
     find_access,
@@ -60,7 +60,7 @@ class Head:
         self.heard: list[Message] = []
         self.changed = anyio.Event()
         self.hellos: list[Hello] = []
-        self.session: Session | None = None
+        self.session: ResumableSession | None = None
         self.link: Link | None = None
 
     async def serve(self, link: Link) -> None:
@@ -85,7 +85,7 @@ class Head:
         link.trust()
         link.post(Welcome("c", 5.0, [], "one", "", self.process, self.received, self.returns))
         if self.session is None:
-            self.session = Session(link)
+            self.session = ResumableSession(link)
         else:
             assert self.session.go_on(link, hello.received)
 
@@ -106,7 +106,7 @@ class Head:
 class Client:
     """The near end, run until it ends."""
 
-    def __init__(self, link: LastingLink) -> None:
+    def __init__(self, link: ReconnectingLink) -> None:
         self.link = link
         self.heard: list[Message] = []
         self.failure: GrainlikeError | None = None
@@ -149,7 +149,9 @@ def meet(tmp_path: Path) -> Callable[..., object]:
         with listen(address) as listener:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(listener.serve, head.serve)
-                client = Client(LastingLink(await dialled(address), lambda: dialled(address), patience_s, return_s))
+                client = Client(
+                    ReconnectingLink(await dialled(address), lambda: dialled(address), patience_s, return_s)
+                )
                 tasks.start_soon(client.run)
                 await client.joined.wait()
                 yield client
@@ -270,7 +272,7 @@ async def test_the_way_to_a_head_is_found_again_where_it_listens_now(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     first, second = (UnixAddress(tmp_path / name / "head.sock") for name in ("one", "two"))
     folder = publish_access(accesses_for("ours", (first,)))
-    way = Way(lambda: find_access(str(first), "client"), insecure=False)
+    way = HeadLocator(lambda: find_access(str(first), "client"), insecure=False)
     with listen(first):
         await (await way.first()).aclose()
     with listen(second):

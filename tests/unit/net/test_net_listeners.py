@@ -25,9 +25,9 @@ from grainlike.net import (
     parse_address,
     server_tls,
 )
-from grainlike.net._complaints import Complaints
 from grainlike.net._dial import _dial
 from grainlike.net._guard import keep_watch
+from grainlike.net._listener import RateLimitedLog
 from grainlike.wire import Beat, Frame
 
 pytestmark = pytest.mark.anyio
@@ -267,8 +267,8 @@ async def test_another_users_process_is_turned_away(
 async def test_the_oldest_stranger_makes_room_and_nobody_who_is_trusted(
     address: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("grainlike.net._crowd._MOST", 2)
-    monkeypatch.setattr("grainlike.net._crowd._PATIENCE_S", 0.0)
+    monkeypatch.setattr("grainlike.net._pending._MOST", 2)
+    monkeypatch.setattr("grainlike.net._pending._PATIENCE_S", 0.0)
     inside: list[Link] = []
 
     arrived = anyio.Event()
@@ -299,8 +299,8 @@ async def test_complaints_are_said_while_they_are_few_and_counted_when_they_are_
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = [100.0]
-    monkeypatch.setattr("grainlike.net._complaints.time.monotonic", lambda: now[0])
-    complaints = Complaints(logging.getLogger("grainlike.net"))
+    monkeypatch.setattr("grainlike.net._listener.time.monotonic", lambda: now[0])
+    complaints = RateLimitedLog(logging.getLogger("grainlike.net"))
     with caplog.at_level(logging.DEBUG):
         for number in range(1000):
             complaints.say("number %d", number)
@@ -360,8 +360,8 @@ def sides() -> tuple[Tls, Tls]:
 async def test_over_tls_a_silent_crowd_makes_room_for_one_who_knows_what_to_say(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("grainlike.net._crowd._MOST", 8)
-    monkeypatch.setattr("grainlike.net._crowd._PATIENCE_S", 0.05)
+    monkeypatch.setattr("grainlike.net._pending._MOST", 8)
+    monkeypatch.setattr("grainlike.net._pending._PATIENCE_S", 0.05)
     server, client = sides()
     async with anyio.create_task_group() as tasks:
         with listen("tcp://127.0.0.1:0", tls=server) as listener:
@@ -382,9 +382,9 @@ async def test_over_tls_a_silent_crowd_makes_room_for_one_who_knows_what_to_say(
 async def test_many_honest_ones_at_once_are_all_served(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("grainlike.net._crowd._MOST", 4)
-    monkeypatch.setattr("grainlike.net._crowd._PATIENCE_S", 10.0)
-    monkeypatch.setattr("grainlike.net._crowd._LOOK_S", 0.001)
+    monkeypatch.setattr("grainlike.net._pending._MOST", 4)
+    monkeypatch.setattr("grainlike.net._pending._PATIENCE_S", 10.0)
+    monkeypatch.setattr("grainlike.net._pending._LOOK_S", 0.001)
     server, client = sides()
     served: list[int] = []
 

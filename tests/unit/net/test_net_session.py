@@ -7,7 +7,7 @@ import socket
 import anyio
 import pytest
 
-from grainlike.net import ByteLink, Session, adopt
+from grainlike.net import ByteLink, ResumableSession, adopt
 from grainlike.wire import Ack, AskHead, Beat, Done, Frame, Goodbye, Message, Withdraw
 
 pytestmark = pytest.mark.anyio
@@ -21,7 +21,7 @@ async def test_questions_answers_and_beats_pass_a_large_value_and_a_goodbye_does
     assert isinstance(far, ByteLink)
     near.trust()
     far.trust()
-    ours, theirs = Session(near), Session(far)
+    ours, theirs = ResumableSession(near), ResumableSession(far)
     came: list[Message] = []
     over = anyio.Event()
 
@@ -49,7 +49,7 @@ async def test_an_acknowledgement_passes_a_large_value() -> None:
     assert isinstance(near, ByteLink)
     near.trust()
     far.trust()
-    ours = Session(near)
+    ours = ResumableSession(near)
     came: list[Message] = []
     whole = anyio.Event()
 

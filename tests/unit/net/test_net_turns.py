@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import pytest
 
 from grainlike.eventloop import _fairness
-from grainlike.eventloop._fairness import TURN_S, Turns, turns_of
+from grainlike.eventloop._fairness import TURN_S, FairScheduler, fairness_of
 from grainlike.net import ProtocolLink, _protocol
-from grainlike.net._scratch import READ_SIZE
+from grainlike.net._read_buffer import READ_SIZE
 from grainlike.wire import Beat, Frame, encode_frame
 
 pytestmark = pytest.mark.anyio
@@ -114,16 +114,16 @@ async def test_the_cheap_go_before_those_who_came_first(crowd):
 
 
 async def test_what_waits_longest_goes_in_each_turn_too(clock):
-    turns, order = Turns(asyncio.get_running_loop()), list[str]()
+    fairness, order = FairScheduler(asyncio.get_running_loop()), list[str]()
 
     def work(name: str, seconds: float) -> None:
         order.append(name)
-        turns.spend(seconds)
+        fairness.spend(seconds)
 
-    turns.spend(TURN_S)
-    turns.wait(lambda: work("old and dear", TURN_S), TURN_S)
+    fairness.spend(TURN_S)
+    fairness.wait(lambda: work("old and dear", TURN_S), TURN_S)
     for number in range(30):
-        turns.wait(lambda number=number: work(f"cheap {number}", TURN_S / 10), TURN_S / 10)
+        fairness.wait(lambda number=number: work(f"cheap {number}", TURN_S / 10), TURN_S / 10)
     await asyncio.sleep(0)
     assert order == [*(f"cheap {number}" for number in range(5)), "old and dear"]
     for _ in range(30):
@@ -176,15 +176,15 @@ async def test_a_kind_that_has_taken_little_goes_before_many_that_were_cheap_unt
 
 
 async def test_what_a_kind_has_taken_is_forgotten(clock):
-    turns, order = Turns(asyncio.get_running_loop()), list[str]()
-    turns.spend(TURN_S / 4, "worker")
+    fairness, order = FairScheduler(asyncio.get_running_loop()), list[str]()
+    fairness.spend(TURN_S / 4, "worker")
     for _ in range(10):
-        turns.spend(0.0)
+        fairness.spend(0.0)
         await asyncio.sleep(0)
-    turns.spend(TURN_S / 8, "client")
-    turns.spend(TURN_S)
-    turns.wait(lambda: order.append("client"), 0.0, "client")
-    turns.wait(lambda: order.append("worker"), 0.0, "worker")
+    fairness.spend(TURN_S / 8, "client")
+    fairness.spend(TURN_S)
+    fairness.wait(lambda: order.append("client"), 0.0, "client")
+    fairness.wait(lambda: order.append("worker"), 0.0, "worker")
     await asyncio.sleep(0)
     assert order == ["worker", "client"]
 
@@ -226,14 +226,14 @@ async def test_what_fails_in_messages_that_waited_ends_the_link(crowd, monkeypat
 
 
 async def test_so_many_are_let_in_as_a_turn_has_time_for(clock):
-    turns = turns_of(asyncio.get_running_loop())
-    assert turns is turns_of(asyncio.get_running_loop())
+    fairness = fairness_of(asyncio.get_running_loop())
+    assert fairness is fairness_of(asyncio.get_running_loop())
     let_in = 0
 
     async def comes() -> None:
         nonlocal let_in
-        turns.spend(TURN_S)
-        await turns.room(TURN_S / 2)
+        fairness.spend(TURN_S)
+        await fairness.room(TURN_S / 2)
         let_in += 1
 
     tasks = [asyncio.create_task(comes()) for _ in range(5)]
@@ -267,7 +267,7 @@ async def test_nobody_waits_and_nothing_is_measured_where_there_are_few(
     assert few == [("a", 1), ("b", 1)]
     assert all(read_on)
     assert many == [("a", 2)]
-    assert not turns_of(asyncio.get_running_loop()).crowded
+    assert not fairness_of(asyncio.get_running_loop()).crowded
 
 
 async def test_a_read_that_may_be_thousands_of_calls_is_handed_on_in_parts_also_where_there_are_few(

@@ -48,12 +48,12 @@ def test_what_is_urgent_passes_in_the_next_gap_and_in_its_order() -> None:
     for number in (1, 2):
         outbox.add(encode_frame(Beat(number), [bytes(MANY)]))
     came: list[int] = []
-    slices = 0
+    split_by_bytes = 0
     while (data := outbox.next()) is not None:
         came += numbers(decoder.feed(data))
-        slices += 1
-        if slices in {2, 3, 30}:
-            outbox.let_pass(encode_frame(Beat(100 + slices)))
+        split_by_bytes += 1
+        if split_by_bytes in {2, 3, 30}:
+            outbox.let_pass(encode_frame(Beat(100 + split_by_bytes)))
             assert len(came) < 4
     assert came == [102, 103, 1, 130, 2]
     assert decoder.idle

@@ -7,7 +7,7 @@ import pytest
 from grainlike.graph import Info
 from grainlike.observe import Lane, Span, span_of
 from grainlike.observe._rows import busy
-from grainlike.observe._scale import Scale
+from grainlike.observe._timeline import Scale
 from grainlike.resources import Allocation, Receipt, parse_allocation
 
 

@@ -456,6 +456,6 @@ class Tally(int):
 
 
 def test_what_only_derives_from_a_plain_type_is_looked_at() -> None:
-    tally = Tally(3)
-    tally.grid = np.zeros(4096)  # type: ignore[attr-defined]
-    assert len(dump_value(tally).buffers) == len(dump_arguments((tally,), {}, what="f").buffers) == 1
+    counters = Tally(3)
+    counters.grid = np.zeros(4096)  # type: ignore[attr-defined]
+    assert len(dump_value(counters).buffers) == len(dump_arguments((counters,), {}, what="f").buffers) == 1

@@ -4,7 +4,7 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 
 from grainlike.resources import offer_of
-from grainlike.scheduler import AssignJobs, FunctionDefined, HeadMind, JobsSubmitted, WorkerJoined, WorkerReported
+from grainlike.scheduler import AssignJobs, FunctionDefined, HeadScheduler, JobsSubmitted, WorkerJoined, WorkerReported
 from grainlike.wire import Code, Completed, LeaseStart
 
 
@@ -13,7 +13,7 @@ class Cluster:
 
     def __init__(self, *offers, closed=False):
         self.now = 0.0
-        self.head = HeadMind(closed=closed)
+        self.head = HeadScheduler(closed=closed)
         self.begun, self.ended, self.actions, self.started_on = {}, {}, [], {}
         self.length, self._heap, self._number = {}, [], count(1)
         self.free_at_work = {}

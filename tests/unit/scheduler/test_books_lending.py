@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from grainlike.resources import Cores, GPUs, offer_of
-from grainlike.scheduler._books import ChangeLog, LeaseBook, Shape, WorkerBook
+from grainlike.scheduler._records import ChangeLog, LeaseState, Shape, WorkerState
 
 
 def lending_worker():
     """Two cores, both lent by one job and used by another; a GPU that is free."""
-    worker = WorkerBook(1, "n1", offer_of(Cores(2) & GPUs(1), own_cores=range(2)), 0.0, ChangeLog())
+    worker = WorkerState(1, "n1", offer_of(Cores(2) & GPUs(1), own_cores=range(2)), 0.0, ChangeLog())
     both = Shape(1, Cores(2), None, isolate=False)
     worker.take(both)
-    worker.lend(LeaseBook(1, both, None, 0.0))
+    worker.lend(LeaseState(1, both, None, 0.0))
     worker.take(both)
     return worker
 

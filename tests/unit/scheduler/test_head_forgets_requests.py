@@ -14,7 +14,7 @@ from grainlike.scheduler import (
     FunctionDefined,
     JobsCancelled,
     JobsSubmitted,
-    NodeMind,
+    NodeScheduler,
     ShapesForgotten,
     StartsPaused,
     WorkerLost,
@@ -62,7 +62,7 @@ def test_requests_of_a_job_that_submits_for_ever_are_forgotten_while_it_runs() -
     assert parent in town.head.jobs
     assert len(town.head.classes) <= MOST
     assert len(town.head.shapes) <= MOST
-    assert len(town.head._families.trees[parent]) <= MOST
+    assert len(town.head._job_tree.trees[parent]) <= MOST
 
 
 def test_an_event_costs_as_much_whether_few_or_many_wait_while_starts_are_paused() -> None:
@@ -127,11 +127,11 @@ def test_a_job_whose_worker_is_lost_finds_its_request_again() -> None:
 
 
 def test_a_node_drops_the_classes_that_it_is_told_to_drop() -> None:
-    mind = NodeMind(offer_of(Cores(2) & Memory("8Gi"), own_cores=range(2)))
-    mind.handle(Define([FunctionSpec(1, b"", "f", is_async=True, timeout=None)], []), 0.0)
+    scheduler = NodeScheduler(offer_of(Cores(2) & Memory("8Gi"), own_cores=range(2)))
+    scheduler.handle(Define([FunctionSpec(1, b"", "f", is_async=True, timeout=None)], []), 0.0)
     for cls in range(1, 10):
-        mind.handle(Define([], [ClassSpec(cls, str(narrow(cls)), isolate=False)]), 0.0)
-    mind.handle(Assign(5, False, [1], [1], [1], [b""], []), 0.0)
-    mind.handle(Undefine([], [1, 2, 3, 77]), 0.0)
-    mind.check()
-    assert sorted(mind._classes) == [4, 5, 6, 7, 8, 9]
+        scheduler.handle(Define([], [ClassSpec(cls, str(narrow(cls)), isolate=False)]), 0.0)
+    scheduler.handle(Assign(5, False, [1], [1], [1], [b""], []), 0.0)
+    scheduler.handle(Undefine([], [1, 2, 3, 77]), 0.0)
+    scheduler.check()
+    assert sorted(scheduler._classes) == [4, 5, 6, 7, 8, 9]

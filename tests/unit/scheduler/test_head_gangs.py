@@ -60,7 +60,7 @@ class GangCluster(Cluster):
                     self.answer(self.unanswered[0][0])
             case CancelJobs():
                 for job, attempt in zip(action.jobs, action.attempts, strict=True):
-                    self._let_go(action.worker, job, attempt)
+                    self._release(action.worker, job, attempt)
             case AssignJobs() if not action.ahead:
                 for job, attempt in zip(action.jobs, action.attempts, strict=True):
                     self._start(action.worker, action.cls, job, attempt)
@@ -78,7 +78,7 @@ class GangCluster(Cluster):
         slots = f"cores=[{worker}]"
         self.tell(WorkerReported(worker, [LeaseStart(self._lease, cls, slots, [job], [attempt], self.now)], [], []))
 
-    def _let_go(self, worker, job, attempt):
+    def _release(self, worker, job, attempt):
         asked = [found for found in self.unanswered if found[0] == worker and found[2:] == (job, attempt)]
         self.unanswered = [found for found in self.unanswered if found not in asked]
         lease, cls = self.held.pop((worker, job, attempt), (0, 0))
@@ -197,7 +197,7 @@ def test_a_gang_starts_although_narrow_jobs_never_stop_coming():
 
 
 def test_without_its_reservation_it_would_not(monkeypatch):
-    monkeypatch.setattr("grainlike.scheduler._reserving.reserve_on", lambda *_: [])
+    monkeypatch.setattr("grainlike.scheduler.planning._reservations.reserve_on", lambda *_: [])
     with pytest.raises(KeyError):
         test_a_gang_starts_although_narrow_jobs_never_stop_coming()
 
@@ -209,7 +209,7 @@ def test_a_reservation_is_made_on_all_its_workers_and_admits_what_ends_before_th
     gang = cluster.submit(Nodes(2, each=Cores(2)), 1)
     reserved = cluster.head._planner.reserving.by_class
     (held,) = reserved.values()
-    assert [(claim.worker.worker, claim.start) for claim in held] == [(1, 20), (2, 20)]
+    assert [(claim.worker.id, claim.start) for claim in held] == [(1, 20), (2, 20)]
     early = cluster.submit(Cores(1) & WallTime(19), 19)
     late = cluster.submit(Cores(1) & WallTime(21), 1)
     assert early in cluster.begun
@@ -227,7 +227,7 @@ def test_one_that_is_not_wide_is_reserved_for_at_once_too():
     cluster.submit(Cores(4) & WallTime(9), 9)
     gang = cluster.submit(Nodes(2, each=Cores(1)), 1)
     (held,) = cluster.head._planner.reserving.by_class.values()
-    assert [claim.job.job for claim in held] == [gang, gang]
+    assert [claim.job.id for claim in held] == [gang, gang]
     assert {claim.start for claim in held} == {9}
 
 
@@ -238,7 +238,7 @@ def test_what_may_outlast_it_fits_beside_it_on_each_of_its_workers():
     cluster.submit(Cores(3) & WallTime(3), 3)
     cluster.submit(Nodes(3, each=Cores(2)), 1)
     (held,) = cluster.head._planner.reserving.by_class.values()
-    beside = {claim.worker.worker: claim.spare["cores"] // 10**9 for claim in held}
+    beside = {claim.worker.id: claim.spare["cores"] // 10**9 for claim in held}
     assert beside == {1: 2, 2: 2, 3: 2}  # all that ends before the last of them can start counts
     pair = cluster.submit(Nodes(2, each=Cores(1)) & WallTime(50), 50)
     assert pair in cluster.begun
@@ -253,7 +253,7 @@ def test_half_assembled_gangs_count_as_running_for_as_long_as_they_may():
     assert (claim.start, claim.spare["cores"]) == (10, 0)
     for cluster.now, worker in ((2, 1), (4, 2)):
         cluster.answer(worker)
-    assert claim.worker.worker == 1
+    assert claim.worker.id == 1
     assert claim.start == 14  # its time begins when it does
 
 
@@ -282,11 +282,11 @@ def test_a_reservation_ends_with_the_first_of_its_workers_that_goes(stops):
     cluster.submit(Cores(2) & WallTime(10), 10, n=4)
     gang = cluster.head.jobs[cluster.submit(PAIR, 1)]
     reserved = cluster.head._planner.reserving.by_class
-    gone = reserved[gang.cls.cls][0].worker.worker
+    gone = reserved[gang.cls.id][0].worker.id
     cluster.tell(WorkerLeaving(gone) if stops else WorkerLost(gone, "gone"))
-    after = reserved[gang.cls.cls]
+    after = reserved[gang.cls.id]
     assert len(after) == 2
-    assert gone not in [claim.worker.worker for claim in after]
+    assert gone not in [claim.worker.id for claim in after]
 
 
 def test_one_that_cannot_wait_for_all_its_workers_has_no_reservation():
@@ -307,7 +307,7 @@ def test_a_worker_that_is_kept_for_too_many_gives_up_the_last_of_them_everywhere
         cluster.tell(Ticked())
     reservations = cluster.head._planner.reserving.by_worker
     for held in reservations.values():
-        assert [claim.job.job for claim in held] == gangs[:1:-1]
+        assert [claim.job.id for claim in held] == gangs[:1:-1]
     cluster.run()
     assert set(gangs) <= set(cluster.ended)
 
@@ -333,7 +333,7 @@ def test_limits_and_rates_count_once_for_all_nodes():
     assert {first, second} == set(cluster.begun)
     cluster.run()
     assert cluster.begun[third] == 5
-    assert cluster.head._planner.rations.running("db") == 0
+    assert cluster.head._planner.start_limits.running("db") == 0
     cluster.submit(Nodes(2, each=Cores(1)) & Rate("api", 1), 5, n=2)
     assert len(cluster.told(AssembleGang)) == 4
 
@@ -391,7 +391,7 @@ def test_a_late_answer_of_a_worker_that_was_told_to_let_go_starts_nothing():
         cluster.answer(worker)
     assert not cluster.told(AssignJobs)
     for worker in (1, 2):
-        cluster._let_go(worker, job, 1)
+        cluster._release(worker, job, 1)
     assert [action.job for action in cluster.told(AssembleGang)] == [job, again]
     for worker in (1, 2):
         cluster.answer(worker)
@@ -533,7 +533,7 @@ def test_a_late_answer_to_an_earlier_attempt_does_not_start_the_job_twice():
     cluster.unanswered.append(late)
     cluster.answer(2)
     assert [action.attempts for action in cluster.told(AssignJobs)] == [[2]]
-    cluster._let_go(2, job, 1)
+    cluster._release(2, job, 1)
     cluster.run()
     assert cluster.is_idle()
 

@@ -40,10 +40,10 @@ def test_a_reservation_does_not_stay_on_a_worker_that_leaves():
     cluster.submit(Cores(3), 5.0, fn=2)
     wide = cluster.submit(Cores(4), 1.0, fn=3)
     planner = cluster.head._planner
-    assert [held.job.job for held in planner.reserving.by_worker[1]] == [wide]
+    assert [held.job.id for held in planner.reserving.by_worker[1]] == [wide]
     cluster.tell(WorkerLeaving(1))
     assert 1 not in planner.reserving.by_worker
-    assert [held.job.job for held in planner.reserving.by_worker[2]] == [wide]
+    assert [held.job.id for held in planner.reserving.by_worker[2]] == [wide]
 
 
 def drained(*offers):

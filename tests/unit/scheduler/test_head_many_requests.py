@@ -13,16 +13,14 @@ from scheduler_cluster import Cluster
 from grainlike.resources import Cores, Memory, Request, WallTime
 from grainlike.scheduler import (
     AssignJobs,
-    HeadMind,
+    HeadScheduler,
     JobsCancelled,
     JobsSubmitted,
     Ticked,
     WakeAt,
     WorkerLost,
-    _planning,
-    _search,
-    _waiting,
 )
+from grainlike.scheduler.planning import _planner, _search, _waiting
 
 FEW, MANY = 100, 3_000
 GIB = 1 << 30
@@ -45,7 +43,7 @@ def calls_of(do: Callable[[], object]) -> int:
     return count
 
 
-def tell(head: HeadMind, event: object, now: float = 0.0) -> list[AssignJobs]:
+def tell(head: HeadScheduler, event: object, now: float = 0.0) -> list[AssignJobs]:
     """What an event assigns, with all that follows at once."""
     given: list[AssignJobs] = []
     while True:
@@ -161,7 +159,7 @@ def test_a_look_at_everything_finds_no_more_than_what_was_found(seed: int, monke
     monkeypatch.setattr(_waiting, "BLOCK", 2)
     monkeypatch.setattr(_waiting, "FEW", 1 if seed % 2 == 0 else 6)
     monkeypatch.setattr(_search, "FAILED_MOST", 2)
-    monkeypatch.setattr(_planning, "VISITS_MOST", 5)
+    monkeypatch.setattr(_planner, "VISITS_MOST", 5)
     dice = random.Random(seed)
     offers = [Cores(dice.randint(1, 6)) & Memory(dice.randint(4, 12)) for _ in range(3)]
     cluster = Cluster(*offers)

@@ -9,7 +9,7 @@ from grainlike.scheduler import (
     AssignJobs,
     CancelJobs,
     FunctionDefined,
-    HeadMind,
+    HeadScheduler,
     JobsCancelled,
     JobsDeadlocked,
     JobsLost,
@@ -39,7 +39,7 @@ class Town:
     def __init__(self, *offers, closed=True):
         self.now, self.numbers, self.place, self.actions = 0.0, count(1), {}, []
         self.silent = set()
-        self.head = HeadMind(closed=closed)
+        self.head = HeadScheduler(closed=closed)
         for fn in (UNKNOWN, QUICK, SLOW):
             self.tell(FunctionDefined(fn))
         self.head._functions[QUICK].times.add([0.5] * 8)

@@ -6,7 +6,8 @@ import pytest
 from scheduler_cluster import Cluster
 
 from grainlike.resources import Cores
-from grainlike.scheduler import AssignJobs, JobsSubmitted, Ticked, WakeAt, WorkerReported, _ahead, _planning
+from grainlike.scheduler import AssignJobs, JobsSubmitted, Ticked, WakeAt, WorkerReported
+from grainlike.scheduler.planning import _ahead, _planner
 from grainlike.wire import LeaseStart
 
 WORKERS, CORES = 6, 2
@@ -49,7 +50,7 @@ def start_all(cluster: Cluster) -> WorkerReported:
     """All workers say that what they were given first has begun; return what the last one has yet to say."""
     reports = []
     for worker, _, jobs in given(cluster, 0):
-        cls = cluster.head.jobs[jobs[0]].shape.shape
+        cls = cluster.head.jobs[jobs[0]].shape.id
         starts = [LeaseStart(job, cls, "", [job], [1], cluster.now) for job in jobs]
         reports.append(WorkerReported(worker, starts, [], []))
     for report in reports[:-1]:
@@ -65,7 +66,7 @@ def test_a_pass_places_so_many_jobs_and_the_next_goes_on(monkeypatch: pytest.Mon
     whole = cluster_of()
     length_of(whole, 20)
     (all_at_once,) = passes(whole, submitted(20))
-    monkeypatch.setattr(_planning, "PLACED_MOST", 5)
+    monkeypatch.setattr(_planner, "PLACED_MOST", 5)
     cluster = cluster_of()
     length_of(cluster, 20)
     told = passes(cluster, submitted(20))
@@ -75,7 +76,7 @@ def test_a_pass_places_so_many_jobs_and_the_next_goes_on(monkeypatch: pytest.Mon
 
 
 def test_as_many_as_there_is_room_for_are_placed_where_they_are_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_planning, "PLACED_MOST", WORKERS * CORES + 1)
+    monkeypatch.setattr(_planner, "PLACED_MOST", WORKERS * CORES + 1)
     cluster = cluster_of()
     length_of(cluster, 20)
     (told,) = passes(cluster, submitted(20))
@@ -84,7 +85,7 @@ def test_as_many_as_there_is_room_for_are_placed_where_they_are_no_more(monkeypa
 
 def test_what_comes_between_two_passes_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     """A more urgent job that comes after the first pass is placed by the second, before what was there first."""
-    monkeypatch.setattr(_planning, "PLACED_MOST", 5)
+    monkeypatch.setattr(_planner, "PLACED_MOST", 5)
     cluster = cluster_of()
     length_of(cluster, 41)
     cluster.tell(submitted(40))

@@ -12,7 +12,7 @@ from grainlike.scheduler import (
     MAX_LOSSES,
     AssignJobs,
     FunctionDefined,
-    HeadMind,
+    HeadScheduler,
     JobsCancelled,
     JobsLost,
     JobsPending,
@@ -26,12 +26,12 @@ from grainlike.scheduler import (
     WorkerLeaving,
     WorkerLost,
     WorkerReported,
-    _ahead,
 )
-from grainlike.scheduler._complaints import NOBODY_S
-from grainlike.scheduler._planning import Planner
-from grainlike.scheduler._reservation import PATIENCE_S
 from grainlike.scheduler._states import JobState
+from grainlike.scheduler._warnings import NOBODY_S
+from grainlike.scheduler.planning import _ahead
+from grainlike.scheduler.planning._planner import Planner
+from grainlike.scheduler.planning._reservation import PATIENCE_S
 from grainlike.wire import Code, Completed, LeaseStart
 
 
@@ -80,7 +80,7 @@ def test_a_wide_job_in_a_narrow_stream_starts_after_what_runs_now(known):
 
 
 def test_without_the_reservation_it_would_starve(monkeypatch):
-    monkeypatch.setattr("grainlike.scheduler._reserving.reserve_on", lambda *_: None)
+    monkeypatch.setattr("grainlike.scheduler.planning._reservations.reserve_on", lambda *_: None)
     cluster = Cluster(Cores(16))
     cluster.function(1)
     lengths = [0.10, 0.13, 0.11]
@@ -312,7 +312,7 @@ def test_a_job_that_waited_long_gets_a_reservation_beside_that_of_its_elders():
 @pytest.mark.parametrize("few", [64, 1], ids=["few classes", "many classes"])
 def test_room_kept_for_a_job_that_starts_elsewhere_is_given_to_those_whose_turn_was_before(few, monkeypatch):
     """The other client goes first and finds the room kept; a moment later in the same pass, it is not any more."""
-    for module in ("_waiting", "_planning"):
+    for module in ("planning._waiting", "planning._planner"):
         monkeypatch.setattr(f"grainlike.scheduler.{module}.FEW", few)
     cluster = Cluster(Cores(2) & Resource("device", 1))
     cluster.function(1)
@@ -336,7 +336,7 @@ def test_a_job_handed_back_by_the_last_worker_waits_for_another():
     job = cluster.submit(Cores(1), 1)
     cluster.tell(WorkerLeaving(1))
     held = cluster.head.jobs[job]
-    cluster.finish(job, 1, held.shape.shape, held.attempt, Code.STOPPED)
+    cluster.finish(job, 1, held.shape.id, held.attempt, Code.STOPPED)
     assert not cluster.told(JobsPending)
     cluster.now = NOBODY_S
     cluster.tell(Ticked())
@@ -377,17 +377,17 @@ def test_a_lease_that_begins_as_planned_changes_no_free_amount_and_costs_no_pass
         plan(self, now, out, **more)
 
     monkeypatch.setattr(Planner, "plan", counting)
-    mind = HeadMind(closed=True)
-    mind.handle(FunctionDefined(1), 0.0)
-    mind.handle(WorkerJoined(1, "n1", Cores([0, 1])), 0.0)
-    (assigned, *_) = mind.handle(JobsSubmitted(Cores(1), [1, 2], [1, 1]), 0.0)
+    scheduler = HeadScheduler(closed=True)
+    scheduler.handle(FunctionDefined(1), 0.0)
+    scheduler.handle(WorkerJoined(1, "n1", Cores([0, 1])), 0.0)
+    (assigned, *_) = scheduler.handle(JobsSubmitted(Cores(1), [1, 2], [1, 1]), 0.0)
     assert isinstance(assigned, AssignJobs)
-    before, version = len(passes), mind.workers[1].version
+    before, version = len(passes), scheduler.workers[1].version
     starts = [LeaseStart(number, assigned.cls, f"cores=[{number - 1}]", [number], [1], 0.0) for number in (1, 2)]
-    mind.handle(WorkerReported(1, starts, [], []), 0.0)
-    mind.check()
-    assert mind.workers[1].version == version
+    scheduler.handle(WorkerReported(1, starts, [], []), 0.0)
+    scheduler.check()
+    assert scheduler.workers[1].version == version
     assert len(passes) == before
-    assert sorted(mind.workers[1].leases) == [1, 2]
-    mind.handle(WorkerReported(1, [], [], [1]), 1.0)
+    assert sorted(scheduler.workers[1].leases) == [1, 2]
+    scheduler.handle(WorkerReported(1, [], [], [1]), 1.0)
     assert len(passes) == before + 1

@@ -210,7 +210,7 @@ def test_a_process_that_dies_before_it_began_anything_counts_against_the_worker_
         cluster.free_at_work[worker]["cores"] += 10**9
         begun = LeaseStart(number, cls, "", [job], [attempt], cluster.now)
         died = Completed(
-            number, [job], [attempt], [int(Code.CRASHED)], [0.0], [0.0], [0.0], [0], [b""], [], 0.0, unborn=True
+            number, [job], [attempt], [int(Code.CRASHED)], [0.0], [0.0], [0.0], [0], [b""], [], 0.0, never_ran=True
         )
         cluster.tell(WorkerReported(worker, [begun], [died], [number]))
         assert len(cluster.told(WorkerQuarantined)) == number

@@ -17,7 +17,7 @@ from grainlike.scheduler import (
     BarrierHeld,
     CancelJobs,
     FunctionDefined,
-    HeadMind,
+    HeadScheduler,
     JobsBackedOff,
     JobsCancelled,
     JobsLost,
@@ -27,7 +27,7 @@ from grainlike.scheduler import (
     JobsStarted,
     JobsSubmitted,
     KillRunner,
-    NodeMind,
+    NodeScheduler,
     RaiseBarrier,
     RetractJobs,
     RunnerCompleted,
@@ -48,7 +48,7 @@ from grainlike.scheduler import (
     _catalogue,
     transition_table,
 )
-from grainlike.scheduler._books import Job
+from grainlike.scheduler._records import HeadJob
 from grainlike.wire import Assign, Cancel, ClassSpec, Code, Completed, Define, FunctionSpec, Retract, Undefine
 
 FUNCTIONS = {1: ("tiny", True, 0.0001), 2: ("tiny", False, 0.0001), 3: ("long", False, 1.0), 4: ("waits", True, 0.0001)}
@@ -68,13 +68,13 @@ class Node:
 
     def __init__(self, world, number):
         self.world, self.number = world, number
-        self.mind = NodeMind(offer_of(OFFER, own_cores=range(4)))
+        self.scheduler = NodeScheduler(offer_of(OFFER, own_cores=range(4)))
         self.defined = set()
         self.runners = {}
         self.to_head, self.from_head = deque(), deque()
 
     def hear(self, message):
-        self.act(self.mind.handle(message, self.world.now))
+        self.act(self.scheduler.handle(message, self.world.now))
 
     def act(self, actions):
         started, completed, ended = [], [], []
@@ -107,7 +107,7 @@ class Node:
                     ended.append(lease)
                 case WakeAt():
                     pass
-        self.mind.check()
+        self.scheduler.check()
         if started or completed or ended:
             self.to_head.append((started, completed, ended))
 
@@ -143,7 +143,7 @@ class Node:
             [],
             self.world.now,
         )
-        self.act(self.mind.handle(RunnerCompleted(runner_id, done), self.world.now))
+        self.act(self.scheduler.handle(RunnerCompleted(runner_id, done), self.world.now))
 
     def die(self, rng, runner_id):
         runner = self.runners.pop(runner_id)
@@ -153,14 +153,14 @@ class Node:
         for jobs in runner.leases.values():
             for job in jobs:
                 self.world.running[job] -= 1
-        self.act(self.mind.handle(RunnerGone(runner_id, "SIGKILL", first), self.world.now))
+        self.act(self.scheduler.handle(RunnerGone(runner_id, "SIGKILL", first), self.world.now))
 
 
 class World:
     def __init__(self, seed, workers=2):
         self.rng = random.Random(seed)
         self.now = 0.0
-        self.head = HeadMind(closed=False)
+        self.head = HeadScheduler(closed=False)
         for fn in FUNCTIONS:
             self.tell_head(
                 FunctionDefined(fn, retries=1 if fn == 3 else 0, backoff=(0.01, 1.0, 0.01) if fn == 2 else None)
@@ -188,7 +188,7 @@ class World:
                         node.defined.add(action.cls)
                         cls = self.head.shapes[action.cls]
                         fns = [FunctionSpec(f, b"", n, a, None) for f, (n, a, _) in FUNCTIONS.items()]
-                        node.from_head.append(Define(fns, [ClassSpec(cls.shape, str(cls.request), cls.isolate)]))
+                        node.from_head.append(Define(fns, [ClassSpec(cls.id, str(cls.request), cls.isolate)]))
                     n = len(action.jobs)
                     node.from_head.append(
                         Assign(action.cls, action.ahead, action.jobs, action.attempts, action.fns, [b""] * n, [])
@@ -258,7 +258,7 @@ class World:
                     if at > position:
                         del runner.leases[lease][job]
                         self.running[job] -= 1
-                node.act(node.mind.handle(BarrierHeld(runner_id, lease, position), self.now))
+                node.act(node.scheduler.handle(BarrierHeld(runner_id, lease, position), self.now))
             return
         if self.stops:
             node, runner_id, jobs = self.stops.pop()
@@ -284,7 +284,7 @@ class World:
     def tick(self):
         for node in self.nodes.values():
             if node.number in self.head.workers:  # a lost node has no clock any more
-                node.act(node.mind.handle(Ticked(), self.now))
+                node.act(node.scheduler.handle(Ticked(), self.now))
         self.tell_head(Ticked())
 
     def cancel(self):
@@ -364,7 +364,7 @@ def test_every_job_is_told_of_exactly_once_whatever_happens(seed, monkeypatch):
             book = world.head.workers[node.number]
             assert book.free == book.capacity
             assert not book.held
-            assert node.mind.idle
+            assert node.scheduler.idle
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -383,13 +383,13 @@ def test_jobs_that_come_back_go_to_the_front_in_their_order():
     world.deliver()
     assert list(world.head.workers[1].held) == [1, 2]
     world.lose(world.nodes[1])
-    assert [job.job for job in world.head.classes[1].queue] == [1, 2, 3, 4, 5, 6]
+    assert [job.id for job in world.head.classes[1].queue] == [1, 2, 3, 4, 5, 6]
 
 
 def test_jobs_take_every_step_of_the_table_and_no_other(monkeypatch):
     table, taken = transition_table(), set()
 
-    class Watched(Job):
+    class Watched(HeadJob):
         __slots__ = ()
 
         def __setattr__(self, name, value):
@@ -397,7 +397,7 @@ def test_jobs_take_every_step_of_the_table_and_no_other(monkeypatch):
                 taken.add((self.state, value))
             super().__setattr__(name, value)
 
-    monkeypatch.setattr("grainlike.scheduler._head.Job", Watched)
+    monkeypatch.setattr("grainlike.scheduler._head.HeadJob", Watched)
     allowed = {(old, new) for old, news in table.items() for new in news}
     for seed in range(200):
         live_through(seed)

@@ -6,7 +6,7 @@ import pytest
 
 from grainlike.resources import Cores, GPUs, offer_of
 from grainlike.scheduler import (
-    NodeMind,
+    NodeScheduler,
     NodeStopped,
     RunnerCompleted,
     SpawnRunner,
@@ -23,15 +23,15 @@ REQUESTS = {1: "cores=1", 2: "cores=2", 3: "cores=4", 4: "gpus=600m", 5: "cores=
 
 class Node:
     def __init__(self, offer):
-        self.mind = NodeMind(offer_of(offer, own_cores=range(8)))
+        self.scheduler = NodeScheduler(offer_of(offer, own_cores=range(8)))
         self.told = []
         functions = [FunctionSpec(1, b"", "f", False, None), FunctionSpec(2, b"", "g", True, None)]
         self.tell(Define(functions, [ClassSpec(cls, text, False) for cls, text in REQUESTS.items()]))
 
     def tell(self, event):
-        actions = self.mind.handle(event, 0.0)
+        actions = self.scheduler.handle(event, 0.0)
         self.told += actions
-        self.mind.check()
+        self.scheduler.check()
         return actions
 
     def hold(self, cls, job, attempt=1):
@@ -61,7 +61,7 @@ def test_slots_are_held_without_a_runner_until_they_are_let_go():
     (held,) = node.hold(2, 7)
     assert isinstance(held, TellHeld)
     assert (held.start.jobs, held.start.attempts, held.start.allocation) == ([7], [1], "cores=[0,1]")
-    assert not node.mind.idle
+    assert not node.scheduler.idle
     assert node.assign(1, 8) == []
     told, ended, *started = node.cancel(7)
     assert isinstance(told, TellCompleted)
@@ -79,7 +79,7 @@ def test_the_leading_job_starts_on_what_is_held_in_a_process_of_its_own():
     assert (lease.lease, lease.allocation) == (held.start.lease, "cores=[0,1]")
     assert [action.start.lease for action in actions if isinstance(action, TellStarted)] == [lease.lease]
     assert [action.lease for action in node.finish(lease) if isinstance(action, TellEnded)] == [lease.lease]
-    assert node.mind.idle
+    assert node.scheduler.idle
 
 
 def test_cancelling_a_leading_job_stops_it_and_its_slots_wait_for_its_end():
@@ -133,14 +133,14 @@ def test_one_that_waits_is_answered_when_it_is_let_go():
     (told,) = node.cancel(7)
     assert (told.completed.lease, told.completed.codes) == (0, [Code.CANCELLED])
     node.finish(node.leases()[0])
-    assert node.mind.idle
+    assert node.scheduler.idle
 
 
 def test_what_can_never_be_held_is_told_of_at_once():
     node = Node(Cores(2))
     (told,) = node.hold(3, 7)
     assert (told.completed.lease, told.completed.codes) == (0, [Code.UNFIT])
-    assert node.mind.idle
+    assert node.scheduler.idle
 
 
 @pytest.mark.parametrize("granted", [True, False])

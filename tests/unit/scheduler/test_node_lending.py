@@ -4,7 +4,7 @@ from grainlike.resources import Cores, GPUs, Memory, offer_of
 from grainlike.scheduler import (
     JobAwaits,
     JobGoesOn,
-    NodeMind,
+    NodeScheduler,
     ResumeJob,
     RunnerCompleted,
     StartLease,
@@ -21,14 +21,14 @@ class Node:
     """A node's mind whose runners do as they are told. Jobs are named by their numbers, and are leases of their own."""
 
     def __init__(self, offer):
-        self.mind = NodeMind(offer_of(offer, own_cores=range(16)))
+        self.scheduler = NodeScheduler(offer_of(offer, own_cores=range(16)))
         self.actions, self.lease_of = [], {}
         functions = [FunctionSpec(fn, b"", "f", True, None, keep=fn == KEEPS) for fn in (LENDS, KEEPS)]
         self.tell(Define(functions, [ClassSpec(n, str(request), False) for n, request in REQUESTS.items()]))
 
     def tell(self, event):
-        new = self.mind.handle(event, 0.0)
-        self.mind.check()
+        new = self.scheduler.handle(event, 0.0)
+        self.scheduler.check()
         self.actions += new
         for action in new:
             if isinstance(action, StartLease):
@@ -192,7 +192,7 @@ def test_a_job_that_ends_while_its_cores_are_lent_gives_back_the_rest():
     node.goes_on(1)
     assert [a for a in node.ends(1) if isinstance(a, TellEnded)]
     node.ends(2)
-    assert node.mind.idle
+    assert node.scheduler.idle
     node.assign(3, 3)
     assert node.begun == [1, 2, 3]
 

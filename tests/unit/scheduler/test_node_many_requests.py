@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import FrameType
 
 from grainlike.resources import Cores, Memory, offer_of
-from grainlike.scheduler import NodeMind, StartLease
+from grainlike.scheduler import NodeScheduler, StartLease
 from grainlike.wire import Assign, ClassSpec, Define, FunctionSpec
 
 
@@ -32,13 +32,15 @@ def lines_of(do: Callable[[], object]) -> int:
 
 
 def lines_of_a_start(heard_of: int) -> int:
-    mind = NodeMind(offer_of(Cores(2) & Memory("8Gi"), own_cores=range(2)))
-    mind.handle(Define([FunctionSpec(1, b"", "f", is_async=True, timeout=None)], []), 0.0)
+    scheduler = NodeScheduler(offer_of(Cores(2) & Memory("8Gi"), own_cores=range(2)))
+    scheduler.handle(Define([FunctionSpec(1, b"", "f", is_async=True, timeout=None)], []), 0.0)
     for cls in range(1, heard_of + 1):
-        mind.handle(Define([], [ClassSpec(cls, str(Cores(1) & Memory((1 << 20) + cls)), isolate=False)]), 0.0)
+        scheduler.handle(Define([], [ClassSpec(cls, str(Cores(1) & Memory((1 << 20) + cls)), isolate=False)]), 0.0)
     told = []
-    lines = lines_of(lambda: told.extend(mind.handle(Assign(1, True, [1, 2, 3], [1, 1, 1], [1, 1, 1], [], []), 0.0)))
-    mind.check()
+    lines = lines_of(
+        lambda: told.extend(scheduler.handle(Assign(1, True, [1, 2, 3], [1, 1, 1], [1, 1, 1], [], []), 0.0))
+    )
+    scheduler.check()
     assert sum(isinstance(action, StartLease) for action in told) == 2
     return lines
 

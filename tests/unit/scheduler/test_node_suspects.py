@@ -3,7 +3,7 @@
 import pytest
 
 from grainlike.resources import Allocation
-from grainlike.scheduler import NodeMind, RunnerGone, StartLease, TellCompleted
+from grainlike.scheduler import NodeScheduler, RunnerGone, StartLease, TellCompleted
 from grainlike.wire import Assign, ClassSpec, Code, Define, FunctionSpec
 
 JOBS = [1, 2, 3]
@@ -18,12 +18,12 @@ JOBS = [1, 2, 3]
     ids=["the one that was stepped", "all where nobody knows"],
 )
 def test_in_a_shared_runner_that_died_the_suspect_is(stepping: int, codes: dict[int, Code]) -> None:
-    mind = NodeMind(Allocation(ids={"cores": [0, 1, 2]}))
+    scheduler = NodeScheduler(Allocation(ids={"cores": [0, 1, 2]}))
     function = FunctionSpec(fn=1, digest=b"", name="f", is_async=True, timeout=None)
-    mind.handle(Define([function], [ClassSpec(1, "cores=1", False)]), 0.0)
-    actions = mind.handle(Assign(1, False, JOBS, [1] * 3, [1] * 3, [b""] * 3, [0] * 3), 0.0)
+    scheduler.handle(Define([function], [ClassSpec(1, "cores=1", False)]), 0.0)
+    actions = scheduler.handle(Assign(1, False, JOBS, [1] * 3, [1] * 3, [b""] * 3, [0] * 3), 0.0)
     runners = {action.runner for action in actions if isinstance(action, StartLease)}
-    ended = mind.handle(RunnerGone(runners.pop(), "killed by SIGKILL", -1, stepping), 1.0)
+    ended = scheduler.handle(RunnerGone(runners.pop(), "killed by SIGKILL", -1, stepping), 1.0)
     told = [action.completed for action in ended if isinstance(action, TellCompleted)]
     assert {job: code for message in told for job, code in zip(message.jobs, message.codes, strict=True)} == codes
-    assert mind.idle
+    assert scheduler.idle

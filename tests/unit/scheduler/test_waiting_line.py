@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from grainlike.scheduler import _waiting
-from grainlike.scheduler._waiting import Entry, Line, Room
+from grainlike.scheduler.planning import _waiting
+from grainlike.scheduler.planning._waiting import ClassIndex, Entry, Room
 
 SEEDS = range(20)
 
@@ -26,7 +26,7 @@ def naive(entries: list[Entry], rooms: list[Room], after: Entry | None) -> Entry
 def test_the_first_that_fits_is_found_as_by_a_walk_over_all(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_waiting, "BLOCK", 3)
     dice = random.Random(seed)
-    line, entries = Line(), list[Entry]()
+    line, entries = ClassIndex(), list[Entry]()
     for step in range(400):
         if entries and dice.random() < 0.4:
             gone = dice.choice(entries)

@@ -8,11 +8,11 @@ import pytest
 from grainlike.errors import AuthenticationError, ProtocolError, VersionMismatchError
 from grainlike.wire import (
     PROTOCOL,
+    AcceptingHandshake,
     Beat,
-    Dialer,
+    ConnectingHandshake,
     FrameDecoder,
     Hello,
-    Listener,
     Refused,
     Software,
     Welcome,
@@ -41,12 +41,12 @@ def hello(**changes):
 
 
 def listener(proved=None):
-    return Listener(SOFTWARE, frozenset({"worker"}), proved)
+    return AcceptingHandshake(SOFTWARE, frozenset({"worker"}), proved)
 
 
 @pytest.mark.parametrize("proved", [None, "worker"])
 def test_an_introduction_that_goes_together_is_taken_and_welcomed(proved):
-    dialer = Dialer(hello())
+    dialer = ConnectingHandshake(hello())
     assert listener(proved).receive(dialer.hello) == hello()
     dialer.receive(WELCOME)
     assert dialer.welcome == WELCOME
@@ -111,12 +111,12 @@ def test_words_that_could_write_on_a_terminal_are_refused_and_shown_escaped(chan
 
 def test_a_refusal_reaches_the_dialer_as_its_own_type():
     with pytest.raises(VersionMismatchError, match="too old"):
-        Dialer(hello()).receive(Listener.refusal(VersionMismatchError("too old")))
+        ConnectingHandshake(hello()).receive(AcceptingHandshake.refusal(VersionMismatchError("too old")))
 
 
 def test_a_refusal_of_a_kind_that_is_not_known_is_one_all_the_same():
     with pytest.raises(ProtocolError, match="for a reason of tomorrow's"):
-        Dialer(hello()).receive(Refused("NewError", "for a reason of tomorrow's"))
+        ConnectingHandshake(hello()).receive(Refused("NewError", "for a reason of tomorrow's"))
 
 
 @pytest.mark.parametrize("message", [Beat(1), WELCOME, Refused("ProtocolError", "")])
@@ -126,7 +126,7 @@ def test_messages_out_of_turn_are_refused(message):
 
 
 def test_a_second_welcome_and_anything_before_the_first_are_out_of_turn():
-    dialer = Dialer(hello())
+    dialer = ConnectingHandshake(hello())
     with pytest.raises(ProtocolError, match="Beat is out of turn"):
         dialer.receive(Beat(1))
     dialer.receive(WELCOME)

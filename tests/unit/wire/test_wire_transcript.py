@@ -6,12 +6,12 @@ import random
 
 import pytest
 
-from grainlike.wire import Transcript
-from grainlike.wire import _transcript as module
+from grainlike.wire import ResendBuffer
+from grainlike.wire import _resend_buffer as module
 
 
 def test_after_a_break_only_what_had_not_come_is_sent_again() -> None:
-    ours: Transcript[int] = Transcript()
+    ours: ResendBuffer[int] = ResendBuffer()
     for number in range(10):
         ours.sent(number, 1)
     ours.acknowledged(4)
@@ -22,7 +22,7 @@ def test_after_a_break_only_what_had_not_come_is_sent_again() -> None:
 
 @pytest.mark.parametrize("count", [3, 11, -1])
 def test_what_is_not_kept_cannot_be_gone_on_with(count: int) -> None:
-    ours: Transcript[int] = Transcript()
+    ours: ResendBuffer[int] = ResendBuffer()
     for number in range(10):
         ours.sent(number, 1)
     ours.acknowledged(4)
@@ -39,7 +39,7 @@ def test_what_is_not_kept_cannot_be_gone_on_with(count: int) -> None:
 )
 def test_why_it_cannot_be_gone_on_is_told_apart(count: int, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_COUNT", 6)
-    ours: Transcript[int] = Transcript()
+    ours: ResendBuffer[int] = ResendBuffer()
     ours.sent(0, 1)
     ours.sent(1, 1)
     ours.acknowledged(2)
@@ -50,14 +50,14 @@ def test_why_it_cannot_be_gone_on_is_told_apart(count: int, why: str, monkeypatc
 
 
 def test_more_than_was_sent_cannot_have_come() -> None:
-    ours: Transcript[int] = Transcript()
+    ours: ResendBuffer[int] = ResendBuffer()
     ours.sent(1, 1)
     with pytest.raises(ValueError, match="2 messages are said to have come, of 1"):
         ours.acknowledged(2)
 
 
 def test_an_old_word_changes_nothing() -> None:
-    ours: Transcript[int] = Transcript()
+    ours: ResendBuffer[int] = ResendBuffer()
     for number in range(5):
         ours.sent(number, 1)
     ours.acknowledged(3)
@@ -68,7 +68,7 @@ def test_an_old_word_changes_nothing() -> None:
 @pytest.mark.parametrize(("limit", "most"), [("MOST_COUNT", 10), ("MOST_BYTES", 160)])
 def test_what_is_kept_is_bounded(limit: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, limit, most)
-    ours: Transcript[int] = Transcript()
+    ours: ResendBuffer[int] = ResendBuffer()
     for number in range(25):
         ours.sent(number, 8)
     kept = 10 if limit == "MOST_COUNT" else 20
@@ -79,7 +79,7 @@ def test_what_is_kept_is_bounded(limit: str, most: int, monkeypatch: pytest.Monk
 
 def test_some_messages_are_kept_however_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_BYTES", 160)
-    ours: Transcript[int] = Transcript()
+    ours: ResendBuffer[int] = ResendBuffer()
     for number in range(16):
         ours.sent(number, 10**12)
     assert ours.since(0) == list(range(16))
@@ -90,7 +90,7 @@ def test_some_messages_are_kept_however_large(monkeypatch: pytest.MonkeyPatch) -
 
 def test_what_waits_to_be_written_is_kept_for_it_is_in_memory_anyway(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_BYTES", 160)
-    ours: Transcript[int] = Transcript()
+    ours: ResendBuffer[int] = ResendBuffer()
     for number in range(100):
         ours.sent(number, 10, held=True)
     for number in range(100, 116):  # the connection has broken
@@ -105,7 +105,7 @@ def test_what_waits_to_be_written_is_kept_for_it_is_in_memory_anyway(monkeypatch
 
 
 def test_the_other_end_is_told_now_and_then() -> None:
-    ours: Transcript[int] = Transcript()
+    ours: ResendBuffer[int] = ResendBuffer()
     for _ in range(module.ACK_COUNT - 1):
         ours.came(1)
     assert not ours.owes
@@ -123,7 +123,7 @@ def test_the_other_end_is_told_now_and_then() -> None:
 def test_whatever_breaks_all_comes_once_and_in_order(seed: int) -> None:
     """Two ends, a way each that loses what is on it when it breaks."""
     dice = random.Random(seed)
-    ends: tuple[Transcript[int], Transcript[int]] = (Transcript(), Transcript())
+    ends: tuple[ResendBuffer[int], ResendBuffer[int]] = (ResendBuffer(), ResendBuffer())
     came: tuple[list[int], list[int]] = ([], [])
     ways: tuple[list[int | str], list[int | str]] = ([], [])
     said = [0, 0]

@@ -6,7 +6,7 @@ from limits import LIMIT_S
 
 from grainlike import Cores
 from grainlike.errors import HeadLostError
-from grainlike.net import Access, Way, listen, parse_address
+from grainlike.net import Access, HeadLocator, listen, parse_address
 from grainlike.wire import Welcome
 from grainlike_worker.__main__ import _serve_heads
 
@@ -41,7 +41,7 @@ class Cluster:
                 self.address = listener.address
                 tasks.start_soon(listener.serve, self.take)
                 with anyio.fail_after(LIMIT_S):
-                    way = Way(self.find, insecure=True)
+                    way = HeadLocator(self.find, insecure=True)
                     stop = anyio.Event()
                     await _serve_heads(way, self.work, Cores([0]), "n1", stop, wait=wait, patience=5.0)
                 tasks.cancel_scope.cancel()

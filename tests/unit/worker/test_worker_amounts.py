@@ -2,7 +2,7 @@
 
 import pytest
 
-from grainlike_worker.daemon._amounts import beside
+from grainlike_worker.daemon._runner_supervisor import beside
 
 MI = 2**20
 

@@ -4,8 +4,8 @@ import pytest
 
 from grainlike.payload import dump_function
 from grainlike.wire import Define, Frame, FunctionSpec, Setup
-from grainlike_worker.daemon._process_runner import _without
-from grainlike_worker.runner.common._functions import Functions
+from grainlike_worker.daemon._runner_supervisor import _without
+from grainlike_worker.runner.common._functions import LoadedFunctions
 
 
 def define(*fns):
@@ -14,7 +14,7 @@ def define(*fns):
 
 
 def test_what_was_loaded_and_what_was_not_is_dropped():
-    functions = Functions()
+    functions = LoadedFunctions()
     functions.define(*define(1, 2, 3))
     assert functions.get(1).callable([1]) == 1
     functions.undefine([1, 2], ())
@@ -25,7 +25,7 @@ def test_what_was_loaded_and_what_was_not_is_dropped():
 
 
 def test_what_a_lease_still_uses_goes_the_next_time():
-    functions = Functions()
+    functions = LoadedFunctions()
     functions.define(*define(1, 2))
     functions.undefine([1], {1})
     assert functions.get(1).name == "f1"

@@ -11,7 +11,7 @@ import pytest
 from grainlike.resources import BINDINGS
 from grainlike.wire import Gang, NodeSpec
 from grainlike_worker.daemon._hostfiles import HostFiles
-from grainlike_worker.runner.common._gang_env import HOSTFILE, NODES, RANKFILE, show_nodes
+from grainlike_worker.runner.common._context import HOSTFILE, NODES, RANKFILE, show_nodes
 
 GANG = Gang(7, 1, [NodeSpec("n1", "10.0.0.1", "cores=[0,1,2]"), NodeSpec("n2", "localhost", "memory=5")])
 

@@ -11,7 +11,7 @@ import sys
 import pytest
 from limits import LIMIT_S
 
-from grainlike_worker.daemon._keeper import Keeper
+from grainlike_worker.daemon._keeper import KeeperClient
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there are keepers on Linux only")
 
@@ -20,28 +20,28 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there are keepe
 async def test_a_birth_over_which_the_keeper_dies_is_told_of_and_not_waited_for_when_another_has_taken_its_place() -> (
     None
 ):
-    keeper = Keeper()
+    keeper = KeeperClient()
     try:
         keeper.start()
         first = keeper._process
         assert first is not None
         os.kill(first.pid, signal.SIGSTOP)
-        birth = asyncio.create_task(keeper.bear(["--own"], dict(os.environ), {}))
+        spawn_request = asyncio.create_task(keeper.fork_runner(["--own"], dict(os.environ), {}))
         await asyncio.sleep(0)  # it has asked, and waits for the answer
         first.kill()
         keeper.start()  # as another birth would, before the loop turns
         assert keeper._process is not first
         with pytest.raises(OSError, match="their keeper ended: killed by SIGKILL"):
-            await asyncio.wait_for(birth, LIMIT_S)
+            await asyncio.wait_for(spawn_request, LIMIT_S)
     finally:
         await keeper.aclose()
 
 
 WORKER = """
 import fcntl, os, socket, sys, termios
-from grainlike_worker.daemon._keeper import Keeper
+from grainlike_worker.daemon._keeper import KeeperClient
 
-keeper = Keeper()
+keeper = KeeperClient()
 keeper.start()
 link = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
 if sys.argv[2] == "held":

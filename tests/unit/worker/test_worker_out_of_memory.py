@@ -8,8 +8,8 @@ from grainlike import JobMemoryError
 from grainlike.payload import Payload, load_error
 from grainlike.wire import Code, Completed, Define, FunctionSpec, Run, Setup, unpack_parcels
 from grainlike_worker.daemon._output import Outputs
-from grainlike_worker.daemon._process_runner import ProcessRunner
-from grainlike_worker.ipc._claims import Claims
+from grainlike_worker.daemon._runner_supervisor import RunnerSupervisor
+from grainlike_worker.ipc._claims import ClaimPage
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of memory")
 
@@ -20,11 +20,11 @@ async def never() -> None:
 
 def killed(started: int) -> tuple[Completed, BaseException | None]:
     tap = Outputs(lambda message: None).tap(1)
-    runner = ProcessRunner(never, lambda pid: None, tap, own=True)  # type: ignore[arg-type]
+    runner = RunnerSupervisor(never, lambda pid: None, tap, own=True)  # type: ignore[arg-type]
     runner.post(Setup("n1", []))
     runner.post(Define([FunctionSpec(4, b"", "grow", False, None)], []), [b""])
     runner.post(Run(1, "cores=[0]", [10, 11, 12], [1, 1, 1], [4, 4, 4], [None] * 3, [b""] * 3, [0] * 3))
-    claims = Claims.create()
+    claims = ClaimPage.create()
     claims.started, claims.base, claims.limit, claims.taken = started, 100, 1_000_100, 5_000_100
     try:
         ((message, buffers),) = runner._out_of_memory(claims)

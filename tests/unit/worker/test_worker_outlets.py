@@ -27,7 +27,7 @@ from grainlike.wire import (
     Stop,
     unpack_parcels,
 )
-from grainlike_worker.runner.common._many import Many
+from grainlike_worker.runner.common._functions import Many
 from grainlike_worker.runner.loop._runner import serve_shared
 
 pytestmark = pytest.mark.anyio

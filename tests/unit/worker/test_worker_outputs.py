@@ -11,8 +11,8 @@ from limits import LIMIT_S
 from grainlike.wire import Code, Completed, Output, OutputStream
 from grainlike_worker.daemon import _output_pipes
 from grainlike_worker.daemon._output import Outputs
-from grainlike_worker.daemon._output_store import HEAD_BYTES, TAIL_BYTES, Record, Ring, Spool
-from grainlike_worker.ipc import _output_frames
+from grainlike_worker.daemon._output_store import HEAD_BYTES, TAIL_BYTES, AttemptOutput, PieceRing, Spool
+from grainlike_worker.ipc import _steps
 
 OUT, ERR, NOTE = OutputStream.STDOUT, OutputStream.STDERR, OutputStream.NOTE
 
@@ -62,7 +62,7 @@ def whole(record):
 
 
 def test_a_record_gives_back_what_went_in_stream_by_stream_and_in_order(spool):
-    record = Record(1, 1, spool)
+    record = AttemptOutput(1, 1, spool)
     pieces = [(OUT, b"a" * 5000), (ERR, b"b" * 5000), (OUT, b"c"), (OUT, b"d"), (ERR, b"e")]
     for stream, data in pieces:
         assert record.add(stream, data) == len(data)
@@ -75,7 +75,7 @@ def test_a_record_gives_back_what_went_in_stream_by_stream_and_in_order(spool):
 
 def test_of_long_output_the_beginning_and_the_end_are_kept_and_how_much_is_not_is_told():
     spool = Spool()
-    record = Record(1, 1, spool)
+    record = AttemptOutput(1, 1, spool)
     line = b"0123456789" * 1000
     heads = sum(record.add(OUT, line) for _ in range(300))
     assert heads == HEAD_BYTES
@@ -91,7 +91,7 @@ def test_of_long_output_the_beginning_and_the_end_are_kept_and_how_much_is_not_i
 
 
 def test_the_spool_drops_the_oldest_and_says_what_is_gone(spool):
-    first, second = Record(1, 1, spool), Record(2, 1, spool)
+    first, second = AttemptOutput(1, 1, spool), AttemptOutput(2, 1, spool)
     first.add(OUT, b"x" * 10_000)
     for _ in range(12):
         second.add(OUT, b"y" * 10_000)
@@ -105,14 +105,14 @@ def test_a_disk_that_takes_nothing_loses_the_output_and_not_the_worker(spool, mo
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(tempfile, "mkstemp", full)
-    record = Record(1, 1, spool)
+    record = AttemptOutput(1, 1, spool)
     record.add(OUT, b"x" * 10_000)
     record.add(OUT, b"y")
     assert list(record.pieces()) == [(NOTE, b"[10 000 bytes are left out here]"), (OUT, b"y")]
 
 
 def test_a_ring_keeps_exactly_its_last_bytes():
-    ring = Ring(5)
+    ring = PieceRing(5)
     for data in (b"ab", b"cd", b"efg"):
         ring.add(OUT, data)
     assert ring.take() == [(NOTE, b"[2 bytes are left out here]"), (OUT, b"cd"), (OUT, b"efg")]
@@ -284,7 +284,7 @@ def test_frames_are_taken_apart_wherever_they_were_torn(head):
     with closing(_output_pipes.OutputPipes(framed=True)) as pipes:
         tap = head.outputs.tap(1)
         head.outputs.follow(5, 1)
-        frame = _output_frames.HEADER.pack(ERR, 5, 1, 4) + b"text"
+        frame = _steps.HEADER.pack(ERR, 5, 1, 4) + b"text"
         for at in range(len(frame)):
             os.write(pipes.given["--told"], frame[at : at + 1])
             pipes.drain(tap)

@@ -10,21 +10,21 @@ from grainlike.payload import Payload
 from grainlike.wire import FROM_WORKER, Code, FrameDecoder, LeaseStart, ReceiptSpec, Run, encode_frame
 from grainlike_worker.daemon._report import ReportDraft
 from grainlike_worker.daemon._spawn import describe_exit
-from grainlike_worker.ipc._claims import IDLE, NO_BARRIER, Claims
-from grainlike_worker.runner.common._coroutines import Suspended
-from grainlike_worker.runner.common._lease import Lease
-from grainlike_worker.runner.common._outcomes import FLUSH_S, Columns
+from grainlike_worker.ipc._claims import IDLE, NO_BARRIER, ClaimPage
+from grainlike_worker.runner.common._coroutines import SuspendedCoroutine
+from grainlike_worker.runner.common._lease import RunnerLease
+from grainlike_worker.runner.common._outcomes import FLUSH_S, OutcomeBatch
 
 
-def a_lease(count: int, lease: int = 7) -> Lease:
+def a_lease(count: int, lease: int = 7) -> RunnerLease:
     jobs = list(range(10, 10 + count))
     message = Run(lease, "cores=[0]", jobs, [1] * count, [0] * count, [None] * count, [b"x"] * count, [])
-    return Lease(message, [], 0.0)
+    return RunnerLease(message, [], 0.0)
 
 
 def test_a_claims_page_is_one_memory_for_both_sides() -> None:
-    daemon = Claims.create()
-    runner = Claims.attach(os.dup(daemon.fd))
+    daemon = ClaimPage.create()
+    runner = ClaimPage.attach(os.dup(daemon.fd))
     assert (runner.started, runner.barrier) == (IDLE, NO_BARRIER)
     runner.started = 4
     daemon.barrier = 6
@@ -36,7 +36,7 @@ def test_a_claims_page_is_one_memory_for_both_sides() -> None:
 
 
 def test_columns_are_due_by_the_clock_by_count_and_for_buffers() -> None:
-    columns = Columns(1, now=100.0)
+    columns = OutcomeBatch(1, now=100.0)
     columns.ran(1, 1, Code.SUCCEEDED, Payload(b"v"), 100.0, 0.1, 0.1)
     assert not columns.due(100.0 + FLUSH_S / 2)
     assert columns.due(100.0 + FLUSH_S)
@@ -49,7 +49,7 @@ def test_columns_are_due_by_the_clock_by_count_and_for_buffers() -> None:
 
 
 def test_taken_columns_are_whole_and_the_receipt_travels_once() -> None:
-    columns = Columns(3, now=0.0)
+    columns = OutcomeBatch(3, now=0.0)
     columns.receipt = ReceiptSpec(1, [0], {}, [], "none")
     columns.awaited = True
     columns.ran(5, 2, Code.SUCCEEDED, Payload(bytearray(b"v"), (b"big",)), 1.0, 0.5, 0.25)
@@ -67,7 +67,7 @@ def test_taken_columns_are_whole_and_the_receipt_travels_once() -> None:
 
 
 def test_jobs_that_ran_well_share_what_cpu_time_they_used_together() -> None:
-    columns = Columns(3, now=0.0)
+    columns = OutcomeBatch(3, now=0.0)
     columns.ran(5, 2, Code.SUCCEEDED, Payload(b"v", (b"big",)), 0.0, 1.0, 1.0)
     columns.succeeded([6, 7], [1, 3], [b"a", b"b"], 1.0, [1.5, 4.5], 0.5)
     message, buffers = columns.take(4096)
@@ -79,7 +79,7 @@ def test_jobs_that_ran_well_share_what_cpu_time_they_used_together() -> None:
 
 
 def test_values_that_do_not_fit_together_travel_apart() -> None:
-    columns = Columns(3, now=0.0)
+    columns = OutcomeBatch(3, now=0.0)
     large = bytes(20_000)
     columns.succeeded([6, 7], [1, 1], [b"a", large], 0.0, [0.5, 1.0], 1.0)
     message, buffers = columns.take(0)
@@ -88,7 +88,7 @@ def test_values_that_do_not_fit_together_travel_apart() -> None:
 
 def test_what_a_lease_runs_next_are_calls_of_one_function() -> None:
     run = Run(7, "cores=[0]", [10, 11, 12, 13], [1, 2, 1, 1], [4, 4, 5, 4], [None] * 4, [b"x", b"y", b"z", b"w"], [])
-    lease = Lease(run, [], 0.0)
+    lease = RunnerLease(run, [], 0.0)
     told = [(info.id, info.name, info.attempt, arguments) for info, arguments in lease.upcoming("f")]
     assert told == [(10, "f", 1, (b"x", ())), (11, "f", 2, (b"y", ()))]
     lease.ran_well([b"1", b"2"], 0.0, [0.5, 1.0], 1.0)
@@ -101,7 +101,7 @@ def test_of_a_lease_with_stopped_jobs_or_large_arguments_one_runs_next() -> None
     lease = a_lease(4)
     lease.stop([12])
     assert [(info.id, arguments) for info, arguments in lease.upcoming("f")] == [(10, None)]
-    large = Lease(Run(7, "cores=[0]", [10, 11], [1, 1], [0, 0], [None] * 2, [b"x", b""], [0, 1]), [b"large"], 0.0)
+    large = RunnerLease(Run(7, "cores=[0]", [10, 11], [1, 1], [0, 0], [None] * 2, [b"x", b""], [0, 1]), [b"large"], 0.0)
     assert [(info.id, arguments) for info, arguments in large.upcoming("f")] == [(10, None)]
     assert large.arguments() == (b"x", [])
 
@@ -170,7 +170,7 @@ def test_each_step_of_a_coroutine_runs_in_its_own_context() -> None:
     coroutine = job()
     words = memoryview(bytearray(16)).cast("d")
     first = context.run(coroutine.send, None)
-    suspended = Suspended(context, coroutine, first, words, 7, lambda seconds: None).__await__()
+    suspended = SuspendedCoroutine(context, coroutine, first, words, 7, lambda seconds: None).__await__()
     assert next(suspended) == "first"
     assert mark.get() == "outside"
     assert suspended.send("answer") == "second"
@@ -188,7 +188,7 @@ def test_a_report_that_is_told_when_it_is_full_is_far_below_what_a_head_takes(si
     draft = ReportDraft()
     told = rows = 0
     for number in range(60):
-        columns = Columns(number, now=0.0)
+        columns = OutcomeBatch(number, now=0.0)
         for job in range(256):
             columns.ran(2**40 + job, 1, Code.SUCCEEDED, Payload(bytes(job * size)), 1.0, 0.5, 0.25)
         draft.add_completed(*columns.take(2**30))
@@ -205,7 +205,7 @@ def test_a_report_that_is_told_when_it_is_full_is_far_below_what_a_head_takes(si
 
 def test_a_large_value_fills_a_report() -> None:
     draft = ReportDraft()
-    columns = Columns(1, now=0.0)
+    columns = OutcomeBatch(1, now=0.0)
     columns.ran(1, 1, Code.SUCCEEDED, Payload(b"", (bytes(4_000_000),)), 1.0, 0.5, 0.25)
     draft.add_completed(*columns.take(0))
     assert not draft.full

@@ -14,9 +14,9 @@ import anyio
 import anyio.to_thread
 
 import grainlike
-from grainlike.launch import is_standard_for_children
+from grainlike.subprocesses import is_standard_for_children
 
-__all__ = ["Child", "describe_exit", "start_child", "start_module", "with_our_paths"]
+__all__ = ["ProcessHandle", "describe_exit", "start_child", "start_module", "with_our_paths"]
 
 
 _FATAL = {
@@ -28,7 +28,7 @@ _FATAL = {
 }
 
 
-class Child(Protocol):
+class ProcessHandle(Protocol):
     """What the daemon does with a process."""
 
     pid: int
@@ -48,7 +48,7 @@ class Child(Protocol):
         ...
 
 
-def start_child(arguments: list[str], environment: dict[str, str], fds: Mapping[str, int]) -> Child:
+def start_child(arguments: list[str], environment: dict[str, str], fds: Mapping[str, int]) -> ProcessHandle:
     """A runner as a new interpreter, started by this process. `OSError` when the system has no process left."""
     return _Started(start_module("grainlike_worker.runner", arguments, environment, fds))
 

@@ -7,14 +7,14 @@ import logging
 import anyio
 
 from grainlike.errors import AuthenticationError, HeadLostError
-from grainlike.net import Access, ByteLink, Way, find_access, waits
+from grainlike.net import Access, ByteLink, HeadLocator, find_access, waits
 
 __all__ = ["to_head", "wait_for_head"]
 
 logger = logging.getLogger("grainlike.worker")
 
 
-def to_head(head: str | None, *, insecure: bool) -> Way:
+def to_head(head: str | None, *, insecure: bool) -> HeadLocator:
     """The way to `head`: an address or an access file; None for the current head of this user."""
 
     def find() -> Access:
@@ -25,15 +25,15 @@ def to_head(head: str | None, *, insecure: bool) -> Way:
             )
         return access
 
-    return Way(find, insecure=insecure)
+    return HeadLocator(find, insecure=insecure)
 
 
-async def wait_for_head(way: Way, stop: anyio.Event, within: float) -> ByteLink | None:
+async def wait_for_head(way: HeadLocator, stop: anyio.Event, within: float) -> ByteLink | None:
     """A link to the head, once there is one, within so many seconds; None when `stop` is set before.
 
     Raises:
-        AuthenticationError, PermissionError, ValueError: as `Way.first`, for waiting would not help.
-        HeadLostError, ConnectionError: as `Way.first`, when the time is over.
+        AuthenticationError, PermissionError, ValueError: as `HeadLocator.first`, for waiting would not help.
+        HeadLostError, ConnectionError: as `HeadLocator.first`, when the time is over.
     """
     told = False
     deadline = anyio.current_time() + within

@@ -25,7 +25,6 @@ from msgspec.structs import replace
 
 from grainlike.errors import GrainlikeError, HeadLostError, ProtocolError, ResourceSpecError
 from grainlike.eventloop import Alarm
-from grainlike.launch import CoreLocks, NoCoreLocks, open_core_locks
 from grainlike.net import Link, process_id
 from grainlike.payload import memory_id, serializer_versions
 from grainlike.resources import Allocation
@@ -38,7 +37,7 @@ from grainlike.scheduler import (
     KillRunner,
     NodeAction,
     NodeEvent,
-    NodeMind,
+    NodeScheduler,
     NodeStopped,
     RaiseBarrier,
     ResumeJob,
@@ -61,6 +60,7 @@ from grainlike.scheduler import (
     Ticked,
     WakeAt,
 )
+from grainlike.subprocesses import CoreLocks, NoCoreLocks, open_core_locks
 from grainlike.wire import (
     FROM_STRANGER,
     LOST_S,
@@ -72,10 +72,10 @@ from grainlike.wire import (
     Buffer,
     Cancel,
     Completed,
+    ConnectingHandshake,
     Credit,
     Define,
     Depart,
-    Dialer,
     Follow,
     Frame,
     FunctionSpec,
@@ -86,7 +86,6 @@ from grainlike.wire import (
     Items,
     Leaving,
     Message,
-    Nested,
     Outcomes,
     Output,
     OutputStream,
@@ -98,6 +97,7 @@ from grainlike.wire import (
     Run,
     Setup,
     Stop,
+    Submit,
     Undefine,
     Welcome,
     Withdraw,
@@ -107,16 +107,15 @@ from grainlike.wire import (
     unpack_parcels,
 )
 from grainlike_worker.daemon._hostfiles import HostFiles
-from grainlike_worker.daemon._keeper import Keeper, open_keeper
+from grainlike_worker.daemon._keeper import KeeperClient, open_keeper
 from grainlike_worker.daemon._loop_watch import watched
 from grainlike_worker.daemon._output import LIVE_S, Outputs, Tap
 from grainlike_worker.daemon._probe import logical_in, topology
-from grainlike_worker.daemon._relay import Relay
-from grainlike_worker.daemon._report import ReportDraft
+from grainlike_worker.daemon._report import ReportDraft, StreamRelay
 from grainlike_worker.daemon._runners import RunnerBody, RunnerMaker, processes, runner_at_home, runner_in_process
-from grainlike_worker.linux._worker_cgroups import JobCgroups, claimed_cgroups
+from grainlike_worker.linux._worker_cgroups import RunnerCgroups, claimed_cgroups
 from grainlike_worker.runner.common._devices import VISIBLE, Devices
-from grainlike_worker.runner.common._scratch import warn_of_unknown_keep
+from grainlike_worker.runner.common._job_directories import warn_of_unknown_keep
 
 __all__ = ["serve_daemon", "serve_embedded"]
 
@@ -157,23 +156,23 @@ async def serve_daemon(
         HeadLostError: the head fell silent, or the connection broke before it let us in.
         AuthenticationError, VersionMismatchError: the head refused us.
     """
-    from grainlike.net import LastingLink  # an embedded worker needs none of what waits on sockets
+    from grainlike.net import ReconnectingLink  # an embedded worker needs none of what waits on sockets
 
     warn_of_unknown_keep()
-    mind = NodeMind(offer, topology())
+    mind = NodeScheduler(offer, topology())
     with claimed_cgroups(move=True) as cgroups, closing(_locks(name, offer)) as locks:
         async with open_keeper(cgroups, early=True) as keeper:
             make = partial(runner_in_process, processes(keeper, _devices(offer).option))
-            if keeper is not None and isinstance(link, LastingLink):
+            if keeper is not None and isinstance(link, ReconnectingLink):
                 link.carried_by(lambda now: keeper.hold(now.fileno()))
-            hello = _hello(name, offer, _memory_tier(keeper, cgroups), lasting=isinstance(link, LastingLink))
+            hello = _hello(name, offer, _memory_tier(keeper, cgroups), lasting=isinstance(link, ReconnectingLink))
             await _Daemon(link, mind, hello, make, echo=echo, context=context, locks=locks, keeper=keeper).run(stop)
 
 
 async def serve_embedded(link: Link, offer: Allocation, *, name: str, echo: bool = True) -> None:
     """The same inside a user's process, with coroutines in the calling loop."""
     warn_of_unknown_keep()
-    mind = NodeMind(offer, topology(), mortal=False)
+    mind = NodeScheduler(offer, topology(), killable=False)
     with claimed_cgroups(move=False) as cgroups, closing(_locks(name, offer)) as locks:
         async with open_keeper(cgroups) as keeper:
             hello = _hello(name, offer, _memory_tier(keeper, cgroups))
@@ -185,7 +184,7 @@ class _Daemon:
     def __init__(
         self,
         link: Link,
-        mind: NodeMind,
+        mind: NodeScheduler,
         hello: Hello,
         make_runner: RunnerMaker,
         *,
@@ -193,10 +192,10 @@ class _Daemon:
         context: str = "",
         locks: CoreLocks | None = None,
         in_program: bool = False,
-        keeper: Keeper | None = None,
+        keeper: KeeperClient | None = None,
     ) -> None:
         self._link = link
-        self._mind = mind
+        self._scheduler = mind
         self._locks = locks if locks is not None else NoCoreLocks()
         self._in_program = in_program
         self._keeper = keeper
@@ -206,7 +205,7 @@ class _Daemon:
         self._taken = self._held = 0
         self._make_runner = make_runner
         self._context = context
-        self._handshake = Dialer(hello)
+        self._handshake = ConnectingHandshake(hello)
         self._welcome: Welcome | None = None
         self._heard = time.monotonic()
         self._tasks: TaskGroup
@@ -219,7 +218,7 @@ class _Daemon:
         self._host_files = HostFiles()
         self._alarm = Alarm(self._ring)
         self._report = ReportDraft()
-        self._relay = Relay(self._say)
+        self._relay = StreamRelay(self._say)
         self._outputs = Outputs(self._say, self._parcels, echo=echo)
         self._idle: anyio.Event | None = None
         self._leaving = False
@@ -257,7 +256,7 @@ class _Daemon:
 
     async def _depart(self, *, kill: bool) -> None:
         """The head wants us to end: at once, or when no job is left."""
-        while not (kill or self._mind.idle):
+        while not (kill or self._scheduler.idle):
             self._idle = idle = anyio.Event()
             await idle.wait()
         await self._leave()
@@ -376,7 +375,7 @@ class _Daemon:
                     case Output():
                         for stream, data in zip(message.streams, message.data, strict=True):
                             tap.told(message.job, message.attempt, OutputStream(stream), data)
-                    case Nested():
+                    case Submit():
                         self._nests[message.parent] = runner
                         self._say(message, buffers)
                     case Withdraw():
@@ -399,9 +398,9 @@ class _Daemon:
     # --- what the mind says ------------------------------------------------------------------------------------------
 
     def _tell(self, event: NodeEvent, buffers: Sequence[Buffer] = ()) -> None:
-        for action in self._mind.handle(event, time.monotonic()):
+        for action in self._scheduler.handle(event, time.monotonic()):
             self._act(action, buffers)
-        if self._idle is not None and self._mind.idle:
+        if self._idle is not None and self._scheduler.idle:
             self._idle.set()
 
     def _act(self, action: NodeAction, buffers: Sequence[Buffer]) -> None:
@@ -515,7 +514,7 @@ class _Daemon:
 
     def _flush(self) -> None:
         """Tell the head everything at once, and other programs which cores are in use."""
-        held = self._mind.busy_cores
+        held = self._scheduler.busy_cores
         if held != self._held:
             self._held = held
             self._locks.hold(held)
@@ -548,7 +547,7 @@ class _Daemon:
         self._keyed.discard(number)
         with self._outputs.dying(tap):
             stepping, _ = runner.stepping() or (0, 0.0)
-            self._tell(RunnerGone(number, how, runner.started(), stepping, runner.unborn, runner.nobody))
+            self._tell(RunnerGone(number, how, runner.started(), stepping, runner.never_ran, runner.never_spawned))
         self._flush()
 
     def _blocked(self, runner: int, message: Blocked) -> None:
@@ -615,7 +614,7 @@ def _locks(name: str, offer: Allocation) -> CoreLocks:
     return locks
 
 
-def _memory_tier(keeper: Keeper | None, cgroups: JobCgroups | None) -> str:
+def _memory_tier(keeper: KeeperClient | None, cgroups: RunnerCgroups | None) -> str:
     """What will hold jobs in runners of their own to their memory."""
     if keeper is None:
         return "none"

@@ -15,18 +15,18 @@ import anyio
 from grainlike.eventloop import here, spawn_detached
 from grainlike.system import Cgroup
 from grainlike_worker.daemon import _keeper_watch as watching
-from grainlike_worker.daemon._child import Child, describe_exit, start_module
+from grainlike_worker.daemon._child import ProcessHandle, describe_exit, start_module
 from grainlike_worker.daemon._keeper_watch import DYING_S, gone, readable
-from grainlike_worker.ipc._fork_requests import Birth, ask, hand_over, told_born, told_status
-from grainlike_worker.linux._worker_cgroups import JobCgroups
-from grainlike_worker.runner.common._scratch import directory_for
+from grainlike_worker.ipc._fork_requests import SpawnRequest, ask, hand_over, receive_exit_status, receive_reply
+from grainlike_worker.linux._worker_cgroups import RunnerCgroups
+from grainlike_worker.runner.common._job_directories import directory_for
 
-__all__ = ["Keeper", "open_keeper"]
+__all__ = ["KeeperClient", "open_keeper"]
 
 logger = logging.getLogger("grainlike.worker")
 
 
-class Keeper:
+class KeeperClient:
     """Starts runners; the process behind it is started with the first of them, and again should it have died.
 
     Example::
@@ -38,7 +38,7 @@ class Keeper:
         suspected: True while its process is late with an answer: then this worker does not vouch for itself.
     """
 
-    def __init__(self, cgroups: JobCgroups | None = None) -> None:
+    def __init__(self, cgroups: RunnerCgroups | None = None) -> None:
         self._cgroups = cgroups
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
@@ -54,23 +54,27 @@ class Keeper:
         self._closed = False
         self.suspected = False
 
-    async def bear(self, arguments: list[str], environment: dict[str, str], fds: dict[str, int]) -> Child:
+    async def fork_runner(
+        self, arguments: list[str], environment: dict[str, str], fds: dict[str, int]
+    ) -> ProcessHandle:
         """Start a runner with these descriptors, which stay the caller's. `OSError` when that cannot be."""
         near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             with far:
-                asked = self._ask(Birth(arguments, environment, _directory(), fds), far)
+                asked = self._ask(SpawnRequest(arguments, environment, _directory(), fds), far)
             self._statuses[near] = asked
             await anyio.wait_readable(near)
-            born = told_born(near)
-            if born is None:
+            spawn_reply = receive_reply(near)
+            if spawn_reply is None:
                 raise OSError(f"their keeper ended: {await _end_of(asked)}")
         except BaseException:
             self._statuses.pop(near, None)
             near.close()  # if it is born all the same, it finds its link closed and ends
             raise
         near.setblocking(False)
-        return _Kept(*born, near, self._statuses, None if self._cgroups is None else self._cgroups.of(born.pid))
+        return _KeeperChild(
+            *spawn_reply, near, self._statuses, None if self._cgroups is None else self._cgroups.of(spawn_reply.pid)
+        )
 
     def scratch_of(self, runner: int) -> str:
         """Return the directory below which the jobs of a runner find theirs, by its process id."""
@@ -166,18 +170,18 @@ class Keeper:
                 with suppress(OSError):
                     status.shutdown(socket.SHUT_RDWR)
 
-    def _ask(self, birth: Birth, status: socket.socket) -> subprocess.Popen[bytes]:
+    def _ask(self, spawn_request: SpawnRequest, status: socket.socket) -> subprocess.Popen[bytes]:
         """The process that was asked: by the time that it fails to answer, another may have taken its place."""
         if self._control is not None and self._process is not None and self._process.poll() is None:
             # It may be dying all the same; then it is as if it had died before.
             with suppress(ConnectionError):
-                ask(self._control, birth, status)
+                ask(self._control, spawn_request, status)
                 return self._process
         self.start()
         assert self._control is not None
         assert self._process is not None
         try:
-            ask(self._control, birth, status)
+            ask(self._control, spawn_request, status)
         except ConnectionError:
             raise OSError(f"their keeper ended: {describe_exit(self._process.wait())}") from None
         return self._process
@@ -217,7 +221,9 @@ class Keeper:
 
 
 @asynccontextmanager
-async def open_keeper(cgroups: JobCgroups | None = None, *, early: bool = False) -> AsyncIterator[Keeper | None]:
+async def open_keeper(
+    cgroups: RunnerCgroups | None = None, *, early: bool = False
+) -> AsyncIterator[KeeperClient | None]:
     """A keeper for as long as the block runs; None where the system has none (it takes Linux).
 
     Its runners have cgroups where there are `cgroups`. With `early`, its process is started now and not with the first
@@ -226,7 +232,7 @@ async def open_keeper(cgroups: JobCgroups | None = None, *, early: bool = False)
     if sys.platform != "linux":
         yield None
         return
-    keeper = Keeper(cgroups)
+    keeper = KeeperClient(cgroups)
     try:
         if early:
             keeper.start()
@@ -235,7 +241,7 @@ async def open_keeper(cgroups: JobCgroups | None = None, *, early: bool = False)
         await keeper.aclose()
 
 
-class _Kept:
+class _KeeperChild:
     """A child of the keeper's. It is gone when the keeper says so, which is when its orphans are gone too."""
 
     def __init__(
@@ -265,7 +271,7 @@ class _Kept:
         if self.returncode is None:
             await readable(self._status.fileno())
         if self.returncode is None:
-            code = told_status(self._status)
+            code = receive_exit_status(self._status)
             if code is None:
                 # The keeper is dead, and the kernel kills its children: that we can see ourselves. Or it was given up.
                 self.kill()

@@ -15,9 +15,9 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from grainlike.launch import descendants, kill_all
+from grainlike.subprocesses import descendants, kill_all
 from grainlike_worker.ipc._fork_requests import has_answered, ping
-from grainlike_worker.runner.common._scratch import keeps, remove, remove_empty
+from grainlike_worker.runner.common._job_directories import keeps, remove, remove_empty
 
 __all__ = ["answers", "end_stuck", "finish", "gone", "readable", "state_of"]
 

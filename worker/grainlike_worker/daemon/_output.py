@@ -14,7 +14,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from grainlike.wire import Code, Completed, Output, OutputStream
-from grainlike_worker.daemon._output_store import TAIL_BYTES, Piece, Record, Ring, Spool
+from grainlike_worker.daemon._output_store import TAIL_BYTES, AttemptOutput, Piece, PieceRing, Spool
 
 __all__ = ["LIVE_S", "Outputs", "Tap"]
 
@@ -46,11 +46,11 @@ class Outputs:
         self._known = known
         self._post = post
         self._spool = Spool()
-        self._records: dict[int, list[Record]] = {}
+        self._records: dict[int, list[AttemptOutput]] = {}
         """By job, in the order of attempts."""
-        self._open: dict[int, Record] = {}
+        self._open: dict[int, AttemptOutput] = {}
         """Of attempts that have written and not ended, by job."""
-        self._ended: OrderedDict[Record, None] = OrderedDict()
+        self._ended: OrderedDict[AttemptOutput, None] = OrderedDict()
         self._dying: Tap | None = None
         self._pulsing = False
         self._followed: dict[int, _Followed] = {}
@@ -77,11 +77,11 @@ class Outputs:
             if head < len(data):
                 self._followed[job].add(stream, data[head:])
 
-    def _new_record(self, job: int, attempt: int) -> Record:
+    def _new_record(self, job: int, attempt: int) -> AttemptOutput:
         found = self._records.setdefault(job, [])
         if found and found[-1].attempt == attempt:
             return found[-1]  # something that an attempt left behind speaks after its end
-        record = Record(job, attempt, self._spool)
+        record = AttemptOutput(job, attempt, self._spool)
         found.append(record)
         if self._known is None or job in self._known:
             self._open[job] = record
@@ -111,7 +111,7 @@ class Outputs:
                 del self._open[job]
                 self._end(record)
 
-    def _end(self, record: Record) -> None:
+    def _end(self, record: AttemptOutput) -> None:
         record.end()
         self._ended[record] = None
         if len(self._ended) > MOST_RECORDS:
@@ -155,7 +155,7 @@ class Outputs:
         if followed is not None and followed.late is not None and record is not None:
             self._tell(record, followed.late.take())
 
-    def _tell(self, record: Record, pieces: Iterable[Piece], follower: int = 0) -> None:
+    def _tell(self, record: AttemptOutput, pieces: Iterable[Piece], follower: int = 0) -> None:
         streams: list[int] = []
         data: list[bytes] = []
         size = 0
@@ -169,7 +169,7 @@ class Outputs:
         if data:
             self._post(Output(record.job, record.attempt, streams, data, follower))
 
-    def _last_words(self, job: int, attempt: int, record: Record | None) -> None:
+    def _last_words(self, job: int, attempt: int, record: AttemptOutput | None) -> None:
         runner = self._dying
         pieces: list[Piece] = []
         if record is not None and record.attempt == attempt:
@@ -187,11 +187,11 @@ class _Followed:
 
     def __init__(self) -> None:
         self.followers: set[int] = set()
-        self.late: Ring | None = None
+        self.late: PieceRing | None = None
 
     def add(self, stream: OutputStream, data: bytes) -> None:
         if self.late is None:
-            self.late = Ring(TAIL_BYTES)
+            self.late = PieceRing(TAIL_BYTES)
         self.late.add(stream, data)
 
 

@@ -12,7 +12,7 @@ import anyio
 
 from grainlike.wire import OutputStream
 from grainlike_worker.daemon._output import Tap
-from grainlike_worker.ipc._output_frames import HEADER
+from grainlike_worker.ipc._steps import HEADER
 
 __all__ = ["OutputPipes"]
 

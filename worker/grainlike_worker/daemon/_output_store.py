@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from grainlike.wire import OutputStream
 
-__all__ = ["HEAD_BYTES", "TAIL_BYTES", "Piece", "Record", "Ring", "Spool", "left_out"]
+__all__ = ["HEAD_BYTES", "TAIL_BYTES", "AttemptOutput", "Piece", "PieceRing", "Spool", "left_out"]
 
 HEAD_BYTES = 1 << 20
 """How much of an attempt's output is kept from its beginning."""
@@ -82,7 +82,7 @@ class Spool:
             os.close(old)
 
 
-class Ring:
+class PieceRing:
     """The last pieces that were put in, `limit` bytes of them; `cut` bytes before them are gone."""
 
     __slots__ = ("_pieces", "_size", "cut", "limit")
@@ -117,7 +117,7 @@ class Ring:
         return taken
 
 
-class Record:
+class AttemptOutput:
     """The output of one attempt. Bytes go in at any time; `pieces` may be asked for at any time, and again."""
 
     __slots__ = ("_blocks", "_pending", "_room", "_spool", "_tail", "_waiting", "attempt", "ended", "job")
@@ -131,7 +131,7 @@ class Record:
         self._pending: list[Piece] = []
         self._waiting = 0
         self._blocks: list[tuple[list[tuple[OutputStream, int]], _Place]] = []
-        self._tail: Ring | None = None
+        self._tail: PieceRing | None = None
 
     def add(self, stream: OutputStream, data: bytes) -> int:
         """Put in bytes; returns how many of them are of the beginning, which is kept whole."""
@@ -144,7 +144,7 @@ class Record:
                 self._store()
         if len(head) < len(data):
             if self._tail is None:
-                self._tail = Ring(TAIL_BYTES)
+                self._tail = PieceRing(TAIL_BYTES)
             self._tail.add(stream, data[len(head) :])
         return len(head)
 

@@ -18,13 +18,13 @@ from grainlike.net import OnFrames, memory_pair
 from grainlike.scheduler import RunnerKind
 from grainlike.wire import Buffer, Message
 from grainlike_worker.daemon._output import Tap
-from grainlike_worker.daemon._process_runner import ProcessRunner
-from grainlike_worker.runner.loop._output import HomeOutput, hooked_streams
+from grainlike_worker.daemon._runner_supervisor import RunnerSupervisor
+from grainlike_worker.runner.loop._output import EmbeddedOutput, hooked_streams
 from grainlike_worker.runner.loop._programs import programs_ended
 from grainlike_worker.runner.loop._runner import serve_shared
 
 if TYPE_CHECKING:
-    from grainlike_worker.daemon._keeper import Keeper
+    from grainlike_worker.daemon._keeper import KeeperClient
     from grainlike_worker.daemon._spawn import RunnerProcess
 
 __all__ = ["RunnerBody", "RunnerMaker", "Spawn", "processes", "runner_at_home", "runner_in_process"]
@@ -38,10 +38,10 @@ class RunnerBody(Protocol):
     defined: set[int]
     """The functions that it was told of."""
 
-    unborn: bool
+    never_ran: bool
     """Whether it has never done anything: said a word, or begun a job."""
 
-    nobody: bool
+    never_spawned: bool
     """Whether there never was a process of it."""
 
     farewell_s: float
@@ -98,7 +98,7 @@ Spawn = Callable[[RunnerKind], "Awaitable[RunnerProcess]"]
 """Starts a process for a runner of this kind."""
 
 
-def processes(keeper: Keeper | None, options: Sequence[str]) -> Spawn:
+def processes(keeper: KeeperClient | None, options: Sequence[str]) -> Spawn:
     """Return what starts runners as `RunnerProcess.spawn` does, with these arguments."""
 
     async def spawn(kind: RunnerKind) -> RunnerProcess:
@@ -112,7 +112,7 @@ def processes(keeper: Keeper | None, options: Sequence[str]) -> Spawn:
 
 def runner_in_process(spawn: Spawn, kind: RunnerKind, named: Callable[[int], None], tap: Tap) -> RunnerBody:
     """A runner in a process of its own, whatever its kind."""
-    return ProcessRunner(partial(spawn, kind), named, tap, own=kind == "own")
+    return RunnerSupervisor(partial(spawn, kind), named, tap, own=kind == "own")
 
 
 def runner_at_home(
@@ -126,21 +126,21 @@ class _LoopRunner:
     """The shared runner in the daemon's own loop. It cannot crash alone, so most of the protocol has nothing to do."""
 
     farewell_s = 0.0
-    unborn = nobody = False
+    never_ran = never_spawned = False
 
     def __init__(self, tap: Tap, *, echo: bool) -> None:
         self._echo = echo
         self.defined: set[int] = set()
         self._near, self._far = memory_pair()
         self._tap = tap
-        self._output: HomeOutput | None = None
+        self._output: EmbeddedOutput | None = None
 
     def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
         self._near.post(message, [copied(buffer) for buffer in buffers])
 
     async def run(self, on_frames: OnFrames) -> str:
         # Not before: a runner may be made in a callback of the loop, where nothing tells which loop it is.
-        self._output = HomeOutput(_threadsafe(self.drain), shown=self._echo)
+        self._output = EmbeddedOutput(_threadsafe(self.drain), shown=self._echo)
         with hooked_streams():
             async with programs_ended(self._output), anyio.create_task_group() as tasks:
                 tasks.start_soon(serve_shared, self._far, None, self._output, None, _tell_blocked)

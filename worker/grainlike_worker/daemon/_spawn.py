@@ -10,10 +10,10 @@ import anyio
 
 from grainlike.net import Link, adopt
 from grainlike.scheduler import RunnerKind
-from grainlike_worker.daemon._child import Child, describe_exit, start_child
-from grainlike_worker.daemon._keeper import Keeper
+from grainlike_worker.daemon._child import ProcessHandle, describe_exit, start_child
+from grainlike_worker.daemon._keeper import KeeperClient
 from grainlike_worker.daemon._output_pipes import OutputPipes
-from grainlike_worker.ipc._claims import Claims
+from grainlike_worker.ipc._claims import ClaimPage
 from grainlike_worker.ipc._signals import FLUSH_SIGNAL
 from grainlike_worker.ipc._steps import StackFile, StepPage
 
@@ -40,9 +40,9 @@ class RunnerProcess:
 
     def __init__(
         self,
-        process: Child,
+        process: ProcessHandle,
         link: Link,
-        claims: Claims | None,
+        claims: ClaimPage | None,
         output: OutputPipes,
         steps: StepPage | None,
         stacks: StackFile | None,
@@ -65,7 +65,7 @@ class RunnerProcess:
         cls,
         kind: RunnerKind,
         *,
-        keeper: Keeper | None = None,
+        keeper: KeeperClient | None = None,
         env: Mapping[str, str] | None = None,
         options: Sequence[str] = (),
     ) -> "RunnerProcess":
@@ -78,7 +78,7 @@ class RunnerProcess:
         millisecond. `OSError` when the system has no process or descriptor left.
         """
         with ExitStack() as stack:
-            claims = stack.enter_context(closing(Claims.create())) if kind == "own" else None
+            claims = stack.enter_context(closing(ClaimPage.create())) if kind == "own" else None
             output = stack.enter_context(closing(OutputPipes(framed=kind == "shared")))
             steps = stacks = None
             if kind == "shared":
@@ -150,11 +150,11 @@ class RunnerProcess:
 
 
 async def _start(
-    arguments: list[str], environment: dict[str, str], fds: dict[str, int], keeper: Keeper | None
-) -> Child:
+    arguments: list[str], environment: dict[str, str], fds: dict[str, int], keeper: KeeperClient | None
+) -> ProcessHandle:
     if keeper is None:
         return start_child(arguments, environment, fds)
-    return await keeper.bear(arguments, environment, fds)
+    return await keeper.fork_runner(arguments, environment, fds)
 
 
 @contextmanager

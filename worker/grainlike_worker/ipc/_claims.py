@@ -12,7 +12,7 @@ from typing import Self
 
 from grainlike_worker.ipc._page import Page
 
-__all__ = ["IDLE", "NO_BARRIER", "Claims"]
+__all__ = ["IDLE", "NO_BARRIER", "ClaimPage"]
 
 IDLE = -1
 """`started` between two leases."""
@@ -29,14 +29,14 @@ class _Word:
     def __init__(self, index: int) -> None:
         self._index = index
 
-    def __get__(self, claims: "Claims", _: type["Claims"]) -> int:
+    def __get__(self, claims: "ClaimPage", _: type["ClaimPage"]) -> int:
         return claims.words[self._index]
 
-    def __set__(self, claims: "Claims", value: int) -> None:
+    def __set__(self, claims: "ClaimPage", value: int) -> None:
         claims.words[self._index] = value
 
 
-class Claims(Page[int]):
+class ClaimPage(Page[int]):
     """The page of a runner of its own: made by the daemon, mapped by the runner and the keeper.
 
     Attributes:

@@ -1,8 +1,9 @@
 """How a keeper is told to start a runner: one message with descriptors, and a file in memory with the rest.
 
-The daemon sends, over a socket of sequenced packets, the descriptors of a `Birth`: first the file, then the status
-socket, then those that the runner gets, named by options. Over the status socket come the process id with a descriptor
-that stands for the process (so that no signal can hit a later process of that number), and at last how it ended.
+The daemon sends, over a socket of sequenced packets, the descriptors of a `SpawnRequest`: first the file, then the
+status socket, then those that the runner gets, named by options. Over the status socket come the process id with a
+descriptor that stands for the process (so that no signal can hit a later process of that number), and at last how it
+ended.
 
 The worker's connection to its head is handed over in a message of its own, and answered by nothing. A message that
 only asks for an answer gets one on the same socket, so that a keeper which stands still can be told from one that is
@@ -19,19 +20,19 @@ from typing import NamedTuple
 
 __all__ = [
     "PING",
-    "Birth",
-    "Born",
+    "SpawnReply",
+    "SpawnRequest",
     "answer",
     "ask",
     "hand_over",
     "has_answered",
     "ping",
-    "say_born",
-    "say_failed",
-    "say_status",
+    "receive_exit_status",
+    "receive_reply",
+    "send_exit_status",
+    "send_failure",
+    "send_reply",
     "take",
-    "told_born",
-    "told_status",
 ]
 
 MOST_FDS = 16
@@ -43,7 +44,7 @@ PING = b"p"
 """A message that asks for an answer, and the answer."""
 
 
-class Birth(NamedTuple):
+class SpawnRequest(NamedTuple):
     """One runner to be: its options, its environment and directory, and its descriptors by option."""
 
     arguments: list[str]
@@ -52,14 +53,14 @@ class Birth(NamedTuple):
     fds: dict[str, int]
 
 
-class Born(NamedTuple):
+class SpawnReply(NamedTuple):
     """A runner that is there; `watch` is a pidfd."""
 
     pid: int
     watch: int
 
 
-def ask(control: socket.socket, birth: Birth, status: socket.socket) -> None:
+def ask(control: socket.socket, spawn_request: SpawnRequest, status: socket.socket) -> None:
     """Ask for a runner; `status` is the keeper's end. All descriptors stay the caller's.
 
     Raises:
@@ -68,12 +69,12 @@ def ask(control: socket.socket, birth: Birth, status: socket.socket) -> None:
     """
     import json  # here, because an embedded worker starts sooner without
 
-    rest = {**birth._asdict(), "fds": list(birth.fds)}
+    rest = {**spawn_request._asdict(), "fds": list(spawn_request.fds)}
     told = os.memfd_create("grainlike-birth")
     try:
         # Not through a file object: only the bytes matter. Surrogates of names that are no text survive JSON's escapes.
         os.write(told, json.dumps(rest).encode())
-        _send(control, _BIRTH, [told, status.fileno(), *birth.fds.values()])
+        _send(control, _BIRTH, [told, status.fileno(), *spawn_request.fds.values()])
     finally:
         os.close(told)
 
@@ -116,7 +117,7 @@ def _send(control: socket.socket, kind: bytes, fds: Sequence[int]) -> None:
     control.sendmsg([kind], ancillary, socket.MSG_DONTWAIT)
 
 
-def take(control: socket.socket) -> "tuple[Birth, socket.socket] | list[socket.socket] | bytes | None":
+def take(control: socket.socket) -> "tuple[SpawnRequest, socket.socket] | list[socket.socket] | bytes | None":
     """The next request and its status socket, or the connections to hold from now on, one or none, or `PING`; None when
     nobody can ask any more. The descriptors are the caller's.
     """
@@ -135,25 +136,25 @@ def take(control: socket.socket) -> "tuple[Birth, socket.socket] | list[socket.s
     finally:
         os.close(told)
     known["fds"] = dict(zip(known["fds"], rest, strict=True))
-    return Birth(**known), socket.socket(fileno=status)
+    return SpawnRequest(**known), socket.socket(fileno=status)
 
 
-def say_born(status: socket.socket, born: Born) -> None:
+def send_reply(status: socket.socket, spawn_reply: SpawnReply) -> None:
     """The runner is there."""
-    socket.send_fds(status, [_NUMBER.pack(born.pid)], [born.watch])
+    socket.send_fds(status, [_NUMBER.pack(spawn_reply.pid)], [spawn_reply.watch])
 
 
-def say_failed(status: socket.socket, error: OSError) -> None:
+def send_failure(status: socket.socket, error: OSError) -> None:
     """There will be no runner."""
     status.send(_NUMBER.pack(-(error.errno or 1)))
 
 
-def say_status(status: socket.socket, code: int) -> None:
+def send_exit_status(status: socket.socket, code: int) -> None:
     """The runner and all of its descendants are gone; `code` is as `subprocess` counts."""
     status.send(_NUMBER.pack(code))
 
 
-def told_born(status: socket.socket) -> Born | None:
+def receive_reply(status: socket.socket) -> SpawnReply | None:
     """What the keeper answered; None when it did not live to. `OSError` when it could not start the runner."""
     data, fds, _, _ = socket.recv_fds(status, _NUMBER.size, 1)
     if not data:
@@ -161,10 +162,10 @@ def told_born(status: socket.socket) -> Born | None:
     (number,) = _NUMBER.unpack(data)
     if number < 0:
         raise OSError(-number, os.strerror(-number))
-    return Born(number, fds[0])
+    return SpawnReply(number, fds[0])
 
 
-def told_status(status: socket.socket) -> int | None:
+def receive_exit_status(status: socket.socket) -> int | None:
     """How the runner ended; None when the keeper did not live to tell."""
     data = status.recv(_NUMBER.size)
     return _NUMBER.unpack(data)[0] if data else None

@@ -1,14 +1,18 @@
 """Which coroutine a shared runner is stepping, told in memory that its worker sees, without a word being sent.
 
 From it the worker knows who blocks the event loop that all share, and, when the process has died, whom to suspect.
+
+Format of the pipe through which a runner that many jobs share says whose output it is.
 """
 
 import os
+import struct
 import time
 
 from grainlike_worker.ipc._page import Page, anonymous_file
 
-__all__ = ["BLOCKED_S", "JOB", "SINCE", "StackFile", "StepPage"]
+__all__ = ["BLOCKED_S", "HEADER", "JOB", "SINCE", "StackFile", "StepPage"]
+
 
 BLOCKED_S = 5.0
 """How long one step may take before it is told of."""
@@ -64,3 +68,7 @@ class StackFile:
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
+
+
+HEADER = struct.Struct("<BqiI")
+"""In front of each piece in the third pipe: stream, job, attempt, size."""

@@ -23,16 +23,24 @@ from types import ModuleType
 from typing import NamedTuple, NoReturn
 
 import grainlike_worker.runner.process._runner  # noqa: F401 - what every runner needs, imported once
-from grainlike.launch import children, descendants, go_on_with_pipe, kill_all, reap, reset_signals
+from grainlike.subprocesses import children, descendants, go_on_with_pipe, kill_all, reap, reset_signals
 from grainlike.system import Cgroup
-from grainlike_worker.ipc._claims import Claims
-from grainlike_worker.ipc._fork_requests import Birth, Born, answer, say_born, say_failed, say_status, take
+from grainlike_worker.ipc._claims import ClaimPage
+from grainlike_worker.ipc._fork_requests import (
+    SpawnReply,
+    SpawnRequest,
+    answer,
+    send_exit_status,
+    send_failure,
+    send_reply,
+    take,
+)
 from grainlike_worker.keeper._memory_watchdog import Watchdog
 from grainlike_worker.linux._cgroup_memory import was_out_of_memory
 from grainlike_worker.linux._lifeline import adopt_orphans, die_with_parent
-from grainlike_worker.linux._worker_cgroups import JobCgroups
+from grainlike_worker.linux._worker_cgroups import RunnerCgroups
 from grainlike_worker.runner import __main__ as runner
-from grainlike_worker.runner.common._scratch import keeps, remove, remove_empty
+from grainlike_worker.runner.common._job_directories import keeps, remove, remove_empty
 
 __all__ = ["main"]
 
@@ -48,15 +56,15 @@ _HEARD_S = 1.0
 """How long the head may take to hang up, after it was told that the worker is dead."""
 
 
-class _Kept(NamedTuple):
+class _LivingRunner(NamedTuple):
     """A living runner."""
 
     status: socket.socket
-    claims: Claims | None
+    claims: ClaimPage | None
     group: Cgroup | None
 
 
-class _Dead(NamedTuple):
+class _DeadRunner(NamedTuple):
     """A runner that has ended, while something of it may still be there."""
 
     status: socket.socket
@@ -68,13 +76,15 @@ class _Dead(NamedTuple):
 class Keeper:
     """Serves its control socket until that ends, or SIGTERM comes (the kernel sends it when the worker dies)."""
 
-    def __init__(self, control: socket.socket, workers: int, scratch: str, cgroups: JobCgroups | None = None) -> None:
+    def __init__(
+        self, control: socket.socket, workers: int, scratch: str, cgroups: RunnerCgroups | None = None
+    ) -> None:
         self._control = control
         self._workers_lifeline = workers
         self._cgroups = cgroups
         self._worker = os.getppid()
-        self._kept: dict[int, _Kept] = {}
-        self._dead: list[_Dead] = []
+        self._kept: dict[int, _LivingRunner] = {}
+        self._dead: list[_DeadRunner] = []
         self._watchdog = Watchdog()
         self._removers: set[int] = set()
         self._scratch = scratch
@@ -110,10 +120,10 @@ class Keeper:
                     answer(self._control)
                 elif isinstance(request, list):
                     self._hold(request)
-                elif (arguments := self._bear(*request)) is not None:
+                elif (arguments := self._fork_runner(*request)) is not None:
                     return arguments
             self._watchdog.look()
-            self._bury()
+            self._reap()
         self._end_all()
         return None
 
@@ -136,35 +146,35 @@ class Keeper:
 
     # --- births ------------------------------------------------------------------------------------------------------
 
-    def _bear(self, birth: Birth, status: socket.socket) -> list[str] | None:
+    def _fork_runner(self, spawn_request: SpawnRequest, status: socket.socket) -> list[str] | None:
         here = os.getpid()
         try:
             pid = os.fork()
         except OSError as error:
-            say_failed(status, error)
+            send_failure(status, error)
             status.close()
         else:
             if pid == 0:
-                self._let_go(status)
-                return _become(birth, here, self._lifeline, self._scratch, self._cgroups)
-            self._keep(pid, birth, status)
-        for fd in birth.fds.values():
+                self._release(status)
+                return _become(spawn_request, here, self._lifeline, self._scratch, self._cgroups)
+            self._keep(pid, spawn_request, status)
+        for fd in spawn_request.fds.values():
             os.close(fd)
         return None
 
-    def _keep(self, pid: int, birth: Birth, status: socket.socket) -> None:
-        page = birth.fds.get("--claims")
-        claims = None if page is None else Claims.attach(os.dup(page))
-        self._kept[pid] = _Kept(status, claims, None if self._cgroups is None else self._cgroups.of(pid))
+    def _keep(self, pid: int, spawn_request: SpawnRequest, status: socket.socket) -> None:
+        page = spawn_request.fds.get("--claims")
+        claims = None if page is None else ClaimPage.attach(os.dup(page))
+        self._kept[pid] = _LivingRunner(status, claims, None if self._cgroups is None else self._cgroups.of(pid))
         if claims is not None:
             self._watchdog.add(pid, claims)
         watch = os.pidfd_open(pid)
         # If nobody listens any more the worker is ending, and so shall we.
         with suppress(ConnectionError):
-            say_born(status, Born(pid, watch))
+            send_reply(status, SpawnReply(pid, watch))
         os.close(watch)
 
-    def _let_go(self, status: socket.socket) -> None:
+    def _release(self, status: socket.socket) -> None:
         """In a child: give up all that is the keeper's."""
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGUSR1):
@@ -180,7 +190,7 @@ class Keeper:
 
     # --- ends --------------------------------------------------------------------------------------------------------
 
-    def _bury(self) -> None:
+    def _reap(self) -> None:
         """Reap what has died; kill what dead runners left behind; tell of those of whom nothing is left."""
         for pid in [pid for pid in self._kept if _has_died(pid)]:
             # Not reaped yet, so its number is still its own, and its group's.
@@ -189,7 +199,7 @@ class Keeper:
             _, status = os.waitpid(pid, 0)
             kept = self._kept.pop(pid)
             self._watchdog.remove(pid)
-            self._dead.append(_Dead(kept.status, os.waitstatus_to_exitcode(status), time.monotonic(), kept.group))
+            self._dead.append(_DeadRunner(kept.status, os.waitstatus_to_exitcode(status), time.monotonic(), kept.group))
             if kept.claims is not None:
                 _judge(kept.claims, kept.group)
                 kept.claims.close()
@@ -203,7 +213,7 @@ class Keeper:
                 if _is_empty(dead.group, strays) or self._has_waited_long(dead, strays):
                     self._dead.remove(dead)
                     with suppress(ConnectionError):
-                        say_status(dead.status, dead.code)
+                        send_exit_status(dead.status, dead.code)
                     dead.status.close()
 
     def _remove_later(self, directory: str) -> None:
@@ -230,7 +240,7 @@ class Keeper:
         # What they had started falls to us as they die, so only a look that finds nobody is the last.
         return strays
 
-    def _has_waited_long(self, dead: _Dead, strays: list[int]) -> bool:
+    def _has_waited_long(self, dead: _DeadRunner, strays: list[int]) -> bool:
         late = time.monotonic() - dead.since > _KILLED_S
         if late:
             left = ", ".join(map(str, strays)) or "of a runner"
@@ -271,7 +281,7 @@ def main(arguments: list[str]) -> NoReturn:
     adopt_orphans()
     control = socket.socket(fileno=int(options["--fd"]))
     control.set_inheritable(False)
-    cgroups = JobCgroups(options["--cgroups"], limits="--limits" in options) if "--cgroups" in options else None
+    cgroups = RunnerCgroups(options["--cgroups"], limits="--limits" in options) if "--cgroups" in options else None
     lifeline = int(options["--lifeline"])
     os.set_inheritable(lifeline, False)
     keeper = Keeper(control, lifeline, options["--scratch"], cgroups)
@@ -285,36 +295,38 @@ def main(arguments: list[str]) -> NoReturn:
     # What is here is shared with every runner as long as nobody touches it; the collector would. Imports leave no
     # garbage behind, so there is nothing to collect first, and the first runner need not wait for it.
     gc.freeze()
-    born = keeper.serve()
+    spawn_reply = keeper.serve()
     del keeper, control
-    if born is not None:
-        runner.main(born)
+    if spawn_reply is not None:
+        runner.main(spawn_reply)
     os._exit(0)
 
 
-def _become(birth: Birth, keeper: int, lifeline: int, scratch: str, cgroups: JobCgroups | None) -> list[str]:
+def _become(
+    spawn_request: SpawnRequest, keeper: int, lifeline: int, scratch: str, cgroups: RunnerCgroups | None
+) -> list[str]:
     """Turn this process, just forked, into what a new one would be; return its arguments."""
     os.setsid()
     group = None if cgroups is None else cgroups.enter()
-    if birth.directory is not None:
+    if spawn_request.directory is not None:
         with suppress(OSError):
-            os.chdir(birth.directory)
+            os.chdir(spawn_request.directory)
     os.environ.clear()
-    os.environ.update(birth.environment)
-    options = {**birth.fds, "--keepers-lifeline": lifeline, "--parent": keeper, "--kept": "yes"}
+    os.environ.update(spawn_request.environment)
+    options = {**spawn_request.fds, "--keepers-lifeline": lifeline, "--parent": keeper, "--kept": "yes"}
     options["--scratch"] = f"{scratch}/{os.getpid()}"
     if group is not None and cgroups is not None and cgroups.limits:
         options["--cgroup"] = group
-    return [*birth.arguments, *(str(item) for pair in options.items() for item in pair)]
+    return [*spawn_request.arguments, *(str(item) for pair in options.items() for item in pair)]
 
 
-def _forget(kept: _Kept) -> None:
+def _forget(kept: _LivingRunner) -> None:
     kept.status.close()
     if kept.claims is not None:
         kept.claims.close()
 
 
-def _judge(claims: Claims, group: Cgroup | None) -> None:
+def _judge(claims: ClaimPage, group: Cgroup | None) -> None:
     """Note, for those who wait for its job, that a dead runner was ended by the kernel for taking too much memory."""
     if group is not None and claims.limit and claims.kernel and was_out_of_memory(group):
         claims.taken = claims.limit  # it came so far; how far it would have gone nobody knows

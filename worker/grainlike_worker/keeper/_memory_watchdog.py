@@ -6,8 +6,8 @@ holds Python's lock.
 
 import time
 
-from grainlike.launch import descendants, kill_all
-from grainlike_worker.ipc._claims import Claims
+from grainlike.subprocesses import descendants, kill_all
+from grainlike_worker.ipc._claims import ClaimPage
 from grainlike_worker.runner.process._memory_limit import resident, share
 
 __all__ = ["Watchdog"]
@@ -23,11 +23,11 @@ class Watchdog:
     """
 
     def __init__(self) -> None:
-        self._pages: dict[int, Claims] = {}
+        self._pages: dict[int, ClaimPage] = {}
         self._wait: float | None = None
         self._due = 0.0
 
-    def add(self, pid: int, claims: Claims) -> None:
+    def add(self, pid: int, claims: ClaimPage) -> None:
         """Look after a runner from now on."""
         self._pages[pid] = claims
 
@@ -58,7 +58,7 @@ class Watchdog:
             page.watched = int(watched)
 
 
-def _wait(pid: int, page: Claims) -> float | None:
+def _wait(pid: int, page: ClaimPage) -> float | None:
     """Look at one runner; in how many seconds to look again, if it has a limit."""
     limit, lease = page.limit, page.leases
     if not limit or page.kernel:

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["DESCENT", "end_if_forked_here", "keep_signals"]
+__all__ = ["FORK_DEPTH", "end_if_forked_here", "keep_signals"]
 
 Handler = Any  # what `signal.getsignal` gives and `signal.signal` takes
 
-DESCENT = [0]
+FORK_DEPTH = [0]
 """Its one number is how many forks lie between this process and the one that imported this module.
 
 Who reads it and finds it grown is in a process that was forked meanwhile, and ends that at once, with nothing run:
-`if DESCENT[0] != before: os._exit(0)`. Every step of every coroutine does, which is why it is no function.
+`if FORK_DEPTH[0] != before: os._exit(0)`. Every step of every coroutine does, which is why it is no function.
 """
 
 
@@ -72,7 +72,7 @@ def keep_signals(handlers: Mapping[int, tuple[Handler, Handler]]) -> None:
 
 
 def _count() -> None:
-    DESCENT[0] += 1
+    FORK_DEPTH[0] += 1
 
 
 os.register_at_fork(after_in_child=_count)

@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 
-from grainlike.launch import die_with_parent, end_with_pipe, prctl
+from grainlike.subprocesses import die_with_parent, end_with_pipe, prctl
 
 __all__ = ["adopt_orphans", "die_with_parent", "die_with_pipe", "end_within"]
 

@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 
 from grainlike.system import MEMORY, Cgroup, own_cgroups
 
-__all__ = ["JobCgroups", "claimed_cgroups", "memory_tier"]
+__all__ = ["RunnerCgroups", "claimed_cgroups", "memory_tier"]
 
 logger = logging.getLogger("grainlike.worker")
 
@@ -31,7 +31,7 @@ _JOBS, _HOME = "jobs", "worker"
 _NAME = re.compile(r"grainlike\.(\d+)\.(\d+)\.[0-9a-f]{6}")
 
 
-class JobCgroups:
+class RunnerCgroups:
     """Where a worker's runners get their cgroups; `limits` when the kernel can hold them to their memory."""
 
     __slots__ = ("_jobs", "limits")
@@ -90,7 +90,7 @@ class JobCgroups:
 
 
 @contextmanager
-def claimed_cgroups(*, move: bool) -> Iterator[JobCgroups | None]:
+def claimed_cgroups(*, move: bool) -> Iterator[RunnerCgroups | None]:
     """Cgroups for the runners of this process for as long as the block runs; None where there can be none.
 
     With `move` this process may leave its own cgroup for one below, if it is alone there: without that, the kernel
@@ -115,7 +115,7 @@ def memory_tier() -> tuple[str, str]:
     return "cgroup" if cgroups is not None and cgroups.limits else "watchdog", words
 
 
-def _claim(move: bool) -> tuple[JobCgroups | None, str]:
+def _claim(move: bool) -> tuple[RunnerCgroups | None, str]:
     """Make them at the first place where that can be done; what there is to say of it."""
     why = "no cgroup v2 is mounted"
     for own in own_cgroups():
@@ -133,7 +133,7 @@ def _claim(move: bool) -> tuple[JobCgroups | None, str]:
         except OSError as error:
             why_not = str(error)
         words = f"without memory limits: {own.path}: {why_not}" if why_not else f"with memory limits, in {own.path}"
-        return JobCgroups((base / _JOBS).path, limits=not why_not), f"jobs have cgroups {words}"
+        return RunnerCgroups((base / _JOBS).path, limits=not why_not), f"jobs have cgroups {words}"
     return None, f"jobs have no cgroups: {why}"
 
 

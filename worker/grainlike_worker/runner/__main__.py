@@ -11,7 +11,7 @@ import sys
 from types import ModuleType
 from typing import NoReturn
 
-from grainlike.launch import LEFTOVER_GRACE_S, end_children, reset_signals
+from grainlike.subprocesses import LEFTOVER_GRACE_S, end_children, reset_signals
 from grainlike_worker.linux._lifeline import adopt_orphans, die_with_parent, die_with_pipe, end_within
 
 __all__ = ["forget_added_paths", "main"]
@@ -74,21 +74,21 @@ def forget_added_paths(count: int) -> None:
 def _serve_own(options: dict[str, str], output: list[int], fd: int, claims: int | None = None) -> int:
     import socket
 
-    from grainlike_worker.ipc._claims import Claims
+    from grainlike_worker.ipc._claims import ClaimPage
     from grainlike_worker.linux._cgroup_memory import KernelLimit
     from grainlike_worker.runner.common._devices import Devices
     from grainlike_worker.runner.process._memory_limit import MemoryLimit
-    from grainlike_worker.runner.process._output import OwnOutput
+    from grainlike_worker.runner.process._output import ProcessOutput
     from grainlike_worker.runner.process._pipe import Pipe
-    from grainlike_worker.runner.process._runner import OwnRunner
+    from grainlike_worker.runner.process._runner import ProcessRunner
 
-    page = None if claims is None else Claims.attach(claims)
+    page = None if claims is None else ClaimPage.attach(claims)
     keeper = int(options["--parent"]) if "--kept" in options else None
     devices = Devices.of_option(options["--devices"]) if "--devices" in options else None
     pipe = Pipe(socket.socket(fileno=fd))
     memory = MemoryLimit(page, keeper, KernelLimit(options["--cgroup"]) if "--cgroup" in options else None)
     scratch = options.get("--scratch")
-    OwnRunner(pipe, page, memory=memory, devices=devices, scratch=scratch, output=OwnOutput(output)).serve()
+    ProcessRunner(pipe, page, memory=memory, devices=devices, scratch=scratch, output=ProcessOutput(output)).serve()
     return 0
 
 

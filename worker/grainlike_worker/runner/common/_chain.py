@@ -17,7 +17,7 @@ from grainlike.context import GVAR, JobInfo, enter_part
 from grainlike.payload import Payload, dump_value, load_arguments_after, load_function
 from grainlike_worker.ipc._signals import TERMINATED
 from grainlike_worker.runner.common import _chain_links
-from grainlike_worker.runner.common._coroutines import Suspended, as_coroutine
+from grainlike_worker.runner.common._coroutines import SuspendedCoroutine, as_coroutine
 from grainlike_worker.runner.common._failures import failure, is_cancellation
 
 __all__ = ["Link", "Outcome", "run_chain", "run_chain_async"]
@@ -34,7 +34,7 @@ Outcome = tuple[bool, bytes, tuple[bytes, ...], float, float, float]
 
 def run_chain(functions: dict[int, bytes], links: list[Link]) -> list[Outcome]:
     """Run plain functions; fewer outcomes than links mean that the rest was not run."""
-    chain = _Chain(functions)
+    chain = _RunningChain(functions)
     for link in chain.due(links):
         chain.run(link, _called)
     return chain.outcomes
@@ -42,7 +42,7 @@ def run_chain(functions: dict[int, bytes], links: list[Link]) -> list[Outcome]:
 
 async def run_chain_async(functions: dict[int, bytes], links: list[Link]) -> list[Outcome]:
     """Run coroutine functions. One that waits is seen to its end; nothing starts behind it."""
-    chain = _Chain(functions)
+    chain = _RunningChain(functions)
     for link in chain.due(links):
         suspended = chain.run(link, _first_step)
         if suspended is not None:
@@ -61,12 +61,12 @@ def _called(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[st
 def _first_step(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], context: Context) -> Any:
     coroutine = as_coroutine(function(*args, **kwargs))
     try:
-        return Suspended(context, coroutine, coroutine.send(None))
+        return SuspendedCoroutine(context, coroutine, coroutine.send(None))
     except StopIteration as stop:
         return stop.value
 
 
-class _Chain:
+class _RunningChain:
     """The links that have run, and the value that the next one takes."""
 
     def __init__(self, functions: dict[int, bytes]) -> None:
@@ -88,7 +88,7 @@ class _Chain:
             if alone or not self.outcomes[-1][0] or self._begun - self._chain_begun > LONG_S:
                 return
 
-    def run(self, link: Link, step: Step) -> Suspended | None:
+    def run(self, link: Link, step: Step) -> SuspendedCoroutine | None:
         """Run a link, or the first step of one that waits."""
         context = copy_context()
         _chain_links.begins(link[1])
@@ -98,13 +98,13 @@ class _Chain:
             self._failed(error)
             _chain_links.ended(link[1])
             return None
-        if isinstance(outcome, Suspended):
+        if isinstance(outcome, SuspendedCoroutine):
             return outcome
         self._ran(outcome)
         _chain_links.ended(link[1])
         return None
 
-    async def finish(self, link: Link, suspended: Suspended) -> None:
+    async def finish(self, link: Link, suspended: SuspendedCoroutine) -> None:
         """See a link that waits to its end."""
         try:
             payload = _dump(await suspended, link)
@@ -115,13 +115,13 @@ class _Chain:
         else:
             self._ran(payload)
 
-    def _call(self, context: Context, link: Link, step: Step) -> Payload | Suspended:
+    def _call(self, context: Context, link: Link, step: Step) -> Payload | SuspendedCoroutine:
         fn, job, name, data = link
         whole = GVAR.job
         enter_part(JobInfo(job, name, 1, whole.deadline if whole else None))
         args, kwargs = load_arguments_after(Payload(data), self._value)
         made = step(_function(self._functions[fn]), args, kwargs, context)
-        return made if isinstance(made, Suspended) else _dump(made, link)
+        return made if isinstance(made, SuspendedCoroutine) else _dump(made, link)
 
     def _ran(self, payload: Payload) -> None:
         self._value = payload

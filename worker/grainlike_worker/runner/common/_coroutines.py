@@ -10,15 +10,15 @@ from types import CoroutineType
 from typing import Any
 
 from grainlike_worker.ipc._steps import BLOCKED_S, JOB, SINCE
-from grainlike_worker.linux._forks import DESCENT
+from grainlike_worker.linux._forks import FORK_DEPTH
 
-__all__ = ["Suspended", "as_coroutine"]
+__all__ = ["SuspendedCoroutine", "as_coroutine"]
 
 _UNSEEN = memoryview(bytearray(16)).cast("d")
 """What is written by a coroutine inside one that is seen already."""
 
 
-class Suspended:
+class SuspendedCoroutine:
     """A coroutine that has begun in `context` and waits for the event loop. Await it for what it returns.
 
     Tasks have a context each, but many jobs share one task: a variable that one job sets must not reach the next, so
@@ -50,14 +50,14 @@ class Suspended:
         run, coroutine = self._context.run, self.coroutine
         words, job = self._words, self._job
         yielded = self._yielded
-        here = DESCENT[0]
+        here = FORK_DEPTH[0]
         while True:
             step: Callable[[Any], Any] = coroutine.send
             try:
                 sent = yield yielded
             except BaseException as error:  # noqa: BLE001 - cancellation, among others: it is the coroutine's to take
                 step, sent = coroutine.throw, error
-            if DESCENT[0] != here:
+            if FORK_DEPTH[0] != here:
                 os._exit(0)
             begun = words[SINCE] = time.monotonic()
             words[JOB] = job
@@ -66,7 +66,7 @@ class Suspended:
             except StopIteration as stop:
                 return stop.value
             finally:
-                if DESCENT[0] != here:
+                if FORK_DEPTH[0] != here:
                     os._exit(0)
                 words[JOB] = 0
                 took = time.monotonic() - begun

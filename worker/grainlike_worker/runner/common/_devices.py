@@ -7,7 +7,7 @@ devices' UUIDs. What the worker offers as its GPUs 0 and 1 are these two, and a 
 from collections.abc import Iterable, Mapping
 from itertools import takewhile
 
-from grainlike_worker.runner.common._libraries import loaded_any
+from grainlike_worker.runner.common._thread_pools import loaded_any
 
 __all__ = ["ORDER", "VISIBLE", "Devices", "device_library_loaded"]
 

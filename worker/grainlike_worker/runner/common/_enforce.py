@@ -8,8 +8,8 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 
-from grainlike.launch import cores_count_in_order
 from grainlike.resources import Allocation, keep_unbound, program_environment
+from grainlike.subprocesses import cores_count_in_order
 from grainlike.wire import ReceiptSpec
 from grainlike_worker.runner.common._devices import ORDER, VISIBLE, Devices, device_library_loaded
 from grainlike_worker.runner.common._thread_pools import NativePools

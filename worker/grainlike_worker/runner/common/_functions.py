@@ -1,4 +1,7 @@
-"""The functions that a runner was told of: loaded when first called, once per number."""
+"""The functions that a runner was told of: loaded when first called, once per number.
+
+One job that stands for many tiny calls of a plain function, as `amap` sends them.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from grainlike.context import JobInfo
 from grainlike.payload import Payload, Store, dump_error, know, load_function, load_value
 from grainlike.wire import Buffer, Define, FunctionSpec, Setup
-from grainlike_worker.runner.common._many import Many
 
 if TYPE_CHECKING:
     from grainlike_worker.runner.common._context import WorkerContext
+from contextvars import copy_context
 
-__all__ = ["Functions", "Loaded"]
+from grainlike.payload import dump_value, load_arguments
+from grainlike.wire import Parcel
+
+__all__ = ["LoadedFunction", "LoadedFunctions", "Many"]
 
 
-class Loaded(NamedTuple):
+class LoadedFunction(NamedTuple):
     """A function ready to call, or (`refusal`) the dumped error that says why it cannot be.
 
     `on`: the exception types after which a call is tried again; None for all.
@@ -37,7 +43,7 @@ class Loaded(NamedTuple):
         return self.on is not None and not issubclass(type(error), self.on)
 
 
-class Functions:
+class LoadedFunctions:
     """What `Define` and `Setup` told. Nothing is unpickled before a job needs it."""
 
     __slots__ = ("_leaving", "_loaded", "context", "instance", "store", "unloaded", "value")
@@ -52,7 +58,7 @@ class Functions:
         """Where large values go; None where no memory is shared with the head."""
         self.unloaded: dict[int, tuple[FunctionSpec, Buffer]] = {}
         """What was told of and not called yet."""
-        self._loaded: dict[int, Loaded] = {}
+        self._loaded: dict[int, LoadedFunction] = {}
         self._leaving: set[int] = set()
         """What is to be dropped when no lease is of it any more."""
 
@@ -86,7 +92,7 @@ class Functions:
             return payload
         return self.store.put(payload, f"r{info.id}-{info.attempt}")
 
-    def let_go(self, info: JobInfo) -> None:
+    def release(self, info: JobInfo) -> None:
         """Drop what `kept` may have begun to keep when the job was ended."""
         if self.store is not None:
             self.store.discard(f"r{info.id}-{info.attempt}")
@@ -113,7 +119,7 @@ class Functions:
         """Whether `get` need not load the function of this number."""
         return fn in self._loaded
 
-    def get(self, fn: int) -> Loaded:
+    def get(self, fn: int) -> LoadedFunction:
         """The function of this number, loaded now if it is the first time. Never raises for a user's reasons."""
         loaded = self._loaded.get(fn)
         if loaded is None:
@@ -121,16 +127,18 @@ class Functions:
         return loaded
 
 
-def _load(spec: FunctionSpec, blob: Buffer) -> Loaded:
+def _load(spec: FunctionSpec, blob: Buffer) -> LoadedFunction:
     name, value_name = spec.name, f"the value of {spec.name}"
     sys.path.extend(path for path in spec.paths if path not in sys.path)
     try:
         function = load_function(blob)
         on = load_value(Payload(spec.on), what=f"on= of {name}") if spec.on else None
-        return Loaded(name, value_name, spec.is_async, Many(function, value_name) if spec.many else function, on=on)
+        return LoadedFunction(
+            name, value_name, spec.is_async, Many(function, value_name) if spec.many else function, on=on
+        )
     except BaseException as error:  # noqa: BLE001 - loading runs user code, which may raise anything
         _hint(error)
-        return Loaded(name, value_name, spec.is_async, _uncallable, dump_error(error))
+        return LoadedFunction(name, value_name, spec.is_async, _uncallable, dump_error(error))
 
 
 def _hint(error: BaseException) -> None:
@@ -144,3 +152,35 @@ def _hint(error: BaseException) -> None:
 
 def _uncallable(*_: object, **__: object) -> object:
     raise AssertionError("a function that could not be loaded is never called")
+
+
+class Many:
+    """Calls `function` once for each packed argument list, each time in a context of its own, up to the first failure.
+
+    Gives the packed values in order, and the packed exception of the call after them, or None. `what` names a value in
+    errors.
+    """
+
+    __slots__ = ("_function", "_what")
+
+    def __init__(self, function: Callable[..., Any], what: str) -> None:
+        self._function = function
+        self._what = what
+
+    def __call__(self, calls: Sequence[bytes]) -> tuple[list[Parcel], Parcel | None]:
+        values: list[Parcel] = []
+        for arguments in calls:
+            try:
+                values.append(copy_context().run(self._call, arguments))
+            except Exception as error:  # noqa: BLE001 - whatever a call raises is its outcome
+                return values, _parcel(dump_error(error))
+        return values, None
+
+    def _call(self, arguments: bytes) -> Parcel:
+        args, kwargs = load_arguments(Payload(arguments))
+        return _parcel(dump_value(self._function(*args, **kwargs), what=self._what))
+
+
+def _parcel(payload: Payload) -> Parcel:
+    """As plain bytes, for what holds it is itself a value that will travel."""
+    return bytes(payload.data), [bytes(buffer) for buffer in payload.buffers]

@@ -9,15 +9,15 @@ from grainlike.payload import Payload
 from grainlike.resources import parse_allocation
 from grainlike.wire import Buffer, Code, Gang, Parcel, Run, unpack_parcels
 from grainlike_worker.runner.common._failures import failed
-from grainlike_worker.runner.common._outcomes import Columns
-from grainlike_worker.runner.common._scratch import Scratch
+from grainlike_worker.runner.common._job_directories import JobDirectories
+from grainlike_worker.runner.common._outcomes import OutcomeBatch
 
-__all__ = ["Lease"]
+__all__ = ["RunnerLease"]
 
 _GONE: Parcel = (b"", ())
 
 
-class Lease:
+class RunnerLease:
     """Jobs to run one after another on one allocation: those from `index`, the next or running one, to before `end`.
 
     `gang` tells of the other nodes of a job that has some; it is the only one of its lease. Below `scratch` jobs find
@@ -48,11 +48,11 @@ class Lease:
         self._parcels = unpack_parcels(run.data, run.counts, buffers)
         self.jobs = run.jobs
         self.allocation = _allocation(run.allocation)
-        self.columns = Columns(run.lease, now)
+        self.columns = OutcomeBatch(run.lease, now)
         self.index = 0
         self.end = len(run.jobs)
         self.stopped: set[int] = set()
-        self.scratch = Scratch(scratch, shown=shown)
+        self.scratch = JobDirectories(scratch, shown=shown)
 
     @property
     def fn(self) -> int:
@@ -125,7 +125,7 @@ class Lease:
         return zip(infos, self._parcels[part], strict=False)
 
     def ran_well(self, values: list[bytes], begun: float, ends: list[float], busy: float) -> None:
-        """The jobs from `index` on have given these values; see `Columns.succeeded`. The one behind them is up."""
+        """The jobs from `index` on have given these values; see `OutcomeBatch.succeeded`. The one behind them is up."""
         run, part = self._run, slice(self.index, self.index + len(values))
         self.columns.succeeded(run.jobs[part], run.attempts[part], values, begun, ends, busy)
         self._parcels[part] = [_GONE] * len(values)

@@ -8,7 +8,7 @@ from operator import mul, sub
 from grainlike.payload import Payload
 from grainlike.wire import Buffer, Code, Completed, ReceiptSpec, fit_together, pack_parcels
 
-__all__ = ["FLUSH_S", "Columns"]
+__all__ = ["FLUSH_S", "OutcomeBatch"]
 
 FLUSH_S = 0.001
 """The longest that an outcome waits for company."""
@@ -18,7 +18,7 @@ _NOTHING = Payload(b"")
 _SUCCEEDED = [int(Code.SUCCEEDED)]
 
 
-class Columns:
+class OutcomeBatch:
     """The outcomes of one lease that have not been sent yet, in the order in which its jobs ended.
 
     `receipt` goes with the next batch, once; `awaited` with all from now on.

@@ -11,12 +11,12 @@ from grainlike.context import JobInfo
 from grainlike.payload import Payload, dump_value
 from grainlike.wire import Buffer, Credit, Items, Window, pack_parcels
 
-__all__ = ["Outlets"]
+__all__ = ["StreamSenders"]
 
 Post = Callable[[Items, Sequence[Buffer]], object]
 
 
-class Outlets:
+class StreamSenders:
     """What drives the generators of one runner. `post` sends items towards their readers, and does not wait for them.
 
     Example::
@@ -27,23 +27,23 @@ class Outlets:
 
     def __init__(self, post: Post) -> None:
         self._post = post
-        self._open: dict[int, _Outlet] = {}
+        self._open: dict[int, _StreamSender] = {}
 
     async def drive(self, generator: AsyncGenerator[Any, Any], info: JobInfo, what: str) -> None:
         """Send what `generator` yields until it ends or raises; it is closed when this returns, its `finally` done.
 
         It takes a step only when its reader has room for another item. `what` names an item in errors.
         """
-        outlet = self._open[info.id] = _Outlet()
+        sender = self._open[info.id] = _StreamSender()
         try:
-            while await outlet.has_room():
+            while await sender.has_room():
                 try:
                     item = await anext(generator)
                 except StopAsyncIteration:
                     return
                 payload = dump_value(item, what=what).detached()
                 del item  # it may be large, and the generator may take its time for the next one
-                outlet.window.sent(payload.nbytes)
+                sender.window.sent(payload.nbytes)
                 self._send(info, payload)
         finally:
             del self._open[info.id]
@@ -57,20 +57,20 @@ class Outlets:
 
     def credit(self, message: Credit) -> None:
         """A reader took items. One whose stream has ended is not heard any more."""
-        outlet = self._open.get(message.job)
-        if outlet is not None:
-            outlet.window.credited(message.items, message.size)
-            outlet.wake()
+        sender = self._open.get(message.job)
+        if sender is not None:
+            sender.window.credited(message.items, message.size)
+            sender.wake()
 
     def stop(self, jobs: Iterable[int]) -> None:
         """These are being cancelled: a generator that goes on all the same is closed at its next `yield`."""
         for job in jobs:
-            outlet = self._open.get(job)
-            if outlet is not None:
-                outlet.stopped = True
+            sender = self._open.get(job)
+            if sender is not None:
+                sender.stopped = True
 
 
-class _Outlet:
+class _StreamSender:
     """One stream on the sender's side."""
 
     __slots__ = ("_changed", "stopped", "window")

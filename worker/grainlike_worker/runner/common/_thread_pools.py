@@ -1,11 +1,14 @@
-"""Native thread pools (BLAS, OpenMP) of a warm process: found cheaply, held to a width, read back."""
+"""Native thread pools (BLAS, OpenMP) of a warm process: found cheaply, held to a width, read back.
+
+Which native libraries are in this process.
+"""
 
 import sys
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
-from grainlike_worker.runner.common._libraries import loaded_any
+__all__ = ["NativePools", "loaded_any"]
 
-__all__ = ["NativePools"]
 
 Pool: TypeAlias = Any  # threadpoolctl.LibController, whose attributes its own checks know better than a type checker
 
@@ -55,3 +58,12 @@ def _find() -> list[Pool]:
 
     controllers: list[Pool] = ThreadpoolController().lib_controllers
     return controllers
+
+
+def loaded_any(names: Iterable[bytes], *, unknown: bool) -> bool:
+    """Whether one is loaded whose path has any of `names` in it; `unknown` where the system does not say."""
+    if sys.platform != "linux":
+        return unknown
+    with open("/proc/self/maps", "rb") as maps:  # noqa: PTH123 - pathlib costs more than the reading
+        text = maps.read()
+    return any(name in text for name in names)

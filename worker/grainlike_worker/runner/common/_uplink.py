@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from grainlike.net import Nesting
+from grainlike.net import NestedSubmitter
 from grainlike.wire import Buffer, Message, Outcomes, Resumed
 
 __all__ = ["LoopUplink", "Post", "WatchedUplink"]
@@ -21,10 +21,10 @@ class LoopUplink:
 
     def __init__(self, post: Post) -> None:
         self._post = post
-        self.nestings: dict[int, Nesting] = {}
+        self.nestings: dict[int, NestedSubmitter] = {}
         """Of the jobs that have used it and not ended."""
 
-    def attach(self, job: int, nesting: Nesting) -> bool:
+    def attach(self, job: int, nesting: NestedSubmitter) -> bool:
         """See `Uplink`. What was there before, for an earlier part of the job or an earlier loop, ends."""
         before = self.nestings.get(job)
         self.nestings[job] = nesting
@@ -77,7 +77,7 @@ class WatchedUplink(LoopUplink):
         self._loop: Any = None
         self._pid = os.getpid()
 
-    def attach(self, job: int, nesting: Nesting) -> bool:
+    def attach(self, job: int, nesting: NestedSubmitter) -> bool:
         """See `Uplink`."""
         if threading.current_thread() is not threading.main_thread() or os.getpid() != self._pid:
             return False

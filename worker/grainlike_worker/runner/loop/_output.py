@@ -13,9 +13,9 @@ from typing import Any
 
 from grainlike.context import JobInfo, author
 from grainlike.wire import OutputStream
-from grainlike_worker.ipc._output_frames import HEADER
+from grainlike_worker.ipc._steps import HEADER
 
-__all__ = ["HomeOutput", "JobStream", "PipeOutput", "hooked_streams"]
+__all__ = ["EmbeddedOutput", "JobStream", "PipeOutput", "hooked_streams"]
 
 _ATOMIC = 4096 - HEADER.size
 """The kernel does not tear what is written to a pipe at once, up to this (POSIX would allow 512; Linux has 4096)."""
@@ -40,7 +40,7 @@ class PipeOutput:
                 os.write(self._fd, HEADER.pack(stream, job.id, job.attempt, len(part)) + part)
 
 
-class HomeOutput:
+class EmbeddedOutput:
     """Keeps what jobs in the user's own loop write until that loop turns; `wake` is called from whatever thread.
 
     `shown`: whether the program's own streams show it, too.

@@ -1,27 +1,36 @@
-"""The shared runner as a process: an event loop of its own, uvloop's where there is one."""
+"""The shared runner as a process: an event loop of its own, uvloop's where there is one.
+
+An event loop that many jobs share: what would end it for all is refused to the one that tries.
+
+A signal that all threads of a process have blocked, and no child of it shall: masks are inherited.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import faulthandler
+import os
 import signal
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from functools import wraps
+from importlib import import_module
+from typing import Any
 
 import anyio
 
+from grainlike.context import GVAR
 from grainlike.net import adopt
 from grainlike_worker.ipc._signals import FLUSH_SIGNAL, TERMINATED
 from grainlike_worker.ipc._steps import StepPage
 from grainlike_worker.linux._forks import end_if_forked_here, keep_signals
-from grainlike_worker.runner.loop._loop import shared_loop
 from grainlike_worker.runner.loop._output import PipeOutput, hooked_streams
 from grainlike_worker.runner.loop._runner import serve_shared
-from grainlike_worker.runner.loop._unblocked import unblock_in_children
 
-__all__ = ["serve_process"]
+__all__ = ["serve_process", "shared_loop", "unblock_in_children"]
 
 
 def serve_process(
@@ -97,3 +106,56 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     except ImportError:
         return shared_loop(asyncio.SelectorEventLoop)
     return shared_loop(uvloop.Loop)
+
+
+def shared_loop(kind: Any) -> Callable[[], asyncio.AbstractEventLoop]:
+    """Makes event loops of the class `kind` that no job can stop.
+
+    `loop.stop()` in a job, or in a task or callback of one, raises `RuntimeError` there, and nobody else hears of it.
+
+    Example::
+
+        with asyncio.Runner(loop_factory=shared_loop(uvloop.Loop)) as runner:
+            runner.run(serve())
+    """
+
+    class SharedLoop(kind):  # type: ignore[misc]
+        def stop(self) -> None:
+            job = GVAR.job
+            if job is not None:
+                raise RuntimeError(
+                    f"{job.name} (job {job.id}) would stop the event loop of all coroutines of this worker; "
+                    "one that has a loop to itself is had with isolate=True"
+                )
+            super().stop()
+
+    return SharedLoop
+
+
+def unblock_in_children(number: int, disarm: Callable[[], object]) -> None:
+    """From now on, children that this process forks or starts have not blocked this signal.
+
+    A forked one calls `disarm` first: it has the handler, too. A program is given the mask of the thread that starts
+    it, which therefore lets the signal through for that moment.
+    """
+
+    def after_in_child() -> None:
+        disarm()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+
+    def unblocked(start: Callable[..., int]) -> Callable[..., int]:
+        @wraps(start)
+        def started(*args: Any, **kwargs: Any) -> int:
+            before = signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+            try:
+                return start(*args, **kwargs)
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+        return started
+
+    os.register_at_fork(after_in_child=after_in_child)
+    # What all of the library's ways to start a program come down to; libuv clears the mask itself.
+    rooms: list[tuple[Any, str]] = [(import_module("_posixsubprocess"), "fork_exec"), (subprocess, "_fork_exec")]
+    for room, name in [*rooms, (os, "posix_spawn"), (os, "posix_spawnp")]:
+        setattr(room, name, unblocked(getattr(room, name)))

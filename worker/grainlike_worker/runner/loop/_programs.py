@@ -23,10 +23,10 @@ import anyio
 
 from grainlike.context import JobInfo, JobOutput, author
 from grainlike.eventloop import on_asyncio
-from grainlike.launch import LEFTOVER_GRACE_S
+from grainlike.subprocesses import LEFTOVER_GRACE_S
 
 if TYPE_CHECKING:
-    from grainlike.launch import Program
+    from grainlike.subprocesses import Program
 
 __all__ = ["JobPrograms", "programs_ended"]
 
@@ -71,7 +71,7 @@ class JobPrograms:
         """Surround the start of a program, for the end to wait for it."""
         # Loaded before the start: `run_process` binds its program to this process right after it, and until then the
         # program would outlive this process.
-        from grainlike.launch import identify
+        from grainlike.subprocesses import identify
 
         with self._lock:
             self._starting += 1
@@ -110,7 +110,7 @@ class JobPrograms:
 
 
 async def _end(noted: dict[Program, JobInfo]) -> None:
-    from grainlike.launch import end_programs
+    from grainlike.subprocesses import end_programs
 
     for program, job in noted.items():
         if program.is_alive():

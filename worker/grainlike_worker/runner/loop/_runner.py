@@ -34,13 +34,13 @@ from grainlike.wire import (
     Undefine,
 )
 from grainlike_worker.ipc._steps import BLOCKED_S, JOB, SINCE
-from grainlike_worker.linux._forks import DESCENT
-from grainlike_worker.runner.common._coroutines import Suspended, as_coroutine
+from grainlike_worker.linux._forks import FORK_DEPTH
+from grainlike_worker.runner.common._coroutines import SuspendedCoroutine, as_coroutine
 from grainlike_worker.runner.common._enforce import read_receipt
 from grainlike_worker.runner.common._failures import NO_VALUE, failed, is_cancellation
-from grainlike_worker.runner.common._functions import Functions, Loaded
-from grainlike_worker.runner.common._lease import Lease
-from grainlike_worker.runner.common._streams import Outlets
+from grainlike_worker.runner.common._functions import LoadedFunction, LoadedFunctions
+from grainlike_worker.runner.common._lease import RunnerLease
+from grainlike_worker.runner.common._streams import StreamSenders
 from grainlike_worker.runner.common._uplink import LoopUplink
 from grainlike_worker.runner.common._usage import Laps, PeakMemory
 from grainlike_worker.runner.loop._tasks import Tasks, open_tasks
@@ -79,7 +79,7 @@ async def serve_shared(
         near.post(Setup("n1", []))
     """
     words = memoryview(bytearray(2 * 8)).cast("d") if words is None else words
-    runner = _SharedRunner(link, scratch, output, words, slow)
+    runner = LoopRunner(link, scratch, output, words, slow)
     try:
         async with open_tasks(runner.serve) as tasks:
             runner.tasks = tasks
@@ -91,7 +91,7 @@ async def serve_shared(
         await runner.leave()
 
 
-class _SharedRunner:
+class LoopRunner:
     tasks: Tasks
 
     def __init__(
@@ -107,13 +107,13 @@ class _SharedRunner:
         self._words = words
         self._slow = slow
         self._scratch = scratch
-        self._functions = Functions()
+        self._functions = LoadedFunctions()
         self._uplink = LoopUplink(link.post)
         self._peak = PeakMemory()
-        self._outlets = Outlets(link.post)
-        self._lease_of: dict[int, Lease] = {}
-        self._waiting: dict[Lease, Suspended] = {}
-        self._cancellations: dict[Lease, Cancellation] = {}
+        self._senders = StreamSenders(link.post)
+        self._lease_of: dict[int, RunnerLease] = {}
+        self._waiting: dict[RunnerLease, SuspendedCoroutine] = {}
+        self._cancellations: dict[RunnerLease, Cancellation] = {}
         self._ready_at: float | None = None
         self._ready_told = False
 
@@ -122,14 +122,14 @@ class _SharedRunner:
         for message, buffers in frames:
             match message:
                 case Run():
-                    lease = Lease(message, buffers, time.monotonic(), scratch=self._scratch)
+                    lease = RunnerLease(message, buffers, time.monotonic(), scratch=self._scratch)
                     self._lease_of.update(dict.fromkeys(lease.jobs, lease))
                     self.tasks.start(lease)
                 case Stop(jobs=jobs):
                     self._stop(jobs)
                     self._link.post(Beat(0))  # whatever the jobs do about it: this loop turns
                 case Credit():
-                    self._outlets.credit(message)
+                    self._senders.credit(message)
                 case Outcomes() | Resumed():
                     self._uplink.hear(message, buffers)
                 case Define():
@@ -145,7 +145,7 @@ class _SharedRunner:
         """Nobody listens any more: end every job."""
         self._stop(list(self._lease_of))
 
-    async def serve(self, lease: Lease) -> None:
+    async def serve(self, lease: RunnerLease) -> None:
         """Run the jobs of `lease`; its task. Once a job has waited or was disturbed, nothing else waits here."""
         if self._functions.context is not None and not await self._enter_context(lease):
             return
@@ -185,14 +185,14 @@ class _SharedRunner:
         self._flush(lease)
         self._forget(lease)
 
-    async def _let_begin(self, lease: Lease, ready_at: float) -> None:
+    async def _let_begin(self, lease: RunnerLease, ready_at: float) -> None:
         """Reckon the time of a job from when this process was ready, and let its worker do so too."""
         if not self._ready_told:
             await self._link.drain(_READY_S)  # the job may never let the loop turn again
             self._ready_told = True
         lease.may_begin(ready_at)
 
-    async def _enter_context(self, lease: Lease) -> bool:
+    async def _enter_context(self, lease: RunnerLease) -> bool:
         """Whether the worker's context stands; if not, the jobs have failed."""
         error = await self._functions.enter_context()
         if error is not None:
@@ -209,18 +209,20 @@ class _SharedRunner:
 
     # --- jobs --------------------------------------------------------------------------------------------------------
 
-    def _begin(self, lease: Lease, laps: Laps, until: float, disturbed: Callable[[], int]) -> Suspended | None:
+    def _begin(
+        self, lease: RunnerLease, laps: Laps, until: float, disturbed: Callable[[], int]
+    ) -> SuspendedCoroutine | None:
         """Take the first step of the job at `index`, which for many is the only one, and so on until that moment.
 
         Ends earlier with a job that suspends, and that is returned; with one that fails, or has a value of which
         buffers travel apart; and with one that was not brief, for its CPU time is its own.
         """
         function = self._functions.get(lease.fn)
-        words, nestings, step, here = self._words, self._uplink.nestings, self._first_step, DESCENT[0]
+        words, nestings, step, here = self._words, self._uplink.nestings, self._first_step, FORK_DEPTH[0]
         brief = min(_BRIEF_S, BLOCKED_S)
         begun = now = laps.now
         code, final = Code.SUCCEEDED if function.refusal is None else Code.FAILED, False
-        odd: Payload | Suspended | None = None
+        odd: Payload | SuspendedCoroutine | None = None
         values: list[bytes] = []
         ends: list[float] = []
         for info, arguments in lease.upcoming(function.name):
@@ -234,7 +236,7 @@ class _SharedRunner:
                     lease.scratch.keep(f"{info.id}-{info.attempt}", error)
                 code, outcome = failed(error)
                 final = function.is_final(error)
-            if DESCENT[0] != here:
+            if FORK_DEPTH[0] != here:
                 os._exit(0)
             now = time.monotonic()
             if now - begun >= BLOCKED_S:
@@ -252,7 +254,7 @@ class _SharedRunner:
         first, wall, cpu = laps.lap()
         busy = cpu / wall if wall > 0.0 else 0.0
         lease.ran_well(values, first, ends, busy)
-        if isinstance(odd, Suspended):
+        if isinstance(odd, SuspendedCoroutine):
             lease.arguments()
             odd.begun = begun
             return odd
@@ -267,8 +269,8 @@ class _SharedRunner:
             self._slow(info, seconds)
 
     def _first_step(
-        self, context: Context, function: Loaded, lease: Lease, info: JobInfo, arguments: Parcel | None
-    ) -> bytes | Payload | Suspended:
+        self, context: Context, function: LoadedFunction, lease: RunnerLease, info: JobInfo, arguments: Parcel | None
+    ) -> bytes | Payload | SuspendedCoroutine:
         """Call the function and take its coroutine's first step: a value whose bytes are all there is, a value with
         buffers, an error that was there before, or what waits.
         """
@@ -287,15 +289,15 @@ class _SharedRunner:
                 return plain
             payload = self._dump(stop.value, function, info)
             return payload if payload.buffers else bytes(payload.data)
-        return Suspended(context, coroutine, yielded, self._words, info.id, partial(self._blocked, info))
+        return SuspendedCoroutine(context, coroutine, yielded, self._words, info.id, partial(self._blocked, info))
 
-    def _coroutine(self, made: Any, function: Loaded, info: JobInfo) -> Coroutine[Any, Any, Any]:
+    def _coroutine(self, made: Any, function: LoadedFunction, info: JobInfo) -> Coroutine[Any, Any, Any]:
         """What runs a call that gave no coroutine: a stream's generator, or something to await."""
         if isinstance(made, AsyncGeneratorType):
-            return self._outlets.drive(made, info, function.value_name)
+            return self._senders.drive(made, info, function.value_name)
         return as_coroutine(made)
 
-    async def _wait_for(self, lease: Lease, suspended: Suspended) -> None:
+    async def _wait_for(self, lease: RunnerLease, suspended: SuspendedCoroutine) -> None:
         """See a job to its end that waits for something. What stands behind it in the run-list must not wait too."""
         lease.columns.awaited = True
         if lease.shared:
@@ -323,7 +325,7 @@ class _SharedRunner:
         begun = suspended.begun
         lease.ran(code, outcome, begun, time.monotonic() - begun, 0.0, final=final)
 
-    def _dump(self, value: object, function: Loaded, info: JobInfo) -> Payload:
+    def _dump(self, value: object, function: LoadedFunction, info: JobInfo) -> Payload:
         """The value's bytes, on memory of their own: they leave at a later turn, when others may have changed it."""
         payload = dump_value(value, what=function.value_name)
         if not payload.buffers:
@@ -333,7 +335,7 @@ class _SharedRunner:
     # --- stopping, answering -----------------------------------------------------------------------------------------
 
     def _stop(self, jobs: Sequence[int]) -> None:
-        self._outlets.stop(jobs)
+        self._senders.stop(jobs)
         for job in jobs:
             lease = self._lease_of.get(job)
             if lease is not None and job not in lease.stopped:
@@ -344,11 +346,11 @@ class _SharedRunner:
                     name = f"{self._functions.get(lease.fn).name} (job {job})"
                     self._cancellations[lease] = self.tasks.cancel(lease, name, suspended.coroutine)
 
-    def _flush(self, lease: Lease) -> None:
+    def _flush(self, lease: RunnerLease) -> None:
         if lease.columns:
             self._link.post(*lease.columns.take(self._peak.read()))
 
-    def _forget(self, lease: Lease) -> None:
+    def _forget(self, lease: RunnerLease) -> None:
         for job in lease.jobs:
             # A job that was handed back may have come again, with another lease.
             if self._lease_of.get(job) is lease:

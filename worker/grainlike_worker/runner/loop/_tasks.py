@@ -15,22 +15,22 @@ from anyio.abc import TaskGroup
 from anyio.lowlevel import cancel_shielded_checkpoint
 
 from grainlike.eventloop import Cancellation, RepeatedCancellation, on_asyncio
-from grainlike_worker.runner.common._lease import Lease
+from grainlike_worker.runner.common._lease import RunnerLease
 
 __all__ = ["Tasks", "open_tasks"]
 
-Body = Callable[[Lease], Awaitable[None]]
+Body = Callable[[RunnerLease], Awaitable[None]]
 
 
 class Tasks(ABC):
     """The tasks of leases, one for each, which end by themselves or are cancelled one by one."""
 
     @abstractmethod
-    def start(self, lease: Lease) -> None:
+    def start(self, lease: RunnerLease) -> None:
         """Run the body for `lease` in a new task, not before the next turn of the loop."""
 
     @abstractmethod
-    def cancel(self, lease: Lease, name: str, coroutine: object) -> Cancellation:
+    def cancel(self, lease: RunnerLease, name: str, coroutine: object) -> Cancellation:
         """Cancel the job `name`, whose `coroutine` the task of `lease` waits for, until that is settled."""
 
     @abstractmethod
@@ -68,12 +68,12 @@ class _AsyncioTasks(Tasks):
     def __init__(self, body: Body) -> None:
         self._body = body
         self._loop = asyncio.get_running_loop()
-        self._tasks: dict[Lease, asyncio.Task[None]] = {}
+        self._tasks: dict[RunnerLease, asyncio.Task[None]] = {}
 
-    def start(self, lease: Lease) -> None:
+    def start(self, lease: RunnerLease) -> None:
         self._tasks[lease] = self._loop.create_task(self._run(lease))
 
-    def cancel(self, lease: Lease, name: str, coroutine: object) -> Cancellation:
+    def cancel(self, lease: RunnerLease, name: str, coroutine: object) -> Cancellation:
         return RepeatedCancellation(self._tasks[lease], name, coroutine)
 
     def disturbance(self) -> Callable[[], int]:
@@ -96,7 +96,7 @@ class _AsyncioTasks(Tasks):
         if cancelled is not None:
             raise cancelled
 
-    async def _run(self, lease: Lease) -> None:
+    async def _run(self, lease: RunnerLease) -> None:
         try:
             await self._body(lease)
         finally:
@@ -107,13 +107,13 @@ class _ScopedTasks(Tasks):
     def __init__(self, body: Body, group: TaskGroup) -> None:
         self._body = body
         self._group = group
-        self._scopes: dict[Lease, anyio.CancelScope] = {}
+        self._scopes: dict[RunnerLease, anyio.CancelScope] = {}
 
-    def start(self, lease: Lease) -> None:
+    def start(self, lease: RunnerLease) -> None:
         self._scopes[lease] = anyio.CancelScope()
         self._group.start_soon(self._run, lease)
 
-    def cancel(self, lease: Lease, name: str, coroutine: object) -> Cancellation:
+    def cancel(self, lease: RunnerLease, name: str, coroutine: object) -> Cancellation:
         self._scopes[lease].cancel()
         return Cancellation(name, coroutine)
 
@@ -123,7 +123,7 @@ class _ScopedTasks(Tasks):
     async def pause(self) -> None:
         await cancel_shielded_checkpoint()
 
-    async def _run(self, lease: Lease) -> None:
+    async def _run(self, lease: RunnerLease) -> None:
         try:
             with self._scopes[lease]:
                 await self._body(lease)

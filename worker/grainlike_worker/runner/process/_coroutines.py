@@ -7,7 +7,7 @@ from contextvars import copy_context
 from types import AsyncGeneratorType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from grainlike_worker.runner.process._signals import Interrupts
+from grainlike_worker.runner.process._signals import RunnerSignals
 
 if TYPE_CHECKING:
     import asyncio
@@ -27,7 +27,7 @@ class IsolatedLoop:
 
     __slots__ = ("_interrupts", "_runner")
 
-    def __init__(self, interrupts: Interrupts) -> None:
+    def __init__(self, interrupts: RunnerSignals) -> None:
         self._interrupts = interrupts
         self._runner: asyncio.Runner | None = None
 

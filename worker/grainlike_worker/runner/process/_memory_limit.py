@@ -5,7 +5,7 @@ import signal
 import time
 from contextlib import suppress
 
-from grainlike_worker.ipc._claims import Claims
+from grainlike_worker.ipc._claims import ClaimPage
 from grainlike_worker.linux._cgroup_memory import KernelLimit
 
 __all__ = ["LEAST", "MemoryLimit", "resident", "share"]
@@ -45,7 +45,7 @@ class MemoryLimit:
 
     __slots__ = ("_claims", "_keeper", "_kernel")
 
-    def __init__(self, claims: Claims | None, keeper: int | None, kernel: KernelLimit | None = None) -> None:
+    def __init__(self, claims: ClaimPage | None, keeper: int | None, kernel: KernelLimit | None = None) -> None:
         self._claims = claims if keeper is not None else None
         self._keeper = keeper
         self._kernel = kernel
@@ -83,7 +83,7 @@ class MemoryLimit:
         return "watchdog" if claims.watched else "none"
 
 
-def _be_watched(claims: Claims, keeper: int) -> None:
+def _be_watched(claims: ClaimPage, keeper: int) -> None:
     """Have the keeper look, if it does not already, and wait until it does."""
     if claims.watched:
         return

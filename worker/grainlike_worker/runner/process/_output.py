@@ -13,12 +13,12 @@ from contextlib import suppress
 
 from grainlike.wire import Output, OutputStream
 
-__all__ = ["OwnOutput"]
+__all__ = ["ProcessOutput"]
 
 _READ_SIZE = 64 * 1024
 
 
-class OwnOutput:
+class ProcessOutput:
     """`unread` are the reading ends of the pipes that are this process's standard output and error."""
 
     def __init__(self, unread: Iterable[int] = ()) -> None:

@@ -1,8 +1,8 @@
 """What one job leaves behind in a warm process is not what the next one finds: put back, or the process is given up.
 
-Put back is what is cheap to compare: the working directory and the environment (`Leftovers` has the rest). A process is
-given up when its job left children behind (they are ended, but a library may still count on them), when its modules or
-its environment were torn out, and when it has come to hold much more memory than after its first lease.
+Put back is what is cheap to compare: the working directory and the environment (`ProcessState` has the rest). A process
+is given up when its job left children behind (they are ended, but a library may still count on them), when its modules
+or its environment were torn out, and when it has come to hold much more memory than after its first lease.
 """
 
 import os
@@ -10,10 +10,10 @@ import sys
 import time
 from contextlib import suppress
 
-from grainlike.launch import LEFTOVER_GRACE_S, children, descendants, end_children, kill_all
+from grainlike.subprocesses import LEFTOVER_GRACE_S, children, descendants, end_children, kill_all
 from grainlike_worker.runner.process._memory_limit import resident
 
-__all__ = ["Housekeeping"]
+__all__ = ["RunnerReset"]
 
 _GROWN = 256 * 2**20
 """What a process may come to hold beyond twice of what it held after its first lease."""
@@ -22,7 +22,7 @@ _WEIGH_S = 1.0
 """How often it is weighed at most."""
 
 
-class Housekeeping:
+class RunnerReset:
     """Of the process that makes it, in the state in which later jobs shall find it."""
 
     __slots__ = ("_data", "_directory", "_environ", "_environment", "_fd", "_first", "_modules", "_spared", "_weighed")
@@ -38,7 +38,7 @@ class Housekeeping:
         self._weighed = 0.0
         self._spared: frozenset[int] = frozenset()
 
-    def tidy(self) -> None:
+    def reset(self) -> None:
         """Before a lease: put back what the last one changed."""
         if self._fd is not None and _directory() != self._directory:
             with suppress(OSError):
@@ -51,7 +51,7 @@ class Housekeeping:
         if self._data != self._environment:
             self._environment = dict(self._data)
 
-    def is_heavy(self) -> bool:
+    def exceeds_memory(self) -> bool:
         """Before a lease: whether the process has grown so much that it should not take another."""
         now = time.monotonic()
         if now - self._weighed < _WEIGH_S:
@@ -62,7 +62,7 @@ class Housekeeping:
             self._first = held
         return held > 2 * self._first + _GROWN
 
-    def is_spoiled(self) -> bool:
+    def needs_replacement(self) -> bool:
         """After a lease: end the children that it left behind; whether the process should take no other."""
         orphaned = self._end_others() if self._spared else end_children(LEFTOVER_GRACE_S)
         torn = sys.modules is not self._modules or __name__ not in self._modules or os.environ is not self._environ

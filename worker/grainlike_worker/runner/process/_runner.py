@@ -31,37 +31,37 @@ from grainlike.wire import (
     Stop,
     Undefine,
 )
-from grainlike_worker.ipc._claims import IDLE, Claims
+from grainlike_worker.ipc._claims import IDLE, ClaimPage
 from grainlike_worker.ipc._signals import TERMINATED
 from grainlike_worker.linux._lifeline import end_within
 from grainlike_worker.runner.common import _chain_links
+from grainlike_worker.runner.common._context import show_nodes
 from grainlike_worker.runner.common._devices import Devices
 from grainlike_worker.runner.common._enforce import Enforcer, hide_job, show_job
 from grainlike_worker.runner.common._failures import NO_VALUE, failed
-from grainlike_worker.runner.common._functions import Functions, Loaded
-from grainlike_worker.runner.common._gang_env import show_nodes
-from grainlike_worker.runner.common._lease import Lease
+from grainlike_worker.runner.common._functions import LoadedFunction, LoadedFunctions
+from grainlike_worker.runner.common._lease import RunnerLease
 from grainlike_worker.runner.common._uplink import WatchedUplink
 from grainlike_worker.runner.common._usage import Laps, PeakMemory, children_seconds
 from grainlike_worker.runner.process._coroutines import IsolatedLoop
-from grainlike_worker.runner.process._leftovers import Leftovers
 from grainlike_worker.runner.process._memory_limit import MemoryLimit
-from grainlike_worker.runner.process._output import OwnOutput
+from grainlike_worker.runner.process._output import ProcessOutput
 from grainlike_worker.runner.process._pipe import LinkEndedError, Pipe
-from grainlike_worker.runner.process._reset import Housekeeping
-from grainlike_worker.runner.process._signals import Interrupts
+from grainlike_worker.runner.process._process_state import ProcessState
+from grainlike_worker.runner.process._reset import RunnerReset
+from grainlike_worker.runner.process._signals import RunnerSignals
 from grainlike_worker.runner.process._stdio import StandardStreams
 
 if TYPE_CHECKING:
-    from grainlike_worker.runner.process._streams import OwnStreams
+    from grainlike_worker.runner.process._streams import ProcessStreams
 
-__all__ = ["OwnRunner"]
+__all__ = ["ProcessRunner"]
 
 _FAREWELL_S = 5
 """How long what jobs registered for the end of their process may take, once the process is used up."""
 
 
-class OwnRunner:
+class ProcessRunner:
     """Serves its pipe until it ends or SIGTERM comes. Belongs to the main thread of a process of its own.
 
     Each job runs in a copied context. SIGTERM ends the running job by `SystemExit`, reports what has ended, hands the
@@ -71,43 +71,43 @@ class OwnRunner:
     def __init__(
         self,
         pipe: Pipe,
-        claims: Claims | None = None,
+        claims: ClaimPage | None = None,
         *,
         memory: MemoryLimit | None = None,
         devices: Devices | None = None,
         scratch: str | None = None,
-        output: OwnOutput | None = None,
+        output: ProcessOutput | None = None,
     ) -> None:
-        self._output = output if output is not None else OwnOutput()
+        self._output = output if output is not None else ProcessOutput()
         pipe.watch(self._output.unread)
         _chain_links.listen(self._link_begins, self._link_ended)
         self._scratch = scratch
         self._pipe = pipe
         self._claims = claims
-        self._functions = Functions()
+        self._functions = LoadedFunctions()
         self._enforcer = Enforcer(devices)
         self._memory = memory if memory is not None else MemoryLimit(claims, None)
-        self._house = Housekeeping()
+        self._house = RunnerReset()
         self._fresh = True
         self._clean = False
         self._shows_nodes = True  # those of a job in which the worker was started
         self._ready_at: float | None = None
         self._peak = PeakMemory()
         self._standard_streams = StandardStreams()
-        self._interrupts = Interrupts(self._flush_current)
+        self._interrupts = RunnerSignals(self._flush_current)
         self._uplink = WatchedUplink(self._post_for_job, pipe.fd, self._read_for_job)
         self._loop = IsolatedLoop(self._interrupts)
-        self._leases: deque[Lease] = deque()
+        self._leases: deque[RunnerLease] = deque()
         self._gang: Gang | None = None
         self._base = copy_context()
-        self._own_streams: OwnStreams | None = None
+        self._own_streams: ProcessStreams | None = None
         self._forked = False
         os.register_at_fork(after_in_child=self._after_fork)
 
     def serve(self) -> None:
         """Run leases until the link ends (return) or SIGTERM asks to end (`SystemExit`)."""
         self._interrupts.install()
-        self._leftovers = Leftovers()
+        self._leftovers = ProcessState()
         try:
             while True:
                 while self._leases:
@@ -137,7 +137,7 @@ class OwnRunner:
             match message:
                 case Run():
                     self._leases.append(
-                        Lease(message, buffers, time.monotonic(), self._gang, self._scratch, shown=True)
+                        RunnerLease(message, buffers, time.monotonic(), self._gang, self._scratch, shown=True)
                     )
                     self._gang = None
                 case Gang():
@@ -163,12 +163,12 @@ class OwnRunner:
 
     # --- one lease ---------------------------------------------------------------------------------------------------
 
-    def _run(self, lease: Lease) -> bool:
+    def _run(self, lease: RunnerLease) -> bool:
         """Run a lease; whether this process may run another."""
         if not self._clean:
             self._clean_up()
         if not self._fresh and (
-            self._leftovers.stay or self._enforcer.is_unfit_for(lease.allocation) or self._house.is_heavy()
+            self._leftovers.stay or self._enforcer.is_unfit_for(lease.allocation) or self._house.exceeds_memory()
         ):
             self._give_up()
             return False
@@ -191,7 +191,7 @@ class OwnRunner:
         leave_job(whole_process=True)
         hide_job()
         # A process that is about to end anyway has no successor.
-        spoiled = (self._house.is_spoiled() or is_used_up()) and not self._interrupts.asked
+        spoiled = (self._house.needs_replacement() or is_used_up()) and not self._interrupts.asked
         if lease.scratch.made:
             lease.scratch.hide()
             lease.scratch.remove()
@@ -211,18 +211,18 @@ class OwnRunner:
         """Make of the process what the next lease shall find; where a job has left a thread, that may undo it."""
         self._clean = not _thread._count()
         self._leftovers.clear()
-        self._standard_streams.mend()
-        self._house.tidy()
+        self._standard_streams.restore()
+        self._house.reset()
         self._peak.restart()
 
-    def _tell_ready(self, lease: Lease) -> None:
+    def _tell_ready(self, lease: RunnerLease) -> None:
         """Say once, before the first job that has a limit, that what took time until now was this process's start."""
         if self._ready_at is None:
             self._ready_at = time.monotonic()
             self._pipe.send(Ready())
         lease.may_begin(self._ready_at)
 
-    def _run_jobs(self, lease: Lease) -> None:
+    def _run_jobs(self, lease: RunnerLease) -> None:
         laps = Laps(time.process_time, children_seconds)
         receipt = None
         while lease.index < lease.end:
@@ -240,7 +240,7 @@ class OwnRunner:
         """Say that this process is used up; what it has not begun is for its successor."""
         self._pipe.send(Renew())
 
-    def _enter_context(self, lease: Lease) -> bool:
+    def _enter_context(self, lease: RunnerLease) -> bool:
         """Whether the worker's context stands; if not, the jobs have failed."""
         if self._functions.context is not None and not self._functions.context.entered:
             error = self._loop.do(self._functions.enter_context)
@@ -250,7 +250,7 @@ class OwnRunner:
                 self._flush(lease)
                 return False
             self._interrupts.install()
-            self._leftovers = Leftovers()
+            self._leftovers = ProcessState()
             self._house.spare_children()
             self._standard_streams.keep()  # the context may have sent the streams elsewhere, for all its jobs
         return True
@@ -259,7 +259,7 @@ class OwnRunner:
         if self._functions.context is not None and not self._forked:
             self._loop.do(self._functions.context.leave)
 
-    def _may_start(self, lease: Lease) -> bool:
+    def _may_start(self, lease: RunnerLease) -> bool:
         """Whether the job at `index` is ours to start; if not, it is answered for, and maybe the rest with it."""
         claims = self._claims
         if lease.shared:
@@ -281,7 +281,7 @@ class OwnRunner:
             return False
         return True
 
-    def _run_one(self, lease: Lease, laps: Laps) -> None:
+    def _run_one(self, lease: RunnerLease, laps: Laps) -> None:
         interrupts = self._interrupts
         function = self._functions.get(lease.fn)
         final = False
@@ -301,7 +301,7 @@ class OwnRunner:
         if self._forked:
             os._exit(0)  # a child that the job forked came back out of the job: it is no runner
         if code is Code.CANCELLED:
-            self._functions.let_go(lease.info(function.name))
+            self._functions.release(lease.info(function.name))
         nested = bool(self._uplink.nestings) and self._uplink.ended(lease.job)
         begun, wall, cpu = laps.lap()
         lease.ran(code, payload, begun, wall, cpu, final=final)
@@ -311,7 +311,7 @@ class OwnRunner:
         if nested or is_used_up():
             lease.hand_back(lease.index)
 
-    def _call(self, function: Loaded, arguments: Parcel, allocation: Allocation, info: JobInfo) -> Payload:
+    def _call(self, function: LoadedFunction, arguments: Parcel, allocation: Allocation, info: JobInfo) -> Payload:
         if function.refusal is not None:
             return function.refusal
         functions = self._functions
@@ -330,12 +330,12 @@ class OwnRunner:
             value = function.callable(*args, **kwargs)
         return self._functions.kept(dump_value(value, what=function.value_name), info)
 
-    def _out(self) -> "OwnStreams":
+    def _out(self) -> "ProcessStreams":
         """What drives streams; made for the first, because what it imports would double the start of a runner."""
         if self._own_streams is None:
-            from grainlike_worker.runner.process._streams import OwnStreams
+            from grainlike_worker.runner.process._streams import ProcessStreams
 
-            self._own_streams = OwnStreams(self._pipe, self._interrupts, self._handle)
+            self._own_streams = ProcessStreams(self._pipe, self._interrupts, self._handle)
         return self._own_streams
 
     def _link_begins(self, job: int) -> None:
@@ -369,18 +369,18 @@ class OwnRunner:
 
     # --- answering ---------------------------------------------------------------------------------------------------
 
-    def _flush(self, lease: Lease) -> None:
+    def _flush(self, lease: RunnerLease) -> None:
         if lease.columns:
             self._pipe.send(*lease.columns.take(self._peak.read()))
 
-    def _settle(self, lease: Lease) -> None:
+    def _settle(self, lease: RunnerLease) -> None:
         """Let what the jobs have written go out before their ends are told; in a run-list, say whose it is."""
         self._output.flush()
         if lease.shared:
             self._handle(self._pipe.poll())
             self._collect(lease)
 
-    def _collect(self, lease: Lease) -> None:
+    def _collect(self, lease: RunnerLease) -> None:
         """Tell what the last job of a run-list has written. What one wrote that was alone, the worker reads itself."""
         ready, self._pipe.ready = self._pipe.ready, []
         if ready and lease.shared and lease.index:

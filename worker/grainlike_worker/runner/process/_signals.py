@@ -18,14 +18,14 @@ from types import FrameType
 from grainlike_worker.ipc._signals import FLUSH_SIGNAL, TERMINATED
 from grainlike_worker.linux._forks import keep_signals
 
-__all__ = ["Interrupts"]
+__all__ = ["RunnerSignals"]
 
 
 _handler_of: Callable[[int], object] = vars(signal)["_signal"].getsignal
 """What `signal.getsignal` asks, before it tries to make an enum of the answer."""
 
 
-class Interrupts:
+class RunnerSignals:
     """SIGTERM and SIGURG of this process, from `install` on; for the main thread."""
 
     __slots__ = ("_flush", "_home", "asked", "cancel", "exposed")

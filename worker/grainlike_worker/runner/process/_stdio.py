@@ -27,14 +27,14 @@ class StandardStreams:
         self.keep()
 
     def keep(self) -> None:
-        """From now on, what is there now is what `mend` goes back to."""
+        """From now on, what is there now is what `restore` goes back to."""
         for old in self._kept:
             if old is not None:
                 os.close(old[0])
         self._kept = [_kept(fd) for fd in range(3)]
         self._objects: list[Any] = [getattr(sys, name, None) for name, _ in _NAMES]
 
-    def mend(self) -> None:
+    def restore(self) -> None:
         """Put back what the last job closed, replaced or sent elsewhere."""
         for fd, (kept, stream, (name, mode)) in enumerate(zip(self._kept, self._objects, _NAMES, strict=True)):
             setattr(sys, name, stream)  # first: a wrapper of the job's may close what it wraps when it is dropped

@@ -8,25 +8,25 @@ from typing import Any
 
 from grainlike.context import JobInfo
 from grainlike.wire import Buffer, Credit, Frame, Items
-from grainlike_worker.runner.common._streams import Outlets
+from grainlike_worker.runner.common._streams import StreamSenders
 from grainlike_worker.runner.process._pipe import LinkEndedError, Pipe
-from grainlike_worker.runner.process._signals import Interrupts
+from grainlike_worker.runner.process._signals import RunnerSignals
 
-__all__ = ["OwnStreams"]
+__all__ = ["ProcessStreams"]
 
 
-class OwnStreams:
+class ProcessStreams:
     """Drives generators on the loop of a runner that reads its `pipe` only between jobs; `handle` takes what comes."""
 
-    def __init__(self, pipe: Pipe, interrupts: Interrupts, handle: Callable[[Sequence[Frame]], None]) -> None:
+    def __init__(self, pipe: Pipe, interrupts: RunnerSignals, handle: Callable[[Sequence[Frame]], None]) -> None:
         self._pipe = pipe
         self._interrupts = interrupts
         self._handle = handle
-        self._outlets = Outlets(self._send)
+        self._senders = StreamSenders(self._send)
 
     def credit(self, message: Credit) -> None:
         """A reader took items."""
-        self._outlets.credit(message)
+        self._senders.credit(message)
 
     async def drive(self, generator: AsyncGenerator[Any, Any], info: JobInfo, what: str) -> None:
         """Send what `generator` yields until it has ended."""
@@ -42,7 +42,7 @@ class OwnStreams:
 
         loop.add_reader(self._pipe.fd, read)
         try:
-            await self._outlets.drive(generator, info, what)
+            await self._senders.drive(generator, info, what)
         finally:
             loop.remove_reader(self._pipe.fd)
 

@@ -1,0 +1,1 @@
+"""Demonstration: a parameter sweep on this machine, with a baseline and a report."""

@@ -1,0 +1,209 @@
+"""Reading a stream: the iterator behind `async for item in (fn @ Cores(1))(x)`.
+
+Buffer of a stream's items until they are read.
+
+Streams without resources: generators that run in the caller's process, a window ahead of their readers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+from grainlike.graph import State, StreamNode
+
+if TYPE_CHECKING:
+    from grainlike.engine._resolver import BaseResolver
+from collections import deque
+from collections.abc import Callable
+
+import anyio
+
+from grainlike.graph import Node
+from grainlike.payload import Payload, load_value
+from grainlike.wire import Debt, Window
+
+__all__ = ["ReaderWakeup", "StreamBuffer", "StreamReader", "buffer_of", "stream_here"]
+
+
+class StreamBuffer:
+    """Items of one stream that were received and not taken, oldest first; at most a window of them.
+
+    The producer passes `begin` a function that gives credit when items are taken. The reader's `bell` is set when
+    items arrive.
+    """
+
+    __slots__ = ("_credit", "_debt", "_items", "bell")
+
+    def __init__(self) -> None:
+        self._items: deque[tuple[Any, int]] = deque()
+        self._debt = Debt()
+        self._credit: Callable[[int, int], object] | None = None
+        self.bell: Callable[[], object] | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._items)
+
+    @property
+    def begun(self) -> bool:
+        """True if an attempt has brought items: no other attempt may."""
+        return self._credit is not None
+
+    def begin(self, credit: Callable[[int, int], object]) -> None:
+        """Items will come. `credit(items, size)` is called when so many, of so many bytes, were taken."""
+        self._credit = credit
+
+    def put(self, item: Any, size: int) -> None:
+        """Bring one item, or its `Payload`, which is unpacked when it is taken."""
+        self._items.append((item, size))
+        if self.bell is not None:
+            self.bell()
+
+    def take(self) -> Any:
+        """The oldest item. Raises what unpacking it raises."""
+        item, size = self._items.popleft()
+        due = self._debt.took(size)
+        if due is not None and self._credit is not None:
+            self._credit(*due)
+        return load_value(item, what="an item of the stream") if isinstance(item, Payload) else item
+
+    def clear(self) -> None:
+        """Drop all items: no reader takes them."""
+        self._items.clear()
+
+
+def buffer_of(node: StreamNode) -> StreamBuffer:
+    """The inlet of a stream; made at the first question."""
+    if node.buffer is None:
+        node.buffer = StreamBuffer()
+    buffer: StreamBuffer = node.buffer
+    return buffer
+
+
+class ReaderWakeup:
+    """Wake-up of a reader. It does not refer to the reader, so that a dropped reader is collected."""
+
+    __slots__ = ("_rung",)
+
+    def __init__(self) -> None:
+        self._rung: anyio.Event | None = None
+
+    async def wait(self) -> None:
+        """Wait for the next ring."""
+        self._rung = anyio.Event()
+        try:
+            await self._rung.wait()
+        finally:
+            self._rung = None
+
+    @property
+    def awaited(self) -> bool:
+        """True if a reader waits."""
+        return self._rung is not None
+
+    def set(self) -> None:
+        """Ring."""
+        if self._rung is not None:
+            self._rung.set()
+
+
+class StreamReader(AsyncIterator[Any]):
+    """The one reader of a stream. It starts the work at the first step, and ends it when it goes away before the end.
+
+    Being cancelled in a step ends the stream too, as with any generator. `aclose` ends it and does not wait for it.
+    """
+
+    def __init__(self, executor: BaseResolver, node: StreamNode) -> None:
+        self._executor = executor
+        self._node = node
+        self._buffer = buffer_of(node)
+        self._bell = ReaderWakeup()
+        self._begun = False
+        self._over = False
+
+    async def __anext__(self) -> Any:
+        if self._bell.awaited:
+            raise RuntimeError(f"another task waits for the next item of {self._node.function.name}")
+        if not self._over and not self._begun:
+            self._begin()
+        while not self._over:
+            if self._buffer and self._node.state is not State.CANCELLED:
+                return self._take()
+            if self._node.finished:
+                self._over = True
+                self._buffer.clear()
+                self._node.result()
+            else:
+                await self._next_ring()
+        raise StopAsyncIteration
+
+    def _begin(self) -> None:
+        self._begun = True
+        if not self._node.finished:
+            self._buffer.bell = self._bell.set
+            self._executor.start([self._node])
+            self._executor.watch(self._node, self._bell)
+
+    def _take(self) -> Any:
+        try:
+            return self._buffer.take()
+        except BaseException:
+            self._end()
+            raise
+
+    async def _next_ring(self) -> None:
+        try:
+            await self._bell.wait()
+        except BaseException:
+            self._end()
+            raise
+
+    async def aclose(self) -> None:
+        """End the stream, if it has not ended. Its `finally` runs where it is; `aclose` does not wait for that."""
+        self._end()
+
+    def _end(self) -> None:
+        if not self._over:
+            self._over = True
+            self._buffer.clear()
+            self._executor.end([self._node])
+
+    def __del__(self) -> None:
+        if not self._over:
+            self._executor.drop(self._node)
+
+
+async def stream_here(node: Node) -> None:
+    """Drive the generator of `node`, a stream's, until it ends or raises; then its `finally` is done.
+
+    All its steps are taken in one task, so it may hold task groups and cancel scopes open across a `yield`.
+    """
+    assert isinstance(node, StreamNode)
+    node.state = State.RUNNING
+    args, kwargs = node.arguments()
+    buffer, window = buffer_of(node), Window()
+    room = anyio.Event()
+
+    def credit(items: int, size: int) -> None:
+        window.credited(items, size)
+        room.set()
+
+    generator = node.function.callable(*args, **kwargs)
+    try:
+        while True:
+            while not window.open:
+                room = anyio.Event()
+                await room.wait()
+            try:
+                item = await anext(generator)
+            except StopAsyncIteration:
+                return
+            if not buffer.begun:
+                buffer.begin(credit)
+            window.sent(0)
+            buffer.put(item, 0)
+            del item
+    finally:
+        # On trio, each `await` of its `finally` would be cancelled again.
+        with anyio.CancelScope(shield=True):
+            await generator.aclose()

@@ -1,0 +1,118 @@
+"""A conversation that outlives its link: what was on the way when the link broke is sent again on the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import get_args
+
+from grainlike.errors import ProtocolError
+from grainlike.net._byte_link import ByteLink
+from grainlike.wire import Ack, Answer, Beat, Buffer, Frame, Goodbye, Message, Question, ResendBuffer, encode_frame
+
+__all__ = ["ResumableSession"]
+
+_PASSING = frozenset({Beat, Ack, *get_args(Question), *get_args(Answer)})
+"""Messages about a link, queries, and answers: they pass large values that are being sent."""
+
+_OF_THE_LINK = _PASSING | {Goodbye}
+"""Messages about a link and its ends, queries, and answers: they are not numbered, and never resent."""
+
+
+class ResumableSession:
+    """Resumable stream: one end of the messages between a head and one incarnation of a worker or a client, from the
+    welcome.
+
+    `post` at any time: what is posted while there is no link waits for the next one. Pass to `hear` what each link
+    brings.
+
+    Attributes:
+        over: reason of the other end's goodbye, once it has sent one; it will not come back.
+        tells: True if received messages are acknowledged from here; if not, by `tell`.
+    """
+
+    def __init__(self, link: ByteLink) -> None:
+        self._transcript: ResendBuffer[list[Buffer]] = ResendBuffer()
+        self._link = link
+        self.over: str | None = None
+        self.tells = True
+
+    @property
+    def received(self) -> int:
+        """Number of messages received."""
+        return self._transcript.received
+
+    @property
+    def heard(self) -> int:
+        """Number of our messages that the other end has acknowledged."""
+        return self._transcript.sent_in_all - len(self._transcript)
+
+    def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
+        """Send a message, now or on the next link. The buffers must not change until it has been acknowledged."""
+        if type(message) in _OF_THE_LINK:
+            if isinstance(message, Beat) and self.tells and self._transcript.untold:
+                self._link.interject(Ack(self._transcript.acknowledge()))
+            if type(message) in _PASSING:
+                assert not buffers
+                self._link.interject(message)
+            else:
+                self._link.post(message, buffers)
+            return
+        pieces = encode_frame(message, buffers)
+        self._link.push(pieces)
+        self._transcript.sent(pieces, sum(map(len, pieces)), held=self._link.holds_large)
+
+    def hear(self, frames: Sequence[Frame]) -> list[Frame]:
+        """Take one read of the link; return what is not about the link itself.
+
+        Raises:
+            ProtocolError: the other end acknowledges what was never sent.
+        """
+        transcript, heard = self._transcript, list[Frame]()
+        for frame in frames:
+            message = frame.message
+            if isinstance(message, Ack):
+                self._acknowledged(message.received)
+            elif isinstance(message, Goodbye):
+                self.over = message.reason
+            else:
+                if type(message) not in _OF_THE_LINK:
+                    transcript.came(_size(frame))
+                heard.append(frame)
+        if self.tells and transcript.owes:
+            self._link.interject(Ack(transcript.acknowledge()))
+        return heard
+
+    def tell(self, received: int) -> None:
+        """Acknowledge so many messages of the other end."""
+        self._link.interject(Ack(received))
+
+    def resume_at(self, received: int, heard: int) -> None:
+        """Restore the counts of a replayed moment: messages received, and messages of ours acknowledged."""
+        self._transcript.received = received
+        self._acknowledged(heard)
+
+    def why_not(self, received: int) -> str | None:
+        """Return why the session cannot resume with a far end that has received so many messages; None if it can."""
+        return self._transcript.why_not(received)
+
+    def go_on(self, link: ByteLink, received: int) -> bool:
+        """Resume over another link, whose far end has received so many messages; return False if that cannot be."""
+        missed = self._transcript.since(received)
+        if missed is None:
+            return False
+        self._link = link
+        for pieces in missed:
+            link.push(pieces)
+        return True
+
+    def _acknowledged(self, count: int) -> None:
+        try:
+            self._transcript.acknowledged(count)
+        except ValueError as error:
+            raise ProtocolError(str(error)) from None
+
+
+def _size(frame: Frame) -> int:
+    """About how many bytes the far end keeps for it."""
+    inline = sum(map(len, getattr(frame.message, "data", ())))
+    return inline + sum(memoryview(buffer).nbytes for buffer in frame.buffers) if frame.buffers else inline

@@ -1,0 +1,90 @@
+"""When to look whether jobs wait for each other for ever, and which of them is then given up.
+
+What a circle is stands in `_deadlock`. It is looked for when nothing runs, and now and then while others do.
+"""
+
+from __future__ import annotations
+
+from grainlike.scheduler._deadlock import Deadlock, find_deadlock
+from grainlike.scheduler._events import HeadAction, JobsDeadlocked
+from grainlike.scheduler._job_tree import stands_still
+from grainlike.scheduler._records import HeadJob
+from grainlike.scheduler._state import SchedulerState
+from grainlike.scheduler._states import JobState
+
+__all__ = ["DeadlockWatch"]
+
+STUCK_S = 5.0
+"""How long jobs that wait for each other are left so for a worker that might join; how often it is looked whether some
+do while others run."""
+
+STRANDED_S = 20.0
+"""After so long a job that was sent to a worker, where all wait, and has not started is taken for one that cannot. The
+worker may be silent, so this is more than the 15 s after which that is known."""
+
+
+class DeadlockWatch:
+    """Watches over the jobs of one head that wait for jobs of their own. `wake` is when to look again."""
+
+    __slots__ = ("_books", "_closed", "_look_at", "_stuck_since", "wake")
+
+    def __init__(self, books: SchedulerState, *, closed: bool) -> None:
+        self._books = books
+        self._closed = closed
+        self._stuck_since: float | None = None
+        self._look_at: float | None = None
+        self.wake: float | None = None
+
+    def look(self, now: float, out: list[HeadAction]) -> Deadlock | None:
+        """See to it that one of those who wait can go on; the circle for which a job is to be failed now, if any is.
+
+        Where a worker might join there is a warning first.
+        """
+        self.wake = None
+        job_tree, workers = self._books.job_tree, self._books.workers
+        queued = job_tree.queued()
+        if not (queued and job_tree.all_wait(workers.values())):
+            if self._look_at is None:
+                self._look_at = now + STUCK_S
+            if now < self._look_at:
+                self.wake = self._look_at
+                return None
+        self._look_at = None
+        if queued:
+            self._books.planner.plan(now, out, lend_to_all=True)
+            if not self._books.planner.whole:
+                self._look_at = self.wake = now
+                return None
+        stranded = self._stranded(now)
+        deadlock = find_deadlock(list(workers.values()), job_tree.queued(), stranded, now)
+        if deadlock is None:
+            self._stuck_since = None
+            self._wake_at(job_tree.next_stalled(now))
+        elif self._closed or (self._stuck_since is not None and now >= self._stuck_since + STUCK_S):
+            self._stuck_since = None
+            return deadlock
+        else:
+            if self._stuck_since is None:
+                self._stuck_since = now
+                out.append(JobsDeadlocked(deadlock, failed=False))
+            self._wake_at(self._stuck_since + STUCK_S)
+        return None
+
+    def _stranded(self, now: float) -> list[HeadJob]:
+        """What has long been at a worker where all wait, and has not started: it fits in amounts, not in the layout."""
+        planned: list[HeadJob] = []
+        for worker in self._books.workers.values():
+            if worker.shut:  # what it was sent may be on the way, and what it says
+                continue
+            started = [job for job in worker.held.values() if job.state is JobState.LEASED]
+            if all(stands_still(job, now) for job in started):
+                planned += [job for job in worker.held.values() if job.state is JobState.PLANNED and not job.cancelled]
+        late = [job for job in planned if now >= job.sent + STRANDED_S]
+        if len(late) < len(planned):
+            self._look_at = now + STUCK_S
+            self._wake_at(self._look_at)
+        return late
+
+    def _wake_at(self, at: float | None) -> None:
+        if at is not None and (self.wake is None or at < self.wake):
+            self.wake = at

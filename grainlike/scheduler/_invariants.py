@@ -1,0 +1,42 @@
+"""Laws over books that many keep together: what limits and shares count, who was asked to give back what, and where
+places are kept.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from grainlike.scheduler._records import Shape, WorkerState
+from grainlike.scheduler._states import JobState
+from grainlike.scheduler.planning._planner import Planner
+from grainlike.scheduler.planning._shares import Shares
+
+__all__ = ["check_common_books"]
+
+
+def check_common_books(workers: Mapping[int, WorkerState], shapes: Mapping[int, Shape], planner: Planner) -> None:
+    """Raise `AssertionError` unless they are what is planned, held and leased. For tests: a walk over all."""
+    shares, running = Shares(), Counter[str]()
+    clients = {0}
+    for worker in workers.values():
+        assert worker.recalled <= worker.ahead.keys(), "what was to come back is not there any more"
+        for job in worker.held.values():
+            assert job.shape is not None
+            running.update(name for name, _ in job.shape.limits)
+            if job.state is JobState.PLANNED and job.shape.nodes == 1:
+                shares.take(job.cls.client, job.shape)
+                clients.add(job.cls.client)
+        for hold in worker.holds.values():
+            if not hold.lease:
+                shares.take(hold.job.cls.client, hold.shape)
+                clients.add(hold.job.cls.client)
+        for lease in worker.leases.values():
+            shares.take(lease.client, lease.shape)
+            clients.add(lease.client)
+    for kept in planner.reserving.by_worker.values():
+        assert not any(reservation.worker.shut for reservation in kept), "a place is kept where nobody may start"
+    for name in {name for shape in shapes.values() for name, _ in shape.limits}:
+        assert planner.start_limits.running(name) == running[name], f"{running[name]} jobs run under limit {name!r}"
+    for client in clients:
+        assert planner.shares.used(client) == shares.used(client), f"program {client} holds {shares.used(client)}"

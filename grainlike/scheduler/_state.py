@@ -1,0 +1,177 @@
+"""All that a head keeps books of, and the moves that keep them even: what leaves one place comes to another.
+
+A live job is in exactly one place: its class's queue, one worker's `held`, or among those that wait to be tried again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from grainlike.scheduler._backoff import BackoffQueue
+from grainlike.scheduler._catalogue import Catalogue
+from grainlike.scheduler._events import HeadAction, JobsRequeued, ShapesForgotten
+from grainlike.scheduler._invariants import check_common_books
+from grainlike.scheduler._job_tree import JobTree
+from grainlike.scheduler._records import HeadFunction, HeadJob, LeaseState, Shape, WorkerState
+from grainlike.scheduler._states import JobState
+from grainlike.scheduler.planning._planner import Planner
+
+__all__ = ["SchedulerState"]
+
+
+class SchedulerState:
+    """The books of one head. `seed` decides how much shorter jobs wait between attempts than they might."""
+
+    __slots__ = ("backoffs", "catalogue", "functions", "gangs", "job_tree", "jobs", "planner", "workers")
+
+    def __init__(self, seed: int) -> None:
+        self.jobs: dict[int, HeadJob] = {}
+        self.workers: dict[int, WorkerState] = {}
+        self.functions: dict[int, HeadFunction] = {}
+        self.job_tree = JobTree()
+        self.backoffs = BackoffQueue(seed)
+        self.catalogue = Catalogue(self.workers, self.job_tree.trees)
+        self.planner = Planner(self.workers, self.catalogue.classes, self.job_tree)
+        self.gangs = self.planner.gangs
+
+    def lose_members(self) -> None:
+        """A worker leaves, or refuses a shape for good."""
+        self.planner.reserving.members += 1
+        self.catalogue.doubt_all()
+
+    def current(self, worker: WorkerState, number: int, attempt: int) -> HeadJob | None:
+        """The job, if this worker holds it at this attempt; a late or foreign answer finds nothing."""
+        job = worker.held.get(number)
+        return job if job is not None and job.attempt == attempt else None
+
+    def uncount(self, worker: WorkerState, job: HeadJob) -> None:
+        """Undo how a planned or ahead job was counted. A leased one is counted by its lease, a gang by its holds."""
+        if job.state is JobState.PLANNED:
+            assert job.shape is not None
+            if job.shape.nodes > 1:
+                return
+            worker.give(job.shape)
+            self.planner.shares.give(job.cls.client, job.shape)
+        elif job.state is JobState.AHEAD:
+            worker.leave_ahead((job,))
+
+    def release(self, worker: WorkerState, job: HeadJob, out: list[HeadAction]) -> None:
+        """The worker holds the job no more, nor does any other that held slots for it."""
+        self.uncount(worker, job)
+        del worker.held[job.id]
+        if job.family is not None:
+            self.job_tree.attempt_ended(job)
+        shape = job.shape
+        if shape is None:
+            return
+        if shape.rationed:
+            self.planner.start_limits.give(shape)
+        if shape.nodes > 1:
+            self.gangs.disband(job, out)
+
+    def take_lease(self, worker: WorkerState, lease: int, shape: Shape, first: HeadJob | None, now: float) -> None:
+        """A worker granted a lease for what was not counted as planned."""
+        worker_state = worker.leases[lease] = LeaseState(lease, shape, first, now)
+        worker.take(shape)
+        self.planner.shares.take(worker_state.client, shape)
+
+    def drop(self, job: HeadJob) -> None:
+        """A job has its outcome."""
+        del self.jobs[job.id]
+        if job.parent is not None:
+            self.job_tree.ended(job)
+
+    def requeue(self, jobs: list[HeadJob], out: list[HeadAction]) -> None:
+        """Put jobs back to the front of their classes; cancelled ones are gone."""
+        by_class: dict[int, list[HeadJob]] = {}
+        begun = [job.id for job in jobs if job.state is JobState.LEASED and not job.cancelled]
+        if begun:
+            out.append(JobsRequeued(begun))
+        for job in jobs:
+            if job.cancelled:
+                del self.jobs[job.id]
+            else:
+                job.cls = self.catalogue.back(job.cls)
+                by_class.setdefault(job.cls.id, []).append(job)
+        for group in by_class.values():
+            cls = group[0].cls
+            cls.put_back(group)
+            self.catalogue.doubt(cls)
+            self.planner.waiting.touch(cls)
+
+    def forget_unused(self, out: list[HeadAction]) -> None:
+        """Forget classes and shapes that no job uses, if they are many; workers are to hear of the shapes."""
+        catalogue, waiting = self.catalogue, self.planner.waiting.count
+        if not catalogue.is_full(waiting):
+            return
+        held = sum(len(worker.held) for worker in self.workers.values()) + len(self.backoffs)
+        gone = catalogue.forget(waiting, self._shapes_at_work, held)
+        if gone:
+            self.planner.forget(gone)
+            for worker in self.workers.values():
+                worker.forget(gone)
+            out.append(ShapesForgotten(gone))
+
+    def _shapes_at_work(self) -> Iterator[Shape]:
+        """The shapes of all that is at workers. Those of jobs may be needed again if the jobs come back."""
+        for worker in self.workers.values():
+            for job in worker.held.values():
+                yield from job.cls.shapes
+            for lease in worker.leases.values():
+                yield lease.shape
+            for hold in worker.holds.values():
+                yield hold.shape
+        for number in self.backoffs.jobs():
+            yield from self.jobs[number].cls.shapes
+
+    # --- laws --------------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raise `AssertionError` unless the laws of `HeadScheduler` hold. Costs a walk over everything; for tests."""
+        places = Counter(self.backoffs.jobs())
+        for cls in self.catalogue.classes.values():
+            for job in cls.live():
+                assert job.state is JobState.QUEUED, job.state
+                assert job.cls is cls
+                places[job.id] += 1
+        for worker in self.workers.values():
+            places.update(worker.held.keys())
+            self._check_worker(worker)
+        self.backoffs.check()
+        assert places == dict.fromkeys(self.jobs, 1), "a live job is in exactly one place"
+        self.planner.waiting.check()
+        self.gangs.check(self.jobs.values(), self.workers.values())
+        self._check_shapes()
+        check_common_books(self.workers, self.catalogue.shapes, self.planner)
+
+    def _check_shapes(self) -> None:
+        """Each shape that a class or a job needs is known by its number, and workers may name it."""
+        known = self.catalogue.shapes
+        used = [shape for cls in self.catalogue.classes.values() for shape in cls.shapes]
+        used += self._shapes_at_work()
+        used += [job.shape for worker in self.workers.values() for job in worker.held.values() if job.shape is not None]
+        assert all(known.get(shape.id) is shape for shape in used), "a shape was forgotten that is in use"
+
+    def _check_worker(self, worker: WorkerState) -> None:
+        for job in worker.held.values():
+            assert job.worker == worker.id
+            assert (job.id in worker.ahead) == (job.state is JobState.AHEAD)
+        assert Counter(job.cls.id for job in worker.ahead.values()) == +Counter(worker.ahead_in)
+        assert worker.lent == sum(lease.lent for lease in worker.leases.values()), worker.name
+        used = dict.fromkeys(worker.capacity, 0)
+        for shape in _counted(worker):
+            for name, amount in shape.units:
+                used[name] += amount
+        if worker.lent:
+            used["cores"] -= worker.lent
+        for name, capacity in worker.capacity.items():
+            assert worker.free[name] == capacity - used[name], (worker.name, name)
+
+
+def _counted(worker: WorkerState) -> list[Shape]:
+    """What takes amounts of a worker."""
+    planned = [job.shape for job in worker.held.values() if job.state is JobState.PLANNED and job.shape is not None]
+    single = [shape for shape in planned if shape.nodes == 1]
+    held = [hold.shape for hold in worker.holds.values() if not hold.lease]
+    return single + held + [lease.shape for lease in worker.leases.values()]

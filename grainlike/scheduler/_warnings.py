@@ -1,0 +1,36 @@
+"""Warnings of jobs that wait in vain: nobody who is here could run them, and they may not know it."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from grainlike.scheduler._events import HeadAction, JobsPending
+from grainlike.scheduler._state import SchedulerState
+
+__all__ = ["NOBODY_S", "complain"]
+
+NOBODY_S = 5.0
+"""How long jobs may wait for a first worker before that is worth a warning."""
+
+
+LOOKED_AT_MOST = 1024
+"""At how many classes a step looks; the next one, at once, looks at more."""
+
+
+def complain(books: SchedulerState, now: float, out: list[HeadAction]) -> float | None:
+    """Warn, once per class, of jobs that nobody who is here could run; say when to look again."""
+    catalogue = books.catalogue
+    doubted = catalogue.doubted
+    if not doubted:
+        return None
+    somebody = any(catalogue.staying())
+    for cls in list(islice(doubted.values(), LOOKED_AT_MOST)):
+        oldest = None if cls.warned else cls.head()
+        if oldest is not None and not (somebody and catalogue.anybody_fits(cls)):
+            due = cls.blocked_since + NOBODY_S
+            if now < due and not somebody:
+                return due  # those behind it came later
+            cls.warned = True
+            out.append(JobsPending(cls.request, oldest.id, len(cls.live()), catalogue.why_never(cls.request)))
+        del doubted[cls.id]
+    return now if doubted else None

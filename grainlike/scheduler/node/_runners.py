@@ -1,0 +1,142 @@
+"""The runners of one node: who is there, who is free, who gets no more jobs, and how they are ended.
+
+There is at most one *shared* runner that takes leases, for coroutines; of those with a process for one lease at a time
+there are as many as leases need, kept for the next. A job may run for so long from when its process can begin it: the
+start of a process is no job's time, but may not last for ever. A runner that was told to die is *doomed*: its slots
+wait until it is gone. A shared one in which a job ignores that it was stopped is *retired*: it keeps the jobs that it
+has, and another takes its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from grainlike.scheduler._events import (
+    KillRunner,
+    NodeAction,
+    RunnerKind,
+    RunnerRetired,
+    SpawnRunner,
+    StopJobs,
+    TerminateRunner,
+)
+from grainlike.scheduler.node._lending import Lending
+from grainlike.scheduler.node._records import NodeJob, NodeLease, NodeRunner
+from grainlike.scheduler.node._timers import Timers
+
+__all__ = ["GRACE_S", "Runners"]
+
+GRACE_S = 5.0
+"""From SIGTERM to SIGKILL."""
+
+BIRTH_S = 60.0
+"""How much longer than its job may run a process may take that has not said that it can begin it."""
+
+SOFT_STOP_S = 0.05
+"""How long a process with several tiny jobs may take to step over a cancelled one before a barrier settles it."""
+
+
+class Runners:
+    """All runners of one node. `killable` says that a shared one is a process, which can be killed."""
+
+    __slots__ = ("_all", "_idle", "_killable", "_last", "_lending", "_shared", "_timers")
+
+    def __init__(self, lending: Lending, timers: Timers, *, killable: bool) -> None:
+        self._lending = lending
+        self._timers = timers
+        self._killable = killable
+        self._all: dict[int, NodeRunner] = {}
+        self._idle: list[NodeRunner] = []
+        self._shared: NodeRunner | None = None
+        self._last = 0
+
+    def shared(self, out: list[NodeAction]) -> NodeRunner:
+        """The one that takes coroutines."""
+        if self._shared is None:
+            self._shared = self._spawn("shared", out)
+        return self._shared
+
+    def own(self, out: list[NodeAction]) -> NodeRunner:
+        """One that has no lease."""
+        return self._idle.pop() if self._idle else self._spawn("own", out)
+
+    def _spawn(self, kind: RunnerKind, out: list[NodeAction]) -> NodeRunner:
+        self._last += 1
+        runner = self._all[self._last] = NodeRunner(self._last, kind)
+        out.append(SpawnRunner(runner.id, kind))
+        return runner
+
+    def answered(self, number: int) -> None:
+        """Its loop turns."""
+        if number in self._all:
+            self._all[number].answers = True
+
+    def limit(self, lease: NodeLease, now: float) -> None:
+        """Let a lease with a limit have its time from now, if its process can begin it."""
+        assert lease.limit_s is not None
+        lease.due = now + lease.limit_s + (0.0 if lease.runner.ready else BIRTH_S)
+        self._timers.add(lease.due, lease.id, "timeout")
+
+    def clock(self, number: int, now: float, *, ready: bool) -> None:
+        """Its process can begin what it has, or another is to: the time of that begins anew."""
+        runner = self._all.get(number)
+        if runner is not None:
+            runner.ready = ready
+            for lease in runner.leases.values():
+                if lease.limit_s is not None:
+                    self.limit(lease, now)
+
+    def released(self, runner: NodeRunner, out: list[NodeAction]) -> None:
+        """A lease of it has ended."""
+        if runner.kind == "own":
+            self._idle.append(runner)
+        if runner.retired:
+            self.end_retired(runner, out)
+
+    def gone(self, number: int) -> NodeRunner | None:
+        """It is no more; None for one that is not known."""
+        runner = self._all.pop(number, None)
+        if runner is None:
+            return None
+        if runner is self._shared:
+            self._shared = None
+        if runner in self._idle:
+            self._idle.remove(runner)
+        return runner
+
+    def stop(self, lease: NodeLease, jobs: Iterable[NodeJob], now: float, out: list[NodeAction]) -> None:
+        """Stop jobs of a process that has others too."""
+        runner = lease.runner
+        out.append(StopJobs(runner.id, [job.id for job in jobs]))
+        if runner.kind == "own":
+            self._timers.add(now + SOFT_STOP_S, lease.id, "bar")
+        else:
+            runner.answers = False
+            self._timers.add(now + GRACE_S, lease.id, "retire")
+
+    def terminate(self, lease: NodeLease, now: float, out: list[NodeAction]) -> None:
+        """End the process of a lease, and what it runs with it."""
+        runner = lease.runner
+        if not runner.terminating:
+            runner.terminating = True
+            self._lending.forget(lease)
+            out.append(TerminateRunner(runner.id))
+            self._timers.add(now + GRACE_S, lease.id, "kill")
+
+    def retire(self, runner: NodeRunner, stalled: Iterable[NodeJob], out: list[NodeAction]) -> None:
+        """These of its jobs go on though they were stopped. They keep their slots, and get no company any more."""
+        runner.retired = True
+        if runner is self._shared:
+            self._shared = None
+        out.append(RunnerRetired(runner.id, [job.fn_id for job in stalled]))
+
+    def end_retired(self, runner: NodeRunner, out: list[NodeAction]) -> None:
+        """Kill a retired runner once nobody in it is worth waiting for, or at once when its loop stands still."""
+        if not runner.retired or runner.terminating:
+            return
+        worth = [job for lease in runner.leases.values() for job in lease.jobs.values() if job.stopped is None]
+        if not runner.leases or (self._killable and (not worth or not runner.answers)):
+            runner.terminating = True
+            for lease in runner.leases.values():
+                self._lending.forget(lease)
+            out.append(KillRunner(runner.id))

@@ -1,0 +1,568 @@
+"""The node's mind: the authority on one node. It owns the concrete ids, and grants them in leases.
+
+Laws (checked by `NodeScheduler.check` in tests after every step):
+
+1. An id is in one lease at most; what is not in a lease is free.
+2. Planned jobs start in the order they came, and before any job sent ahead: the head's books say that they fit, so
+   they wait for nothing but jobs that the node itself started ahead.
+3. A lease's ids are free again only when its last job has ended *and* no process that could still run one is left.
+4. Every job that came in is told of exactly once: completed, returned or cancelled.
+5. Slots that are held for a gang (`_node_holds`) are granted before any job starts that came in or waits here.
+
+A lease is one allocation and a *run-list*: jobs of one function that a runner executes one after another without asking
+again. Only functions known to be tiny get more than one job (`_run_list`); when a running job turns out long, the rest
+is taken back behind a barrier and stays on this node.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from msgspec.structs import replace
+
+from grainlike.resources import Allocation, Grant, Ledger, Topology, parse
+from grainlike.scheduler._events import (
+    BarrierHeld,
+    CoresTaken,
+    JobAwaits,
+    JobGoesOn,
+    KillRunner,
+    NodeAction,
+    NodeEvent,
+    NodeStopped,
+    RaiseBarrier,
+    RunnerAnswered,
+    RunnerCompleted,
+    RunnerGone,
+    RunnerReady,
+    RunnerRenewed,
+    StartLease,
+    TellCompleted,
+    TellEnded,
+    TellStarted,
+    Ticked,
+)
+from grainlike.scheduler._outcomes import told_rows, without_payloads
+from grainlike.scheduler._statistics import TINY_S
+from grainlike.scheduler.node._holds import NodeHold, NodeHolds
+from grainlike.scheduler.node._lending import Lending
+from grainlike.scheduler.node._records import NodeClass, NodeFunction, NodeJob, NodeLease, NodeRunner, by_age, front
+from grainlike.scheduler.node._runners import Runners
+from grainlike.scheduler.node._timers import TimerAction, Timers
+from grainlike.wire import Assign, Cancel, Code, Completed, Define, LeaseStart, Retract, Undefine, Wait
+from grainlike.wire import Hold as HoldSlots
+
+__all__ = ["NodeScheduler"]
+
+RUN_LIST_S = 0.002
+"""The most expected work in one run-list."""
+
+RUN_LIST_MOST = 256
+
+LONG_S = 0.010
+"""A run-list that has not ended after this long gives up what it has not started."""
+
+
+class NodeScheduler:
+    """Decides for one node. `offer` is all that the node gives, with ids.
+
+    `killable` says that the shared runner is a process, which can be killed; the embedded worker's is not.
+
+    Example::
+
+        mind = NodeMind(Cores([0, 1]))
+        mind.handle(Define(functions, classes), now=0.0)
+        mind.handle(Assign(...), now=0.0)     # [SpawnRunner(...), StartLease(...), TellStarted(...)]
+    """
+
+    __slots__ = (
+        "_ahead",
+        "_classes",
+        "_functions",
+        "_holds",
+        "_jobs",
+        "_last_lease",
+        "_leases",
+        "_ledger",
+        "_lending",
+        "_planned",
+        "_runners",
+        "_stopped",
+        "_timers",
+    )
+
+    def __init__(self, offer: Allocation, topology: Topology | None = None, *, killable: bool = True) -> None:
+        self._ledger = Ledger(offer, topology)
+        self._functions: dict[int, NodeFunction] = {}
+        self._classes: dict[int, NodeClass] = {}
+        self._ahead: dict[int, NodeClass] = {}
+        """The classes of which jobs wait here that were sent ahead."""
+        self._jobs: dict[int, NodeJob] = {}
+        self._planned: deque[NodeJob] = deque()
+        self._leases: dict[int, NodeLease] = {}
+        self._holds = NodeHolds(self._ledger, self._next_lease)
+        self._lending = Lending(self._ledger, self._leases)
+        self._timers = Timers(self._leases)
+        self._runners = Runners(self._lending, self._timers, killable=killable)
+        self._last_lease = 0
+        self._stopped = False
+
+    def handle(self, event: NodeEvent, now: float) -> list[NodeAction]:
+        """Take one event; return what to do, in order."""
+        out: list[NodeAction] = []
+        # What comes most often stands first: to find that a event is of another type takes a call of its own.
+        match event:
+            case RunnerCompleted():
+                self._completed(event, now, out)
+            case Assign():
+                self._assigned(event, now, out)
+            case Define():
+                self._define(event)
+                return out
+            case Undefine():
+                for fn in event.functions:
+                    self._functions.pop(fn, None)
+                for cls in event.classes:
+                    self._classes.pop(cls, None)
+                return out
+            case HoldSlots():
+                self._holds.ask(event, self._classes[event.cls], now, out)
+            case Cancel():
+                self._holds.cancel(event, now, out)
+                self._cancel(event, now, out)
+            case Retract():
+                self._retract(event, now, out)
+            case RunnerAnswered():
+                self._runners.answered(event.runner)
+            case RunnerReady() | RunnerRenewed():
+                self._runners.clock(event.runner, now, ready=isinstance(event, RunnerReady))
+            case RunnerGone():
+                self._runner_gone(event, now, out)
+            case BarrierHeld():
+                self._barrier_held(event, now, out)
+            case JobAwaits() | JobGoesOn():
+                self._waits(event, out)
+            case NodeStopped():
+                self._stopped = True
+            case CoresTaken(cores=cores):
+                self._ledger.avoided = cores
+            case Ticked():
+                for lease, action in self._timers.due(now):
+                    self._due(lease, action, now, out)
+        if self._stopped:
+            self._stop_all(now, out)
+        else:
+            self._grant_all(now, out)
+        self._timers.wind(out)
+        return out
+
+    @property
+    def busy_cores(self) -> int:
+        """The cores that leases use now, as a mask."""
+        return self._ledger.busy_cores
+
+    @property
+    def idle(self) -> bool:
+        """True when no job is here and every slot is free."""
+        return not self._jobs and not self._leases and not self._holds.by_job
+
+    def _define(self, event: Define) -> None:
+        for spec in event.functions:
+            self._functions[spec.fn] = NodeFunction(is_async=spec.is_async, timeout=spec.timeout, keep=spec.keep)
+        for cls in event.classes:
+            request = parse(cls.request)
+            fits = self._ledger.fits_ever(request)
+            self._classes[cls.cls] = NodeClass(cls.cls, request, isolate=cls.isolate, fits=fits)
+
+    def _assigned(self, event: Assign, now: float, out: list[NodeAction]) -> None:
+        """Queue jobs. What this node could not even grant when idle is told of at once: it must not block others."""
+        cls = self._classes[event.cls]
+        held = self._holds.pop(event) if self._holds.by_job else None
+        if held is not None:
+            self._lead(event, held, now, out)
+            return
+        queue = cls.ahead if event.ahead else self._planned
+        if event.ahead:
+            self._ahead[cls.id] = cls
+        fn, function, limit_s = 0, None, None
+        for number, attempt, its in zip(event.jobs, event.attempts, event.fns, strict=True):
+            if function is None or its != fn:
+                fn, function = its, self._functions[its]
+                limit_s = _shorter(function.timeout, event.hard_s)
+            job = self._jobs[number] = NodeJob(number, attempt, cls, fn, function, limit_s)
+            queue.append(job)
+        if not cls.fits:
+            self._tell_unstarted(self._named(event.jobs, event.attempts), Code.UNFIT, now, out)
+
+    def _lead(self, event: Assign, hold: NodeHold, now: float, out: list[NodeAction]) -> None:
+        """Start the job of a gang on the slots that are held for it, in a process that can show it its hosts."""
+        fn = event.fns[0]
+        function = self._functions[fn]
+        limit_s = _shorter(function.timeout, event.hard_s)
+        job = self._jobs[hold.id] = NodeJob(hold.id, hold.attempt, hold.cls, fn, function, limit_s)
+        assert hold.grant is not None
+        self._start(hold.lease, hold.grant, self._runners.own(out), [job], now, out)
+        self._leases[hold.lease].keeps = True  # all its nodes are held together, so none of them alone can be lent
+
+    # --- granting ----------------------------------------------------------------------------------------------------
+
+    def _grant_all(self, now: float, out: list[NodeAction]) -> None:
+        """Let go on who awaited; start planned jobs in order; then what was sent ahead, the oldest class first."""
+        if self._lending.wanting:
+            self._lending.resume(out)
+        if self._holds.by_job and (self._lending.wanted or not self._holds.grant_all(now, out)):
+            return
+        while self._planned and (job := front(self._planned)) is not None:
+            if not self._grant(job, self._planned, now, out):
+                return
+        blocked: list[int] = []
+        while (job := self._oldest_ahead(blocked)) is not None:
+            if not self._grant(job, job.cls.ahead, now, out):
+                blocked.append(job.cls.id)
+
+    def _oldest_ahead(self, blocked: list[int]) -> NodeJob | None:
+        oldest: NodeJob | None = None
+        empty: list[int] = []
+        for cls in self._ahead.values():
+            job = front(cls.ahead)
+            if job is None:
+                empty.append(cls.id)
+            elif (oldest is None or job.id < oldest.id) and cls.id not in blocked:
+                oldest = job
+        for number in empty:
+            del self._ahead[number]
+        return oldest
+
+    def _grant(self, job: NodeJob, queue: deque[NodeJob], now: float, out: list[NodeAction]) -> bool:
+        """Start a lease for `job`, the first of `queue`; False if its slots are not free."""
+        if self._lending.holds_back(job.cls.request, ahead=queue is not self._planned):
+            return False
+        grant = self._ledger.grant(job.cls.request)
+        if grant is None:
+            return False
+        queue.popleft()
+        run_list = self._run_list(job)
+        self._start(self._next_lease(), grant, self._runner_for(job, out), run_list, now, out)
+        return True
+
+    def _next_lease(self) -> int:
+        self._last_lease += 1
+        return self._last_lease
+
+    def _start(
+        self, number: int, grant: Grant, runner: NodeRunner, run_list: list[NodeJob], now: float, out: list[NodeAction]
+    ) -> None:
+        lease = NodeLease(number, run_list[0].cls, grant, runner, run_list)
+        self._leases[number] = runner.leases[number] = lease
+        self._begin(lease, run_list, now, out)
+
+    def _begin(self, lease: NodeLease, run_list: list[NodeJob], now: float, out: list[NodeAction]) -> None:
+        for position, job in enumerate(run_list):
+            job.lease, job.position = lease, position
+        attempts, fns = [job.attempt for job in run_list], [job.fn_id for job in run_list]
+        jobs, allocation = list(lease.jobs), str(lease.grant.allocation)
+        runner, limit = lease.runner, lease.limit_s
+        deadlines = [None if limit is None else now + limit] * len(jobs)
+        out.append(StartLease(runner.id, lease.id, allocation, jobs, attempts, fns, deadlines, limit))
+        out.append(TellStarted(LeaseStart(lease.id, lease.cls.id, allocation, jobs, attempts, now)))
+        if limit is not None:
+            self._runners.limit(lease, now)
+        if len(run_list) > 1 and runner.kind == "own":
+            self._timers.add(now + LONG_S, lease.id, "bar")
+
+    def _run_list(self, first: NodeJob) -> list[NodeJob]:
+        """`first` and the jobs behind it that may ride on the same lease."""
+        run_list = [first]
+        times = first.fn.times
+        if times.awaits or not times.known or times.upper > TINY_S:
+            return run_list
+        if first.limit_s is not None or first.cls.alone or first.cls.isolate:
+            return run_list
+        most = min(RUN_LIST_MOST, int(RUN_LIST_S / max(times.mean, 1e-6)))
+        queue = first.cls.ahead
+        while queue and len(run_list) < most:
+            job = queue[0]
+            if job.fn is not first.fn and not job.gone:
+                break
+            queue.popleft()
+            if not job.gone:
+                run_list.append(job)
+        return run_list
+
+    def _runner_for(self, job: NodeJob, out: list[NodeAction]) -> NodeRunner:
+        # Devices are shown by the environment, which coroutines that share a process cannot each have.
+        if job.fn.is_async and not job.cls.isolate and not job.cls.devices:
+            return self._runners.shared(out)
+        return self._runners.own(out)
+
+    # --- what runners say --------------------------------------------------------------------------------------------
+
+    def _completed(self, event: RunnerCompleted, now: float, out: list[NodeAction]) -> None:
+        completed = event.completed
+        lease = self._leases.get(completed.lease)
+        if lease is None:
+            return
+        lease.runner.ready = True
+        if self._all_good(lease, completed):
+            out.append(TellCompleted(completed, forwarded=True))
+            self._maybe_end(lease, out)
+            return
+        codes = list(completed.codes)
+        told: list[int] = []
+        back: list[NodeJob] = []
+        walls: list[float] = []
+        for row, number in enumerate(completed.jobs):
+            job = lease.jobs.pop(number, None)
+            if job is None or job.gone:
+                continue  # told of when it would not stop; now it has
+            code = codes[row]
+            if code == Code.SUCCEEDED:
+                walls.append(completed.wall[row])
+            elif code == Code.RETURNED and job.stopped is None:
+                back.append(job)
+                continue
+            elif code in (Code.CANCELLED, Code.RETURNED):
+                codes[row] = self._settle_stopped(job, lease, now, out)
+            self._forget(job)
+            told.append(row)
+        if walls:
+            lease.fn.times.add(walls)
+            lease.fn.times.awaits |= completed.awaited
+        if back:
+            self._keep(back)
+        if told:
+            out.append(TellCompleted(told_rows(completed, told, codes), forwarded=True))
+        self._maybe_end(lease, out)
+
+    def _all_good(self, lease: NodeLease, completed: Completed) -> bool:
+        """Take note of a batch of jobs that all gave values, and of which nothing was told yet; False for any other."""
+        ended = [job for job in map(lease.jobs.get, completed.jobs) if job is not None and not job.gone]
+        if any(completed.codes) or not ended or len(ended) < len(completed.jobs):
+            return False
+        for job in ended:
+            del lease.jobs[job.id]
+            self._forget(job)
+        lease.fn.times.add(completed.wall)
+        lease.fn.times.awaits |= completed.awaited
+        return True
+
+    def _settle_stopped(self, job: NodeJob, lease: NodeLease, now: float, out: list[NodeAction]) -> Code:
+        """How a job ended that did not come to its own end. A process that somebody else told to end gets no other."""
+        if job.stopped is None:  # not by us: somebody else told the process to end, and it is about to
+            self._runners.terminate(lease, now, out)
+            return Code.CRASHED
+        return job.stopped
+
+    def _waits(self, event: JobAwaits | JobGoesOn, out: list[NodeAction]) -> None:
+        """A job waits for jobs of its own, or need not any more."""
+        job = self._jobs.get(event.job)
+        if job is None or job.attempt != event.attempt or job.lease is None or job.lease.runner.terminating:
+            return
+        if isinstance(event, JobAwaits):
+            self._lending.awaits(job.lease, job, event.heard, out)
+        else:
+            self._lending.goes_on(job.lease, job, event.heard, out)
+
+    def _maybe_end(self, lease: NodeLease, out: list[NodeAction]) -> None:
+        """Free a lease's slots when nothing of it is left, unless its process has been told to die and has not yet."""
+        if not lease.jobs and not lease.runner.terminating:
+            self._end(lease, out)
+            self._runners.released(lease.runner, out)
+
+    def _end(self, lease: NodeLease, out: list[NodeAction]) -> None:
+        del self._leases[lease.id], lease.runner.leases[lease.id]
+        if lease.waits is not Wait.NOTHING or lease.grant.lent:
+            self._lending.ends(lease)
+        self._ledger.release(lease.grant)
+        out.append(TellEnded(lease.id))
+
+    def _runner_gone(self, event: RunnerGone, now: float, out: list[NodeAction]) -> None:
+        runner = self._runners.gone(event.runner)
+        if runner is None:
+            return
+        for lease in list(runner.leases.values()):
+            self._abandon(lease, event, now, out)
+            self._end(lease, out)
+
+    def _abandon(self, lease: NodeLease, event: RunnerGone, now: float, out: list[NodeAction]) -> None:
+        """Say what became of the jobs of a lease whose runner died.
+
+        In the shared runner the job that was being stepped is the suspect; where that is not known, all are.
+        One that died before it claimed anything is the first job's crash: a process that cannot even start must not be
+        tried for ever.
+        """
+        suspect = max(event.started, min((job.position for job in lease.jobs.values()), default=0))
+        ended: list[NodeJob] = []
+        codes: list[Code] = []
+        back: list[NodeJob] = []
+        for job in lease.jobs.values():
+            if job.gone:
+                continue
+            if job.stopped is not None:
+                ended.append(job)
+                codes.append(job.stopped)
+            elif lease.runner.kind == "own" and job.position > suspect:
+                back.append(job)
+            else:
+                ended.append(job)
+                codes.append(_fate(event, job))
+        lease.jobs.clear()
+        self._keep(back)
+        if ended:
+            details = {job.id: event.how for job in ended}
+            told = without_payloads(lease.id, ended, codes, now, details)
+            out.append(
+                TellCompleted(replace(told, never_ran=event.never_ran) if event.never_ran else told, forwarded=False)
+            )
+            for job in ended:
+                self._forget(job)
+
+    def _barrier_held(self, event: BarrierHeld, now: float, out: list[NodeAction]) -> None:
+        """Keep what has not begun behind the barrier for a later lease; what was to be stopped is told of, or ended."""
+        lease = self._leases.get(event.lease)
+        if lease is None:
+            return
+        later = [job for job in lease.jobs.values() if job.position > event.started]
+        for job in later:
+            del lease.jobs[job.id]
+        self._tell_unstarted([job for job in later if job.stopped is not None], Code.CANCELLED, now, out)
+        self._keep([job for job in later if job.stopped is None])
+        if lease.jobs and all(job.stopped is not None for job in lease.jobs.values()):
+            self._runners.terminate(lease, now, out)
+        self._maybe_end(lease, out)
+
+    def _keep(self, jobs: list[NodeJob]) -> None:
+        """Take jobs that were handed back to the front of what waits here."""
+        for job in sorted(jobs, key=by_age, reverse=True):
+            job.lease = None
+            job.cls.ahead.appendleft(job)
+            self._ahead[job.cls.id] = job.cls
+
+    def _forget(self, job: NodeJob) -> None:
+        job.gone = True
+        del self._jobs[job.id]
+
+    # --- what the head wants back ------------------------------------------------------------------------------------
+
+    def _cancel(self, event: Cancel, now: float, out: list[NodeAction]) -> None:
+        waiting: list[NodeJob] = []
+        running: dict[NodeLease, list[NodeJob]] = {}
+        for job in self._named(event.jobs, event.attempts):
+            if job.stopped is not None:
+                continue
+            job.stopped = Code.CANCELLED
+            if job.lease is None:
+                waiting.append(job)
+            else:
+                running.setdefault(job.lease, []).append(job)
+        self._tell_unstarted(waiting, Code.CANCELLED, now, out)
+        for lease, jobs in running.items():
+            self._stop(lease, jobs, now, out)
+
+    def _retract(self, event: Retract, now: float, out: list[NodeAction]) -> None:
+        waiting = [job for job in self._named(event.jobs, event.attempts) if job.lease is None]
+        self._tell_unstarted(waiting, Code.RETURNED, now, out)
+
+    def _named(self, jobs: list[int], attempts: list[int]) -> list[NodeJob]:
+        found = [(self._jobs.get(number), attempt) for number, attempt in zip(jobs, attempts, strict=True)]
+        return [job for job, attempt in found if job is not None and job.attempt == attempt]
+
+    def _tell_unstarted(self, jobs: list[NodeJob], code: Code, now: float, out: list[NodeAction]) -> None:
+        if jobs:
+            out.append(TellCompleted(without_payloads(0, jobs, [code] * len(jobs), now, {}), forwarded=False))
+            for job in jobs:
+                self._forget(job)
+
+    def _stop_all(self, now: float, out: list[NodeAction]) -> None:
+        """Give back what waits, and end what runs."""
+        self._holds.release(now, out)
+        waiting = [job for job in self._jobs.values() if job.lease is None]
+        self._tell_unstarted(waiting, Code.RETURNED, now, out)
+        for lease in list(self._leases.values()):
+            running = [job for job in lease.jobs.values() if job.stopped is None]
+            for job in running:
+                job.stopped = Code.STOPPED
+            if running:
+                self._stop(lease, running, now, out)
+
+    def _stop(self, lease: NodeLease, jobs: list[NodeJob], now: float, out: list[NodeAction]) -> None:
+        """Stop jobs that may be running: inside the shared runner, by signal where the process holds nothing else."""
+        if lease.runner.kind == "own" and all(job.stopped is not None for job in lease.jobs.values()):
+            self._runners.terminate(lease, now, out)
+        else:
+            self._runners.stop(lease, jobs, now, out)
+
+    def _retire(self, lease: NodeLease, now: float, out: list[NodeAction]) -> None:
+        """Coroutines have not ended though they were told to. They keep their slots, and get no company any more.
+
+        Whoever waits for one that ran past its timeout need not wait for its end too.
+        """
+        stalled = [job for job in lease.jobs.values() if job.stopped is not None and not job.gone]
+        if not stalled:
+            return
+        self._runners.retire(lease.runner, stalled, out)
+        overdue = [job for job in stalled if job.stopped is Code.TIMED_OUT]
+        if overdue:
+            codes = [Code.TIMED_OUT] * len(overdue)
+            out.append(TellCompleted(without_payloads(lease.id, overdue, codes, now, {}), forwarded=False))
+            for job in overdue:
+                self._forget(job)
+        self._runners.end_retired(lease.runner, out)
+
+    # --- time --------------------------------------------------------------------------------------------------------
+
+    def _due(self, lease: NodeLease, action: TimerAction, now: float, out: list[NodeAction]) -> None:
+        runner = lease.runner
+        if action == "bar" and lease.jobs and not lease.barred and not runner.terminating:
+            lease.barred = True
+            out.append(RaiseBarrier(runner.id, lease.id))
+        elif action == "kill":
+            out.append(KillRunner(runner.id))
+        elif action == "retire":
+            self._retire(lease, now, out)
+        elif action == "timeout" and now >= lease.due:
+            overdue = [job for job in lease.jobs.values() if job.stopped is None]
+            for job in overdue:
+                job.stopped = Code.TIMED_OUT
+            if overdue:
+                self._stop(lease, overdue, now, out)
+
+    # --- laws --------------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raise `AssertionError` unless the laws above hold. Costs a walk over everything; for tests."""
+        used = dict.fromkeys(self._ledger.capacity.units, 0)
+        seen: dict[str, list[int]] = {}
+        for lease in self._leases.values():
+            allocation = lease.grant.allocation
+            for name, amount in allocation.units.items():
+                used[name] += amount
+            seen.setdefault("cores", []).extend(allocation.cores)
+            assert lease.jobs or lease.runner.terminating, "an empty lease holds slots"
+        for allocation in self._holds.allocations():
+            for name, amount in allocation.units.items():
+                used[name] += amount
+            seen.setdefault("cores", []).extend(allocation.cores)
+        for name, ids in seen.items():
+            assert len(ids) == len(set(ids)), f"{name} granted twice: {sorted(ids)}"
+        for name, capacity in self._ledger.capacity.units.items():
+            assert self._ledger.free[name] == capacity - used[name], name
+        self._lending.check()
+        queued = [job for cls in self._classes.values() for job in cls.ahead if not job.gone]
+        queued += [job for job in self._planned if not job.gone]
+        leased = [job for lease in self._leases.values() for job in lease.jobs.values() if not job.gone]
+        assert sorted(job.id for job in queued + leased) == sorted(self._jobs), "a job is in exactly one place"
+
+
+def _shorter(one_s: float | None, other_s: float | None) -> float | None:
+    """The shorter of two limits, of which either may be none."""
+    if one_s is None or other_s is None:
+        return other_s if one_s is None else one_s
+    return min(one_s, other_s)
+
+
+def _fate(event: RunnerGone, job: NodeJob) -> Code:
+    """What became of a job whose runner is gone."""
+    if event.never_spawned:
+        return Code.UNSTARTED
+    return Code.CRASHED if event.stepping in (0, job.id) else Code.STOPPED

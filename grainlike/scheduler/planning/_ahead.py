@@ -1,0 +1,282 @@
+"""Sending ahead: quick jobs wait at workers that are full, so that the next one starts without a round trip.
+
+Jobs are *sent ahead* to workers that are full when their function is known to be quick, so that the next one starts
+without a round trip: enough to last `AHEAD_S`, refilled when half of it is used up. Sending nothing ahead costs a
+factor of seven on tiny jobs; sending more piles up work behind a job that turns out long.
+
+A shape is sent ahead only to where jobs of it run now, so that each end makes exactly the room that the next one needs;
+a job that waits for room nobody gives back would otherwise be out of the queue, and out of the reservation's care.
+What was sent ahead is taken back when its shape has lost its slots there, when another worker has room for it, or when
+a reservation takes the worker. Nor may it go past its *elders*: where a job that goes first could use the room that
+the next end makes, nothing is sent ahead, and what is there comes back. Without that, quick jobs would hand their slots
+on to one another for as long as there are any, unseen by the head, and a more urgent job would wait for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain, islice
+
+from grainlike.scheduler._events import AssignJobs, HeadAction, RetractJobs
+from grainlike.scheduler._queues import RequestClass
+from grainlike.scheduler._records import HeadJob, Shape, WorkerState
+from grainlike.scheduler.planning._reservation import order
+from grainlike.scheduler.planning._reservations import Reservations
+from grainlike.scheduler.planning._shares import Shares
+from grainlike.scheduler.planning._waiting import WaitingClasses
+
+__all__ = ["AheadPlanner", "assignment"]
+
+AHEAD_S = 0.025
+"""Expected seconds of work that a worker holds ahead for each job that it runs."""
+
+AHEAD_MOST = 4096
+"""The most jobs that one worker holds ahead."""
+
+SENT_MOST = 4096
+"""After how many jobs sent ahead a pass ends early."""
+
+FRESH_MOST = 64
+"""On how many busy workers a class that just got jobs looks for room ahead; elsewhere the next end does it."""
+
+BLOCKED_AHEAD_MOST = 4
+"""How many blocked classes are heeded before others are sent ahead; a bound on the work of a pass."""
+
+
+class AheadPlanner:
+    """What the head has sent ahead, and what it takes back. The other parts of the planner are its own, live.
+
+    Attributes:
+        fresh: the classes that got jobs since the last pass that placed all that fits.
+        left: where a pass that ended early would have looked next for room ahead.
+    """
+
+    def __init__(
+        self, classes: dict[int, RequestClass], waiting: WaitingClasses, reserving: Reservations, shares: Shares
+    ) -> None:
+        self.fresh: set[int] = set()
+        self.left: list[WorkerState] = []
+        self._classes = classes
+        self._waiting = waiting
+        self._reserving = reserving
+        self._shares = shares
+        self._room = 0
+        self._holders: dict[int, dict[int, WorkerState]] = {}
+        """Which workers hold jobs of a shape ahead; some may hold none any more."""
+        self._heeded: dict[int, HeadJob] = {}
+        """The elder of each class for whose sake all that was sent ahead has been looked at."""
+
+    def spread(
+        self, blocked: list[RequestClass], changed: list[WorkerState], now: float, out: list[HeadAction]
+    ) -> bool:
+        """Send ahead, and take back what should not wait where it does; False if there is more to send.
+
+        `blocked` is what a pass found blocked that looked at all classes, and `changed` the workers whose free amounts
+        have changed.
+        """
+        blocked_ahead: list[RequestClass] = []
+        self._room = SENT_MOST
+        few = self._waiting.are_few
+        for cls in blocked if few else self._in_front(self._may_be_sent(changed)):
+            self._send_ahead(cls, blocked_ahead, changed, out)
+            if not few:
+                self._waiting.renew(cls, now)
+            if (
+                len(blocked_ahead) < BLOCKED_AHEAD_MOST
+                and cls.id not in self._reserving.by_class
+                and cls.head() is not None
+            ):
+                blocked_ahead.append(cls)
+        self._retract(blocked_ahead, changed, out)
+        self.fresh.clear()
+        return not self.left
+
+    def _may_be_sent(self, changed: list[WorkerState]) -> dict[int, RequestClass]:
+        """The classes of which a job may now be sent ahead: that have new ones, or whose like runs on what changed."""
+        found: dict[int, RequestClass] = {}
+        for number in self.fresh:
+            cls = self._classes.get(number)
+            if cls is not None and cls.may_be_ahead and cls.entry is not None and cls.shapes[0].users:
+                found[number] = cls
+        for worker in changed:
+            for shape in worker.using:
+                alike = self._waiting.of_shape.get(shape)
+                if alike is not None:
+                    found.update(alike)
+        return found
+
+    def _in_front(self, wanted: dict[int, RequestClass]) -> list[RequestClass]:
+        """Those that are wanted, and the first four others that have no reservation, in order."""
+        if not (wanted or self._holders):
+            return []
+        found: list[RequestClass] = []
+        others = 0
+        for client in sorted(self._waiting.queues, key=self._shares.used):
+            queue = self._waiting.queues[client]
+            mine = [cls.entry for cls in wanted.values() if cls.client == client and cls.entry is not None]
+            if others < BLOCKED_AHEAD_MOST:
+                for entry in queue:
+                    if entry[2] not in wanted and entry[2] not in self._reserving.by_class:
+                        mine.append(entry)
+                        others += 1
+                        if others == BLOCKED_AHEAD_MOST:
+                            break
+            found += [self._classes[entry[2]] for entry in sorted(mine)]
+        return found
+
+    def _send_ahead(
+        self, cls: RequestClass, blocked_ahead: list[RequestClass], changed: list[WorkerState], out: list[HeadAction]
+    ) -> None:
+        if not cls.may_be_ahead:
+            return
+        shape = cls.shapes[0]
+        if cls.id in self.fresh:
+            changed = list(islice(shape.users.values(), FRESH_MOST))
+        for at, worker in enumerate(changed):
+            job = cls.head()
+            if job is None or not job.fn.is_quick:
+                return
+            if self._room <= 0:
+                self.left += changed[at:]
+                return
+            if not worker.using.get(shape.id) or worker.recalled or not self._may_wait_at(worker, cls):
+                continue
+            if not any(_goes_first(blocked_class, job, shape, worker) for blocked_class in blocked_ahead):
+                self._fill(worker, cls, shape, out)
+
+    def _may_wait_at(self, worker: WorkerState, cls: RequestClass) -> bool:
+        held = self._reserving.by_worker.get(worker.id, ())
+        return not (worker.leaving or worker.shut) and all(reservation.job.cls is cls for reservation in held)
+
+    def _fill(self, worker: WorkerState, cls: RequestClass, shape: Shape, out: list[HeadAction]) -> None:
+        budget = AHEAD_S * worker.using[shape.id]
+        if worker.ahead_s > budget / 2 or len(worker.ahead) > AHEAD_MOST / 2:
+            return
+        jobs = worker.fill_ahead(cls, shape, budget, AHEAD_MOST)
+        if jobs:
+            self._holders.setdefault(shape.id, {})[worker.id] = worker
+            out.append(assignment(worker.id, shape.id, jobs, ahead=True))
+            self._room -= len(jobs)
+
+    # --- taking back -------------------------------------------------------------------------------------------------
+
+    def _retract(self, blocked_ahead: list[RequestClass], changed: list[WorkerState], out: list[HeadAction]) -> None:
+        if not self._holders:
+            return
+        for reservation in chain.from_iterable(self._reserving.by_class.values()):
+            worker = reservation.worker
+            self._recall(worker, [job for job in worker.ahead.values() if not self._may_wait_at(worker, job.cls)], out)
+        for blocked_class in blocked_ahead:
+            self._make_way(blocked_class, changed, out)
+        for worker in changed:
+            if worker.ahead:
+                self._recall(worker, _stranded(worker), out)
+            elif worker.id not in self._reserving.by_worker:
+                self._help(worker, out)
+
+    def _make_way(self, blocked_class: RequestClass, changed: list[WorkerState], out: list[HeadAction]) -> None:
+        """Take back, at one worker, what was sent ahead and would go past an elder that could use its room."""
+        first = blocked_class.head()
+        if first is None:
+            return
+        workers: Iterable[WorkerState] = changed
+        if self._heeded.get(blocked_class.id) is not first:
+            if len(self._heeded) > 2 * len(self._classes) + 64:
+                self._heeded = {number: job for number, job in self._heeded.items() if number in self._classes}
+            self._heeded[blocked_class.id] = first
+            workers = dict.fromkeys(worker for holders in self._holders.values() for worker in holders.values())
+        for worker in workers:
+            if len(worker.ahead) == worker.ahead_in.get(blocked_class.id, 0):
+                continue  # all of it is the elder's own: no need to look at thousands of jobs, one by one
+            past = [
+                job
+                for job in worker.ahead.values()
+                if job.shape is not None and _goes_first(blocked_class, job, job.shape, worker)
+            ]
+            if past and not worker.gone:
+                self._recall(worker, past, out)
+                return
+
+    def forget(self, shapes: Iterable[int]) -> None:
+        """No job asks for these any more."""
+        for number in shapes:
+            self._holders.pop(number, None)
+
+    def _recall(self, worker: WorkerState, jobs: Iterable[HeadJob], out: list[HeadAction]) -> None:
+        if not worker.recalled:
+            _take_back(worker, jobs, out)
+
+    def recall_all(self, worker: WorkerState, out: list[HeadAction]) -> None:
+        """Take back all that was sent ahead to a worker and has not begun."""
+        _take_back(worker, [job for job in worker.ahead.values() if job.id not in worker.recalled], out)
+
+    def _help(self, idle: WorkerState, out: list[HeadAction]) -> None:
+        """Take the younger half of what waits elsewhere, of a shape for which `idle` has room and the queue nothing."""
+        for number, holders in self._holders.items():
+            worker = _first_holder(number, holders)
+            if worker is None or worker.recalled:
+                continue
+            waiting = [job for job in worker.ahead.values() if job.shape is not None and job.shape.id == number]
+            shape = waiting[0].shape
+            if shape is not None and waiting[0].cls.head() is None and idle.fits_now(shape):
+                self._recall(worker, waiting[len(waiting) // 2 :], out)
+                return
+
+
+def _take_back(worker: WorkerState, jobs: Iterable[HeadJob], out: list[HeadAction]) -> None:
+    back = [job for job in jobs if not job.cancelled]
+    if back:
+        worker.recalled.update(job.id for job in back)
+        out.append(RetractJobs(worker.id, [job.id for job in back], [job.attempt for job in back]))
+
+
+def _first_holder(shape: int, holders: dict[int, WorkerState]) -> WorkerState | None:
+    """A worker that holds jobs of the shape ahead; those that do no more are dropped on the way."""
+    while holders:
+        number, worker = next(iter(holders.items()))
+        if not worker.gone and worker.ahead_of.get(shape):
+            return worker
+        del holders[number]
+    return None
+
+
+def _goes_first(blocked_class: RequestClass, job: HeadJob, shape: Shape, worker: WorkerState) -> bool:
+    """Whether the oldest of `blocked_class` goes before `job`, and one end of the job's shape here makes room for it.
+
+    Two classes of one priority that both have quick jobs running here are both sent ahead: the node goes by age.
+    For gangs no room is made at one worker: their reservations care for them.
+    """
+    first = blocked_class.head()
+    if first is None or blocked_class is job.cls or order(first) > order(job):
+        return False
+    if (
+        blocked_class.priority == job.cls.priority
+        and worker.using.get(blocked_class.shapes[0].id)
+        and first.fn.is_quick
+    ):
+        return False
+    return any(wanted.nodes == 1 and worker.fits_after(wanted, shape) for wanted in blocked_class.shapes)
+
+
+def _stranded(worker: WorkerState) -> list[HeadJob]:
+    """What waits here although its shape runs here no more, and does not fit."""
+    lost = {number for number, waiting in worker.ahead_of.items() if waiting and not worker.using.get(number)}
+    if not lost:
+        return []
+    fits: dict[int, bool] = {}
+    for shape in (job.shape for job in worker.ahead.values()):
+        if shape is not None and shape.id in lost and shape.id not in fits:
+            fits[shape.id] = worker.fits_now(shape)
+            if len(fits) == len(lost):
+                break  # thousands may wait here, and nearly always all of one shape
+    stuck = {number for number, fitting in fits.items() if not fitting}
+    if not stuck:
+        return []
+    return [job for job in worker.ahead.values() if job.shape is not None and job.shape.id in stuck]
+
+
+def assignment(worker: int, shape: int, jobs: list[HeadJob], *, ahead: bool) -> AssignJobs:
+    """Return the action that sends jobs of one shape to a worker."""
+    numbers, attempts = [job.id for job in jobs], [job.attempt for job in jobs]
+    hard_s = None if jobs[0].shape is None else jobs[0].shape.hard_s
+    return AssignJobs(worker, shape, ahead, numbers, attempts, [job.fn.id for job in jobs], hard_s)

@@ -1,0 +1,77 @@
+"""Which worker is the tightest fit for a shape, without a look at every worker for every job.
+
+One heap per shape, fed from the log of changes: an entry is (room left, worker, its version then, its book), and one
+whose worker has changed since is dropped when it comes up. A job costs a few heap steps however many workers there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from heapq import heapify, heappop, heappush
+
+from grainlike.scheduler._records import ChangeLog, HeadJob, Shape, WorkerState
+
+__all__ = ["Candidates"]
+
+_Entry = tuple[int, int, int, WorkerState]
+
+_Admits = Callable[[WorkerState, HeadJob, Shape, float], bool]
+"""Whether a job may start on a worker on which it fits."""
+
+
+class Candidates:
+    """The workers into which one shape fits now, the tightest first."""
+
+    __slots__ = ("_admits", "_epoch", "_heap", "_log", "_read", "_shape", "_workers")
+
+    def __init__(self, shape: Shape, workers: dict[int, WorkerState], log: ChangeLog, admits: _Admits) -> None:
+        self._shape = shape
+        self._workers = workers
+        self._log = log
+        self._admits = admits
+        self._epoch = -1
+        self._read = 0
+        self._heap: list[_Entry] = []
+
+    def tightest(self, count: int, job: HeadJob, now: float) -> list[WorkerState]:
+        """As many different ones that admit the job, the tightest first; fewer if there are fewer."""
+        if self._epoch != self._log.epoch or self._read != len(self._log.entries):
+            self._catch_up()
+        heap, shape = self._heap, self._shape
+        passed: list[_Entry] = []
+        found: list[WorkerState] = []
+        while heap:
+            _, _, version, worker = heap[0]
+            if worker.gone or worker.version != version:
+                heappop(heap)
+                continue
+            if self._admits(worker, job, shape, now):
+                assert worker.fits_now(shape)
+                found.append(worker)
+                if len(found) == count:
+                    break
+            passed.append(heappop(heap))
+        for entry in passed:
+            heappush(heap, entry)
+        return found
+
+    def _catch_up(self) -> None:
+        """Read what changed since the last time; start anew where that is less work."""
+        log = self._log
+        if self._epoch != log.epoch or len(self._heap) > 4 * len(self._workers) + 1024:
+            self._epoch = log.epoch
+            self._heap = [self._entry(worker) for worker in self._workers.values() if worker.fits_now(self._shape)]
+            heapify(self._heap)
+        else:
+            changed: Sequence[WorkerState] = log.entries[self._read :]
+            self._push(changed if len(changed) == 1 else dict.fromkeys(changed))
+        self._read = len(log.entries)
+
+    def _push(self, changed: Iterable[WorkerState]) -> None:
+        shape = self._shape
+        for worker in changed:
+            if not worker.gone and worker.fits_now(shape):
+                heappush(self._heap, self._entry(worker))
+
+    def _entry(self, worker: WorkerState) -> _Entry:
+        return worker.room_left(self._shape), worker.id, worker.version, worker

@@ -1,0 +1,304 @@
+"""One pass of the head's policy: place what fits, reserve for what must not starve, send the next jobs ahead.
+
+Order is fair share between clients, then priority, then age. A class whose oldest job does not fit anywhere drops out
+of the pass and never blocks the classes behind it; if the job deserves it, a worker is kept for it (`_reserving`). Of
+several shapes the first is preferred, if it can start now. A pass costs what changed and what it assigns: never the
+number of jobs that wait, nor, but for reservations, the number of workers.
+
+A pass ends early when it has given out much, so that nobody waits long for its end: it asks to be woken at once, and
+the next one goes on. Until a pass has placed all that fits, nothing is sent ahead (`_ahead`).
+
+A gang is placed when as many workers as it has nodes have room at the same time, on all of them or on none, and is
+reserved for in the same way (`_gangs` says what follows). It is never sent ahead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from heapq import heapify, heappop, heapreplace
+
+from grainlike.scheduler._events import HeadAction
+from grainlike.scheduler._job_tree import JobTree
+from grainlike.scheduler._queues import RequestClass
+from grainlike.scheduler._records import ChangeLog, HeadJob, Shape, WorkerState
+from grainlike.scheduler._states import JobState
+from grainlike.scheduler.planning._ahead import AheadPlanner, assignment
+from grainlike.scheduler.planning._candidates import Candidates
+from grainlike.scheduler.planning._gangs import Gangs
+from grainlike.scheduler.planning._reservation import order, soft_limit
+from grainlike.scheduler.planning._reservations import Reservations
+from grainlike.scheduler.planning._search import LOAN_S, VISITS_MOST, Search
+from grainlike.scheduler.planning._shares import Shares
+from grainlike.scheduler.planning._start_limits import StartLimits
+from grainlike.scheduler.planning._waiting import FEW, WaitingClasses
+
+__all__ = ["Planner"]
+
+PLACED_MOST = 256
+"""After how many jobs placed in free slots a pass ends early. It takes some ten milliseconds with all that follows."""
+
+_Rank = tuple[int, int, int, HeadJob]
+"""Priority and age of a class's oldest job, the class, the job: what comes first is the smallest."""
+
+_Batch = dict[tuple[int, int], list[HeadJob]]
+"""What a pass places, by worker and shape."""
+
+
+class Planner:
+    """Makes one pass after another over the head's books. `wake` is when a pass is due even if nothing happens."""
+
+    def __init__(self, workers: dict[int, WorkerState], classes: dict[int, RequestClass], job_tree: JobTree) -> None:
+        self._job_tree = job_tree
+        self._lend_to_all = False
+        self.log = ChangeLog()
+        self.start_limits = StartLimits()
+        self.shares = Shares()
+        self.gangs = Gangs(self.shares)
+        self.wake: float | None = None
+        self.whole = True
+        """Whether the last pass came to its end."""
+        self.waiting = WaitingClasses(classes)
+        self.reserving = Reservations(workers, classes, self.waiting)
+        self.ahead = AheadPlanner(classes, self.waiting, self.reserving, self.shares)
+        self._blocked: list[RequestClass] = []
+        """What a pass found blocked that looked at all classes, in order."""
+        self._all_anew = False
+        """Whether the next search is to look at all workers."""
+        self._lending: dict[int, WorkerState] = {}
+        """The workers with cores that are lent."""
+        self._workers = workers
+        self._classes = classes
+        self._candidates: dict[int, Candidates] = {}
+        self._read = (0, 0)
+
+    def plan(self, now: float, out: list[HeadAction], *, lend_to_all: bool = False) -> None:
+        """Assign what can be assigned. With `lend_to_all`, any job that a job submitted may have cores that are lent:
+        nothing else could go on.
+        """
+        self.wake = None
+        self._lend_to_all = lend_to_all
+        if self.reserving.by_class:
+            self.reserving.review(now)
+        self.whole = self._place_all(now, out) and self.ahead.spread(self._blocked, self._changed(), now, out)
+        if not self.whole:
+            self.wake = now
+        self.reserving.search = None
+        self._blocked = []
+        self.log.compact(len(self._workers))
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether a pass now would find what the last one left: no free amounts have changed, no jobs have come, and
+        nobody waits for a moment that depends on when leases began.
+        """
+        quiet = not (self.ahead.fresh or self.reserving.by_worker or self.gangs.assembling)
+        return self.whole and quiet and self._read == (self.log.epoch, len(self.log.entries))
+
+    def _changed(self) -> list[WorkerState]:
+        """The workers whose free amounts have changed, behind those for which there was no time before."""
+        epoch, read = self._read
+        entries = self.log.entries[read:] if epoch == self.log.epoch else list(self._workers.values())
+        self._read = self.log.epoch, len(self.log.entries)
+        left, self.ahead.left = self.ahead.left, []
+        return [worker for worker in dict.fromkeys([*left, *entries] if left else entries) if not worker.gone]
+
+    def forget(self, shapes: Iterable[int]) -> None:
+        """No job asks for these any more."""
+        for number in shapes:
+            self._candidates.pop(number, None)
+        self.reserving.forget(shapes)
+        self.ahead.forget(shapes)
+
+    # --- placing -----------------------------------------------------------------------------------------------------
+
+    def _place_all(self, now: float, out: list[HeadAction]) -> bool:
+        """Place jobs until no class's oldest fits; False if the next pass is to go on: so many were placed, or a
+        reservation was dropped on the way, which may have blocked a class that had its turn before.
+        """
+        waiting = self.waiting
+        reopened = self.reserving.reopened
+        if reopened:
+            self.reserving.reopened = {}
+        if not waiting.are_few or len(waiting.few) > FEW:
+            waiting.refresh(now)
+        batch: dict[tuple[int, int], list[HeadJob]] = {}
+        if waiting.are_few:
+            self._all_anew = True
+            whole = self._place_few(now, batch, out)
+        else:
+            whole = self._place_many(now, batch, out, reopened)
+        for (to, shape), jobs in batch.items():
+            out.append(assignment(to, shape, jobs, ahead=False))
+        if whole:
+            return not self.reserving.reopened
+        self.reserving.reopened = {**reopened, **self.reserving.reopened}
+        return False
+
+    def _place_few(self, now: float, batch: _Batch, out: list[HeadAction]) -> bool:
+        """Look at all classes, while they are few."""
+        queues = self._ranked()
+        self._blocked = blocked = list[RequestClass]()
+        room = PLACED_MOST
+        while queues and room:
+            client = min(queues, key=self.shares.used) if len(queues) > 1 else next(iter(queues))
+            ranked = queues[client]
+            job = ranked[0][3]
+            cls = job.cls
+            if not self._place(cls, job, now, batch, out):
+                blocked.append(cls)
+                heappop(ranked)
+                room += 1
+            elif (following := cls.head()) is not None:
+                heapreplace(ranked, _rank(following))
+            else:
+                heappop(ranked)
+            room -= 1
+            if not ranked:
+                del queues[client]
+        return not queues
+
+    def _ranked(self) -> dict[int, list[_Rank]]:
+        """The oldest job of each class, as a heap for each client."""
+        queues: dict[int, list[_Rank]] = {}
+        empty: list[int] = []
+        for cls in self.waiting.few.values():
+            job = cls.head()
+            if job is not None:
+                queues.setdefault(cls.client, []).append(_rank(job))
+            else:
+                empty.append(cls.id)
+        for number in empty:
+            del self.waiting.few[number]
+        for ranked in queues.values():
+            heapify(ranked)
+        return queues
+
+    def _place_many(self, now: float, batch: _Batch, out: list[HeadAction], reopened: dict[int, WorkerState]) -> bool:
+        """Look at those classes only that could start where something has changed, or be reserved for."""
+        if self.waiting.lose_patience(now):
+            self._wake_at(now)
+        kept = self.reserving
+        search = kept.search = Search(
+            self.waiting, self._classes, self._workers, kept.by_worker, kept.by_class, self._to_look_at(reopened),
+            kept.may_be_wide, now,
+        )  # fmt: skip
+        turns = search.turns
+        room, visits = PLACED_MOST, VISITS_MOST
+        while turns:
+            client = min(turns, key=self.shares.used)
+            job = search.next_of(client)
+            if job is None:
+                del turns[client]
+            elif room <= 0 or visits <= 0:
+                search.put_back(job.cls)
+                return False
+            elif search.fits_nowhere(client, job):
+                self.reserving.reserve(job, now)
+                visits -= search.blocked(client, job)
+            elif self._place(job.cls, job, now, batch, out):
+                search.placed(client, job.cls)
+                room -= 1
+            else:
+                visits -= search.blocked(client, job)
+        return True
+
+    def _to_look_at(self, reopened: dict[int, WorkerState]) -> Collection[WorkerState]:
+        """What has changed since the last pass that placed all that fits, and where more than amounts decides."""
+        epoch, read = self._read
+        if self._all_anew or self._lend_to_all or epoch != self.log.epoch:
+            self._all_anew = False
+            for worker in self._workers.values():
+                self._note_lent(worker)
+            return self._workers.values()
+        found = dict.fromkeys(self.log.entries[read:])
+        for worker in found:
+            self._note_lent(worker)
+        found.update(dict.fromkeys(self._lending.values()))
+        found.update(dict.fromkeys(self._workers[number] for number in self.reserving.by_worker))
+        found.update(dict.fromkeys(reopened.values()))
+        return found
+
+    def _note_lent(self, worker: WorkerState) -> None:
+        if worker.lent and not worker.gone:
+            self._lending[worker.id] = worker
+        else:
+            self._lending.pop(worker.id, None)
+
+    def _place(
+        self,
+        cls: RequestClass,
+        job: HeadJob,
+        now: float,
+        batch: dict[tuple[int, int], list[HeadJob]],
+        out: list[HeadAction],
+    ) -> bool:
+        """Start the oldest job of a class in the first of its shapes that can start now; else see to its turn."""
+        rationed = False
+        for shape in cls.shapes:
+            block = self.start_limits.blocks(shape, now) if shape.rationed else None
+            if block is not None:
+                rationed = True
+                self._wake_at(block[1])
+                continue
+            workers = self._tightest(job, shape, now)
+            if len(workers) < shape.nodes:
+                continue
+            self._assign(cls, job, shape, workers, now)
+            if shape.nodes > 1:
+                out.append(self.gangs.assemble(job, shape, workers, now))
+            else:
+                workers[0].take(shape)
+                self.shares.take(cls.client, shape)
+                batch.setdefault((workers[0].id, shape.id), []).append(job)
+            return True
+        if not rationed:
+            self.reserving.reserve(job, now)
+        return False
+
+    def admits(self, worker: WorkerState, job: HeadJob, shape: Shape, now: float) -> bool:
+        """Whether a job that fits on a worker may start there: it has the time, and nobody is kept waiting by it."""
+        if worker.lent and not self.may_borrow(worker, job, shape):
+            return False
+        limit = shape.soft_s
+        if limit is not None and now + limit > worker.until:
+            return False
+        reservations = self.reserving.by_worker.get(worker.id)
+        return reservations is None or all(held.admits(job, shape, now) for held in reservations)
+
+    def _tightest(self, job: HeadJob, shape: Shape, now: float) -> list[WorkerState]:
+        """The workers to start a job on now: one, or as many as it has nodes; fewer where there is no room for it."""
+        candidates = self._candidates.get(shape.id)
+        if candidates is None:
+            candidates = self._candidates[shape.id] = Candidates(shape, self._workers, self.log, self.admits)
+        return candidates.tightest(shape.nodes, job, now)
+
+    def may_borrow(self, worker: WorkerState, job: HeadJob, shape: Shape) -> bool:
+        """Whether a job that fits may have cores that are lent, if it needs any of them."""
+        if worker.own_is_enough(shape):
+            return True
+        if job.parent is not None and (self._lend_to_all or job.root in worker.lenders):
+            return True
+        limit = soft_limit(job.fn, shape)
+        return limit is not None and limit <= LOAN_S and not self._wanted_by_lenders(worker)
+
+    def _wanted_by_lenders(self, worker: WorkerState) -> bool:
+        """Whether a queued job of a tree that lends here could start here."""
+        classes = (cls for root in worker.lenders for cls in self._job_tree.trees.get(root, ()))
+        return any(cls.head() is not None and any(map(worker.fits_now, cls.shapes)) for cls in classes)
+
+    def _assign(self, cls: RequestClass, job: HeadJob, shape: Shape, workers: list[WorkerState], now: float) -> None:
+        """Take a job out of its queue, to the first of these workers; of a gang, the others are to hold slots."""
+        cls.queue.popleft()
+        self.reserving.charge(job, shape, workers, now)
+        if shape.rationed:
+            self.start_limits.take(shape, now)
+        workers[0].held[job.id] = job
+        job.state, job.worker, job.shape, job.sent = JobState.PLANNED, workers[0].id, shape, now
+
+    def _wake_at(self, at: float | None) -> None:
+        if at is not None and (self.wake is None or at < self.wake):
+            self.wake = at
+
+
+def _rank(job: HeadJob) -> _Rank:
+    return (*order(job), job.cls.id, job)

@@ -1,0 +1,196 @@
+"""Reservations: how a wide job starts although narrow ones never stop coming.
+
+A job that does not fit never blocks one behind it that does, so without more a stream of narrow jobs would keep a wide
+one waiting for ever. A reserved job gets the first moment at which enough of one worker will have come back; until
+then only jobs may use that worker that end before this moment, or that fit beside the reserved job, or that go before
+it in order. This is EASY backfilling (D. A. Lifka, "The ANL/IBM SP scheduling system", 1995), with run times that users
+declare (`WallTime`) or, where they do not, learned ones.
+
+Who gets one: a job that asks for more than half of some resource of the worker at once (`WorkerState.is_wide`), any
+other after it stood blocked for `PATIENCE_S` and `PATIENCE_RUNS` mean run times. A worker serves one reservation at a
+time, a class holds at most one; a job that stood blocked for so long gets one beside those of jobs that go before it.
+A gang is wide by nature: it is given one on each of its workers, all at once, and it starts when the last of them can.
+
+**The bound.** From the moment of the reservation the job waits for no job behind it that starts later: only for those
+that run on that worker then, and for backfilled ones, which end before it could have started. With run times that keep
+to what was declared, or to mean + 2σ, its wait is at most the longest remaining run time on that worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from heapq import nlargest, nsmallest
+
+from grainlike.scheduler._records import HeadFunction, HeadJob, LeaseState, Shape, WorkerState
+from grainlike.scheduler._states import JobState
+
+__all__ = [
+    "PATIENCE_RUNS",
+    "PATIENCE_S",
+    "RESERVATIONS_MOST",
+    "Reservation",
+    "is_patient_no_more",
+    "order",
+    "patience_of",
+    "renewed",
+    "reserve_on",
+    "soft_limit",
+]
+
+PATIENCE_S = 5.0
+PATIENCE_RUNS = 25
+
+RESERVATIONS_MOST = 4
+"""How many blocked classes one worker is kept for at most. Usually that is one, as each keeps others from starting;
+but a queue for a device that asks for all of it holds that one for as long as it lasts, and who wants all cores would
+be passed over by everybody meanwhile."""
+
+CONSIDERED = 16
+"""How many workers a reservation is weighed on: the ones with most room. More cost time and gain nothing."""
+
+
+class Reservation:
+    """The claim of one blocked job, in one of its shapes, on one worker, as of `now`.
+
+    `start`: when enough will have come back, as far as run times are known (unknown ones may end at any moment).
+    `spare`: what stays over beside the job at that moment; jobs that may outlast `start` have to fit in it.
+    A gang has one on each of its workers, and they have one `start`.
+    """
+
+    __slots__ = ("job", "shape", "spare", "start", "worker")
+
+    def __init__(self, job: HeadJob, shape: Shape, worker: WorkerState, now: float) -> None:
+        self.job = job
+        self.shape = shape
+        self.worker = worker
+        self.start = 0.0
+        self.spare: dict[str, int] = {}
+        self.refresh(now)
+
+    def refresh(self, now: float, at_least: float = 0.0) -> None:
+        """Work out `start`, which is not before `at_least`, and `spare` from what runs on the worker now."""
+        start, self.spare = _soonest(self.worker, self.shape, now, at_least)
+        self.start = max(start, at_least)
+
+    @property
+    def in_time(self) -> bool:
+        """Whether the worker will still be there for long enough, and gets jobs at all for now."""
+        if self.worker.gone or self.worker.leaving or self.worker.shut:
+            return False
+        soft = self.shape.soft_s
+        return soft is None or self.start + soft <= self.worker.until
+
+    def admits(self, job: HeadJob, shape: Shape, now: float) -> bool:
+        """Whether `job` may start on the worker: it goes before the reserved one, or does not put it off.
+
+        One that another job submitted always may: that one waits for it, and may hold what the reserved job needs.
+        """
+        if job.parent is not None or order(job) <= order(self.job) or ends_by(job.fn, shape, now) <= self.start:
+            return True
+        spare = self.spare
+        return all(spare.get(name, 0) >= amount for name, amount in shape.units)
+
+    def charge(self, job: HeadJob, shape: Shape, now: float) -> None:
+        """Count a job that was admitted: if it may outlast `start`, it uses spare amounts."""
+        if ends_by(job.fn, shape, now) > self.start:
+            for name, amount in shape.units:
+                self.spare[name] -= amount
+
+
+def order(job: HeadJob) -> tuple[int, int]:
+    """Who goes first within a client: priority, then age; a job's own jobs are as old as it is."""
+    return (-job.cls.priority, job.root)
+
+
+def soft_limit(fn: HeadFunction, shape: Shape) -> float | None:
+    """How long a job rarely runs longer than: declared, or learned; None when nobody can tell."""
+    declared = shape.soft_s
+    if declared is not None:
+        return declared
+    return fn.times.upper if fn.times.known else None
+
+
+def ends_by(fn: HeadFunction, shape: Shape, now: float) -> float:
+    """When a job that starts now will have ended, as far as anybody can tell."""
+    limit = soft_limit(fn, shape)
+    return float("inf") if limit is None else now + limit
+
+
+def is_patient_no_more(job: HeadJob, now: float) -> bool:
+    """Whether a job that is not wide has stood blocked for long enough to be reserved for."""
+    return job.cls.passed_over(job, now) >= patience_of(job)
+
+
+def patience_of(job: HeadJob) -> float:
+    """For how many seconds a job that is not wide stands blocked before it is reserved for."""
+    return max(PATIENCE_S, PATIENCE_RUNS * job.fn.times.mean)
+
+
+def reserve_on(workers: Iterable[WorkerState], job: HeadJob, shape: Shape, now: float) -> list[Reservation]:
+    """Reserve for `job` on the worker where it can start soonest, for a gang on as many; empty where it cannot."""
+    fitting = (worker for worker in workers if worker.fits_ever(shape) and not worker.shut)
+    roomy = nlargest(CONSIDERED + shape.nodes - 1, fitting, key=lambda worker: worker.room_left(shape))
+    weighed = [Reservation(job, shape, worker, now) for worker in roomy]
+    in_time = (reservation for reservation in weighed if reservation.in_time)
+    chosen = nsmallest(shape.nodes, in_time, key=lambda reservation: reservation.start)
+    return chosen if len(chosen) == shape.nodes and renewed(chosen, now) else []
+
+
+def renewed(reservations: list[Reservation], now: float) -> bool:
+    """Work out the reservations of one job anew; False if a worker will not be there for long enough."""
+    for reservation in reservations:
+        reservation.refresh(now)
+    if len(reservations) > 1:
+        start = max(reservation.start for reservation in reservations)
+        for reservation in reservations:
+            reservation.refresh(now, start)
+    return all(reservation.in_time for reservation in reservations)
+
+
+def _soonest(worker: WorkerState, shape: Shape, now: float, at_least: float) -> tuple[float, dict[str, int]]:
+    """Give back what runs, the soonest to end first, until the shape fits; return that moment and what stays over.
+
+    All that ends by `at_least` is given back.
+    """
+    free = dict(worker.free)
+    if worker.lent:
+        free["cores"] -= worker.lent  # until they end: who has lent them wants them back
+    start = now
+    for end, held in sorted(_held(worker, now), key=lambda pair: pair[0]):
+        if end > at_least and all(free[name] >= amount for name, amount in shape.units):
+            break
+        start = end
+        for name, amount in held.units:
+            free[name] += amount
+    for name, amount in shape.units:
+        free[name] -= amount
+    return start, free
+
+
+def _held(worker: WorkerState, now: float) -> list[tuple[float, Shape]]:
+    """When each thing that is counted against the worker is expected to end, and its shape."""
+    held = [(_lease_end(lease, now), lease.shape) for lease in worker.leases.values()]
+    if len(worker.held) > len(worker.ahead):
+        held += [
+            (_end(job.fn, job.shape, job.sent, now), job.shape)
+            for job in worker.held.values()
+            if job.state is JobState.PLANNED and job.shape is not None and job.shape.nodes == 1
+        ]
+    held += [
+        (now if hold.released else _end(hold.job.fn, hold.shape, hold.planned_at, now), hold.shape)
+        for hold in worker.holds.values()
+        if not hold.lease
+    ]
+    return held
+
+
+def _lease_end(lease: LeaseState, now: float) -> float:
+    return now if lease.fn is None else _end(lease.fn, lease.shape, lease.begun, now)
+
+
+def _end(fn: HeadFunction, shape: Shape, begun: float, now: float) -> float:
+    """A job may end at any moment when nothing is known of its run time, or when it is overdue."""
+    if fn.times.known:
+        return max(now, begun + fn.times.mean)
+    soft = shape.soft_s
+    return now if soft is None else max(now, begun + soft)

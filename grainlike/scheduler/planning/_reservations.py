@@ -1,0 +1,156 @@
+"""Which workers are kept for which jobs: who may reserve, where, and who gives way.
+
+A worker may be kept for `RESERVATIONS_MOST` jobs. One that goes first in order takes a place over; one that goes later
+gets a place beside it after a long wait only. `_reservation` says from when a worker is kept, and who may start there
+meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+
+from grainlike.scheduler._queues import RequestClass
+from grainlike.scheduler._records import HeadJob, Shape, WorkerState
+from grainlike.scheduler.planning._reservation import (
+    RESERVATIONS_MOST,
+    Reservation,
+    is_patient_no_more,
+    order,
+    renewed,
+    reserve_on,
+)
+from grainlike.scheduler.planning._search import Search
+from grainlike.scheduler.planning._waiting import WaitingClasses
+
+__all__ = ["Reservations"]
+
+
+class Reservations:
+    """The reservations of one head. `workers`, `classes` and `waiting` are the planner's own, live.
+
+    Attributes:
+        by_worker: those who go first in front; a worker without one is absent.
+        by_class: the same reservations: one, or as many as a gang has nodes.
+        members: grows when a worker joins or leaves, or refuses a shape for good.
+        reopened: the workers that are kept for fewer jobs than when the last pass that placed all that fits had ended.
+        search: the search of the pass under way, which is told when reservations change.
+    """
+
+    def __init__(
+        self, workers: dict[int, WorkerState], classes: dict[int, RequestClass], waiting: WaitingClasses
+    ) -> None:
+        self.by_worker: dict[int, list[Reservation]] = {}
+        self.by_class: dict[int, list[Reservation]] = {}
+        self.members = 0
+        self.reopened: dict[int, WorkerState] = {}
+        self.search: Search | None = None
+        self._workers = workers
+        self._classes = classes
+        self._waiting = waiting
+        self._least: dict[str, int] = {}
+        """The least that a worker ever had of each resource: who asks for half of it is not wide."""
+        self._wide: dict[int, tuple[int, list[WorkerState]]] = {}
+
+    def review(self, now: float) -> None:
+        """Drop reservations whose job or worker is gone, or will be gone too soon; work the others out anew."""
+        for reservations in list(self.by_class.values()):
+            job = reservations[0].job
+            if job.cancelled or job.cls.head() is not job or not renewed(reservations, now):
+                self.release(job)
+
+    def reserve(self, job: HeadJob, now: float) -> None:
+        """Keep a worker for a job that is blocked, if it is wide or has waited for long, and there is a place."""
+        if job.cls.id in self.by_class:
+            return
+        patient = is_patient_no_more(job, now)
+        for shape in job.cls.shapes:
+            workers = self._workers.values() if patient or shape.nodes > 1 else self._wide_for(shape)
+            if not workers:
+                continue
+            open_to_it = [worker for worker in workers if self._may_reserve(worker, job, patient=patient)]
+            reservations = reserve_on(open_to_it, job, shape, now) if len(open_to_it) >= shape.nodes else []
+            if reservations:
+                self._keep_for(job, reservations)
+                return
+
+    def charge(self, job: HeadJob, shape: Shape, workers: Iterable[WorkerState], now: float) -> None:
+        """A job starts on these workers: what others may use meanwhile becomes less, and nothing is kept for it."""
+        if self.by_worker:
+            for held in chain.from_iterable(self.by_worker.get(worker.id, ()) for worker in workers):
+                if held.job is not job:
+                    held.charge(job, shape, now)
+            self.release(job)
+
+    def _may_reserve(self, worker: WorkerState, job: HeadJob, *, patient: bool) -> bool:
+        """Who goes first takes a reservation over; who goes later gets one beside it after a long wait only."""
+        held = self.by_worker.get(worker.id)
+        if held is None or order(job) < order(held[-1].job):
+            return True
+        return patient and len(held) < RESERVATIONS_MOST
+
+    def _keep_for(self, job: HeadJob, reservations: list[Reservation]) -> None:
+        """Add reservations; where they are too many, the last gives way, on all workers that it has."""
+        self.by_class[job.cls.id] = reservations
+        self._reserved_anew()
+        for reservation in reservations:
+            number = reservation.worker.id
+            held = sorted([*self.by_worker.get(number, ()), reservation], key=lambda held: order(held.job))
+            self.by_worker[number] = held
+            for last in held[RESERVATIONS_MOST:]:
+                self.release(last.job)
+
+    def _reserved_anew(self) -> None:
+        if self.search is not None:
+            self.search.reserved_anew()
+
+    def joined(self, worker: WorkerState) -> None:
+        """A worker joins. Where it has less of something than all others, more classes are wide."""
+        self.members += 1
+        less = False
+        for name, amount in worker.capacity.items():
+            if amount and amount < self._least.get(name, amount + 1):
+                self._least[name], less = amount, True
+        if less:
+            for queue in list(self._waiting.queues.values()):
+                for cls in [self._classes[entry[2]] for entry in queue]:
+                    if self.may_be_wide(cls):
+                        self._waiting.widen(cls)
+
+    def may_be_wide(self, cls: RequestClass) -> bool:
+        """Whether a class may be one that is reserved for at once."""
+        least = self._least
+        return any(
+            shape.nodes > 1 or any(name in least and 2 * amount > least[name] for name, amount in shape.units)
+            for shape in cls.shapes
+        )
+
+    def _wide_for(self, shape: Shape) -> list[WorkerState]:
+        """The workers on which a job of the shape is wide."""
+        least = self._least
+        if not any(name in least and 2 * amount > least[name] for name, amount in shape.units):
+            return []
+        members, wide = self._wide.get(shape.id, (-1, []))
+        if members != self.members:
+            wide = [worker for worker in self._workers.values() if worker.is_wide(shape) and worker.fits_ever(shape)]
+            self._wide[shape.id] = self.members, wide
+        return wide
+
+    def forget(self, shapes: Iterable[int]) -> None:
+        """No job asks for these any more."""
+        for number in shapes:
+            self._wide.pop(number, None)
+
+    def release(self, job: HeadJob) -> None:
+        """Keep nothing for a job any more."""
+        reservations = self.by_class.get(job.cls.id)
+        if reservations is None or reservations[0].job is not job:
+            return
+        del self.by_class[job.cls.id]
+        self._reserved_anew()
+        for reservation in reservations:
+            number = reservation.worker.id
+            self.reopened[number] = reservation.worker
+            self.by_worker[number].remove(reservation)
+            if not self.by_worker[number]:
+                del self.by_worker[number]

@@ -1,0 +1,263 @@
+"""What one pass looks at: of each client the next class that could start in the room that there is, or be reserved for.
+
+Classes that were found blocked are compared with the workers that have changed since then, and with those where more
+than free amounts decides: that are kept for somebody, or have cores that are lent. New classes are compared with all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from heapq import heappop, heappush
+
+from grainlike.scheduler._queues import RequestClass
+from grainlike.scheduler._records import HeadFunction, HeadJob, WorkerState
+from grainlike.scheduler.planning._reservation import RESERVATIONS_MOST, Reservation, order
+from grainlike.scheduler.planning._waiting import (
+    ClassIndex,
+    ClientQueue,
+    Entry,
+    Kind,
+    Order,
+    Room,
+    WaitingClasses,
+    entry_of,
+    fits,
+)
+
+__all__ = ["LOAN_S", "Search"]
+
+LOAN_S = 1.0
+"""Cores that a job has lent go to jobs of its own tree first. Others get them only if they are expected to end within
+this time, and while none of the tree that fits there is in the queue: who lent them wants them back when it goes on."""
+
+CLAIMS_MOST = 64
+"""For how many jobs of a client a pass tries in vain to reserve a worker; a bound on the work of a pass."""
+
+VISITS_MOST = 4096
+"""After how many visits in vain a pass ends early, while there are new classes to look at."""
+
+FAILED_MOST = 8
+"""After so many visits in vain it is worked out anew, or at all, where there is room."""
+
+ROOMS_MOST = 32
+"""Where more workers differ in what is free, the most of each resource stands for all of them."""
+
+_LAST = (1 << 200,)
+"""Greater than all amounts."""
+
+_EVERYBODY: Order = (1 << 200, 0)
+_NOBODY: Order = (-1 << 200, 0)
+_UNKNOWN: Entry = (0, 0, 0, ())
+
+
+class SearchProgress:
+    """How far a pass has come with one client: all up to `cursor` was looked at, but for the classes in `again`."""
+
+    __slots__ = ("again", "cursor", "failed", "found", "fruitless", "queue", "seen")
+
+    def __init__(self, queue: ClientQueue) -> None:
+        self.queue = queue
+        self.cursor: Entry | None = None
+        self.again: list[Entry] = []
+        """Classes that were given a worker, and have more jobs."""
+        self.found: dict[Kind, Entry | None] = {}
+        """The next class of each line that fits, as of `seen`."""
+        self.seen = -1
+        self.failed = 0
+        """How many new classes were visited in vain."""
+        self.fruitless = 0
+        """How many visits for a reservation were in vain."""
+
+
+class Search:
+    """The search of one pass. `changed`: which workers those that were blocked before are compared with."""
+
+    def __init__(
+        self,
+        waiting: WaitingClasses,
+        classes: dict[int, RequestClass],
+        workers: dict[int, WorkerState],
+        reservations: dict[int, list[Reservation]],
+        reserved: dict[int, list[Reservation]],
+        changed: Collection[WorkerState],
+        may_be_wide: Callable[[RequestClass], bool],
+        now: float,
+    ) -> None:
+        self.turns = {client: SearchProgress(queue) for client, queue in waiting.queues.items()}
+        self._waiting = waiting
+        self._classes = classes
+        self._workers = workers
+        self._reservations = reservations
+        self._reserved = reserved
+        self._changed = changed
+        self._may_be_wide = may_be_wide
+        self._now = now
+        self._version = 0
+        self._rooms: dict[Kind, list[Room]] = {}
+        self._everywhere: dict[Kind, list[Room]] = {}
+        self._limits: tuple[Order, Order] | None = None
+
+    # --- what the planner says ---------------------------------------------------------------------------------------
+
+    def placed(self, client: int, cls: RequestClass) -> None:
+        """The first job of a class was given a worker."""
+        self._waiting.leave(cls)
+        following = cls.head()
+        if following is not None:
+            heappush(self.turns[client].again, entry_of(following))
+        if len(self._changed) <= FAILED_MOST:
+            self._rooms.clear()
+
+    def blocked(self, client: int, job: HeadJob) -> int:
+        """The first job of a class was not. Returns how much that counts for the end of the pass."""
+        turn, cls = self.turns[client], job.cls
+        place = cls.place
+        if place is not None and place is not turn.queue.new:
+            self._rooms.clear()
+            turn.fruitless += cls.claim is not None and cls.id not in self._reserved
+            return 0
+        self._waiting.leave(cls)
+        self._waiting.add_blocked(cls, job, self._now, wide=self._may_be_wide(cls))
+        if place is None:
+            return 0
+        turn.failed += 1
+        if turn.failed % FAILED_MOST == 0:
+            self._everywhere.clear()
+        return 1
+
+    def reserved_anew(self) -> None:
+        """Reservations have changed: more may be admitted, or less."""
+        self._rooms.clear()
+        self._everywhere.clear()
+        self._limits = None
+        self._version += 1
+
+    def put_back(self, cls: RequestClass) -> None:
+        """The pass ends early: the next one goes on with what this one had in hand, and with `cls`."""
+        job = cls.head()
+        if job is not None and cls.place is None:
+            self._waiting.add_new(cls, job)
+        for turn in self.turns.values():
+            for entry in turn.again:
+                cls = self._classes[entry[2]]
+                job = cls.head()
+                if job is not None and cls.place is None:
+                    self._waiting.add_new(cls, job)
+
+    # --- the next one ------------------------------------------------------------------------------------------------
+
+    def next_of(self, client: int) -> HeadJob | None:
+        """The first job of the next class of a client that could start, or be reserved for; None if there is none."""
+        turn = self.turns[client]
+        entry, line = self._next_of_few(turn)
+        found = self._next_fitting(turn)
+        if found is not None and (entry is None or found < entry):
+            entry, line = found, None
+        elif line is None and entry is not None:
+            heappop(turn.again)
+        if entry is None:
+            return None
+        turn.cursor = (*entry[:3], _LAST)
+        return self._classes[entry[2]].head()
+
+    def _next_of_few(self, turn: SearchProgress) -> tuple[Entry | None, ClassIndex | None]:
+        """The next one that is to be looked at, whatever room there is, and its line; of `again` there is no line."""
+        queue = turn.queue
+        best: Entry | None = turn.again[0] if turn.again else None
+        source: ClassIndex | None = None
+        for line in (queue.new, queue.always):
+            entry = line.after(turn.cursor) if line else None
+            if entry is not None and (best is None or entry < best):
+                best, source = entry, line
+        if (queue.wide or queue.patient) and turn.fruitless < CLAIMS_MOST:
+            for line, limit in zip((queue.wide, queue.patient), self._open_up_to(), strict=True):
+                entry = self._claim(line, turn.cursor, limit)
+                if entry is not None and (best is None or entry < best):
+                    best, source = entry, line
+        return best, source
+
+    def _claim(self, line: ClassIndex, after: Entry | None, limit: Order) -> Entry | None:
+        """The next class that has no reservation, and could get one."""
+        entry = line.after(after)
+        while entry is not None and entry[2] in self._reserved:
+            entry = line.after(entry)
+        return entry if entry is not None and entry[:2] < limit else None
+
+    def _open_up_to(self) -> tuple[Order, Order]:
+        """Up to which job in order there is a worker to reserve: for wide ones, and for those that waited for long."""
+        if self._limits is None:
+            wide, patient = _NOBODY, _NOBODY
+            for worker in self._workers.values():
+                if worker.leaving or worker.shut:
+                    continue
+                held = self._reservations.get(worker.id)
+                wide = max(wide, _EVERYBODY if held is None else order(held[-1].job))
+                full = held is not None and len(held) >= RESERVATIONS_MOST
+                patient = max(patient, order(held[-1].job) if held is not None and full else _EVERYBODY)
+                if wide == patient == _EVERYBODY:
+                    break
+            self._limits = wide, patient
+        return self._limits
+
+    # --- those that fit ----------------------------------------------------------------------------------------------
+
+    def _next_fitting(self, turn: SearchProgress) -> Entry | None:
+        """The next class of all lines that fits into what has changed."""
+        if turn.seen != self._version:
+            turn.found.clear()
+            turn.seen = self._version
+        best: Entry | None = None
+        for kind, line in turn.queue.lines.items():
+            rooms = self._rooms.get(kind)
+            if rooms is None:
+                rooms = self._rooms[kind] = self._rooms_for(kind, line, self._changed)
+            entry = turn.found.get(kind, _UNKNOWN)
+            if entry is None or (entry is not _UNKNOWN and best is not None and entry > best):
+                continue
+            # Room does not grow while a pass goes on, so what was found is the first that may fit still.
+            entry = turn.found[kind] = line.first_fitting(rooms, turn.cursor)
+            if entry is not None and (best is None or entry < best):
+                best = entry
+        return best
+
+    def fits_nowhere(self, client: int, job: HeadJob) -> bool:
+        """Whether a new class is known to fit nowhere; asked once several were found not to."""
+        turn, cls = self.turns[client], job.cls
+        if turn.failed < FAILED_MOST or cls.place is not turn.queue.new or not cls.is_simple:
+            return False
+        kind = cls.kind
+        rooms = self._everywhere.get(kind)
+        if rooms is None:
+            rooms = self._everywhere[kind] = self._rooms_of(kind, job.fn, self._workers.values())
+        return not fits(entry_of(job), cls.needs, rooms)
+
+    def _rooms_for(self, kind: Kind, line: ClassIndex, workers: Iterable[WorkerState]) -> list[Room]:
+        first = line.after(None)
+        job = None if first is None else self._classes[first[2]].head()
+        return [] if job is None else self._rooms_of(kind, job.fn, workers)
+
+    def _rooms_of(self, kind: Kind, fn: HeadFunction, workers: Iterable[WorkerState]) -> list[Room]:
+        """What the workers have for classes of a kind."""
+        names, number, in_tree = kind
+        limit = fn.times.upper if number and fn.times.known else None
+        bound = not in_tree and number != 0  # how long others take is for each job to say
+        found: dict[Room, None] = {}
+        for worker in workers:
+            if worker.leaving or worker.shut or worker.gone:
+                continue
+            free = worker.free
+            if worker.lent and bound and (limit is None or limit > LOAN_S):
+                free = {**free, "cores": free["cores"] - worker.lent}
+            room = tuple([free.get(name, -1) for name in names])
+            held = self._reservations.get(worker.id)
+            if held is not None and bound:
+                for other in held:  # those that go first in front
+                    if limit is None or self._now + limit > other.start:
+                        found[room, order(other.job)] = None
+                        room = tuple(
+                            [min(most, other.spare.get(name, 0)) for name, most in zip(names, room, strict=True)]
+                        )
+            found[room, None] = None
+        if len(found) > ROOMS_MOST:
+            return [(tuple(map(max, zip(*(room for room, _ in found), strict=True))), None)]
+        return list(found)

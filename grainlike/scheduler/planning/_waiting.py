@@ -1,0 +1,339 @@
+"""An index of the request classes in which jobs wait: which of them could start in the room that there is.
+
+The classes of a client stand in *lines*, in the order in which they go, a line for each set of resources that is asked
+for and each function. A line is cut into blocks, each with the least amounts that its classes ask for, so that the
+first class that fits into given amounts is found without a look at those that do not. A class whose jobs were never
+compared with all workers is *new*; every other one is blocked, and only what has changed since can help it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator, Sequence
+from heapq import heappop, heappush, merge
+from operator import le
+
+from grainlike.scheduler._queues import RequestClass
+from grainlike.scheduler._records import HeadJob
+from grainlike.scheduler.planning._reservation import order, patience_of
+
+__all__ = ["ClassIndex", "ClientQueue", "Entry", "Kind", "Order", "Room", "WaitingClasses", "entry_of", "fits"]
+
+BLOCK = 256
+"""About how many classes a block of a line has."""
+
+FEW = 64
+"""Up to how many classes a pass looks at all of them."""
+
+IMPATIENT_MOST = 512
+"""Of how many classes a pass notes that they have waited for long; of the others the next one does."""
+
+Order = tuple[int, int]
+"""Priority and age: what comes first is the smallest."""
+
+Entry = tuple[int, int, int, tuple[int, ...]]
+"""A class in its line: the order of its oldest job, its number, the amounts that it needs at least."""
+
+Kind = tuple[tuple[str, ...], int, bool]
+"""What the classes of a line have in common: names of resources, function (0 where a walltime counts), tree or not."""
+
+Room = tuple[tuple[int, ...], Order | None]
+"""Amounts, in the order of the names of a line, and up to which job in order they are open; None for all."""
+
+
+class ClassIndex:
+    """Classes in order. Finding the first that fits costs a step for each block, and a look into one of them."""
+
+    __slots__ = ("_blocks", "_floor", "_lasts", "_least")
+
+    def __init__(self) -> None:
+        self._blocks: list[list[Entry]] = []
+        self._lasts: list[Entry] = []
+        self._least: list[tuple[int, ...]] = []
+        """Of each block; it may be less than it is, for a class that has left."""
+        self._floor: tuple[int, ...] = ()
+        """The least of all blocks; it may be less than that, too."""
+
+    def __bool__(self) -> bool:
+        return bool(self._blocks)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return (entry for block in self._blocks for entry in block)
+
+    def add(self, entry: Entry) -> None:
+        """Put a class to its place."""
+        if not self._blocks:
+            self._blocks, self._lasts, self._least, self._floor = [[entry]], [entry], [entry[3]], entry[3]
+            return
+        self._floor = tuple(map(min, self._floor, entry[3]))
+        at = min(bisect_left(self._lasts, entry), len(self._lasts) - 1)
+        block = self._blocks[at]
+        insort(block, entry)
+        self._lasts[at] = block[-1]
+        self._least[at] = tuple(map(min, self._least[at], entry[3]))
+        if len(block) > 2 * BLOCK:
+            self._blocks[at : at + 1] = halves = [block[:BLOCK], block[BLOCK:]]
+            self._lasts[at : at + 1] = [half[-1] for half in halves]
+            self._least[at : at + 1] = [_least_of(half) for half in halves]
+
+    def remove(self, entry: Entry) -> None:
+        """Take a class out."""
+        at = bisect_left(self._lasts, entry)
+        block = self._blocks[at]
+        del block[bisect_left(block, entry)]
+        if block:
+            self._lasts[at] = block[-1]
+        else:
+            del self._blocks[at], self._lasts[at], self._least[at]
+
+    def after(self, entry: Entry | None) -> Entry | None:
+        """The class that comes next."""
+        at = 0 if entry is None else bisect_right(self._lasts, entry)
+        if at == len(self._blocks):
+            return None
+        block = self._blocks[at]
+        return block[0] if entry is None else block[bisect_right(block, entry)]
+
+    def first_fitting(self, rooms: Sequence[Room], after: Entry | None) -> Entry | None:
+        """The first class that fits into one of the rooms, of those that come later than `after`."""
+        rooms = [
+            (room, until)
+            for room, until in rooms
+            if all(map(le, self._floor, room)) and (until is None or after is None or after[:2] <= until)
+        ]
+        if not rooms:
+            return None
+        begin = 0 if after is None else bisect_right(self._lasts, after)
+        for at in range(begin, len(self._blocks)):
+            block = self._blocks[at]
+            if not fits(block[0], self._least[at], rooms):
+                continue
+            skipped = bisect_right(block, after) if after is not None and at == begin else 0
+            for entry in block[skipped:] if skipped else block:
+                if fits(entry, entry[3], rooms):
+                    return entry
+            if not skipped:
+                self._least[at] = _least_of(block)
+        if after is None:
+            self._floor = tuple(map(min, zip(*self._least, strict=True)))
+        return None
+
+
+def _least_of(block: list[Entry]) -> tuple[int, ...]:
+    return tuple(map(min, zip(*(entry[3] for entry in block), strict=True)))
+
+
+def fits(entry: Entry, amounts: tuple[int, ...], rooms: Sequence[Room]) -> bool:
+    """Whether amounts of the class, or a bound of a block that begins with it, fit into one of the rooms."""
+    for room, until in rooms:
+        if all(map(le, amounts, room)) and (until is None or entry[:2] <= until):
+            return True
+    return False
+
+
+class ClientQueue:
+    """The classes of one client in which jobs wait.
+
+    Attributes:
+        new: those whose first job was not compared with all workers yet.
+        always: those that wait for more than amounts, as for a limit: each pass looks at them.
+        lines: all others.
+        wide, patient: those of `lines` that may be reserved for, at once or because they have waited for long.
+    """
+
+    __slots__ = ("always", "lines", "new", "patient", "size", "wide")
+
+    def __init__(self) -> None:
+        self.new = ClassIndex()
+        self.always = ClassIndex()
+        self.lines: dict[Kind, ClassIndex] = {}
+        self.wide = ClassIndex()
+        self.patient = ClassIndex()
+        self.size = 0
+
+    def __iter__(self) -> Iterator[Entry]:
+        return merge(self.new, self.always, *self.lines.values())
+
+
+class WaitingClasses:
+    """All classes in which jobs wait, by client. `classes` are the mind's own, live."""
+
+    def __init__(self, classes: dict[int, RequestClass]) -> None:
+        self._classes = classes
+        self.queues: dict[int, ClientQueue] = {}
+        self.size = 0
+        self.of_shape: dict[int, dict[int, RequestClass]] = {}
+        """Those whose jobs may be sent ahead, by their preferred shape."""
+        self.are_few = True
+        self.few: dict[int, RequestClass] = {}
+        """All of them, while they are too few for an index to pay; some may be empty by now."""
+        self._touched: dict[int, RequestClass] = {}
+        self._patience: list[tuple[float, int, int]] = []
+        """When the first job of a class will have waited for long, the class, the job."""
+
+    @property
+    def count(self) -> int:
+        """In how many classes jobs may wait."""
+        return len(self.few) if self.are_few else self.size + len(self._touched)
+
+    def touch(self, cls: RequestClass) -> None:
+        """The first job of a class may be another one now."""
+        if self.are_few:
+            self.few[cls.id] = cls
+        else:
+            self._touched[cls.id] = cls
+
+    def refresh(self, now: float) -> None:
+        """Bring what was touched up to date; begin or end the index."""
+        if self.are_few:
+            if len(self.few) <= FEW:
+                return
+            self.are_few = False
+            self._touched, self.few = self.few, {}
+        if self._touched:
+            touched, self._touched = self._touched, {}
+            for cls in touched.values():
+                self.renew(cls, now)
+        if self.size <= FEW // 2:
+            classes = [self._classes[entry[2]] for queue in self.queues.values() for entry in queue]
+            for cls in classes:
+                self.leave(cls)
+            self._patience.clear()
+            self.few = {cls.id: cls for cls in classes}
+            self.are_few = True
+
+    def renew(self, cls: RequestClass, now: float) -> None:
+        """Put a class to where its first job belongs; out of here if it has none."""
+        job = cls.head()
+        if job is None:
+            self.leave(cls)
+        elif cls.place is None:
+            self.add_new(cls, job)
+        elif cls.entry != entry_of(job) or cls.kind != _kind_of(job):
+            blocked = cls.place is not self.queues[cls.client].new
+            self.leave(cls)
+            if blocked:
+                self.add_blocked(cls, job, now, wide=cls.may_be_wide)
+            else:
+                self.add_new(cls, job)
+
+    def add_new(self, cls: RequestClass, job: HeadJob) -> None:
+        """A class has jobs of which nobody knows whether they fit."""
+        queue = self._queue(cls)
+        self._add(cls, job, queue.new)
+
+    def add_blocked(self, cls: RequestClass, job: HeadJob, now: float, *, wide: bool) -> None:
+        """The first job of a class fits nowhere. `wide`: it may be reserved for at once."""
+        queue = self._queue(cls)
+        if cls.is_simple:
+            line = queue.lines.get(kind := _kind_of(job))
+            if line is None:
+                line = queue.lines[kind] = ClassIndex()
+            self._add(cls, job, line)
+            cls.may_be_wide = wide
+            if wide:
+                self._claim(cls, queue.wide)
+            since = now - cls.passed_over(job, now)
+            heappush(self._patience, (since + patience_of(job), cls.id, job.id))
+        else:
+            self._add(cls, job, queue.always)
+
+    def leave(self, cls: RequestClass) -> None:
+        """A class has no place here any more."""
+        if cls.place is None or cls.entry is None:
+            return
+        self._unclaim(cls)
+        cls.place.remove(cls.entry)
+        queue = self.queues[cls.client]
+        if not cls.place and queue.lines.get(cls.kind) is cls.place:
+            del queue.lines[cls.kind]
+        queue.size -= 1
+        self.size -= 1
+        if not queue.size:
+            del self.queues[cls.client]
+        cls.place = cls.entry = None
+        if cls.may_be_ahead:
+            alike = self.of_shape[cls.shapes[0].id]
+            del alike[cls.id]
+            if not alike:
+                del self.of_shape[cls.shapes[0].id]
+
+    def lose_patience(self, now: float) -> bool:
+        """Those that have waited for long may be reserved for on any worker. True if there are more of them."""
+        heap = self._patience
+        for _ in range(IMPATIENT_MOST):
+            if not heap or heap[0][0] > now:
+                return False
+            _, number, waits = heappop(heap)
+            cls = self._classes.get(number)
+            job = None if cls is None or cls.place is None or not cls.is_simple else cls.head()
+            if cls is None or job is None or job.id != waits or cls.place is self.queues[cls.client].new:
+                continue
+            due = now - cls.passed_over(job, now) + patience_of(job)
+            if now < due:
+                heappush(heap, (due, number, waits))
+            else:
+                self._unclaim(cls)
+                self._claim(cls, self.queues[cls.client].patient)
+        return True
+
+    def widen(self, cls: RequestClass) -> None:
+        """A worker has come on which a class is wide."""
+        if cls.is_simple and cls.claim is None and cls.place not in (None, self.queues[cls.client].new):
+            cls.may_be_wide = True
+            self._claim(cls, self.queues[cls.client].wide)
+
+    def _queue(self, cls: RequestClass) -> ClientQueue:
+        queue = self.queues.get(cls.client)
+        if queue is None:
+            queue = self.queues[cls.client] = ClientQueue()
+        return queue
+
+    def _add(self, cls: RequestClass, job: HeadJob, line: ClassIndex) -> None:
+        cls.entry, cls.kind, cls.place = entry_of(job), _kind_of(job), line
+        line.add(cls.entry)
+        self.queues[cls.client].size += 1
+        self.size += 1
+        if cls.may_be_ahead:
+            self.of_shape.setdefault(cls.shapes[0].id, {})[cls.id] = cls
+
+    def _claim(self, cls: RequestClass, line: ClassIndex) -> None:
+        assert cls.entry is not None
+        cls.claim = line
+        line.add((*cls.entry[:3], ()))
+
+    def _unclaim(self, cls: RequestClass) -> None:
+        if cls.claim is not None and cls.entry is not None:
+            cls.claim.remove((*cls.entry[:3], ()))
+            cls.claim = None
+
+    # --- laws --------------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raise `AssertionError` unless each class in which jobs wait has one place here. Costs a walk over all."""
+        if self.are_few:
+            assert all(cls.id in self.few for cls in self._classes.values() if cls.head() is not None)
+            assert not self.size
+            return
+        for cls in self._classes.values():
+            job = cls.head()
+            if cls.id in self._touched:
+                continue
+            assert (job is None) == (cls.place is None), "a class in which jobs wait has a place, and no other one"
+            if job is not None:
+                assert cls.entry == entry_of(job), (cls.entry, entry_of(job))
+        here = sorted(entry[2] for queue in self.queues.values() for entry in queue)
+        assert here == sorted(cls.id for cls in self._classes.values() if cls.place is not None)
+        assert self.size == len(here)
+        assert all(queue.size == sum(1 for _ in queue) for queue in self.queues.values())
+
+
+def entry_of(job: HeadJob) -> Entry:
+    """Where the class of a job stands while this is its first."""
+    cls = job.cls
+    return (*order(job), cls.id, cls.needs)
+
+
+def _kind_of(job: HeadJob) -> Kind:
+    cls = job.cls
+    return cls.names, 0 if cls.timed else job.fn.id, bool(cls.root)

@@ -1,0 +1,65 @@
+"""The judge's books of jobs that wait for each other: was there really no help for one that was failed?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from grainlike.resources import Allocation
+from grainlike.simulation._plans import JobPlan
+from grainlike.simulation.judge._books import NodeBooks
+from grainlike.simulation.judge._loans import Waiting
+
+__all__ = ["Circles"]
+
+
+class Circles:
+    """Whose jobs are whose, and which are at workers. `plans`, `outcome` and `nodes` are the judge's own, live."""
+
+    def __init__(self, plans: dict[int, JobPlan], outcome: dict[int, str], nodes: dict[int, NodeBooks]) -> None:
+        self._plans = plans
+        self._outcome = outcome
+        self._nodes = nodes
+        self._children: dict[int, list[int]] = {}
+        self._at_workers: set[int] = set()
+
+    def submitted(self, parent: int, job: int) -> None:
+        """A job has submitted another."""
+        self._children.setdefault(parent, []).append(job)
+
+    def assigned(self, job: int) -> None:
+        """A job is at a worker."""
+        self._at_workers.add(job)
+
+    def told(self, job: int) -> None:
+        """A worker has said how it ended."""
+        self._at_workers.discard(job)
+
+    def check(
+        self, failed: int, waiting: set[Waiting], running: set[int], held: Callable[[Waiting], Allocation]
+    ) -> None:
+        """Raise `AssertionError` if a job could start when all has ended that can, though it was said that it cannot.
+
+        Of those who wait, one can end when any of its own jobs can. `held` is what a job holds that waits.
+        """
+        stranded = self._at_workers - running  # some stand there for devices that do not lie as they need them
+        if any("gpus" in self._plans[job].request for job in stranded):
+            return
+        left = set(waiting)
+        while helped := {key for key in left if self._has_help(key[1], left, held)}:
+            left -= helped
+        assert not self._could_start(failed, left, held), f"job {failed} was failed, and could start, or could soon"
+
+    def _has_help(self, job: int, left: set[Waiting], held: Callable[[Waiting], Allocation]) -> bool:
+        stuck = {number for _, number in left}
+        own = [child for child in self._children.get(job, ()) if child not in self._outcome and child not in stuck]
+        return any(child in self._at_workers or self._could_start(child, left, held) for child in own)
+
+    def _could_start(self, job: int, left: set[Waiting], held: Callable[[Waiting], Allocation]) -> bool:
+        wanted = self._plans[job].request
+        for worker, books in self._nodes.items():
+            taken = [held(key) for key in left if key[0] == worker]
+            # Shares of devices may lie so that no whole one is left, which amounts do not tell.
+            hidden = "gpus" in wanted and any("gpus" in allocation for allocation in taken)
+            if not hidden and books.fits_beside(taken, wanted):
+                return True
+        return False

@@ -1,0 +1,85 @@
+"""The judge's books of order: of jobs that ask for the same, the more urgent are assigned first, then the older."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from grainlike.simulation._clock import Clock
+from grainlike.simulation._plans import JobPlan
+from grainlike.simulation.judge._patience import Key, key_of
+
+__all__ = ["Order"]
+
+
+class Order:
+    """The jobs of the user's program that were never assigned, class by class. Those of a tree do not go by age.
+
+    `plans` and `outcome` are the judge's own, live.
+    """
+
+    def __init__(self, clock: Clock, plans: dict[int, JobPlan], outcome: dict[int, str]) -> None:
+        self._clock = clock
+        self._plans = plans
+        self._outcome = outcome
+        self._unassigned: dict[Key, deque[int]] = {}
+        self._heard_of: dict[int, float] = {}
+        self._came_back: set[Key] = set()
+        """The classes whose queues nobody but the head knows any more."""
+        self._assigning: set[int] = set()
+        """The jobs that leave the queue at this moment."""
+        self._planned: list[int] = []
+        """Those of them for which there is room now."""
+
+    def submitted(self, job: int) -> Key:
+        """A job was accepted; its class is returned."""
+        key = key_of(self._plans[job])
+        self._heard_of[job] = self._clock.now
+        self._unassigned.setdefault(key, deque()).append(job)
+        return key
+
+    def front(self, key: Key) -> int | None:
+        """The first job of a class that was never assigned."""
+        queue = self._unassigned.get(key)
+        while queue and queue[0] in self._outcome:
+            queue.popleft()
+        return queue[0] if queue else None
+
+    def came_back(self, job: int) -> None:
+        """A job may be queued again, before all that were never assigned."""
+        self._came_back.add(key_of(self._plans[job]))
+
+    def assigning(self, jobs: Sequence[int]) -> None:
+        """These leave the queue at one moment, in whatever order that is said."""
+        self._assigning = set(jobs)
+
+    def leaves_queue(self, job: int, *, ahead: bool = False) -> None:
+        """A job is assigned, be it for the first time or not."""
+        key = key_of(self._plans[job])
+        first, queue = self.front(key), self._unassigned[key]
+        if job not in queue:
+            self._came_back.add(key)
+            return
+        assert first == job or first in self._assigning, (
+            f"job {job} was assigned before {first}, which asks for the same"
+        )
+        queue.remove(job)
+        if not ahead:
+            self._planned.append(job)
+
+    def decided(self) -> None:
+        """The head has done all that one event led to. What was sent ahead is for `Patience` to see."""
+        planned, self._planned = self._planned, []
+        for job in planned:
+            for key in self._unassigned:
+                self._check_urgent(job, key)
+
+    def _check_urgent(self, job: int, key: Key) -> None:
+        plan = self._plans[job]
+        request, priority, isolate = key
+        if priority <= plan.priority or (request, isolate) != (plan.request, plan.isolate) or key in self._came_back:
+            return
+        urgent = self.front(key)
+        if urgent is not None and self._heard_of[urgent] < self._clock.now:
+            alike = self._plans[urgent].fn == plan.fn
+            assert not alike, f"job {job} was assigned before {urgent}, which is more urgent"

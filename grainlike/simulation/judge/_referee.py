@@ -1,0 +1,522 @@
+"""The independent judge: books of its own on what truly happens, held against what the minds say.
+
+It believes nothing that a mind has in its books. It sees leases granted and freed, jobs begin and end in runners,
+answers reach awaiters; and raises `AssertionError` when one of these promises is broken:
+
+1. Every job that was accepted has one outcome, and one only; and that outcome truly came about.
+2. What is granted on a node is never more than it has, and no id is granted twice.
+3. A job runs only inside a lease that covers its request, and no lease is freed while a job runs in it.
+4. An attempt begins once at most, and only on the worker that it was assigned to.
+5. Jobs that ask for the same are first assigned in the order in which they came.
+6. A job is given up only after it was lost once more than its function forgives, at most once by a neighbour's fault.
+7. A job that was said to be returned had not begun.
+8. A gang is asked for on as many different workers as it has nodes; it begins when all of them hold its slots, and none
+   of them that is there lets go while it runs on a leader that the head has not given up. When the head gives one of
+   them up, it stops the job.
+9. Of the jobs that name a limit, no more run at once than it allows; those that name a rate are launched evenly.
+10. A job runs where the tokens are that it asked for, and starts where there is as much time left as it asked for.
+11. Nobody is ended for its time before that is over. What is to end gets no slots any more, and ends soon if it heeds a
+    cancellation, or else after the grace time if it is a process of its own.
+12. Of jobs that ask for the same and run the same function, the more urgent are assigned first.
+13. A worker that says that it stops gets no more jobs, and what it had to end counts as no loss.
+14. The slots of a process that was told to die are free when it is gone, and not before.
+15. A job that waits lends its cores and nothing else, and none if its function keeps them. It goes on only when its
+    lease has all again that it was granted, and is told which ids these are.
+16. A job is failed for a circle of jobs that wait only if no node could make room for it, whatever ends. (Looked at
+    until something broke: what the head cannot have heard of yet, it cannot know.)
+17. What an attempt had submitted has its outcome before the job has, or ends with it and is heard of no more.
+18. When the head dies, all that it had accepted is lost for its awaiters. A worker notices within the time of a
+    silence, begins nothing from then on, and has ended its jobs after the grace time.
+19. A worker that says that nothing is left has all its slots free.
+20. A job whose function says how long to wait between attempts is not assigned before that time is over. One
+    that failed for good, or is forgiven no loss, is not tried again.
+21. A worker whose link is broken, or that is silent for long, or in quarantine, gets nothing new; and what was on the
+    way when a link broke that is made anew comes once, in order. (That it costs no attempt is for the tests of such
+    worlds.)
+
+How long jobs were passed over is measured by `Patience`; how long that may be is for each test to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from grainlike.resources import NO_ALLOCATION, Allocation, Missing, Request, parse_allocation
+from grainlike.scheduler import AssembleGang, AssignJobs, CancelJobs, Deadlock, StartLease
+from grainlike.simulation._clock import Clock
+from grainlike.simulation._plans import FunctionPlan, JobPlan
+from grainlike.simulation._witness import Witness
+from grainlike.simulation.judge._aftermath import Aftermath
+from grainlike.simulation.judge._books import NodeBooks
+from grainlike.simulation.judge._circles import Circles
+from grainlike.simulation.judge._endings import Endings
+from grainlike.simulation.judge._gang_books import GangBooks
+from grainlike.simulation.judge._loans import Loans
+from grainlike.simulation.judge._order import Order
+from grainlike.simulation.judge._patience import Patience
+from grainlike.simulation.judge._rationing import Rationing, first_of
+from grainlike.wire import Code, Completed, LeaseStart, LeaseWait
+
+__all__ = ["Referee"]
+
+_NOT_KNOWN_AT_ONCE = ("runner died", "worker died", "worker given up")
+"""After these, the head plans by what it cannot know any better."""
+
+
+class _Lease:
+    __slots__ = ("allocation", "attempts", "runner")
+
+    def __init__(self, action: StartLease, allocation: Allocation) -> None:
+        self.runner = action.runner
+        self.allocation = allocation
+        self.attempts = dict(zip(action.jobs, action.attempts, strict=True))
+
+
+class Referee(Witness):
+    """See the module. `functions` are the workload's; `closed` says that lost nodes do not come back."""
+
+    def __init__(self, clock: Clock, functions: tuple[FunctionPlan, ...], *, closed: bool) -> None:
+        super().__init__(clock)
+        self.outcome: dict[int, str] = {}
+        self.warned: set[Request] = set()
+        self._functions = functions
+        self._closed = closed
+        self._nodes: dict[int, NodeBooks] = {}
+        self._gangs = GangBooks()
+        self._gone: set[int] = set()
+        self._leases: dict[tuple[int, int], _Lease] = {}
+        self._lease_of: dict[tuple[int, int], _Lease] = {}
+        self._running: dict[tuple[int, int], int] = {}
+        self._truth: dict[tuple[int, int], Code | None] = {}
+        self._assigned_to: dict[tuple[int, int], int] = {}
+        self._order = Order(clock, self.plans, self.outcome)
+        self._roots: dict[int, int] = {}
+        self._parent: dict[int, int] = {}
+        self._loans = Loans(self.plans, functions)
+        self._circles = Circles(self.plans, self.outcome, self._nodes)
+        self._patience = Patience(self.plans, self._roots, self._fits)
+        self._failures: dict[int, int] = {}
+        self._blame: dict[tuple[int, int], str] = {}
+        self._losses: dict[int, dict[int, str]] = {}
+        """What cost each lost attempt of a job."""
+        self._told_in_time: set[tuple[int, int]] = set()
+        """The attempts of whose end the head heard from a worker that it had not given up."""
+        self._last: dict[int, tuple[int, int]] = {}
+        """The worker and attempt of a job's last assignment."""
+        self._rationing = Rationing()
+        self._leaving: set[int] = set()
+        self._suspects: set[int] = set()
+        self._quarantined: set[int] = set()
+        self._given_up: set[int] = set()
+        self._terminating: set[tuple[int, int]] = set()
+        """The processes that were told to die and live."""
+        self._until: dict[int, float] = {}
+        self._assigned_at: dict[tuple[int, int], float] = {}
+        self._again_at: dict[int, float] = {}
+        """Not before this may a job be assigned."""
+        self._endings = Endings(clock, self.plans, functions)
+        self._aftermath = Aftermath(clock)
+
+    # --- workers -----------------------------------------------------------------------------------------------------
+
+    def joined(self, worker: int, offer: Allocation) -> None:
+        """See `Witness`."""
+        self._nodes[worker] = NodeBooks(offer)
+        self._until[worker] = self.clock.now + (offer.walltime or float("inf"))
+
+    def given_up(self, worker: int) -> None:
+        """See `Witness`."""
+        super().given_up(worker)
+        self._count_losses(worker)
+        self._gangs.given_up(worker, self.outcome)
+        self._rationing.given_up(worker)
+        self._given_up.add(worker)
+        for job, (at, _) in self._last.items():
+            if at == worker:
+                self._order.came_back(job)
+
+    def suspected(self, worker: int) -> None:
+        """See `Witness`."""
+        super().suspected(worker)
+        self._suspects.add(worker)
+
+    def trusted(self, worker: int) -> None:
+        """See `Witness`."""
+        super().trusted(worker)
+        self._suspects.discard(worker)
+
+    def quarantined(self, worker: int) -> None:
+        """See `Witness`."""
+        super().quarantined(worker)
+        self._quarantined.add(worker)
+
+    def released(self, worker: int) -> None:
+        """See `Witness`."""
+        self._quarantined.discard(worker)
+
+    def leaving(self, worker: int) -> None:
+        """See `Witness`."""
+        super().leaving(worker)
+        self._leaving.add(worker)
+
+    def stalled(self, worker: int) -> None:
+        """See `Witness`."""
+        super().stalled(worker)
+        self._endings.stalled(worker)
+        self._aftermath.stalled(worker)
+
+    def told_to_stop(self, worker: int) -> None:
+        """See `Witness`."""
+        super().told_to_stop(worker)
+        self._endings.stopping(worker)
+        self._gangs.excused(worker)
+
+    def headless(self, worker: int) -> None:
+        """See `Witness`."""
+        super().headless(worker)
+        self._aftermath.noticed(worker)
+        self._endings.stopping(worker)
+        self._gangs.excused(worker)
+
+    def at_rest(self, worker: int) -> None:
+        """See `Witness`."""
+        assert not any(at == worker for at, _ in self._running), f"worker {worker} is at rest while jobs run on it"
+        self._nodes[worker].check_empty(worker)
+
+    def terminating(self, worker: int, runner: int) -> None:
+        """See `Witness`."""
+        self._terminating.add((worker, runner))
+
+    def to_be_ended(self, worker: int, jobs: list[int], attempts: list[int]) -> None:
+        """See `Witness`."""
+        self._endings.asked(worker, jobs, attempts)
+
+    def died(self, worker: int) -> None:
+        """See `Witness`."""
+        super().died(worker)
+        self._count_losses(worker)
+        self._nodes.pop(worker, None)
+        self._gangs.died(worker)
+        for key in [key for key in self._leases if key[0] == worker]:
+            del self._leases[key]
+        assert not any(at == worker for at, _ in self._running), f"jobs outlived worker {worker}"
+
+    def _count_losses(self, worker: int) -> None:
+        if worker not in self._gone:
+            self._gone.add(worker)
+            if worker in self._leaving:
+                return
+            for (at, job), lease in self._lease_of.items():
+                attempt = lease.attempts[job]
+                if at == worker and job not in self.outcome and self._last.get(job) == (worker, attempt):
+                    self._losses.setdefault(job, {}).setdefault(attempt, "worker")
+            for job, attempt, leader in self._gangs.with_member(worker):
+                if job not in self.outcome and self._last.get(job) == (leader, attempt):
+                    self._losses.setdefault(job, {}).setdefault(attempt, "worker")
+
+    def runner_died(self, worker: int, runner: int, killer: int) -> None:
+        """See `Witness`."""
+        super().runner_died(worker, runner, killer)
+        self._terminating.discard((worker, runner))
+        for (at, _), lease in self._leases.items():
+            if at == worker and lease.runner == runner:
+                for job, attempt in lease.attempts.items():
+                    self._blame[job, attempt] = "neighbour" if killer not in (0, job) else "own"
+
+    # --- what the head does ------------------------------------------------------------------------------------------
+
+    def submitted(self, job: int, plan: JobPlan, parent: int = 0) -> None:
+        """See `Witness`."""
+        super().submitted(job, plan, parent)
+        if parent:  # those of a tree do not go by age: the deepest are first
+            self._parent[job] = parent
+            self._circles.submitted(parent, job)
+            self._roots[job] = self._roots.get(parent, parent)
+            return
+        key = self._order.submitted(job)
+        self._patience.waiting(key, self._order.front(key))
+
+    def assigning(self, jobs: Sequence[int]) -> None:
+        """See `Witness`."""
+        self._order.assigning(jobs)
+
+    def assembled(self, action: AssembleGang) -> None:
+        """See `Witness`."""
+        super().assembled(action)
+        shut = (self._suspects | self._quarantined).intersection(action.workers)
+        assert not shut, f"job {action.job} was to be held by {shut}, who are not heard, or in quarantine"
+        self._gangs.asked(action, self.plans[action.job].request.nodes)
+        self._order.leaves_queue(action.job)
+        self._patience.assigned([action.job], action.workers, self.clock.now, self._order.front)
+
+    def assigned(self, action: AssignJobs) -> None:
+        """See `Witness`."""
+        late = action.worker in self._leaving and not action.gang
+        assert not late, f"worker {action.worker} got jobs after it said that it stops"
+        shut = action.worker in self._suspects | self._quarantined and not action.gang
+        assert not shut, f"worker {action.worker} got jobs while it was not heard, or in quarantine"
+        for job, attempt in zip(action.jobs, action.attempts, strict=True):
+            assert job not in self.outcome, f"job {job} was assigned after it was {self.outcome[job]}"
+            early = self._again_at.pop(job, 0.0) - self.clock.now
+            assert early <= 0, f"job {job} was assigned {early:.3f} s before it was to be tried again"
+            self._rationing.launched(job, self.plans[job].request, self.clock.now)
+            self._assigned_at[job, attempt] = self.clock.now
+            assert (job, attempt) not in self._truth, f"attempt {attempt} of job {job} had begun; it was assigned again"
+            self._assigned_to[job, attempt] = action.worker
+            self._last[job] = (action.worker, attempt)
+            self._circles.assigned(job)
+            if not action.gang and job not in self._parent:
+                self._order.leaves_queue(job, ahead=action.ahead)
+        if action.gang:
+            self._gangs.assigned(action)
+        else:
+            self._patience.assigned(action.jobs, [action.worker], self.clock.now, self._order.front)
+
+    def stopping(self, action: CancelJobs) -> None:
+        """See `Witness`."""
+        self._gangs.stopping(action)
+
+    def heard(self, worker: int, completed: Completed) -> None:
+        """See `Witness`."""
+        if worker not in self._gone:
+            self._gangs.heard(worker, completed)
+            self._told_in_time.update(zip(completed.jobs, completed.attempts, strict=True))
+
+    def lost_with_head(self, job: int) -> None:
+        """See `Witness`."""
+        super().lost_with_head(job)
+        self._close(job, "LOST WITH THE HEAD")
+
+    def head_died(self) -> None:
+        """See `Witness`."""
+        super().head_died()
+        self._aftermath.head_died()
+        self._gangs.head_died()
+        for job in self.plans:
+            if job not in self.outcome:
+                assert job in self._parent, f"the head died with job {job}, and nobody was told"
+                self.outcome[job] = "LOST WITH THE HEAD"  # who awaits it is a job that is about to be ended
+
+    def decided(self) -> None:
+        """See `Witness`."""
+        self._order.decided()
+
+    def _fits(self, worker: int, job: int) -> bool:
+        """Whether a job is promised to come to this worker: not if time or rations may forbid it."""
+        books, request = self._nodes.get(worker), self.plans[job].request
+        if books is None or not books.fits_ever(request) or first_of(request).limits or first_of(request).rates:
+            return False
+        return books.offer.walltime is None or all(option.walltime_soft is None for option in request.options)
+
+    @property
+    def passed_over(self) -> tuple[float, int]:
+        """See `Witness`."""
+        return self._patience.longest
+
+    def settled(self, job: int, attempt: int, code: int) -> None:
+        """See `Witness`."""
+        super().settled(job, attempt, code)
+        self._close(job, Code(code).name)
+        truth = self._truth.get((job, attempt))
+        function = self._functions[self.plans[job].fn]
+        if code == Code.TIMED_OUT:
+            self._endings.timed_out(job, attempt)
+        else:
+            assert code in (Code.SUCCEEDED, Code.FAILED), f"job {job} was settled as {Code(code).name}"
+            assert truth == code, f"attempt {attempt} of job {job} is said to be {Code(code).name}, in truth {truth!r}"
+        if code != Code.SUCCEEDED:
+            self._failures[job] = self._failures.get(job, 0)
+            final = code == Code.FAILED and self.plans[job].final
+            final = final or (code == Code.TIMED_OUT and not function.on_timeout)
+            assert final or self._failures[job] >= function.retries, f"job {job} failed with retries left"
+
+    def lost(self, job: int, losses: int) -> None:
+        """See `Witness`."""
+        super().lost(job, losses)
+        self._close(job, "LOST")
+        # Of a worker that was given up before it could tell, the head cannot know whose fault it was.
+        told = self._told_in_time
+        losses_of = self._losses.get(job, {}).items()
+        blames = [blame if (job, attempt) in told else "worker" for attempt, blame in losses_of]
+        most = self._functions[self.plans[job].fn].losses
+        if not most:
+            return  # it may have begun unheard
+        assert len(blames) >= losses > most, f"job {job} was given up after {blames}"
+        assert blames.count("neighbour") <= 1, f"job {job} was given up for its neighbours: {blames}"
+
+    def backed_off(self, job: int, seconds: float) -> None:
+        """See `Witness`."""
+        super().backed_off(job, seconds)
+        backoff = self._functions[self.plans[job].fn].backoff
+        assert backoff is not None, f"job {job} has to wait, and its function says nothing of that"
+        assert 0.75 * backoff[0] <= seconds <= backoff[2], f"job {job} has to wait {seconds:.3f} s of {backoff}"
+        self._again_at[job] = self.clock.now + seconds
+        self._order.came_back(job)
+
+    def refused(self, job: int, why: Missing | None) -> None:
+        """See `Witness`."""
+        super().refused(job, why)
+        self._close(job, "REFUSED")
+        assert self._closed, f"job {job} was refused although a worker might join"
+
+    def stuck(self, deadlock: Deadlock) -> None:
+        """See `Witness`."""
+        super().stuck(deadlock)
+        self._close(deadlock.job, "STUCK")
+        if not any(self.seen[what] for what in _NOT_KNOWN_AT_ONCE):
+            running = {job for _, job in self._running}
+            self._circles.check(deadlock.job, self._loans.waiting, running, lambda key: self._lease_of[key].allocation)
+
+    def cancelled(self, job: int) -> None:
+        """See `Witness`."""
+        super().cancelled(job)
+        self._endings.unwanted(job)
+        self._close(job, "CANCELLED")
+
+    def pending(self, jobs: list[int]) -> None:  # type: ignore[override]
+        """See `Witness`."""
+        super().pending(jobs)
+        self.warned.update(self.plans[job].request for job in jobs)
+
+    def _close(self, job: int, outcome: str) -> None:
+        assert job in self.plans, f"job {job} was never submitted"
+        assert job not in self.outcome, f"job {job} was {self.outcome[job]}, and now {outcome}"
+        parents = self.outcome.get(self._parent.get(job, 0), "CANCELLED")  # a cancelled job may take its time to end
+        assert outcome == "CANCELLED" or parents == "CANCELLED", f"job {job} outlived its parent, which was {parents}"
+        self.outcome[job] = outcome
+
+    # --- what the nodes do -------------------------------------------------------------------------------------------
+
+    def granted(self, worker: int, action: StartLease) -> None:
+        """See `Witness`."""
+        super().granted(worker, action)
+        allocation = parse_allocation(action.allocation)
+        if not self._gangs.leads(worker, action.lease, allocation):
+            self._nodes[worker].take(action.lease, allocation)
+        lease = self._leases[worker, action.lease] = _Lease(action, allocation)
+        for job, attempt in lease.attempts.items():
+            self._lease_of[worker, job] = lease
+            assert self._assigned_to.get((job, attempt)) == worker, f"job {job} was not assigned to worker {worker}"
+            assert (job, attempt) not in self._truth, f"attempt {attempt} of job {job} got a lease after it had begun"
+            self._check_choice(worker, job, attempt, allocation)
+
+    def _check_choice(self, worker: int, job: int, attempt: int, allocation: Allocation) -> None:
+        plan, carried = self.plans[job], set(self._nodes[worker].offer.tokens)
+        at, until = self._assigned_at[job, attempt], self._until[worker]
+        options = [option for option in plan.request.options if option.units == allocation.units]
+        assert options, f"{allocation} is not what job {job} asked for"
+        options = [option for option in options if set(option.tokens) <= carried]
+        assert options, f"job {job} is on worker {worker}, which does not carry its tokens"
+        options = [option for option in options if (soft := option.walltime_soft) is None or at + soft <= until + 1e-9]
+        assert options, f"job {job} is on worker {worker}, which has not enough time left"
+        times = [time for time in (self._functions[plan.fn].timeout, options[0].walltime) if time is not None]
+        self._endings.granted(worker, job, attempt, min(times, default=float("inf")))
+
+    def lent(self, worker: int, wait: LeaseWait) -> None:
+        """See `Witness`."""
+        super().lent(worker, wait)
+        kept = parse_allocation(wait.allocation) if wait.allocation else NO_ALLOCATION
+        self._loans.lent(worker, wait, kept, runs=(worker, wait.job) in self._running)
+        self._nodes[worker].change(wait.lease, kept)
+        self._leases[worker, wait.lease].allocation = kept
+
+    def waits(self, worker: int, job: int) -> None:
+        """See `Witness`."""
+        super().waits(worker, job)
+        self._loans.waits(worker, job)
+
+    def went_on(self, worker: int, job: int, allocation: str) -> None:
+        """See `Witness`."""
+        super().went_on(worker, job, allocation)
+        self._loans.went_on(worker, job, parse_allocation(allocation), self._lease_of[worker, job].allocation)
+
+    def held(self, worker: int, start: LeaseStart) -> None:
+        """See `Witness`."""
+        super().held(worker, start)
+        allocation = parse_allocation(start.allocation)
+        self._nodes[worker].take(start.lease, allocation)
+        self._gangs.held(worker, start, allocation)
+        assert self.plans[start.jobs[0]].request.units == allocation.units, f"{allocation} is not what was asked for"
+
+    def freed(self, worker: int, lease: int) -> None:
+        """See `Witness`."""
+        if self._gangs.release(worker, lease, self._runs_for_the_head):
+            self._nodes[worker].give(lease)
+            return
+        held = self._leases.pop((worker, lease))
+        assert (worker, held.runner) not in self._terminating, (
+            f"lease {lease} of worker {worker} was freed before its process"
+        )
+        for job in held.attempts:
+            held_by = self._running.get((worker, job))
+            assert held_by != lease, f"lease {lease} of worker {worker} was freed while job {job} runs in it"
+        self._nodes[worker].give(lease)
+
+    def _runs_for_the_head(self, job: int, attempt: int, leader: int) -> bool:
+        """Whether an attempt runs on a worker that the head has not given up."""
+        at = self._leases.get((leader, self._running.get((leader, job), 0)))
+        return leader not in self._gone and at is not None and at.attempts[job] == attempt
+
+    def told(self, worker: int, job: int, attempt: int, code: int) -> None:
+        """See `Witness`."""
+        super().told(worker, job, attempt, code)
+        if not attempt:
+            return
+        self._circles.told(job)
+        self._rationing.ended(worker, job)
+        if code != Code.SUCCEEDED:
+            self._order.came_back(job)
+        leads = first_of(self.plans[job].request).nodes == 1 or self._assigned_to.get((job, attempt)) == worker
+        if code == Code.RETURNED and leads:  # others let go of what they held for a gang
+            assert (job, attempt) not in self._truth, f"attempt {attempt} of job {job} had begun; it was returned"
+        elif code == Code.UNSTARTED:
+            assert (job, attempt) not in self._truth, f"attempt {attempt} of job {job} had begun; it was not started"
+            self._losses.setdefault(job, {}).setdefault(attempt, "start")
+        elif code == Code.CRASHED:
+            self._losses.setdefault(job, {}).setdefault(attempt, self._blame.get((job, attempt), "own"))
+        elif code in (Code.FAILED, Code.TIMED_OUT):
+            self._failures[job] = self._failures.get(job, -1) + 1
+
+    # --- what is true ------------------------------------------------------------------------------------------------
+
+    def began(self, worker: int, lease: int, job: int, attempt: int) -> None:
+        """See `Witness`."""
+        super().began(worker, lease, job, attempt)
+        held = self._leases.get((worker, lease))
+        assert held is not None, f"job {job} began in lease {lease}, which worker {worker} has freed"
+        assert held.attempts.get(job) == attempt, f"job {job} began in a lease that is not its own"
+        assert (job, attempt) not in self._truth, f"attempt {attempt} of job {job} began twice"
+        if first_of(self.plans[job].request).nodes > 1:
+            self._gangs.began(worker, lease, job, attempt)
+        self._truth[job, attempt] = None
+        self._running[worker, job] = lease
+        self._endings.began(job, attempt)
+        self._aftermath.began(worker, job)
+        if worker not in self._given_up:
+            self._rationing.began(worker, job, self.plans[job].request)
+
+    def ended(self, worker: int, lease: int, job: int, attempt: int, code: Code) -> None:
+        """See `Witness`."""
+        super().ended(worker, lease, job, attempt, code)
+        assert self._running.pop((worker, job)) == lease
+        self._loans.ended(worker, job)
+        self._truth[job, attempt] = code
+        self._rationing.ended(worker, job)
+        self._endings.ended(job, attempt, code)
+        self._aftermath.ended(worker, job)
+
+    # --- at the end --------------------------------------------------------------------------------------------------
+
+    def check_idle(self) -> None:
+        """Nothing runs, nothing is held, and every job that somebody could run has its outcome."""
+        assert not self._running, f"still running: {list(self._running)}"
+        assert not self._leases, f"still held: {list(self._leases)}"
+        self._gangs.check_empty()
+        for worker, books in self._nodes.items():
+            books.check_empty(worker)
+        for job, plan in self.plans.items():
+            if job not in self.outcome:
+                fits = [worker for worker, books in self._nodes.items() if books.fits_ever(plan.request)]
+                enough = len(fits) >= first_of(plan.request).nodes
+                assert not enough, f"job {job} never ended, and worker {fits[0]} could have run it"
+                assert plan.request in self.warned, f"job {job} waits for ever, and nobody was told"

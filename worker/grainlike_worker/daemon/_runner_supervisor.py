@@ -1,0 +1,373 @@
+"""A runner that is a process, and when that is used up, another: to the daemon it is one and the same.
+
+A process is used up when its job left it unfit for the next (it says `Renew`), or was killed for taking too much
+memory. What the dead one had not begun goes to its successor. Its last words are passed on only when it is gone, for
+slots are given out again when they are heard.
+
+Two amounts of memory in words that show how they differ.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Literal
+
+import anyio
+
+from grainlike.errors import JobMemoryError, ProtocolError
+from grainlike.net import OnFrames
+from grainlike.payload import Payload
+from grainlike.wire import (
+    Buffer,
+    Code,
+    Completed,
+    Define,
+    Frame,
+    FunctionSpec,
+    Gang,
+    Message,
+    Renew,
+    Run,
+    Setup,
+    Undefine,
+)
+from grainlike_worker.daemon._child import describe_exit
+from grainlike_worker.daemon._output import Tap
+from grainlike_worker.ipc._claims import NO_BARRIER, ClaimPage
+from grainlike_worker.runner.common._failures import failure
+from grainlike_worker.runner.common._job_directories import keeps
+from grainlike_worker.runner.common._outcomes import OutcomeBatch
+
+if TYPE_CHECKING:
+    from grainlike_worker.daemon._spawn import RunnerProcess
+from grainlike.resources._quantity import UNIT, quantity, short
+
+__all__ = ["RunnerSupervisor", "beside"]
+
+
+class RunnerSupervisor:
+    """A `RunnerBody`. What is posted while no process is up waits here.
+
+    Only a runner of plain functions (`own`), which holds one lease at a time, can have successors.
+    """
+
+    def __init__(
+        self, spawn: Callable[[], Awaitable[RunnerProcess]], named: Callable[[int], None], tap: Tap, *, own: bool
+    ) -> None:
+        self.defined: set[int] = set()
+        self.farewell_s = 0.0
+        self.never_ran = self.never_spawned = True
+        self._tap = tap
+        self._spawn = spawn
+        self._named = named
+        self._own = own
+        self._process: RunnerProcess | None = None
+        self._first: list[Frame] = []
+        """What every process of this runner must hear first: its set-up, and functions."""
+        self._early: list[Frame] = []
+        self._lease: _SentLease | None = None
+        self._gang: Frame | None = None
+        """Where the job that comes next has its other nodes."""
+        self._last_claim = -1
+        self._last_step = 0
+        self._end_wanted: Literal["terminate", "kill"] | None = None
+
+    def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
+        if self._own and isinstance(message, Gang):
+            self._gang = Frame(message, list(buffers))
+        elif self._own and isinstance(message, Run):
+            before = [] if self._gang is None else [self._gang]
+            self._lease, self._gang = _SentLease(message, buffers, before), None
+        elif self._own and isinstance(message, (Setup, Define)):
+            self._first.append(Frame(message, list(buffers)))
+        elif self._own and isinstance(message, Undefine):
+            self._first = list(_without(self._first, set(message.functions).difference(self._running())))
+        elif self._process is None:
+            self._early.append(Frame(message, list(buffers)))
+        if self._process is not None:
+            self._process.link.post(message, buffers)
+
+    async def run(self, on_frames: OnFrames) -> str:
+        while True:
+            frame_filter = _FrameFilter(on_frames, self._answered)
+            how = await self._live(frame_filter)
+            again = frame_filter.renewed and self._end_wanted is None
+            if again:
+                self._last_claim = -1
+            frame_filter.tell_held()
+            if not again:
+                return how
+            if self._lease is not None:
+                on_frames([Frame(Renew(), [])])
+
+    async def _live(self, frame_filter: _FrameFilter) -> str:
+        """The life of one process."""
+        try:
+            process = await self._spawn()
+        except OSError as error:
+            return f"no process could be started: {error}"
+        self._process = process
+        self.never_spawned = False
+        self._named(process.pid)
+        try:
+            self._introduce(process)
+            if self._end_wanted is not None:
+                self.kill()
+            how = ""
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(process.output.run, self._tap)
+                rubbish = await self._listen(process, frame_filter)
+                # The link ends first: a process that closed it and lives on is of no more use.
+                with anyio.move_on_after(self.farewell_s or 1.0):
+                    await process.wait()
+                process.kill()
+                how = (rubbish or describe_exit(await process.wait())) + _kept(process.scratch)
+                tasks.cancel_scope.cancel()
+            if process.claims is not None and process.claims.taken and self._end_wanted is None:
+                frame_filter.hold(self._out_of_memory(process.claims))
+            return how
+        finally:
+            if self.farewell_s:
+                with anyio.CancelScope(shield=True), anyio.move_on_after(self.farewell_s):
+                    process.terminate()
+                    await process.wait()
+            self._take_leave(process)
+            self._process = None
+            await process.aclose()
+
+    def _take_leave(self, process: RunnerProcess) -> None:
+        """Note what only a process that is there can tell."""
+        if process.claims is not None:
+            self._last_claim = process.claims.started
+            self.never_ran = self.never_ran and self._last_claim < 0
+            self._tap.link = None  # a chain that is lost is its first link's
+            self._tap.only(self._last_claim)
+        if process.steps is not None:
+            self._last_step = process.steps.stepping()[0]
+            self.never_ran = self.never_ran and not self._last_step
+        process.output.drain(self._tap)
+
+    def _introduce(self, process: RunnerProcess) -> None:
+        if process.claims is not None:
+            self._tap.link = partial(getattr, process.claims, "link")
+        if self._lease is not None:
+            self.works_on(self._lease.run.jobs, self._lease.run.attempts)
+        frames = [*self._first, *(self._lease.frames if self._lease is not None else []), *self._early]
+        self._early.clear()
+        for message, buffers in frames:
+            process.link.post(message, buffers)
+
+    async def _listen(self, process: RunnerProcess, frame_filter: _FrameFilter) -> str | None:
+        """Until the link ends. Its process holds user code, which may write anything there: that is its end alone."""
+        try:
+            await process.link.run(partial(self._hear, frame_filter))
+        except ProtocolError as error:
+            return f"it said what no runner says: {error}"
+        return None
+
+    def _hear(self, frame_filter: _FrameFilter, frames: list[Frame]) -> None:
+        self.never_ran = False
+        frame_filter.hear(frames)
+
+    def _answered(self, completed: Completed) -> None:
+        """Jobs of the run-list have ended; they are answered for in order."""
+        lease = self._lease
+        if lease is not None and completed.lease == lease.run.lease:
+            lease.answered += len(completed.jobs)
+            lease.since = time.monotonic()
+            if lease.answered >= len(lease.run.jobs):
+                self._lease = None
+
+    def _out_of_memory(self, claims: ClaimPage) -> list[Frame]:
+        """What the process would have said of its run-list, had it known its end."""
+        lease, self._lease = self._lease, None
+        if lease is None:
+            return []
+        run, now = lease.run, time.monotonic()
+        columns = OutcomeBatch(run.lease, now)
+        # One that died before it began anything is its first job's doing: that must not be tried for ever.
+        started = max(claims.started, lease.answered)
+        for position in range(lease.answered, len(run.jobs)):
+            job, attempt = run.jobs[position], run.attempts[position]
+            if position > started:
+                columns.never_ran(job, attempt, Code.RETURNED)
+            elif position < started:
+                columns.never_ran(job, attempt, Code.CRASHED)  # it had ended, but its value died with the process
+            else:
+                error = self._memory_error(run.fns[position], claims)
+                columns.ran(job, attempt, Code.OUT_OF_MEMORY, error, lease.since, now - lease.since, 0.0)
+                if not self._spec(run.fns[position]).on_memory:
+                    columns.is_final(job)
+        return [Frame(*columns.take(claims.taken))]
+
+    def _memory_error(self, fn: int, claims: ClaimPage) -> Payload:
+        messages = [message for message, _ in self._first]
+        worker = next((message.instance for message in messages if isinstance(message, Setup)), "")
+        name = self._spec(fn).name
+        asked, peak = claims.limit - claims.base, claims.taken - claims.base
+        words, taken = beside(asked, peak)
+        if claims.kernel:  # which lets nobody take more, so what it would have taken is not known
+            told = f"{name} had asked for {words} of memory, and wanted more: worker {worker}'s kernel ended it"
+        else:
+            told = f"{name} took {taken} of memory on worker {worker}, and had asked for {words}"
+        return failure(JobMemoryError(told, asked, peak))
+
+    def _running(self) -> Sequence[int]:
+        """The functions of the lease that is here."""
+        return () if self._lease is None else self._lease.run.fns
+
+    def _spec(self, fn: int) -> FunctionSpec:
+        defined = (message for message, _ in self._first if isinstance(message, Define))
+        return next(spec for message in defined for spec in message.functions if spec.fn == fn)
+
+    # --- what the daemon does with it --------------------------------------------------------------------------------
+
+    def started(self) -> int:
+        claims = self._claims
+        return claims.started if claims is not None else self._last_claim
+
+    def stepping(self) -> tuple[int, float] | None:
+        if self._own:
+            return None
+        steps = self._process.steps if self._process is not None else None
+        return (self._last_step, 0.0) if steps is None else steps.stepping()
+
+    async def stack(self) -> str:
+        return await self._process.stack() if self._process is not None else ""
+
+    def works_on(self, jobs: Sequence[int], attempts: Sequence[int]) -> None:
+        if self._own:
+            self._tap.lease(jobs, attempts)
+            if self._process is not None:
+                self._process.output.begin()
+
+    def works_on_only(self, position: int) -> None:
+        self._tap.only(position)
+
+    def drain(self) -> None:
+        if self._process is not None:
+            self._process.output.drain(self._tap)
+
+    def bar(self) -> None:
+        claims = self._claims
+        if claims is not None and self._process is not None:
+            claims.barrier = claims.started + 1
+            self._process.flush()
+
+    def unbar(self) -> None:
+        claims = self._claims
+        if claims is not None:
+            claims.barrier = NO_BARRIER
+
+    @property
+    def _claims(self) -> ClaimPage | None:
+        """The page shared with the process, while there is one: a shared runner has none."""
+        return self._process.claims if self._process is not None else None
+
+    def terminate(self) -> None:
+        self._end_wanted = self._end_wanted or "terminate"
+        if self._process is not None:
+            self._process.terminate()
+
+    def kill(self) -> None:
+        self._end_wanted = "kill"
+        if self._process is not None:
+            self._process.kill()
+
+
+class _SentLease:
+    """What the process was told to run, and how many of it are answered for, and since when it is at the rest."""
+
+    __slots__ = ("answered", "frames", "run", "since")
+
+    def __init__(self, run: Run, buffers: Sequence[Buffer], before: list[Frame]) -> None:
+        self.run = run
+        self.frames = [*before, Frame(run, list(buffers))]
+        self.answered = 0
+        self.since = time.monotonic()
+
+
+class _FrameFilter:
+    """Passes on what one process says; holds back what it says after `Renew`."""
+
+    def __init__(self, on_frames: OnFrames, answered: Callable[[Completed], None]) -> None:
+        self.renewed = False
+        self._on_frames = on_frames
+        self._answered = answered
+        self._held: list[Frame] = []
+
+    def hear(self, frames: list[Frame]) -> None:
+        """Take one read."""
+        now, last = _parted(frames) if not self.renewed else ([], frames)
+        if last is not None:
+            self.hold([frame for frame in last if not isinstance(frame[0], Renew)])
+        for message, _ in frames:
+            if isinstance(message, Completed):
+                self._answered(message)
+        if now:
+            self._on_frames(now)
+
+    def hold(self, frames: list[Frame]) -> None:
+        """These are its last, for when it is gone."""
+        self.renewed = True
+        self._held += frames
+
+    def tell_held(self) -> None:
+        """It is gone."""
+        if self._held:
+            self._on_frames(self._held)
+
+
+def _without(frames: Iterable[Frame], functions: set[int]) -> Iterator[Frame]:
+    """What is left when these functions are dropped."""
+    for frame in frames:
+        message, buffers = frame
+        if isinstance(message, Define):
+            kept = [at for at, spec in enumerate(message.functions) if spec.fn not in functions]
+            if kept:
+                specs = [message.functions[at] for at in kept]
+                yield Frame(Define(specs, message.classes), [buffers[at] for at in kept])
+        else:
+            yield frame
+
+
+def _parted(frames: list[Frame]) -> tuple[list[Frame], list[Frame] | None]:
+    """What was said before `Renew`, and after it, if it was said."""
+    for at, (message, _) in enumerate(frames):
+        if isinstance(message, Renew):
+            return frames[:at], frames[at:]
+    return frames, None
+
+
+def _kept(scratch: str) -> str:
+    """Return words for scratch directories that jobs of a dead process have left and that are to be kept."""
+    try:
+        left = keeps() and os.listdir(scratch)  # noqa: PTH208 - whether there is anything
+    except OSError:
+        return ""
+    return f"; its scratch directories are kept: {scratch}" if left else ""
+
+
+_MOST_DIGITS = 9
+
+
+def beside(asked: int, taken: int) -> tuple[str, str]:
+    """Write bytes that were asked for as a request would, and those that were taken in the same unit.
+
+    The second has as few digits as tell the two apart.
+
+    Example::
+
+        beside(200 * 2**20, 210_763_776)  # ("200Mi", "201Mi")
+    """
+    words = short(asked * UNIT) or str(asked)
+    count = words.rstrip("EGKMPTik")
+    unit = words[len(count) :]
+    scale = quantity(f"1{unit}") // UNIT
+    if asked == taken:
+        return words, words
+    tries = (f"{taken / scale:.{digits}f}" for digits in range(_MOST_DIGITS))
+    return words, next((told for told in tries if float(told) != int(count)), count) + unit
