@@ -29,7 +29,8 @@ from grainlike.resources import Cores
 from grainlike.scheduler import NodeScheduler, RunnerKind
 from grainlike.wire import LOST_S, Assign, Buffer, Code, Completed, Frame, Message, Parcel, Run, Welcome, pack_parcels
 from grainlike_worker.daemon._connect import wait_for_head
-from grainlike_worker.daemon._daemon import _Daemon, _hello
+from grainlike_worker.daemon._daemon import _Daemon
+from grainlike_worker.daemon._introduction import introduction
 from grainlike_worker.daemon._output import Tap
 from grainlike_worker.daemon._probe import offer_of_daemon, topology
 
@@ -225,7 +226,7 @@ async def serve(access: str, crowd: Crowd) -> None:
             first = await wait_for_head(way, anyio.Event(), math.inf)
         assert first is not None
         link = LightLink(first, way, crowd, number)
-        hello = _hello(f"light{number}", offer, lasting=True)
+        hello = introduction(f"light{number}", offer, lasting=True)
         await _Daemon(link, NodeScheduler(offer, layout), hello, make, echo=False).run()
 
     async with anyio.create_task_group() as tasks:

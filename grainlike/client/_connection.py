@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from grainlike.client._queries import LogSubscription, OutcomeFetch, PendingQuery
 from grainlike.errors import AuthenticationError, GrainlikeError, HeadLostError, ProtocolError
+from grainlike.eventloop import stays
 from grainlike.head import LogLine
 from grainlike.head.server import software
 from grainlike.net import Access, ByteLink, HeadLocator, Link, ReconnectingLink, dial, find_access, process_id, waits
@@ -281,11 +282,13 @@ class HeadClient:
         while True:
             if self._link.still_comes():
                 self._heard = time.monotonic()
-            silent = time.monotonic() - self._heard >= LOST_S
-            if silent and doubt:
+            if doubt and await stays(self._head_is_silent):
                 self._link.give_up(f"silent for {LOST_S:g} s")
-            doubt = silent
+            doubt = self._head_is_silent()
             await anyio.sleep(HEARTBEAT_S)
+
+    def _head_is_silent(self) -> bool:
+        return time.monotonic() - self._heard >= LOST_S
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ from grainlike._later import later
 if TYPE_CHECKING:
     from grainlike.eventloop._cancel_once import cancel_once
     from grainlike.eventloop._cancellation import Cancellation, RepeatedCancellation, held_up, place_of
-    from grainlike.eventloop._fairness import fairness_of, yield_turn
+    from grainlike.eventloop._fairness import fairness_of, stays, yield_turn
     from grainlike.eventloop._loop_id import (
         EventLoopId,
         forget_the_loop,
@@ -38,6 +38,7 @@ __all__ = [
     "soon",
     "soon_from_anywhere",
     "spawn_detached",
+    "stays",
     "yield_turn",
 ]
 
@@ -56,6 +57,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "held_up": "_cancellation",
             "here": "_loop_id",
             "loop_options": "_wakeup",
+            "stays": "_fairness",
             "yield_turn": "_fairness",
             "name_the_loop": "_loop_id",
             "on_asyncio": "_wakeup",

@@ -14,6 +14,8 @@ import asyncio
 from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
+from anyio.lowlevel import checkpoint
+
 from grainlike.eventloop._wakeup import on_asyncio
 
 __all__ = ["FairScheduler", "fairness_of", "yield_turn"]
@@ -133,8 +135,29 @@ async def yield_turn(cost: float) -> None:
 
     Example::
 
-        await make_way(0.001)
+        await yield_turn(0.001)
         session.shake(data)  # about a millisecond of arithmetic, and many shake hands
     """
     if on_asyncio():
         await fairness_of(asyncio.get_running_loop()).room(cost)
+
+
+_TURNS = 20
+"""Turns of a loop until what was ready in it has run: a heartbeat of the embedded worker takes about six."""
+
+
+async def stays(condition: Callable[[], bool]) -> bool:
+    """Return True if `condition()` is still true after all that is ready in this loop has run.
+
+    After a loop was blocked all its timers fire in one turn, in no order that means anything.
+
+    Example::
+
+        if await stays(lambda: time.monotonic() - heard >= LOST_S):
+            link.close("silent")  # nothing that was waiting to be read was from there
+    """
+    for _ in range(_TURNS):
+        if not condition():
+            return False
+        await checkpoint()
+    return condition()

@@ -124,19 +124,16 @@ class HeadDaemon(Executor):
         for connection in acceptor.clients.here.values():
             tasks.start_soon(acceptor.await_return, connection)
 
-    async def _end(self, clients: ClientRegistry, endpoint: Endpoint | None) -> None:
+    async def _end(self, acceptor: Acceptor, endpoint: Endpoint | None) -> None:
         if not (self.leaves and self._keeping):
-            await super()._end(clients, endpoint)
-            if isinstance(self._head, DurableHead) and isinstance(clients, DurableClients):
-                self._head.end(clients)
+            await super()._end(acceptor, endpoint)
+            if isinstance(self._head, DurableHead) and isinstance(acceptor.clients, DurableClients):
+                self._head.end(acceptor.clients)
                 await self._finish()
             return
         logger.info("leaving %d jobs for the next head with this journal", self._head.view.unended)
         self._keeping.stop()
-        for connection in [*self._head.peers.values(), *clients.here.values()]:
-            connection.link.close(
-                "the head is about to be started again"
-            )  # so that nothing follows from what is not kept
+        acceptor.close("the head is about to be started again")  # so that nothing follows from what is not kept
         if endpoint is not None:
             endpoint.withdraw()
 

@@ -173,19 +173,19 @@ class ExecutorBase(BaseResolver):
                     await self._stop.wait()
                 finally:
                     with anyio.CancelScope(shield=True):
-                        await self._end(clients, endpoint)
+                        await self._end(acceptor, endpoint)
                     tasks.cancel_scope.cancel()
 
-    async def _end(self, clients: ClientRegistry, endpoint: Endpoint | None) -> None:
+    async def _end(self, acceptor: Acceptor, endpoint: Endpoint | None) -> None:
         """End all work, then all connections."""
-        clients.leave_all()
+        acceptor.clients.leave_all()
         await self._quieten()
         if self._foreign is not None:
             await self._foreign.close()
         if endpoint is not None:
             endpoint.withdraw()
         await self._head.farewell()
-        await clients.farewell()
+        await acceptor.clients.farewell()
 
     async def _embed(self, tasks: TaskGroup, acceptor: Acceptor, offer: Allocation) -> None:
         link, serve = embed(offer, echo=self._settings.echo)

@@ -223,9 +223,13 @@ class Head:
 
     # --- from workers ------------------------------------------------------------------------------------------------
 
-    def join(self, hello: Hello, offer: Allocation, name: str, link: Link) -> WorkerConnection:
-        """Add an authenticated worker, with its offer, under a free name."""
+    def join(
+        self, hello: Hello, offer: Allocation, name: str, link: Link, welcome: Callable[[], object] | None = None
+    ) -> WorkerConnection:
+        """Add an authenticated worker, with its offer, under a free name. `welcome` sends it the first message."""
         peer = WorkerConnection(self.state.next_peer(), name, link, hello, offer, time.monotonic())
+        if welcome is not None:
+            welcome()
         self.peers[peer.number] = peer
         for observer in self.observers:
             observer.joined(peer)

@@ -28,7 +28,8 @@ from grainlike.head.server._endpoint import Endpoint
 from grainlike.net import ReconnectingLink
 from grainlike.resources import Allocation
 from grainlike.scheduler import NodeScheduler
-from grainlike_worker.daemon._daemon import _Daemon, _hello
+from grainlike_worker.daemon._daemon import _Daemon
+from grainlike_worker.daemon._introduction import introduction
 from grainlike_worker.daemon._probe import offer_for
 from grainlike_worker.daemon._runners import runner_at_home
 
@@ -160,7 +161,7 @@ class _World:
 
     async def _serve(self, name: str, offer: Allocation) -> None:
         link = ReconnectingLink(await self._net.dial(), self._net.dial, LOST_S)
-        hello = _hello(name, offer, lasting=True)
+        hello = introduction(name, offer, lasting=True)
         scheduler = NodeScheduler(offer, [])
         try:
             await _Daemon(link, scheduler, hello, partial(runner_at_home, _no_process), echo=False).run()

@@ -27,7 +27,8 @@ from grainlike.subprocesses import reserve_standard_descriptors, reset_signals
 from grainlike.wire import LOST_S
 from grainlike_worker.daemon._check_context import why_not
 from grainlike_worker.daemon._connect import to_head, wait_for_head
-from grainlike_worker.daemon._daemon import check_introduction, serve_daemon
+from grainlike_worker.daemon._daemon import serve_daemon
+from grainlike_worker.daemon._introduction import check_introduction
 from grainlike_worker.daemon._probe import offer_of_daemon, warn_of_logical
 from grainlike_worker.runner.common._job_directories import KEEP, KEEPS
 

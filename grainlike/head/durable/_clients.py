@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from anyio.abc import TaskGroup
@@ -63,10 +63,12 @@ class DurableClients(ClientRegistry):
 
     # --- what is ------------------------------------------------------------------------------------------------------
 
-    def join(self, hello: Hello, link: Link, tasks: TaskGroup | None) -> ClientConnection:
+    def join(
+        self, hello: Hello, link: Link, tasks: TaskGroup | None, welcome: Callable[[], object] | None = None
+    ) -> ClientConnection:
         number = self._head.state.last_peer + 1
         with self._head.input(lambda now: ClientCame(now, number, link.host, hello)):
-            connection = super().join(hello, link, tasks)
+            connection = super().join(hello, link, tasks, welcome)
         if connection.session is not None:
             connection.session.tells = False
         return connection

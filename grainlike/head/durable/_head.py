@@ -258,11 +258,13 @@ class DurableHead(Head):
 
     # --- inputs -------------------------------------------------------------------------------------------------------
 
-    def join(self, hello: Hello, offer: Allocation, name: str, link: Link) -> WorkerConnection:
+    def join(
+        self, hello: Hello, offer: Allocation, name: str, link: Link, welcome: Callable[[], object] | None = None
+    ) -> WorkerConnection:
         check_hello(hello)
         number = self.state.last_peer + 1
         with self.input(lambda now: WorkerCame(now, number, name, link.host, hello, str(offer))):
-            peer = super().join(hello, offer, name, link)
+            peer = super().join(hello, offer, name, link, welcome)
         _session(peer).tells = False
         return peer
 

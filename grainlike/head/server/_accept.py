@@ -7,12 +7,13 @@ import platform
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 import anyio
 from anyio.abc import TaskGroup
 
 from grainlike.errors import GrainlikeError, HeadLostError
-from grainlike.eventloop import yield_turn
+from grainlike.eventloop import stays, yield_turn
 from grainlike.head import Connection, Head, WorkerConnection, check_hello
 from grainlike.head.server._client import ClientConnection
 from grainlike.head.server._clients import ClientRegistry
@@ -67,12 +68,13 @@ def software() -> Software:
     return Software(platform.python_version(), serializer_versions())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Acceptor:
     """Acceptor: admits workers to `head`, and clients to `clients`. `paths` are the imports that jobs may need.
 
     `settled` is called after each batch of frames, when outcomes may have come; `joined` when a worker came or left.
     `returns` is true if this head survives its process. `most` is how many bytes of values one message may bring.
+    From `close` on, nothing is read and nobody is admitted: connections break, and peers try again.
     """
 
     head: Head
@@ -83,6 +85,14 @@ class Acceptor:
     joined: Callable[[], None]
     returns: bool = False
     most: int = field(default_factory=max_message_bytes)
+    closing: str = ""
+    """Reason for which links are closed and nothing is read from them any more; empty while they are served."""
+
+    def close(self, reason: str) -> None:
+        """Break all connections, and those that come from now on."""
+        self.closing = reason
+        for connection in [*self.head.peers.values(), *self.clients.here.values()]:
+            connection.link.close(reason)
 
     async def await_return(self, connection: WorkerConnection | ClientConnection) -> None:
         """Keep the connection of a peer from before this head was started, until it reconnects or is given up."""
@@ -136,6 +146,9 @@ class ConnectionHandler:
 
     def hear(self, frames: list[Frame]) -> None:
         """Take one read."""
+        if self._acceptor.closing:
+            self._link.close(self._acceptor.closing)
+            return
         connection = self._known
         if connection is None:
             frames = self._introduced(frames)
@@ -170,17 +183,16 @@ class ConnectionHandler:
                 return
             if hello.role == "client":
                 self._acceptor.clients.check_session(hello)
-                self._welcome(FROM_CLIENT, hello.name, received=min(0, hello.received))
-                self._connection = self._acceptor.clients.join(hello, self._link, self._tasks)
+                welcome = partial(self._welcome, FROM_CLIENT, hello.name, received=min(0, hello.received))
+                self._connection = self._acceptor.clients.join(hello, self._link, self._tasks, welcome)
                 return
             offer = parse_allocation(hello.offer)  # before the welcome: after that nothing is a refusal any more
             if self._acceptor.returns:
                 check_hello(hello)
             name = self._acceptor.head.free_name(hello.name)
-            self._welcome(
-                FROM_WORKER, name, self._acceptor.head.object_store.directory_for(hello), min(0, hello.received)
-            )
-            self._peer = self._acceptor.head.join(hello, offer, name, self._link)
+            store = self._acceptor.head.object_store.directory_for(hello)
+            welcome = partial(self._welcome, FROM_WORKER, name, store, min(0, hello.received))
+            self._peer = self._acceptor.head.join(hello, offer, name, self._link, welcome)
             self._acceptor.joined()
         except GrainlikeError as error:
             logger.warning("%s was refused: %s", self._link.peer, error)
@@ -232,16 +244,18 @@ class ConnectionHandler:
             return
         number = 0
         doubt = suspicion = False
-        while not (doubt and self._silent_s >= LOST_S):
-            # Our own loop may have been blocked, with beats waiting to be read: nobody is lost at the first look.
-            doubt = self._silent_s >= LOST_S
+        while True:
+            number += 1
+            self._beat(Beat(number))
             if self._link.still_comes():
                 self._known.heard = time.monotonic()
+            # Our own loop may have been blocked, with beats waiting to be read: nobody is lost at the first look.
+            if doubt and await stays(lambda: self._silent_s >= LOST_S):
+                break
+            doubt = self._silent_s >= LOST_S
             if suspicion and self._peer is not None and self._silent_s >= SUSPECT_S and self._is_current:
                 self._acceptor.head.suspect(self._peer, f"silent for {SUSPECT_S:g} s", broke=False)
             suspicion = self._silent_s >= SUSPECT_S
-            number += 1
-            self._beat(Beat(number))
             self._disconnect_stalled()
             await anyio.sleep(min(HEARTBEAT_S, max(SECOND_LOOK_S, LOST_S - self._silent_s)))
         self._given_up = True

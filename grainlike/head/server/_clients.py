@@ -113,9 +113,13 @@ class ClientRegistry:
         self._telling: dict[int, bool] = {}
         """Clients that have just been sent the workers, and whether there are more changes to send."""
 
-    def join(self, hello: Hello, link: Link, tasks: TaskGroup | None) -> ClientConnection:
-        """Take in a client that has proved itself; what is done for it runs in `tasks`."""
+    def join(
+        self, hello: Hello, link: Link, tasks: TaskGroup | None, welcome: Callable[[], object] | None = None
+    ) -> ClientConnection:
+        """Add an authenticated client; its tasks run in `tasks`. `welcome` sends it the first message."""
         connection = ClientConnection(self._head.state.next_peer(), hello, link, tasks)
+        if welcome is not None:
+            welcome()
         self.here[connection.number] = connection
         if hello.session:
             session = self.sessions.find(hello.session)

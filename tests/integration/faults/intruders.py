@@ -27,7 +27,7 @@ from grainlike import Cores
 from grainlike.net import Access, Credentials, TcpAddress, client_tls, make_credentials
 from grainlike.net import _certificates as registrar
 from grainlike.wire import Beat, Report, encode_frame
-from grainlike_worker.daemon import _daemon
+from grainlike_worker.daemon._introduction import introduction
 
 CLUSTER = "quiet-town"
 
@@ -135,7 +135,7 @@ def frame(message: object) -> bytes:
 
 
 def hello(**changes: object) -> bytes:
-    return frame(msgspec.structs.replace(_daemon._hello("burglar", Cores([0])), **changes))
+    return frame(msgspec.structs.replace(introduction("burglar", Cores([0])), **changes))
 
 
 def in_frame(header: bytes, *lengths: int) -> bytes:

@@ -51,7 +51,7 @@ from grainlike.wire import (
     Welcome,
     WorkersAre,
 )
-from grainlike_worker.daemon import _daemon
+from grainlike_worker.daemon._introduction import introduction
 
 ROOT = Path(__file__).parents[3]
 TLS = "tcp://127.0.0.1:0"
@@ -314,7 +314,7 @@ async def test_a_workers_certificate_can_not_ask(private_state, caplog):
         # and one that was let in as a worker gets no answer.
         link = await dial(find_access(executor.address, "worker"))
         heard = []
-        handshake = ConnectingHandshake(_daemon._hello("nosy", Cores([0])))
+        handshake = ConnectingHandshake(introduction("nosy", Cores([0])))
         link.post(handshake.hello)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(link.run, heard.extend)
@@ -379,7 +379,7 @@ async def test_no_worker_is_told_to_end_that_is_not_called_so_or_belongs_to_a_pr
 async def test_who_was_let_in_may_not_fill_the_heads_memory_with_one_message(role):
     async with asyncio.timeout(LIMIT_S), Executor(listen=TLS) as executor:
         link = await dial(find_access(executor.address, role))
-        link.post(_connection._hello() if role == "client" else _daemon._hello("large", Cores([0])))
+        link.post(_connection._hello() if role == "client" else introduction("large", Cores([0])))
 
         def welcomed(frames):
             if isinstance(frames[0].message, Welcome):

@@ -40,7 +40,7 @@ from grainlike.head.server import _clients
 from grainlike.net import dial, find_access
 from grainlike.scheduler import HeadScheduler
 from grainlike.wire import ConnectingHandshake, RetrySpec, Submit, SubmittedFunction
-from grainlike_worker.daemon import _daemon
+from grainlike_worker.daemon._introduction import introduction
 
 ROOT = Path(__file__).parents[3]
 ENVIRONMENT = {"PYTHONPATH": f"{ROOT}:{ROOT / 'worker'}"}
@@ -486,7 +486,7 @@ async def test_a_worker_submits_nothing_of_its_own(caplog):
     function = SubmittedFunction(b"digest", "f", False, None, RetrySpec(), False, False, True)
     async with asyncio.timeout(LIMIT_S), Executor(listen=TLS) as executor:
         link = await dial(find_access(executor.address, "worker"))
-        link.post(ConnectingHandshake(_daemon._hello("greedy", Cores([0]))).hello)
+        link.post(ConnectingHandshake(introduction("greedy", Cores([0]))).hello)
         running = asyncio.create_task(link.run(lambda frames: None))
         await executor.wait_for_workers(1)
         link.post(Submit(0, 0, "cores=1", 0, False, [function], [1], [0], [b"arguments"], [0]), [b"code"])

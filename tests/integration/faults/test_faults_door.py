@@ -9,6 +9,7 @@ import struct
 from dataclasses import replace
 from pathlib import Path
 
+import anyio
 import pytest
 from limits import LIMIT_S
 from waiting import logged
@@ -17,7 +18,7 @@ from grainlike import Cores, Executor, delayed
 from grainlike.executor._head_daemon import HeadDaemon
 from grainlike.net import Access, find_access, make_credentials, parse_address, write_access
 from grainlike.wire import Report, encode_frame
-from grainlike_worker.daemon import _daemon
+from grainlike_worker.daemon._introduction import introduction
 
 LISTEN = "tcp://127.0.0.1:0"
 
@@ -45,7 +46,7 @@ def frame(message):
 def hello(**changes):
     import msgspec
 
-    return msgspec.structs.replace(_daemon._hello("stranger", Cores([0])), **changes)
+    return msgspec.structs.replace(introduction("stranger", Cores([0])), **changes)
 
 
 async def knock(executor, data):
@@ -232,7 +233,7 @@ async def test_a_worker_does_not_read_an_access_file_that_others_could_read(star
 async def test_a_worker_of_another_version_is_refused_with_both_versions(start_worker):
     async with asyncio.timeout(LIMIT_S), Executor(listen=LISTEN) as executor:
         python = start_worker(executor.address, first="import platform; platform.python_version = lambda: '3.9.1'")
-        first = "from grainlike_worker.daemon import _daemon; _daemon.PROTOCOL = 99"
+        first = "from grainlike_worker.daemon import _introduction; _introduction.PROTOCOL = 99"
         protocol = start_worker(executor.address, first=first)
         said = await refusal(python)
         assert "3.9.1" in said
@@ -242,11 +243,11 @@ async def test_a_worker_of_another_version_is_refused_with_both_versions(start_w
 
 
 async def test_a_worker_whose_offer_is_no_offer_is_refused(start_worker):
-    first = "from grainlike_worker.daemon import _daemon as d; old = d._hello\n"
+    first = "from grainlike_worker.daemon import _daemon as d; old = d.introduction\n"
     first += "def bad(*what, **more):\n import msgspec\n"
     first += " return msgspec.structs.replace(old(*what, **more), offer='cores=')\n"
     async with asyncio.timeout(LIMIT_S), Executor(listen=LISTEN) as executor:
-        said = await refusal(start_worker(executor.address, first=first + "d._hello = bad"))
+        said = await refusal(start_worker(executor.address, first=first + "d.introduction = bad"))
         assert "cores" in said.splitlines()[-1], said
         assert executor.workers() == []
 
@@ -309,6 +310,20 @@ async def test_a_head_with_a_journal_takes_no_worker_that_cannot_dial_anew(tmp_p
         assert not daemon._head.peers
     async with HeadDaemon(LISTEN, insecure=True, journal=journal) as daemon:
         assert not daemon._head.peers
+
+
+async def test_a_head_that_leaves_its_work_admits_nobody_whom_the_next_head_would_not_know(tmp_path):
+    """No record follows the last one: a worker that were welcomed after it would be unknown to the next head."""
+    with socket.socket() as worker:
+        async with HeadDaemon(LISTEN, insecure=True, journal=tmp_path / "journal") as daemon:
+            daemon.leaves = True
+            address = parse_address(daemon.address)
+            worker.connect((address.host, address.port))
+            await anyio.wait_all_tasks_blocked()  # the head waits for what this one says
+            worker.sendall(frame(hello(received=0)))  # which it reads in the turn in which it ends
+        worker.settimeout(LIMIT_S)
+        with contextlib.suppress(ConnectionResetError):
+            assert worker.recv(1000) == b""
 
 
 async def test_a_worker_with_thousands_of_scattered_cores_joins(start_worker):

@@ -24,7 +24,7 @@ from limits import LIMIT_S
 from grainlike import Cores, Executor
 from grainlike.net import _tls, dial, parse_address, read_access, write_access
 from grainlike.wire import FrameDecoder, Welcome
-from grainlike_worker.daemon import _daemon
+from grainlike_worker.daemon._introduction import introduction
 
 pytestmark = pytest.mark.anyio
 
@@ -70,7 +70,7 @@ class Scene:
         """Who belongs here is welcomed."""
         link = await dial(read_access(self.worker_file))
         heard: list[object] = []
-        link.post(_daemon._hello("honest", Cores([0])))
+        link.post(introduction("honest", Cores([0])))
         with anyio.fail_after(LIMIT_S):
             await link.run(lambda frames: (heard.extend(frames), link.close()))
         assert isinstance(heard[0].message, Welcome)

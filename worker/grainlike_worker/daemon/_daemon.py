@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import logging
 import os
-import platform
-import secrets
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -23,10 +21,9 @@ import anyio
 from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
-from grainlike.errors import GrainlikeError, HeadLostError, ProtocolError, ResourceSpecError
-from grainlike.eventloop import Alarm
-from grainlike.net import Link, process_id
-from grainlike.payload import memory_id, serializer_versions
+from grainlike.errors import GrainlikeError, HeadLostError, ProtocolError
+from grainlike.eventloop import Alarm, stays
+from grainlike.net import Link
 from grainlike.resources import Allocation
 from grainlike.scheduler import (
     GRACE_S,
@@ -62,9 +59,7 @@ from grainlike.scheduler import (
 )
 from grainlike.subprocesses import CoreLocks, NoCoreLocks, open_core_locks
 from grainlike.wire import (
-    FROM_STRANGER,
     LOST_S,
-    PROTOCOL,
     Assign,
     Awaits,
     Beat,
@@ -101,12 +96,12 @@ from grainlike.wire import (
     Undefine,
     Welcome,
     Withdraw,
-    encode_frame,
     pack_parcels,
     plain_column,
     unpack_parcels,
 )
 from grainlike_worker.daemon._hostfiles import HostFiles
+from grainlike_worker.daemon._introduction import introduction
 from grainlike_worker.daemon._keeper import KeeperClient, open_keeper
 from grainlike_worker.daemon._loop_watch import watched
 from grainlike_worker.daemon._output import LIVE_S, Outputs, Tap
@@ -129,9 +124,6 @@ LOOK_S = 0.01
 
 _MANAGERS = "multiprocessing.managers"
 """Where this is loaded there may be managers whose proxies go to jobs."""
-
-_HELLO_GROWS = 256
-"""How many bytes an introduction may grow by from one dial to the next: what holds memory, and how much was heard."""
 
 FAREWELL_S = 1.0
 """How long a worker that stops tries to get its last words out."""
@@ -165,7 +157,7 @@ async def serve_daemon(
             make = partial(runner_in_process, processes(keeper, _devices(offer).option))
             if keeper is not None and isinstance(link, ReconnectingLink):
                 link.carried_by(lambda now: keeper.hold(now.fileno()))
-            hello = _hello(name, offer, _memory_tier(keeper, cgroups), lasting=isinstance(link, ReconnectingLink))
+            hello = introduction(name, offer, _memory_tier(keeper, cgroups), lasting=isinstance(link, ReconnectingLink))
             await _Daemon(link, mind, hello, make, echo=echo, context=context, locks=locks, keeper=keeper).run(stop)
 
 
@@ -175,7 +167,7 @@ async def serve_embedded(link: Link, offer: Allocation, *, name: str, echo: bool
     mind = NodeScheduler(offer, topology(), killable=False)
     with claimed_cgroups(move=False) as cgroups, closing(_locks(name, offer)) as locks:
         async with open_keeper(cgroups) as keeper:
-            hello = _hello(name, offer, _memory_tier(keeper, cgroups))
+            hello = introduction(name, offer, _memory_tier(keeper, cgroups))
             make = partial(runner_at_home, processes(keeper, _devices(offer).option), echo=echo)
             await _Daemon(link, mind, hello, make, echo=echo, locks=locks, in_program=True, keeper=keeper).run()
 
@@ -583,17 +575,19 @@ class _Daemon:
         number = 0
         doubt = False
         while True:
-            # This loop may have been blocked (the embedded worker's is the user's): a silence needs a second look.
-            if self._link.still_comes():
-                self._heard = time.monotonic()
-            silent = time.monotonic() - self._heard >= LOST_S
-            if silent and doubt:
-                self._link.give_up(f"the head was silent for {LOST_S:g} s")
-            doubt = silent
             if self._welcome is not None and not (self._keeper is not None and self._keeper.suspected):
                 number += 1
                 self._link.post(Beat(number))
+            # This loop may have been blocked (the embedded worker's is the user's): a silence needs a second look.
+            if self._link.still_comes():
+                self._heard = time.monotonic()
+            if doubt and await stays(self._head_is_silent):
+                self._link.give_up(f"the head was silent for {LOST_S:g} s")
+            doubt = self._head_is_silent()
             await anyio.sleep(self._welcome.heartbeat_s if self._welcome is not None else 1.0)
+
+    def _head_is_silent(self) -> bool:
+        return time.monotonic() - self._heard >= LOST_S
 
 
 def _devices(offer: Allocation) -> Devices:
@@ -619,38 +613,3 @@ def _memory_tier(keeper: KeeperClient | None, cgroups: RunnerCgroups | None) -> 
     if keeper is None:
         return "none"
     return "cgroup" if cgroups is not None and cgroups.limits else "watchdog"
-
-
-def check_introduction(name: str, offer: Allocation) -> None:
-    """Check that a head will read the introduction of a worker with this offer.
-
-    Raises:
-        ResourceSpecError: the offer is too long, so the link would break at every dial.
-    """
-    size = len(b"".join(map(bytes, encode_frame(_hello(name, offer, lasting=True)))))
-    most = FROM_STRANGER.header - _HELLO_GROWS
-    if size > most:
-        raise ResourceSpecError(
-            f"what worker {name} offers takes {size} bytes to say, and a head reads {most} of an introduction: the "
-            f"ids of {len(offer.cores)} cores are too many one by one; offer ranges of ids, or start several workers, "
-            "each with some of them"
-        )
-
-
-def _hello(name: str, offer: Allocation, memory_tier: str = "none", *, lasting: bool = False) -> Hello:
-    return Hello(
-        role="worker",
-        protocol_low=PROTOCOL,
-        protocol_high=PROTOCOL,
-        python=platform.python_version(),
-        serializers=serializer_versions(),
-        name=name,
-        incarnation=secrets.token_hex(16),
-        pid=os.getpid(),
-        offer=str(offer),
-        logical=list(logical_in(offer)),
-        memory=memory_id(),
-        memory_tier=memory_tier,
-        process=process_id(),
-        received=0 if lasting else -1,
-    )
