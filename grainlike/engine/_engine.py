@@ -23,6 +23,7 @@ from grainlike.engine._unretrieved import log_if_unretrieved
 from grainlike.errors import GraphError
 from grainlike.eventloop import new_wakeup
 from grainlike.graph import Node, RunsIn, State, pending_nodes, unfinished_nodes
+from grainlike.resources import Request
 
 __all__ = ["CallCache", "CallRunner", "Engine", "JobRunner", "Waiter"]
 
@@ -31,6 +32,9 @@ _SLICE_S = 0.005
 
 _BATCH = 512
 """Number of calls that are sent to workers in one step."""
+
+_REQUESTS = 32
+"""How many different requests they have at most: each is a decision of the scheduler, of some 0.1 ms."""
 
 _SHORT_STEPS = 16
 """Number of steps, each of about a microsecond and without user code, between two looks at the clock."""
@@ -109,6 +113,9 @@ class Engine:
         self._ready: deque[tuple[Node, Context]] = deque()
         self._ended: deque[tuple[Node, bool, Any]] = deque()
         self._remote: deque[Node] = deque()
+        """The calls for workers that became ready since the last step that sent some."""
+        self._unsent: deque[deque[Node]] = deque()
+        """Those of earlier steps, which take turns."""
         self._contexts: dict[Node, Context] = {}
         """The contexts of calls without resources that wait for their inputs; with `keeps_contexts` of all calls."""
         self.keeps_contexts = False
@@ -116,6 +123,8 @@ class Engine:
         self._wanted: set[Node] = set()
         """The roots: what has not finished is among these, or is needed by one of them."""
         self._pumping = False
+        self._goes_on = False
+        """Whether a later turn goes on with what this one left: it alone sends more calls then."""
         self._held = True
 
     # --- from awaiters -----------------------------------------------------------------------------------------------
@@ -215,7 +224,7 @@ class Engine:
 
     def pump(self) -> None:
         """Do all that can be done now. Calls from inside are no calls: the loop that runs sees to their work."""
-        if self._pumping or not (self._ended or self._ready or self._remote):
+        if self._pumping or not (self._ended or self._ready or self._may_send):
             return
         self._pumping = True
         try:
@@ -224,7 +233,7 @@ class Engine:
             self._pumping = False
 
     def _run(self, until: float) -> None:
-        while self._ended or self._ready or (self._remote and not self._held):
+        while self._ended or self._ready or self._may_send:
             if self._ended:
                 late = self._finish_all(until)
             elif self._ready:
@@ -233,10 +242,20 @@ class Engine:
                 late = time.monotonic() > until  # an operator on arrays may take a whole slice
             else:
                 self._submit_some()
-                late = bool(self._remote) or time.monotonic() > until  # what is sent leaves with this turn
+                late = bool(self._unsent) or time.monotonic() > until  # what is sent leaves with this turn
             if late:
-                self._soon(self.pump)
+                if not self._goes_on:
+                    self._goes_on = True
+                    self._soon(self._go_on)
                 return
+
+    def _go_on(self) -> None:
+        self._goes_on = False
+        self.pump()
+
+    @property
+    def _may_send(self) -> bool:
+        return bool(self._remote or self._unsent) and not (self._held or self._goes_on)
 
     def _finish_all(self, until: float) -> bool:
         """Settle what has ended; return True if the slice was over before all of it was."""
@@ -266,10 +285,26 @@ class Engine:
         return False
 
     def _submit_some(self) -> None:
-        """Send calls to workers: some, so that workers begin with the first while others are made ready."""
-        remote = self._remote
-        few = range(min(_BATCH, len(remote)))
-        self.jobs.submit([node for _ in few if not (node := remote.popleft()).finished])
+        """Send calls to workers: some, so that workers begin with the first while others are made ready.
+
+        What became ready later does not wait until all that came before is sent: they take turns.
+        """
+        unsent = self._unsent
+        if self._remote:
+            unsent.append(self._remote)
+            self._remote = deque()
+        room = _BATCH
+        requests: set[Request | None] = set()
+        while unsent and room:
+            calls = unsent.popleft()
+            before = len(calls)
+            nodes = _take(calls, room, requests)
+            room -= before - len(calls)
+            if nodes:
+                self.jobs.submit(nodes)
+            if calls:
+                (unsent.append if nodes else unsent.appendleft)(calls)
+                return
 
     def _begin(self, node: Node, context: Context) -> None:
         if node.finished:
@@ -444,6 +479,27 @@ class Engine:
         self._contexts.pop(node, None)
         if self.cache is not None and node.function.options.cache is not None:
             self.cache.forget(node)
+
+
+def _take(calls: deque[Node], most: int, requests: set[Request | None]) -> list[Node]:
+    """Take the first calls, at most so many; those that have finished are dropped. `requests` are those of all that was
+    taken in this step.
+    """
+    taken: list[Node] = []
+    last: Request | None = None
+    for _ in range(min(most, len(calls))):
+        node = calls[0]
+        if not node.finished:
+            request = node.request
+            if request is not last:  # as most are that come together: to hash one for each call is dear
+                if request not in requests:
+                    if len(requests) >= _REQUESTS:
+                        break
+                    requests.add(request)
+                last = request
+            taken.append(node)
+        calls.popleft()
+    return taken
 
 
 def _wake(node: Node) -> None:
