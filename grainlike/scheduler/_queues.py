@@ -84,6 +84,7 @@ class RequestClass:
         "may_be_wide",
         "names",
         "needs",
+        "passed_since",
         "place",
         "priority",
         "queue",
@@ -121,6 +122,8 @@ class RequestClass:
         self.warned = False
         self.blocked_job: HeadJob | None = None
         self.blocked_since = 0.0
+        self.passed_since: float | None = None
+        """When `blocked_job` was passed over for the first time (`planning._patience`); None until then."""
         # What follows is for the index of those that wait (`_waiting`).
         self.is_simple = not any(shape.rationed or shape.group is not None for shape in shapes)
         """Whether nothing but a change of workers can let its jobs start."""
@@ -160,12 +163,6 @@ class RequestClass:
             job.worker = 0
             job.shape = None
             self.queue.appendleft(job)
-
-    def passed_over(self, job: HeadJob, now: float) -> float:
-        """For how many seconds `job` has stood blocked at the front."""
-        if self.blocked_job is not job:
-            self.blocked_job, self.blocked_since = job, now
-        return now - self.blocked_since
 
 
 def _by_age(job: HeadJob) -> int:

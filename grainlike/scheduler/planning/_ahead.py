@@ -78,7 +78,7 @@ class AheadPlanner:
         self._room = SENT_MOST
         few = self._waiting.are_few
         for cls in blocked if few else self._in_front(self._may_be_sent(changed)):
-            self._send_ahead(cls, blocked_ahead, changed, out)
+            self._send_ahead(cls, blocked_ahead, changed, now, out)
             if not few:
                 self._waiting.renew(cls, now)
             if (
@@ -125,7 +125,12 @@ class AheadPlanner:
         return found
 
     def _send_ahead(
-        self, cls: RequestClass, blocked_ahead: list[RequestClass], changed: list[WorkerState], out: list[HeadAction]
+        self,
+        cls: RequestClass,
+        blocked_ahead: list[RequestClass],
+        changed: list[WorkerState],
+        now: float,
+        out: list[HeadAction],
     ) -> None:
         if not cls.may_be_ahead:
             return
@@ -142,13 +147,13 @@ class AheadPlanner:
             if not worker.using.get(shape.id) or worker.recalled or not self._may_wait_at(worker, cls):
                 continue
             if not any(_goes_first(blocked_class, job, shape, worker) for blocked_class in blocked_ahead):
-                self._fill(worker, cls, shape, out)
+                self._fill(worker, cls, shape, now, out)
 
     def _may_wait_at(self, worker: WorkerState, cls: RequestClass) -> bool:
         held = self._reserving.by_worker.get(worker.id, ())
         return not (worker.leaving or worker.shut) and all(reservation.job.cls is cls for reservation in held)
 
-    def _fill(self, worker: WorkerState, cls: RequestClass, shape: Shape, out: list[HeadAction]) -> None:
+    def _fill(self, worker: WorkerState, cls: RequestClass, shape: Shape, now: float, out: list[HeadAction]) -> None:
         budget = AHEAD_S * worker.using[shape.id]
         if worker.ahead_s > budget / 2 or len(worker.ahead) > AHEAD_MOST / 2:
             return
@@ -157,6 +162,7 @@ class AheadPlanner:
             self._holders.setdefault(shape.id, {})[worker.id] = worker
             out.append(assignment(worker.id, shape.id, jobs, ahead=True))
             self._room -= len(jobs)
+            self._waiting.patience.started(jobs[-1], now)
 
     # --- taking back -------------------------------------------------------------------------------------------------
 

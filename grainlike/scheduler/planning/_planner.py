@@ -290,6 +290,7 @@ class Planner:
         """Take a job out of its queue, to the first of these workers; of a gang, the others are to hold slots."""
         cls.queue.popleft()
         self.reserving.charge(job, shape, workers, now)
+        self.waiting.patience.started(job, now)
         if shape.rationed:
             self.start_limits.take(shape, now)
         workers[0].held[job.id] = job

@@ -7,7 +7,7 @@ it in order. This is EASY backfilling (D. A. Lifka, "The ANL/IBM SP scheduling s
 declare (`WallTime`) or, where they do not, learned ones.
 
 Who gets one: a job that asks for more than half of some resource of the worker at once (`WorkerState.is_wide`), any
-other after it stood blocked for `PATIENCE_S` and `PATIENCE_RUNS` mean run times. A worker serves one reservation at a
+other after it was passed over for long (`_patience`). A worker serves one reservation at a
 time, a class holds at most one; a job that stood blocked for so long gets one beside those of jobs that go before it.
 A gang is wide by nature: it is given one on each of its workers, all at once, and it starts when the last of them can.
 
@@ -29,7 +29,6 @@ __all__ = [
     "PATIENCE_S",
     "RESERVATIONS_MOST",
     "Reservation",
-    "is_patient_no_more",
     "order",
     "patience_of",
     "renewed",
@@ -116,13 +115,8 @@ def ends_by(fn: HeadFunction, shape: Shape, now: float) -> float:
     return float("inf") if limit is None else now + limit
 
 
-def is_patient_no_more(job: HeadJob, now: float) -> bool:
-    """Whether a job that is not wide has stood blocked for long enough to be reserved for."""
-    return job.cls.passed_over(job, now) >= patience_of(job)
-
-
 def patience_of(job: HeadJob) -> float:
-    """For how many seconds a job that is not wide stands blocked before it is reserved for."""
+    """Return for how many seconds a job that is not wide is passed over before a worker is kept for it."""
     return max(PATIENCE_S, PATIENCE_RUNS * job.fn.times.mean)
 
 

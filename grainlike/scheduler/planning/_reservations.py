@@ -15,7 +15,6 @@ from grainlike.scheduler._records import HeadJob, Shape, WorkerState
 from grainlike.scheduler.planning._reservation import (
     RESERVATIONS_MOST,
     Reservation,
-    is_patient_no_more,
     order,
     renewed,
     reserve_on,
@@ -63,7 +62,7 @@ class Reservations:
         """Keep a worker for a job that is blocked, if it is wide or has waited for long, and there is a place."""
         if job.cls.id in self.by_class:
             return
-        patient = is_patient_no_more(job, now)
+        patient = self._waiting.patience.is_over(job, now)
         for shape in job.cls.shapes:
             workers = self._workers.values() if patient or shape.nodes > 1 else self._wide_for(shape)
             if not workers:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Sequence
-from heapq import heappop, heappush, merge
+from heapq import merge
 from operator import le
 
 from grainlike.scheduler._queues import RequestClass
 from grainlike.scheduler._records import HeadJob
-from grainlike.scheduler.planning._reservation import order, patience_of
+from grainlike.scheduler.planning._patience import Patience
+from grainlike.scheduler.planning._reservation import order
 
 __all__ = ["ClassIndex", "ClientQueue", "Entry", "Kind", "Order", "Room", "WaitingClasses", "entry_of", "fits"]
 
@@ -154,6 +155,11 @@ class ClientQueue:
     def __iter__(self) -> Iterator[Entry]:
         return merge(self.new, self.always, *self.lines.values())
 
+    def firsts(self) -> list[Entry]:
+        """Return the first class of each line."""
+        lines = (self.new, self.always, *self.lines.values())
+        return [entry for line in lines if (entry := line.after(None)) is not None]
+
 
 class WaitingClasses:
     """All classes in which jobs wait, by client. `classes` are the mind's own, live."""
@@ -168,8 +174,7 @@ class WaitingClasses:
         self.few: dict[int, RequestClass] = {}
         """All of them, while they are too few for an index to pay; some may be empty by now."""
         self._touched: dict[int, RequestClass] = {}
-        self._patience: list[tuple[float, int, int]] = []
-        """When the first job of a class will have waited for long, the class, the job."""
+        self.patience = Patience(classes, self.is_first)
 
     @property
     def count(self) -> int:
@@ -198,7 +203,6 @@ class WaitingClasses:
             classes = [self._classes[entry[2]] for queue in self.queues.values() for entry in queue]
             for cls in classes:
                 self.leave(cls)
-            self._patience.clear()
             self.few = {cls.id: cls for cls in classes}
             self.are_few = True
 
@@ -233,8 +237,9 @@ class WaitingClasses:
             cls.may_be_wide = wide
             if wide:
                 self._claim(cls, queue.wide)
-            since = now - cls.passed_over(job, now)
-            heappush(self._patience, (since + patience_of(job), cls.id, job.id))
+            self.patience.blocked(job, now)
+            if cls.passed_since is not None:
+                self.patience.await_end(job)
         else:
             self._add(cls, job, queue.always)
 
@@ -260,22 +265,20 @@ class WaitingClasses:
 
     def lose_patience(self, now: float) -> bool:
         """Those that have waited for long may be reserved for on any worker. True if there are more of them."""
-        heap = self._patience
-        for _ in range(IMPATIENT_MOST):
-            if not heap or heap[0][0] > now:
-                return False
-            _, number, waits = heappop(heap)
-            cls = self._classes.get(number)
-            job = None if cls is None or cls.place is None or not cls.is_simple else cls.head()
-            if cls is None or job is None or job.id != waits or cls.place is self.queues[cls.client].new:
-                continue
-            due = now - cls.passed_over(job, now) + patience_of(job)
-            if now < due:
-                heappush(heap, (due, number, waits))
-            else:
+        for cls in self.patience.ended(now, IMPATIENT_MOST):
+            if cls.place is not None and cls.is_simple and cls.place is not self.queues[cls.client].new:
                 self._unclaim(cls)
                 self._claim(cls, self.queues[cls.client].patient)
-        return True
+        return self.patience.is_any_due(now)
+
+    def is_first(self, job: HeadJob) -> bool:
+        """Return True if no waiting job of its client goes before this one."""
+        mine = order(job)
+        if self.are_few:
+            firsts = (cls.head() for cls in self.few.values() if cls.client == job.cls.client)
+            return all(first is None or mine <= order(first) for first in firsts)
+        queue = self.queues.get(job.cls.client)
+        return queue is None or all(mine <= entry[:2] for entry in queue.firsts())
 
     def widen(self, cls: RequestClass) -> None:
         """A worker has come on which a class is wide."""
