@@ -10,10 +10,12 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 import anyio
+from msgspec.structs import replace
 
 from grainlike.errors import JobCancelledError, ProtocolError
 from grainlike.graph import Function, Node, Options
@@ -102,6 +104,8 @@ class Head:
         self.view = HeadQueries(self.state, self.logs, now)
         self.object_store = ObjectStore() if object_store is None else object_store
         self.observers: list[Observer] = []
+        self._gathers = False
+        self._unplanned = False
         self.counted: Callable[[int], None] | None = None
         """Called with the number of jobs that have not ended, whenever it may have changed."""
         self.recorder: Recorder | None = None
@@ -180,10 +184,29 @@ class Head:
                 jobs, fns = batches.setdefault((node.request, options.rank, options.isolate), ([], []))
             jobs.append(job.id)
             fns.append(job.runs if type(job) is FirstOfChain else job.fn)
-        for (request, priority, isolate), columns in batches.items():
-            jobs, fns = self._not_cancelled(*columns)
-            if jobs:
-                self._tell(JobsSubmitted(request, jobs, fns, priority, isolate))
+        with self.one_pass() if len(batches) > 1 else nullcontext():
+            for (request, priority, isolate), columns in batches.items():
+                jobs, fns = self._not_cancelled(*columns)
+                if jobs:
+                    self._tell(JobsSubmitted(request, jobs, fns, priority, isolate))
+
+    @contextmanager
+    def one_pass(self) -> Iterator[None]:
+        """Context manager: jobs that are submitted inside are planned together, at its end.
+
+        Where each job has a request of its own, a pass for each would cost more than all else.
+        """
+        if self._gathers:
+            yield
+            return
+        self._gathers = True
+        try:
+            yield
+        finally:
+            self._gathers = False
+            if self._unplanned:
+                self._unplanned = False
+                self._tell(Ticked())
 
     def _not_cancelled(self, jobs: list[int], fns: list[int]) -> tuple[list[int], list[int]]:
         """Return those of the jobs that were not cancelled while the others were packed, with their functions."""
@@ -461,6 +484,8 @@ class Head:
         self._tell(Ticked())
 
     def _tell(self, event: HeadEvent) -> None:
+        if self._gathers and type(event) is JobsSubmitted:
+            event, self._unplanned = replace(event, more=True), True
         for action in self.state.scheduler.handle(event, self._now()):
             self._acting.act(action)
         if self.state.nested.outbox:

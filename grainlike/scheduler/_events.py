@@ -127,6 +127,7 @@ class JobsSubmitted(msgspec.Struct, frozen=True, gc=False):
     """New jobs with ascending numbers, all asking for the same.
 
     `parent` is the job that submitted them, with its attempt, from a worker; (0, 0) where the user's program did.
+    `more` announces another event of this moment: these jobs are planned with those.
     """
 
     request: Request
@@ -136,6 +137,7 @@ class JobsSubmitted(msgspec.Struct, frozen=True, gc=False):
     isolate: bool = False
     client: int = 0
     parent: tuple[int, int] = (0, 0)
+    more: bool = False
 
 
 class JobsCancelled(msgspec.Struct, frozen=True, gc=False):

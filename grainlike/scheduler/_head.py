@@ -125,6 +125,8 @@ class HeadScheduler:
                 return out
             case JobsSubmitted():
                 self._submitted(event, now, out)
+                if event.more:
+                    return out
             case JobsCancelled():
                 self._cancelled(event.jobs, out)
             case JobsCommitted():

@@ -81,7 +81,6 @@ class RequestClass:
         "isolate",
         "kind",
         "may_be_ahead",
-        "may_be_wide",
         "names",
         "needs",
         "passed_since",
@@ -94,6 +93,7 @@ class RequestClass:
         "timed",
         "visits",
         "warned",
+        "wide_on",
     )
 
     def __init__(
@@ -138,7 +138,8 @@ class RequestClass:
         self.kind: Kind = (), 0, False
         self.claim: ClassIndex | None = None
         """Where it stands among those that may be reserved for."""
-        self.may_be_wide = False
+        self.wide_on: tuple[int, ...] = ()
+        """Kinds of workers for which it may be wide, as long as it is blocked."""
         self.visits = 0
         """How often a pass has looked for a worker for it."""
 

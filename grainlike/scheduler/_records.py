@@ -296,6 +296,7 @@ class WorkerState:
         "held",
         "holds",
         "id",
+        "kind",
         "leases",
         "leaving",
         "lenders",
@@ -317,6 +318,8 @@ class WorkerState:
         self.tokens = frozenset(offer.tokens)
         self.until = float("inf") if offer.walltime is None else now + offer.walltime
         self.capacity = dict(offer.units)
+        self.kind = 0
+        """Which other workers offer as much (`planning._kinds`)."""
         self.free = dict(self.capacity)
         self.gone = False
         self.version = 0

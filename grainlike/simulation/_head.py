@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from grainlike.scheduler import (
     AssembleGang,
     AssignJobs,
@@ -125,7 +127,9 @@ class SimulatedHead:
 
     def submit(self, batches: list[JobsSubmitted]) -> None:
         """Accept jobs."""
-        for batch in batches:
+        for batch in batches[:-1]:
+            self._tell(replace(batch, more=True))
+        for batch in batches[-1:]:
             self._tell(batch)
 
     def cancel(self, jobs: list[int]) -> None:

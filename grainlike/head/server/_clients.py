@@ -11,6 +11,7 @@ import os
 import platform
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -274,6 +275,11 @@ class ClientRegistry:
 
     def _take(self, connection: ClientConnection, frames: Sequence[Frame]) -> None:
         """Handle a client's messages about its jobs, each once, however often its link broke."""
+        many = len(frames) > 1 and sum(type(frame.message) is Submit for frame in frames) > 1
+        with self._head.one_pass() if many else nullcontext():
+            self._take_each(connection, frames)
+
+    def _take_each(self, connection: ClientConnection, frames: Sequence[Frame]) -> None:
         for message, buffers in frames:
             match message:
                 case Submit():

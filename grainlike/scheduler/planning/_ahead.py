@@ -162,7 +162,8 @@ class AheadPlanner:
             self._holders.setdefault(shape.id, {})[worker.id] = worker
             out.append(assignment(worker.id, shape.id, jobs, ahead=True))
             self._room -= len(jobs)
-            self._waiting.patience.started(jobs[-1], now)
+            if self._waiting.patience.unpassed:
+                self._waiting.patience.started(jobs[-1], now)
 
     # --- taking back -------------------------------------------------------------------------------------------------
 

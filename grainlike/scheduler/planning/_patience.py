@@ -45,8 +45,10 @@ class Patience:
     def __init__(self, classes: dict[int, RequestClass], is_first: _First) -> None:
         self._classes = classes
         self._is_first = is_first
-        self._unpassed: dict[int, list[_Blocked]] = {}
-        """By client: heaps by order. Entries of jobs that have left stay until they come first."""
+        self.unpassed: dict[int, list[_Blocked]] = {}
+        """Blocked jobs that nobody has passed over, by client: heaps by order. Entries of jobs that have left stay
+        until they come first. While it is empty, nobody need call `started`.
+        """
         self._due: list[_Due] = []
         self._pushed = 0
 
@@ -55,7 +57,7 @@ class Patience:
         cls = job.cls
         if cls.blocked_job is not job:
             cls.blocked_job, cls.blocked_since, cls.passed_since = job, now, None
-            heappush(self._unpassed.setdefault(cls.client, []), (order(job), cls.id, job.id))
+            heappush(self.unpassed.setdefault(cls.client, []), (order(job), cls.id, job.id))
             self._tidy()
 
     def started(self, job: HeadJob, now: float) -> None:
@@ -63,11 +65,9 @@ class Patience:
 
         Of other clients, whose share of the workers is another, that is the first job alone: the others wait for it.
         """
-        if not self._unpassed:
-            return
         at, client = order(job), job.cls.client
-        for other in list(self._unpassed):
-            heap = self._unpassed[other]
+        for other in list(self.unpassed):
+            heap = self.unpassed[other]
             while heap and heap[0][0] < at:
                 first = self._job_of(heap[0])
                 if first is not None and other != client and not self._is_first(first):
@@ -77,7 +77,7 @@ class Patience:
                     first.cls.passed_since = now
                     self.await_end(first)
             if not heap:
-                del self._unpassed[other]
+                del self.unpassed[other]
 
     def is_over(self, job: HeadJob, now: float) -> bool:
         """Return True if a blocked job was passed over for the first time so long ago (`patience_of`)."""
@@ -122,8 +122,8 @@ class Patience:
         if self._pushed <= 2 * len(self._classes) + _STALE_MOST:
             return
         self._pushed = 0
-        kept = ((client, self._live(heap)) for client, heap in self._unpassed.items())
-        self._unpassed = {client: heap for client, heap in kept if heap}
+        kept = ((client, self._live(heap)) for client, heap in self.unpassed.items())
+        self.unpassed = {client: heap for client, heap in kept if heap}
         self._due = self._live(self._due)
 
     def _live(self, heap: list[_E]) -> list[_E]:

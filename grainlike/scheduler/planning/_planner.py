@@ -180,7 +180,7 @@ class Planner:
         kept = self.reserving
         search = kept.search = Search(
             self.waiting, self._classes, self._workers, kept.by_worker, kept.by_class, self._to_look_at(reopened),
-            kept.may_be_wide, now,
+            kept.kinds, now,
         )  # fmt: skip
         turns = search.turns
         room, visits = PLACED_MOST, VISITS_MOST
@@ -290,7 +290,8 @@ class Planner:
         """Take a job out of its queue, to the first of these workers; of a gang, the others are to hold slots."""
         cls.queue.popleft()
         self.reserving.charge(job, shape, workers, now)
-        self.waiting.patience.started(job, now)
+        if self.waiting.patience.unpassed:
+            self.waiting.patience.started(job, now)
         if shape.rationed:
             self.start_limits.take(shape, now)
         workers[0].held[job.id] = job

@@ -12,6 +12,7 @@ from itertools import chain
 
 from grainlike.scheduler._queues import RequestClass
 from grainlike.scheduler._records import HeadJob, Shape, WorkerState
+from grainlike.scheduler.planning._kinds import WorkerKinds
 from grainlike.scheduler.planning._reservation import (
     RESERVATIONS_MOST,
     Reservation,
@@ -47,8 +48,7 @@ class Reservations:
         self._workers = workers
         self._classes = classes
         self._waiting = waiting
-        self._least: dict[str, int] = {}
-        """The least that a worker ever had of each resource: who asks for half of it is not wide."""
+        self.kinds = WorkerKinds(workers)
         self._wide: dict[int, tuple[int, list[WorkerState]]] = {}
 
     def review(self, now: float) -> None:
@@ -106,32 +106,16 @@ class Reservations:
     def joined(self, worker: WorkerState) -> None:
         """A worker joins. Where it has less of something than all others, more classes are wide."""
         self.members += 1
-        less = False
-        for name, amount in worker.capacity.items():
-            if amount and amount < self._least.get(name, amount + 1):
-                self._least[name], less = amount, True
-        if less:
+        if self.kinds.joined(worker):
             for queue in list(self._waiting.queues.values()):
                 for cls in [self._classes[entry[2]] for entry in queue]:
-                    if self.may_be_wide(cls):
-                        self._waiting.widen(cls)
-
-    def may_be_wide(self, cls: RequestClass) -> bool:
-        """Whether a class may be one that is reserved for at once."""
-        least = self._least
-        return any(
-            shape.nodes > 1 or any(name in least and 2 * amount > least[name] for name, amount in shape.units)
-            for shape in cls.shapes
-        )
+                    self._waiting.widen(cls, self.kinds.wide_on(cls))
 
     def _wide_for(self, shape: Shape) -> list[WorkerState]:
-        """The workers on which a job of the shape is wide."""
-        least = self._least
-        if not any(name in least and 2 * amount > least[name] for name, amount in shape.units):
-            return []
+        """Return the workers on which a job of the shape is wide."""
         members, wide = self._wide.get(shape.id, (-1, []))
         if members != self.members:
-            wide = [worker for worker in self._workers.values() if worker.is_wide(shape) and worker.fits_ever(shape)]
+            wide = self.kinds.workers_for(shape)
             self._wide[shape.id] = self.members, wide
         return wide
 

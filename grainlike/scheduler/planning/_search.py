@@ -6,11 +6,12 @@ than free amounts decides: that are kept for somebody, or have cores that are le
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from heapq import heappop, heappush
 
 from grainlike.scheduler._queues import RequestClass
 from grainlike.scheduler._records import HeadFunction, HeadJob, WorkerState
+from grainlike.scheduler.planning._kinds import WorkerKinds
 from grainlike.scheduler.planning._reservation import RESERVATIONS_MOST, Reservation, order
 from grainlike.scheduler.planning._waiting import (
     ClassIndex,
@@ -80,7 +81,7 @@ class Search:
         reservations: dict[int, list[Reservation]],
         reserved: dict[int, list[Reservation]],
         changed: Collection[WorkerState],
-        may_be_wide: Callable[[RequestClass], bool],
+        kinds: WorkerKinds,
         now: float,
     ) -> None:
         self.turns = {client: SearchProgress(queue) for client, queue in waiting.queues.items()}
@@ -90,12 +91,13 @@ class Search:
         self._reservations = reservations
         self._reserved = reserved
         self._changed = changed
-        self._may_be_wide = may_be_wide
+        self._kinds = kinds
         self._now = now
         self._version = 0
         self._rooms: dict[Kind, list[Room]] = {}
         self._everywhere: dict[Kind, list[Room]] = {}
-        self._limits: tuple[Order, Order] | None = None
+        self._wide_limits: dict[tuple[int, ...], Order] = {}
+        self._patient_limit: Order | None = None
 
     # --- what the planner says ---------------------------------------------------------------------------------------
 
@@ -117,7 +119,7 @@ class Search:
             turn.fruitless += cls.claim is not None and cls.id not in self._reserved
             return 0
         self._waiting.leave(cls)
-        self._waiting.add_blocked(cls, job, self._now, wide=self._may_be_wide(cls))
+        self._waiting.add_blocked(cls, job, self._now, self._kinds.wide_on(cls))
         if place is None:
             return 0
         turn.failed += 1
@@ -129,7 +131,8 @@ class Search:
         """Reservations have changed: more may be admitted, or less."""
         self._rooms.clear()
         self._everywhere.clear()
-        self._limits = None
+        self._wide_limits.clear()
+        self._patient_limit = None
         self._version += 1
 
     def put_back(self, cls: RequestClass) -> None:
@@ -170,7 +173,10 @@ class Search:
             if entry is not None and (best is None or entry < best):
                 best, source = entry, line
         if (queue.wide or queue.patient) and turn.fruitless < CLAIMS_MOST:
-            for line, limit in zip((queue.wide, queue.patient), self._open_up_to(), strict=True):
+            claims = [(line, self._wide_up_to(kinds)) for kinds, line in queue.wide.items()]
+            if queue.patient:
+                claims.append((queue.patient, self._patient_up_to()))
+            for line, limit in claims:
                 entry = self._claim(line, turn.cursor, limit)
                 if entry is not None and (best is None or entry < best):
                     best, source = entry, line
@@ -183,21 +189,33 @@ class Search:
             entry = line.after(entry)
         return entry if entry is not None and entry[:2] < limit else None
 
-    def _open_up_to(self) -> tuple[Order, Order]:
-        """Up to which job in order there is a worker to reserve: for wide ones, and for those that waited for long."""
-        if self._limits is None:
-            wide, patient = _NOBODY, _NOBODY
+    def _wide_up_to(self, kinds: tuple[int, ...]) -> Order:
+        """Up to which job in order there is a worker to reserve for one that is wide on these kinds of workers."""
+        limit = self._wide_limits.get(kinds)
+        if limit is None:
+            limit = _NOBODY
+            for worker in self._kinds.of(kinds):
+                if not (worker.leaving or worker.shut):
+                    held = self._reservations.get(worker.id)
+                    limit = max(limit, _EVERYBODY if held is None else order(held[-1].job))
+                    if limit == _EVERYBODY:
+                        break
+            self._wide_limits[kinds] = limit
+        return limit
+
+    def _patient_up_to(self) -> Order:
+        """Up to which job in order there is a worker to reserve for one that was passed over for long."""
+        if self._patient_limit is None:
+            limit = _NOBODY
             for worker in self._workers.values():
-                if worker.leaving or worker.shut:
-                    continue
-                held = self._reservations.get(worker.id)
-                wide = max(wide, _EVERYBODY if held is None else order(held[-1].job))
-                full = held is not None and len(held) >= RESERVATIONS_MOST
-                patient = max(patient, order(held[-1].job) if held is not None and full else _EVERYBODY)
-                if wide == patient == _EVERYBODY:
-                    break
-            self._limits = wide, patient
-        return self._limits
+                if not (worker.leaving or worker.shut):
+                    held = self._reservations.get(worker.id)
+                    full = held is not None and len(held) >= RESERVATIONS_MOST
+                    limit = max(limit, order(held[-1].job) if held is not None and full else _EVERYBODY)
+                    if limit == _EVERYBODY:
+                        break
+            self._patient_limit = limit
+        return self._patient_limit
 
     # --- those that fit ----------------------------------------------------------------------------------------------
 

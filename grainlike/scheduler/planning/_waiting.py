@@ -139,7 +139,8 @@ class ClientQueue:
         new: those whose first job was not compared with all workers yet.
         always: those that wait for more than amounts, as for a limit: each pass looks at them.
         lines: all others.
-        wide, patient: those of `lines` that may be reserved for, at once or because they have waited for long.
+        wide: those of `lines` that may be reserved for at once, by the kinds of workers on which they are wide.
+        patient: those of `lines` that may be reserved for because they were passed over for long.
     """
 
     __slots__ = ("always", "lines", "new", "patient", "size", "wide")
@@ -148,7 +149,7 @@ class ClientQueue:
         self.new = ClassIndex()
         self.always = ClassIndex()
         self.lines: dict[Kind, ClassIndex] = {}
-        self.wide = ClassIndex()
+        self.wide: dict[tuple[int, ...], ClassIndex] = {}
         self.patient = ClassIndex()
         self.size = 0
 
@@ -217,7 +218,7 @@ class WaitingClasses:
             blocked = cls.place is not self.queues[cls.client].new
             self.leave(cls)
             if blocked:
-                self.add_blocked(cls, job, now, wide=cls.may_be_wide)
+                self.add_blocked(cls, job, now, cls.wide_on)
             else:
                 self.add_new(cls, job)
 
@@ -226,17 +227,15 @@ class WaitingClasses:
         queue = self._queue(cls)
         self._add(cls, job, queue.new)
 
-    def add_blocked(self, cls: RequestClass, job: HeadJob, now: float, *, wide: bool) -> None:
-        """The first job of a class fits nowhere. `wide`: it may be reserved for at once."""
+    def add_blocked(self, cls: RequestClass, job: HeadJob, now: float, wide_on: tuple[int, ...]) -> None:
+        """The first job of a class fits nowhere. It may be reserved for at once on workers of the kinds `wide_on`."""
         queue = self._queue(cls)
         if cls.is_simple:
             line = queue.lines.get(kind := _kind_of(job))
             if line is None:
                 line = queue.lines[kind] = ClassIndex()
             self._add(cls, job, line)
-            cls.may_be_wide = wide
-            if wide:
-                self._claim(cls, queue.wide)
+            self._widen(cls, wide_on)
             self.patience.blocked(job, now)
             if cls.passed_since is not None:
                 self.patience.await_end(job)
@@ -280,11 +279,17 @@ class WaitingClasses:
         queue = self.queues.get(job.cls.client)
         return queue is None or all(mine <= entry[:2] for entry in queue.firsts())
 
-    def widen(self, cls: RequestClass) -> None:
-        """A worker has come on which a class is wide."""
-        if cls.is_simple and cls.claim is None and cls.place not in (None, self.queues[cls.client].new):
-            cls.may_be_wide = True
-            self._claim(cls, self.queues[cls.client].wide)
+    def widen(self, cls: RequestClass, wide_on: tuple[int, ...]) -> None:
+        """Note on which kinds of workers a class is wide, now that there is another kind."""
+        queue = self.queues[cls.client]
+        if cls.is_simple and cls.place not in (None, queue.new) and cls.claim is not queue.patient:
+            self._unclaim(cls)
+            self._widen(cls, wide_on)
+
+    def _widen(self, cls: RequestClass, wide_on: tuple[int, ...]) -> None:
+        cls.wide_on = wide_on
+        if wide_on:
+            self._claim(cls, self.queues[cls.client].wide.setdefault(wide_on, ClassIndex()))
 
     def _queue(self, cls: RequestClass) -> ClientQueue:
         queue = self.queues.get(cls.client)
@@ -308,6 +313,9 @@ class WaitingClasses:
     def _unclaim(self, cls: RequestClass) -> None:
         if cls.claim is not None and cls.entry is not None:
             cls.claim.remove((*cls.entry[:3], ()))
+            wide = self.queues[cls.client].wide
+            if not cls.claim and wide.get(cls.wide_on) is cls.claim:
+                del wide[cls.wide_on]
             cls.claim = None
 
     # --- laws --------------------------------------------------------------------------------------------------------

@@ -206,7 +206,7 @@ async def test_priorities_and_timeouts_are_the_functions_own():
     late = delayed(fit.function.callable, name="late", timeout=2, retries=1)
     calls_ = [(fit @ Cores(1))(), (fit @ Cores(1))(), (urgent @ Cores(1))(), (merge @ Cores(1))((late @ Cores(1))())]
     plan = await dry_run(calls_, workers=[Cores(1)], durations={"late": 60}, default=1)
-    assert (starts(plan, "fit"), starts(plan, "urgent")) == ([0.0, 2.0], [1.0])
+    assert (starts(plan, "fit"), starts(plan, "urgent")) == ([1.0, 2.0], [0.0])
     lates = [job for job in plan.jobs if job.name == "late"]
     assert [(job.attempt, job.status, job.end_s - job.start_s) for job in lates] == [
         (1, "timed_out", 2.0),

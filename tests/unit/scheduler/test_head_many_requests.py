@@ -20,7 +20,7 @@ from grainlike.scheduler import (
     WakeAt,
     WorkerLost,
 )
-from grainlike.scheduler.planning import _planner, _search, _waiting
+from grainlike.scheduler.planning import _kinds, _planner, _search, _waiting
 
 FEW, MANY = 100, 3_000
 GIB = 1 << 30
@@ -116,6 +116,23 @@ def test_a_job_of_another_client_costs_as_much_whether_few_or_many_wait() -> Non
 
     cost(2)
     assert cost(MANY) < 2 * cost(FEW)
+
+
+@pytest.mark.parametrize("kinds", [_kinds.KINDS_MOST, 1], ids=["", "many-kinds"])
+def test_it_costs_as_much_where_all_are_wide_on_some_worker_that_cannot_run_them(
+    kinds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of a small worker's cores is less than one: nothing may be kept for them there, as it has no memory."""
+    monkeypatch.setattr(_kinds, "KINDS_MOST", kinds)
+
+    def cost(waiting: int) -> float:
+        cluster = full_cluster(waiting, narrow)
+        cluster.join(Cores(1))
+        return calls_of(lambda: tell(cluster.head, JobsSubmitted(narrow(10**6), [10**6], [1])))
+
+    cost(2)
+    assert cost(MANY) < 2 * cost(FEW)
+    assert cost(MANY) < 500 or kinds == 1
 
 
 def test_a_worker_that_leaves_costs_as_much_whatever_ran_before() -> None:

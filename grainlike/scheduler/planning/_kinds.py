@@ -1,0 +1,81 @@
+"""Kinds of workers: which differ in what they offer, and on which of them a request is wide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from grainlike.scheduler._queues import RequestClass
+from grainlike.scheduler._records import Shape, WorkerState
+
+__all__ = ["WorkerKinds"]
+
+KINDS_MOST = 32
+"""Kinds that are told apart. Where there are more, as memory differs by some bytes, all workers count as one kind."""
+
+_Capacity = tuple[tuple[str, int], ...]
+
+_ANY = (-1,)
+
+
+class WorkerKinds:
+    """Workers by what they offer. `workers` are the scheduler's own, live."""
+
+    def __init__(self, workers: dict[int, WorkerState]) -> None:
+        self._workers = workers
+        self._kinds: dict[_Capacity, int] = {}
+        self._capacities: dict[int, dict[str, int]] = {}
+        self._are_many = False
+        self._least: dict[str, int] = {}
+        """Least amount that a worker ever had of each resource: who asks for half of it is not wide."""
+
+    def joined(self, worker: WorkerState) -> bool:
+        """Add a worker; return True if requests may be wide on it that were not before, or on kinds that are new."""
+        less = False
+        for name, amount in worker.capacity.items():
+            if amount and amount < self._least.get(name, amount + 1):
+                self._least[name], less = amount, True
+        if self._are_many:
+            return less
+        capacity = tuple(sorted(worker.capacity.items()))
+        kind = self._kinds.get(capacity)
+        new = kind is None
+        if kind is None:
+            self._are_many = len(self._kinds) >= KINDS_MOST
+            kind = self._kinds[capacity] = len(self._kinds) + 1
+            self._capacities[kind] = worker.capacity
+        worker.kind, worker.capacity = kind, self._capacities[kind]  # one object for all of a kind
+        return new
+
+    def wide_on(self, cls: RequestClass) -> tuple[int, ...]:
+        """Return the kinds of workers on which a class may be wide; empty if there are none."""
+        if not any(self._may_be_wide(shape) for shape in cls.shapes):
+            return ()
+        if self._are_many or any(shape.nodes > 1 for shape in cls.shapes):
+            return _ANY
+        return tuple(
+            kind
+            for kind, capacity in self._capacities.items()
+            if any(_is_wide(shape, capacity) for shape in cls.shapes)
+        )
+
+    def _may_be_wide(self, shape: Shape) -> bool:
+        least = self._least
+        return shape.nodes > 1 or any(name in least and 2 * amount > least[name] for name, amount in shape.units)
+
+    def of(self, kinds: tuple[int, ...]) -> Iterable[WorkerState]:
+        """Iterate over the workers of these kinds."""
+        workers = self._workers.values()
+        return workers if kinds == _ANY or self._are_many else (worker for worker in workers if worker.kind in kinds)
+
+    def workers_for(self, shape: Shape) -> list[WorkerState]:
+        """Return the workers on which a job of the shape is wide."""
+        if not self._may_be_wide(shape):
+            return []
+        return [worker for worker in self._workers.values() if worker.is_wide(shape) and worker.fits_ever(shape)]
+
+
+def _is_wide(shape: Shape, capacity: dict[str, int]) -> bool:
+    """Return True if a worker with this capacity could run the shape, which takes more than half of something."""
+    return all(amount <= capacity.get(name, 0) for name, amount in shape.units) and any(
+        2 * amount > capacity[name] for name, amount in shape.units
+    )
