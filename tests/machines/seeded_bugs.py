@@ -92,6 +92,7 @@ _RATIONS, _RESERVATION, _SHARES = (
     "scheduler/planning/_shares.py",
 )
 _ATTEMPTS, _MOVES, _QUEUES = "scheduler/_attempts.py", "scheduler/_state.py", "scheduler/_queues.py"
+_PATIENCE = "scheduler/planning/_patience.py"
 _WAITING, _CATALOGUE = "scheduler/planning/_waiting.py", "scheduler/_catalogue.py"
 _CANDIDATES, _NODE = "scheduler/planning/_candidates.py", "scheduler/node/_scheduler.py"
 _RUNNERS = "scheduler/node/_runners.py"
@@ -338,7 +339,7 @@ BUGS: tuple[Bug, ...] = (
         (
             _WAITING,
             "        elif cls.place is None:\n            self.add_new(cls, job)\n",
-            "        elif cls.place is None:\n            self.add_blocked(cls, job, now, wide=False)\n",
+            "        elif cls.place is None:\n            self.add_blocked(cls, job, now, ())\n",
         ),
     ),
     _bug(
@@ -381,6 +382,13 @@ BUGS: tuple[Bug, ...] = (
             "workers = self._workers.values() if patient or shape.nodes > 1 else self._wide_for(shape)",
             "workers = self._wide_for(shape)",
         ),
+    ),
+    _bug(
+        "notice_nobody_who_was_passed_over",
+        HEAD,
+        "no worker is kept for a narrow job, however many start that go later",
+        "waits",
+        (_PATIENCE, "                    first.cls.passed_since = now\n", ""),
     ),
     _bug(
         "backfill_past_the_reservation",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from statistics import mean
 
 import pytest
 
@@ -37,11 +38,13 @@ def overlapping(seed, count=40):
 
 @pytest.mark.parametrize("faults", [CALM, Faults(node_kill=3.0, partition=5.0, until=20.0)], ids=["calm", "stormy"])
 def test_gangs_that_want_each_others_workers_all_end(faults):
+    utilisation = []
     for seed in range(5):
         outcome = World(seed, overlapping(seed), equal_nodes(6, Cores(2)), faults=faults).run()
         assert outcome.violations == ()
         assert sum(outcome.seen.get(end, 0) for end in ("settled SUCCEEDED", "lost")) == 40
-        assert faults is not CALM or outcome.utilisation > 0.7
+        utilisation.append(outcome.utilisation)
+    assert faults is not CALM or mean(utilisation) > 0.72
 
 
 def narrow_stream_with_a_gang(seed):
