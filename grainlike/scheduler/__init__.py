@@ -1,13 +1,13 @@
-"""The minds: what runs where, in which order. Pure decisions over plain data.
+"""Schedulers: pure decisions over plain data about which job runs where, and in which order.
 
-Answers: `HeadScheduler` plans with amounts (which job to which worker, in what order), `NodeScheduler` is the authority
-on one node (which concrete ids, in which runner). Both are `handle(event, now) -> list[action]`: no await, no clock, no
-dice, no environment, no iteration over a set; the same events give the same actions. What each part of them answers
-stands in docs/architecture.md.
+`HeadScheduler` plans in amounts (which job goes to which worker, in what order); `NodeScheduler` has the last word on
+one node (which concrete ids, in which runner). Both are `handle(event, now) -> list[action]` without await, clock,
+random numbers, environment or iteration over a set, so the same events give the same actions. docs/architecture.md
+lists their parts.
 
-Never waits, never unpickles, never touches a process or a socket: bodies (`grainlike.executor` for the head,
-`grainlike_worker` for the node) feed events in and carry actions out. Neighbours: `resources` for the arithmetic,
-`wire` for the messages that events and actions carry.
+Nothing here waits, unpickles, or touches a process or a socket: drivers (`grainlike.head` for the head,
+`grainlike_worker` for the node) feed events in and perform the actions. Uses `resources` for the arithmetic, and `wire`
+for the messages that events and actions carry.
 """
 
 from grainlike.scheduler._backoff import backoff_s

@@ -1,4 +1,6 @@
-"""An attempt has ended, and not with a value: whether the job is tried again, and what that says about its worker."""
+"""Retry policy of the head scheduler: which attempts that ended without a value are followed by another, and which
+count against their worker.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,12 @@ __all__ = ["RetryPolicy"]
 
 
 class RetryPolicy:
-    """What is forgiven. In `back` come the jobs that wait anew; one that waits for a later time is in its own place.
+    """Decides which jobs are tried again. Jobs to queue again at once are appended to `back`; those that back off first
+    go to the state's `backoffs`.
 
     Attributes:
-        quarantine: what speaks against workers.
-        isolated: those that get nothing new because of it.
+        quarantine: failures of workers, and which workers are in quarantine for them.
+        isolated: the connected workers that get nothing new for that reason.
     """
 
     def __init__(self, books: SchedulerState, *, closed: bool) -> None:
@@ -45,7 +48,9 @@ class RetryPolicy:
         out: list[HeadAction],
         back: list[HeadJob],
     ) -> bool:
-        """Whether an attempt that ended this way is not the job's end; if so, it is in `back` or lost for good."""
+        """Return True if this end of an attempt is not the job's outcome: the job is in `back`, backs off, or was given
+        up as lost.
+        """
         if code == Code.UNFIT and shape is not None:
             worker.refuse(shape)
             self._books.lose_members()
@@ -55,7 +60,7 @@ class RetryPolicy:
         if code == Code.UNSTARTED:
             how = completed.details.get(job.id, "no process could be started")
             self.strike(worker, "starts", now, out, f"a job could not be started there: {how}")
-            if self._closed:  # nobody else will come who could
+            if self._closed:  # no other worker will join that could start it
                 self.lost(job, worker, how, now, out, back, suspect=False, most=max(job.fn.losses, MAX_LOSSES - 1))
             else:
                 job.attempt += 1
@@ -94,7 +99,9 @@ class RetryPolicy:
         suspect: bool = True,
         most: int | None = None,
     ) -> None:
-        """A job was running when its runner or worker died. A suspect runs in a process of its own from now on."""
+        """Handle the death of a running job's runner or worker. A `suspect` runs in a process of its own from now
+        on.
+        """
         job.remembered().losses += 1
         job.attempt += 1
         if most is None:
@@ -108,7 +115,7 @@ class RetryPolicy:
         self._back_off(job, now, out, back)
 
     def _back_off(self, job: HeadJob, now: float, out: list[HeadAction], back: list[HeadJob]) -> None:
-        """A job is to be tried again: later, if its function says so."""
+        """Queue a job for its next attempt: after a wait if its function has a backoff, else at once."""
         seconds = self._books.backoffs.wait(job, now) if job.state is JobState.LEASED else None
         if seconds is None:
             back.append(job)
@@ -116,7 +123,7 @@ class RetryPolicy:
             out.append(JobsBackedOff([job.id], seconds))
 
     def _grows(self, job: HeadJob) -> bool:
-        """Give a job that ran out of memory the next larger request, if it has one that somebody here could grant."""
+        """Give a job that ran out of memory the next larger request, if it has one that a worker here could grant."""
         grown = job.cls.request.grown()
         if grown is None:
             return False
@@ -130,7 +137,7 @@ class RetryPolicy:
     # --- workers -----------------------------------------------------------------------------------------------------
 
     def strike(self, worker: WorkerState, kind: Strike, now: float, out: list[HeadAction], why: str = "") -> None:
-        """Something speaks against a worker, for which it may get nothing new for a while."""
+        """Count a failure against a worker, which may put it in quarantine."""
         if self.quarantine.strike(worker.name, kind, now, why):
             self.isolate(worker, now, out)
 
@@ -143,7 +150,7 @@ class RetryPolicy:
             out.append(WorkerQuarantined(worker.id, why))
 
     def release(self, now: float, out: list[HeadAction]) -> float | None:
-        """Give those new jobs again whose quarantine is over; say when the next one's is."""
+        """Give new jobs again to workers whose quarantine is over; return when the next one's is."""
         due: float | None = None
         for number, worker in sorted(self.isolated.items()):
             until = self.quarantine.until(worker.name) if not worker.gone else now
@@ -160,7 +167,7 @@ class RetryPolicy:
 
 
 def _is_covered(job: HeadJob, code: int, completed: Completed) -> bool:
-    """Return True if the job's `Retry` covers this end, of which its runner has judged exceptions."""
+    """Return True if the job's `Retry` covers this end; for exceptions its runner has decided that."""
     if code == Code.TIMED_OUT:
         return job.fn.on_timeout
     return code in (Code.FAILED, Code.OUT_OF_MEMORY) and job.id not in completed.final

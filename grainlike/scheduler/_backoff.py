@@ -1,4 +1,4 @@
-"""Jobs that wait before they are tried again: how long, and whose time has come.
+"""Backoff: jobs that wait before they are tried again.
 
 The waits grow by a factor up to a limit. Up to a quarter is taken off by chance, so that jobs that failed together do
 not come back together; the chance is a function of a seed, the job and the attempt, so the same events give the same
@@ -51,7 +51,7 @@ class BackoffQueue:
         return len(self._jobs)
 
     def wait(self, job: HeadJob, now: float) -> float | None:
-        """Let a job wait that has another attempt; None if its function says nothing of waits, else for how long."""
+        """Let a job wait for its next attempt; return for how many seconds, None if its function has no backoff."""
         if job.fn.backoff is None:
             return None
         nth = job.fn.retries - job.retries + job.losses
@@ -63,11 +63,11 @@ class BackoffQueue:
         return seconds
 
     def forget(self, job: HeadJob) -> None:
-        """Nobody wants it any more."""
+        """Drop a job that was cancelled."""
         del self._jobs[job.id]
 
     def due(self, now: float) -> list[HeadJob]:
-        """Those that have waited long enough; they wait no more."""
+        """Remove and return the jobs that have waited long enough."""
         due: list[HeadJob] = []
         while self._heap and (self._heap[0][0] <= now or self._heap[0][1] not in self._jobs):
             job = self._jobs.get(heappop(self._heap)[1])
@@ -77,7 +77,7 @@ class BackoffQueue:
 
     @property
     def next(self) -> float | None:
-        """When the next one has waited long enough."""
+        """Time at which the next job has waited long enough; None without one."""
         return self._heap[0][0] if self._jobs else None
 
     def _chance(self, job: HeadJob) -> float:
@@ -85,7 +85,7 @@ class BackoffQueue:
         return int.from_bytes(digest, "big") / 2**64
 
     def check(self) -> None:
-        """Raise `AssertionError` unless those that wait are known as such. For tests."""
+        """Raise `AssertionError` unless the records of the waiting jobs say so. For tests."""
         for number, job in self._jobs.items():
             assert job.id == number
             assert job.state is JobState.BACKOFF
@@ -93,5 +93,5 @@ class BackoffQueue:
             assert (job.again_at, number) in self._heap
 
     def jobs(self) -> list[int]:
-        """Their numbers."""
+        """Return the numbers of the waiting jobs."""
         return list(self._jobs)

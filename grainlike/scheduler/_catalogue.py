@@ -1,4 +1,6 @@
-"""Which request classes and shapes a head has, each of them once; and whether anybody here could ever run them."""
+"""Catalogue of the request classes and shapes of a head, each once, and which of them a connected worker could ever
+run.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +15,19 @@ from grainlike.scheduler._statistics import RunTimes
 __all__ = ["KEPT_EMPTY", "Catalogue"]
 
 KEPT_EMPTY = 64
-"""How many classes in which nothing waits are kept in any case: jobs that ask for the same may come again. Of shapes
-that nothing uses, twice as many."""
+"""Number of classes without waiting jobs that are kept in any case, as jobs with the same request may come again; of
+unused shapes, twice as many.
+"""
 
 
 class Catalogue:
-    """The classes and shapes of one head. `workers` and `trees` are the mind's own, live.
+    """The classes and shapes of one head. `workers` and `trees` are the scheduler's own mappings, not copies.
 
     Attributes:
         classes: by number.
-        shapes: what travels to workers by number.
-        doubted: the classes that got jobs, or lost a worker, since somebody here was seen to be able to run theirs.
-        may_be_full: False as long as there is so little here that `is_full` is not worth a call in each step of a job.
+        shapes: by number; workers name them by it.
+        doubted: classes to check again for a worker that could run them: they got jobs, or a worker has left, since.
+        may_be_full: False while there is so little here that `is_full` is not worth a call in each step of a job.
     """
 
     def __init__(self, workers: Mapping[int, WorkerState], trees: dict[int, list[RequestClass]]) -> None:
@@ -38,15 +41,15 @@ class Catalogue:
         self._last_class = 0
         self._last_shape = 0
         self._options = 0
-        """How many shapes the classes have, each class for itself."""
+        """Number of shapes of all classes, counted for each class."""
         self._trees_most = 8
         self._at_work = 0
-        """How many shapes were in use of which there was no class, when that was looked at."""
+        """Number of shapes in use without a class, as of the last count."""
         self._groups: dict[str, RunTimes] = {}
         self._shape_ids: dict[tuple[Request, bool], Shape] = {}
 
     def class_of(self, client: int, request: Request, priority: int, *, isolate: bool, root: int = 0) -> RequestClass:
-        """The one class of a request, in the tree `root` if it is not the program's own."""
+        """Return the one class of a request, in the tree `root`; 0 for jobs of the user's program."""
         key = (client, request, priority, isolate, root)
         found = self._class_ids.get(key)
         if found is None:
@@ -57,11 +60,13 @@ class Catalogue:
         return found
 
     def like(self, cls: RequestClass, request: Request, *, isolate: bool) -> RequestClass:
-        """The class of another request of the same client, tree and priority."""
+        """Return the class of another request of the same client, tree and priority."""
         return self.class_of(cls.client, request, cls.priority, isolate=isolate, root=cls.root)
 
     def back(self, cls: RequestClass) -> RequestClass:
-        """The class for jobs that come back to `cls`: another one, if it was forgotten and the like came since."""
+        """Return the class for jobs that come back to `cls`: another one, if `cls` was dropped and an equal one made
+        since.
+        """
         if cls.id in self.classes:
             return cls
         found = self._class_ids.get((cls.client, cls.request, cls.priority, cls.isolate, cls.root))
@@ -71,7 +76,7 @@ class Catalogue:
         return found
 
     def know(self, cls: RequestClass) -> None:
-        """Take a class in; one that was forgotten comes back."""
+        """Register a class, new or dropped before."""
         self._class_ids[cls.client, cls.request, cls.priority, cls.isolate, cls.root] = self.classes[cls.id] = cls
         self._options += len(cls.shapes)
         if cls.root:
@@ -83,11 +88,11 @@ class Catalogue:
             len(self.classes) > KEPT_EMPTY or len(self.shapes) > 2 * KEPT_EMPTY or len(self._trees) > self._trees_most
         )
 
-    # --- what nobody uses --------------------------------------------------------------------------------------------
+    # --- unused classes and shapes -----------------------------------------------------------------------------------
 
     def is_full(self, waiting: int) -> bool:
-        """Whether `forget` is due: no more than half of what is here may be in use. `waiting`: in how many classes jobs
-        wait.
+        """Return True if `forget` is due: at most half of the classes or shapes may be in use. `waiting`: number of
+        classes with waiting jobs.
         """
         return (
             len(self._trees) > self._trees_most
@@ -99,17 +104,17 @@ class Catalogue:
         return len(self.classes) > KEPT_EMPTY + 2 * waiting
 
     def forget(self, waiting: int, at_work: Callable[[], Iterable[Shape]], held: int) -> list[int]:
-        """Forget the classes in which nothing waits, and the shapes that neither a class nor a job needs any more.
+        """Drop the classes without waiting jobs, and the shapes that neither a class nor a job needs any more.
 
-        What runs of such classes may come back, see `back`.
+        Jobs of such classes that run now may come back; see `back`.
 
         Args:
-            waiting: in how many classes jobs wait.
-            at_work: returns the shapes of all that is at workers, or is to be tried again; asked for if need be.
-            held: how many jobs that is: so many are looked at.
+            waiting: number of classes with waiting jobs.
+            at_work: returns the shapes of all jobs at workers or in backoff; called only if needed.
+            held: number of those jobs, which is what a call of `at_work` costs.
 
         Returns:
-            The numbers of the shapes that are forgotten. They are never given again.
+            The numbers of the dropped shapes. They are never given again.
         """
         self._forget_empty(waiting)
         gone = self._forget_shapes(at_work, held) if len(self.shapes) > 2 * (KEPT_EMPTY + self._options) else []
@@ -128,7 +133,9 @@ class Catalogue:
         return gone
 
     def _forget_empty(self, waiting: int) -> None:
-        """Forget empty classes of trees, for the like comes again only while a tree lives; all, if they are many."""
+        """Drop empty classes of trees, which are needed again only while the tree lives; if classes are many, all empty
+        ones.
+        """
         many = self._many_classes(waiting)
         classes = self.classes.values() if many else chain.from_iterable(self._trees.values())
         trees: set[int] = set()
@@ -137,7 +144,7 @@ class Catalogue:
             del self._class_ids[cls.client, cls.request, cls.priority, cls.isolate, cls.root]
             self.doubted.pop(cls.id, None)
             self._options -= len(cls.shapes)
-            cls.blocked_job = None  # a job refers to its class: together they would wait for the cycle collector
+            cls.blocked_job = None  # break the reference cycle of job and class
             if cls.root:
                 trees.add(cls.root)
         for root in trees:
@@ -149,7 +156,7 @@ class Catalogue:
         self._trees_most = 8 + 2 * len(self._trees)
 
     def shape_of(self, request: Request, *, isolate: bool) -> Shape:
-        """The one shape of one way to satisfy a request."""
+        """Return the one shape of one way to satisfy a request."""
         found = self._shape_ids.get((request, isolate))
         if found is None:
             name = request.walltime_group
@@ -162,19 +169,21 @@ class Catalogue:
     # --- what can never run ------------------------------------------------------------------------------------------
 
     def doubt(self, cls: RequestClass) -> None:
-        """Jobs wait in a class that had none."""
+        """Have a class checked that had no jobs and got some."""
         self.doubted[cls.id] = cls
 
     def doubt_all(self) -> None:
-        """A worker has left, or refused a shape: classes that somebody could run may have nobody now."""
+        """Have all classes checked: a worker has left, or refused a shape."""
         self.doubted.update(self.classes)
 
     def anybody_fits(self, cls: RequestClass) -> bool:
-        """Whether, of some shape of the class, there is a worker for a job, and for a gang as many as it has nodes."""
+        """Return True if, for some shape of the class, enough workers could ever run it: one, or for a gang one per
+        node.
+        """
         return any(map(self._fits_somewhere, cls.shapes))
 
     def fits_somebody(self, request: Request) -> bool:
-        """Whether the workers that are here could ever give what this asks for."""
+        """Return True if the connected workers could ever give what the request asks for."""
         return any(self._fits_somewhere(self.shape_of(option, isolate=False)) for option in request.options)
 
     def _fits_somewhere(self, shape: Shape) -> bool:
@@ -182,9 +191,9 @@ class Catalogue:
         return sum(1 for _ in islice(fitting, shape.nodes)) == shape.nodes
 
     def why_never(self, request: Request) -> Missing | None:
-        """What is missing or short; None where amounts would do, not the layout."""
+        """Return what is missing or short; None if amounts suffice and only the layout cannot be given."""
         return missing(request, [(worker.name, worker.offer) for worker in self.staying()])
 
     def staying(self) -> Iterator[WorkerState]:
-        """The workers that may still be given jobs."""
+        """Return the workers that may still be given jobs."""
         return (worker for worker in self._workers.values() if not worker.leaving)

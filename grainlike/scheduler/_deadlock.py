@@ -1,11 +1,11 @@
-"""Who can never go on: jobs that hold what their own jobs need, and wait for them.
+"""Deadlocks among jobs that wait for their own jobs and hold what those need.
 
-With cores that are lent this cannot come about by cores alone. It can with `keep=True`, with memory, devices, named
-resources and limits, which a job holds while it waits.
+Cores alone cannot cause one, as a waiting job lends its cores. `keep=True`, memory, devices, named resources and limits
+can, as a job holds them while it waits.
 
-The question is answered by playing on: what runs ends and gives back what it holds; who finds room starts, and ends;
-who waits goes on as soon as one of those it waits for can end. (One, not all: it may need no more than that, so nobody
-is given up who might be helped.) What is left when nothing more happens is stuck, whatever the future brings.
+`find_deadlock` simulates the future: running jobs end and free what they hold; jobs that then have room start, and end;
+a waiting job continues as soon as one of the jobs it waits for can end. (One, not all: it may need no more than that,
+so no job is failed that might still be helped.) What is left when nothing more happens is stuck for good.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Holder(msgspec.Struct, frozen=True):
 
 
 class Deadlock(msgspec.Struct, frozen=True):
-    """A job that can never start, though it would fit on an empty worker; `holders` wait in the circle around it."""
+    """A job that can never start, though it would fit on an empty worker; the jobs of `holders` hold what it needs."""
 
     job: int
     request: Request
@@ -45,10 +45,10 @@ class Deadlock(msgspec.Struct, frozen=True):
 def find_deadlock(
     workers: Sequence[WorkerState], queued: Iterable[RequestClass], stranded: Sequence[HeadJob], now: float
 ) -> Deadlock | None:
-    """The youngest job that can never start because of jobs that wait, and who they are.
+    """Return the youngest job that can never start because of jobs that wait, with those; None if there is none.
 
-    Asked are those of the classes `queued`, and those of `stranded`, which their worker cannot lay out as they ask for
-    while nobody there gives anything back.
+    Checked are the jobs of the classes `queued`, and of `stranded`: jobs that their worker cannot lay out while no job
+    there frees anything.
     """
     possible = [cls for cls in queued if any(w.fits_ever(s) for w in workers for s in cls.shapes)]
     play = _Simulation(workers, possible, stranded, now)
@@ -70,7 +70,7 @@ def _holder(held: tuple[WorkerState, HeadJob]) -> Holder:
 
 
 class _Simulation:
-    """Amounts that would be free if all that can end had ended."""
+    """Amounts that would be free once every job that can end has ended."""
 
     def __init__(
         self, workers: Sequence[WorkerState], queued: list[RequestClass], stranded: Sequence[HeadJob], now: float
@@ -99,14 +99,14 @@ class _Simulation:
             self._limits[name] = self._limits.get(name, 0) + sign
 
     def _give(self, worker: WorkerState, job: HeadJob) -> None:
-        """A job has ended, and with it what other workers held for it."""
+        """Free what a job held that has ended, and what other workers held for it."""
         self._take(worker, job, -1)
         for other in self._workers:
             if other is not worker and (job.id, job.attempt) in other.holds:
                 self._take(other, job, -1)
 
     def run(self) -> None:
-        """Until nothing more happens."""
+        """Simulate until nothing changes any more."""
         moved = True
         while moved:
             self.queued, before = [cls for cls in self.queued if not self._starts(cls)], len(self.queued)
@@ -121,7 +121,7 @@ class _Simulation:
         return any(sum(self._fits(worker, shape) for worker in self._workers) >= shape.nodes for shape in cls.shapes)
 
     def _fits(self, worker: WorkerState, shape: Shape) -> bool:
-        # Who stands first in line at a worker and has no room there lets nobody pass.
+        # A job that is first in a worker's queue and has no room there blocks all behind it.
         if not worker.fits_ever(shape) or any(job.worker == worker.id for job in self.stranded):
             return False
         free = self._free[worker.id]

@@ -1,6 +1,6 @@
-"""When to look whether jobs wait for each other for ever, and which of them is then given up.
+"""Watch for deadlocks: when to look for one, and which job is failed to break it.
 
-What a circle is stands in `_deadlock`. It is looked for when nothing runs, and now and then while others do.
+`_deadlock` says what a deadlock is. It is looked for when nothing runs, and now and then while other jobs do.
 """
 
 from __future__ import annotations
@@ -15,16 +15,18 @@ from grainlike.scheduler._states import JobState
 __all__ = ["DeadlockWatch"]
 
 STUCK_S = 5.0
-"""How long jobs that wait for each other are left so for a worker that might join; how often it is looked whether some
-do while others run."""
+"""Seconds for which a deadlock is left alone, as a worker might join; also the time between two looks while other jobs
+run.
+"""
 
 STRANDED_S = 20.0
-"""After so long a job that was sent to a worker, where all wait, and has not started is taken for one that cannot. The
-worker may be silent, so this is more than the 15 s after which that is known."""
+"""Seconds after which a job that was sent to a worker where all jobs wait, and has not started, counts as unable to. A
+silent worker is noticed after 15 s (`SUSPECT_S`), so this has to be longer.
+"""
 
 
 class DeadlockWatch:
-    """Watches over the jobs of one head that wait for jobs of their own. `wake` is when to look again."""
+    """Looks for deadlocks among the jobs of one head. `wake` is when to look again."""
 
     __slots__ = ("_books", "_closed", "_look_at", "_stuck_since", "wake")
 
@@ -36,9 +38,10 @@ class DeadlockWatch:
         self.wake: float | None = None
 
     def look(self, now: float, out: list[HeadAction]) -> Deadlock | None:
-        """See to it that one of those who wait can go on; the circle for which a job is to be failed now, if any is.
+        """Lend cores so that a waiting job can continue; return the deadlock for which a job is to be failed now, if
+        any.
 
-        Where a worker might join there is a warning first.
+        Where a worker might join, a warning (`JobsDeadlocked` with `failed=False`) comes first.
         """
         self.wake = None
         job_tree, workers = self._books.job_tree, self._books.workers
@@ -71,10 +74,12 @@ class DeadlockWatch:
         return None
 
     def _stranded(self, now: float) -> list[HeadJob]:
-        """What has long been at a worker where all wait, and has not started: it fits in amounts, not in the layout."""
+        """Return jobs that have not started for long at workers where all jobs wait: they fit in amounts, not in the
+        layout.
+        """
         planned: list[HeadJob] = []
         for worker in self._books.workers.values():
-            if worker.shut:  # what it was sent may be on the way, and what it says
+            if worker.shut:  # assignments and reports may still be on the way
                 continue
             started = [job for job in worker.held.values() if job.state is JobState.LEASED]
             if all(stands_still(job, now) for job in started):

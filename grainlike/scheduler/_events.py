@@ -1,4 +1,4 @@
-"""What the minds are told, and what they answer. Plain frozen data; what crosses the network carries wire messages."""
+"""Events and actions of both schedulers: plain frozen data, with `wire` messages where they cross the network."""
 
 from __future__ import annotations
 
@@ -77,10 +77,10 @@ __all__ = [
 
 
 MAX_LOSSES = 3
-"""How often a job may be running when its runner or worker dies before it is given up, if its function says nothing."""
+"""Deaths of its runner or worker after which a running job is given up, if its function sets no other number."""
 
 RunnerKind = Literal["shared", "own"]
-"""The one runner of coroutines, or a process that holds one lease at a time."""
+"""`"shared"`: the one runner of coroutines; `"own"`: a process that holds one lease at a time."""
 
 
 class Ticked(msgspec.Struct, frozen=True, gc=False):
@@ -93,15 +93,16 @@ class WakeAt(msgspec.Struct, frozen=True, gc=False):
     at: float
 
 
-# --- events of the head's mind ---------------------------------------------------------------------------------------
+# --- events of the head scheduler ------------------------------------------------------------------------------------
 
 
 class FunctionDefined(msgspec.Struct, frozen=True, gc=False):
-    """A function got its number. `retries`: how many times a failed job of it is tried again.
+    """A function got its number, and the policy by which its jobs are tried again.
 
-    `on_timeout`: whether that is so for one that ran past its time. `losses`: how often a job is forgiven that its
-    runner or worker died under it. `backoff`: how long a job waits before it is tried again: first seconds, factor,
-    most."""
+    `retries`: how many times a failed job is tried again; `on_timeout`: whether also after a timeout. `losses`: how
+    many deaths of its runner or worker a job survives. `backoff`: how long a job waits before the next attempt: first
+    seconds, factor, most.
+    """
 
     fn: int
     retries: int = 0
@@ -111,20 +112,20 @@ class FunctionDefined(msgspec.Struct, frozen=True, gc=False):
 
 
 class FunctionsDropped(msgspec.Struct, frozen=True, gc=False):
-    """No live job is of these functions, and none will be: what is known of them is forgotten."""
+    """These functions have no live job and will get none: their records are dropped."""
 
     fns: list[int]
 
 
 class FunctionTimed(msgspec.Struct, frozen=True, gc=False):
-    """How long calls of a function took that were not jobs of their own, in seconds."""
+    """Run times, in seconds, of calls of a function that were not jobs of their own."""
 
     fn: int
     walls: list[float]
 
 
 class JobsSubmitted(msgspec.Struct, frozen=True, gc=False):
-    """New jobs with ascending numbers, all asking for the same.
+    """New jobs with ascending numbers, all with the same request.
 
     `parent` is the job that submitted them, with its attempt, from a worker; (0, 0) where the user's program did.
     `more` announces another event of this moment: these jobs are planned with those.
@@ -141,19 +142,19 @@ class JobsSubmitted(msgspec.Struct, frozen=True, gc=False):
 
 
 class JobsCancelled(msgspec.Struct, frozen=True, gc=False):
-    """Nobody wants these any more. Unknown and finished jobs are passed over."""
+    """Cancellation of jobs. Unknown and finished jobs are ignored."""
 
     jobs: list[int]
 
 
 class JobsCommitted(msgspec.Struct, frozen=True, gc=False):
-    """A part of what these jobs give has been handed on: another attempt would give it twice, so there is none."""
+    """Items of these jobs' streams have been passed on: another attempt would give them twice, so there is none."""
 
     jobs: list[int]
 
 
 class WorkerJoined(msgspec.Struct, frozen=True, gc=False):
-    """A worker connected. Its number is new with each connection: that is its incarnation to the mind."""
+    """A worker connected. Each connection has a new number, so a worker that comes back after a loss is a new one."""
 
     worker: int
     name: str
@@ -168,9 +169,10 @@ class WorkerLost(msgspec.Struct, frozen=True, gc=False):
 
 
 class WorkerSuspected(msgspec.Struct, frozen=True, gc=False):
-    """A worker's link has broken, or it is silent: it keeps what it has, and gets nothing new until it is heard again.
+    """A worker's link has broken, or the worker is silent: it keeps its jobs, and gets no new ones until
+    `WorkerHeard`.
 
-    `broke` says that it was the link.
+    `broke`: the reason is the link.
     """
 
     worker: int
@@ -178,31 +180,31 @@ class WorkerSuspected(msgspec.Struct, frozen=True, gc=False):
 
 
 class WorkerHeard(msgspec.Struct, frozen=True, gc=False):
-    """A worker that was under suspicion is heard again, the same incarnation."""
+    """A suspected worker has sent something again, under the same number."""
 
     worker: int
 
 
 class WorkerLeaving(msgspec.Struct, frozen=True, gc=False):
-    """A worker says that it stops: it gets no more jobs, and those that it still holds when it goes are not lost."""
+    """A worker has announced that it stops: it gets no more jobs, and those that it holds do not count as lost."""
 
     worker: int
 
 
 class WorkerDrained(msgspec.Struct, frozen=True, gc=False):
-    """A worker was asked to end when what runs there has: it gets no more jobs, and what has not begun comes back."""
+    """A worker was asked to stop once its running jobs have ended: it gets no more jobs; those not begun come back."""
 
     worker: int
 
 
 class StartsPaused(msgspec.Struct, frozen=True, gc=False):
-    """No job is to be assigned for now, because of `why`; without a reason jobs are assigned again."""
+    """No job is to be assigned for now, because of `why`; with an empty `why` jobs are assigned again."""
 
     why: str
 
 
 class WorkerReported(msgspec.Struct, frozen=True, gc=False):
-    """A `Report` came: leases begun, then attempts ended, then leases ended, then who waits and who goes on."""
+    """A `Report` of a worker: leases begun, then attempts ended, then leases ended, then waits for jobs' own jobs."""
 
     worker: int
     started: list[LeaseStart]
@@ -230,7 +232,7 @@ HeadEvent = (
 )
 
 
-# --- actions of the head's mind --------------------------------------------------------------------------------------
+# --- actions of the head scheduler -----------------------------------------------------------------------------------
 
 
 class AssembleGang(msgspec.Struct, frozen=True, gc=False):
@@ -267,7 +269,7 @@ class RetractJobs(msgspec.Struct, frozen=True, gc=False):
 
 
 class CancelJobs(msgspec.Struct, frozen=True, gc=False):
-    """Ask a worker to stop jobs that nobody wants."""
+    """Ask a worker to stop cancelled jobs, or to release the slots that it holds for them."""
 
     worker: int
     jobs: list[int]
@@ -283,7 +285,7 @@ class JobsStarted(msgspec.Struct, frozen=True, gc=False):
 
 
 class JobsSettled(msgspec.Struct, frozen=True, gc=False):
-    """Final outcomes: `rows` are the positions in `completed` that count; others are stale, cancelled or retried."""
+    """Final outcomes: `rows` are positions in `completed` that count; the others are stale, cancelled or retried."""
 
     worker: int
     completed: Completed
@@ -291,7 +293,7 @@ class JobsSettled(msgspec.Struct, frozen=True, gc=False):
 
 
 class JobsLost(msgspec.Struct, frozen=True, gc=False):
-    """Jobs that died with their runner or worker too many times."""
+    """Jobs whose runner or worker died under them too many times."""
 
     jobs: list[int]
     worker: int
@@ -300,7 +302,7 @@ class JobsLost(msgspec.Struct, frozen=True, gc=False):
 
 
 class WorkerQuarantined(msgspec.Struct, frozen=True, gc=False):
-    """A worker gets no new jobs for a while, for it fails again and again; `why` in words."""
+    """A worker gets no new jobs for a while, because it has failed repeatedly; `why` says how, in words."""
 
     worker: int
     why: str
@@ -313,7 +315,7 @@ class WorkerReleased(msgspec.Struct, frozen=True, gc=False):
 
 
 class JobsBackedOff(msgspec.Struct, frozen=True, gc=False):
-    """Jobs have failed or were lost, and wait for so many seconds until they are tried again."""
+    """Jobs have failed or were lost, and wait for `seconds` before they are tried again."""
 
     jobs: list[int]
     seconds: float
@@ -326,14 +328,14 @@ class JobsRequeued(msgspec.Struct, frozen=True, gc=False):
 
 
 class JobsUnsatisfiable(msgspec.Struct, frozen=True, gc=False):
-    """Jobs that no worker of a closed set can ever run; `missing` is None where amounts would do, not the layout."""
+    """Jobs that no worker of a closed set can ever run; `missing` is None if only the layout cannot be given."""
 
     jobs: list[int]
     missing: Missing | None
 
 
 class JobsPending(msgspec.Struct, frozen=True, gc=False):
-    """A warning, once per request class: no worker that is here could run these jobs. `job` is the oldest of them."""
+    """A warning, once per request class: no connected worker could ever run these jobs. `job` is the oldest of them."""
 
     request: Request
     job: int
@@ -342,8 +344,8 @@ class JobsPending(msgspec.Struct, frozen=True, gc=False):
 
 
 class JobsDeadlocked(msgspec.Struct, frozen=True, gc=False):
-    """Jobs wait for each other, and for what they hold. The youngest that can never start is failed for it, unless this
-    is only a warning, for a worker that joins might help.
+    """Jobs wait for each other, and for resources that they hold. The youngest that can never start fails, unless
+    `failed` is False: this is a warning then, as a worker that joins might help.
     """
 
     deadlock: Deadlock
@@ -351,19 +353,19 @@ class JobsDeadlocked(msgspec.Struct, frozen=True, gc=False):
 
 
 class JobsOrphaned(msgspec.Struct, frozen=True, gc=False):
-    """The attempt that submitted these has ended, or had when they came: nobody wants them."""
+    """The attempt that submitted these jobs has ended, or had when they arrived: they are cancelled."""
 
     jobs: list[int]
 
 
 class ShapesForgotten(msgspec.Struct, frozen=True, gc=False):
-    """No job uses these shapes any more, and none will by these numbers: workers may drop them."""
+    """No job uses these shapes any more, and their numbers are not given again: workers may drop them."""
 
     shapes: list[int]
 
 
 class JobsMoved(msgspec.Struct, frozen=True, gc=False):
-    """A job that lent its cores goes on, on this allocation."""
+    """A job that lent its cores continues on this allocation."""
 
     job: int
     allocation: str
@@ -391,31 +393,32 @@ HeadAction = (
 )
 
 
-# --- events of the node's mind ---------------------------------------------------------------------------------------
+# --- events of the node scheduler ------------------------------------------------------------------------------------
 
 
 class RunnerCompleted(msgspec.Struct, frozen=True, gc=False):
-    """A runner says how jobs ended."""
+    """A runner reports how jobs ended."""
 
     runner: int
     completed: Completed
 
 
 class RunnerAnswered(msgspec.Struct, frozen=True, gc=False):
-    """The shared runner has heard of a stop: its event loop turns."""
+    """The shared runner has acknowledged a stop: its event loop is not blocked."""
 
     runner: int
 
 
 class RunnerReady(msgspec.Struct, frozen=True, gc=False):
-    """A runner's process is up, and about to begin its first job: one that many share says so of any, another of one
-    that may run for so long only."""
+    """A runner's process is up, and about to begin its first job: a shared runner reports it for any job, another one
+    only for a job with a time limit.
+    """
 
     runner: int
 
 
 class RunnerRenewed(msgspec.Struct, frozen=True, gc=False):
-    """A runner's process was used up before it began its lease, and its successor, which has the lease, is to start."""
+    """A runner's process was replaced before it began its lease: its successor, which has the lease, is to start."""
 
     runner: int
 
@@ -423,10 +426,9 @@ class RunnerRenewed(msgspec.Struct, frozen=True, gc=False):
 class RunnerGone(msgspec.Struct, frozen=True, gc=False):
     """A runner's process is gone, with its children. `started` is the run-list position that it last claimed.
 
-    `never_ran` says that it never did anything, be it for a job's sake or the node's; `never_spawned` that there never
-    was a process.
+    `never_ran`: it died before it had done anything. `never_spawned`: no process could be started.
 
-    In a runner that many jobs share, `stepping` is the job whose step was on; 0 where none was, or nobody knows.
+    In a shared runner, `stepping` is the job whose coroutine was being stepped; 0 for none, or if that is not known.
     """
 
     runner: int
@@ -438,7 +440,7 @@ class RunnerGone(msgspec.Struct, frozen=True, gc=False):
 
 
 class BarrierHeld(msgspec.Struct, frozen=True, gc=False):
-    """A barrier has been in force long enough: nothing of the run-list behind `started` has begun or will."""
+    """A barrier is in force: no job of the run-list behind position `started` has begun or will."""
 
     runner: int
     lease: int
@@ -446,7 +448,7 @@ class BarrierHeld(msgspec.Struct, frozen=True, gc=False):
 
 
 class JobAwaits(msgspec.Struct, frozen=True, gc=False):
-    """A job waits for jobs that it submitted, and has had `heard` outcomes of them so far."""
+    """A job waits for jobs that it submitted. `heard`: how many outcomes of them it has received so far."""
 
     runner: int
     job: int
@@ -455,7 +457,7 @@ class JobAwaits(msgspec.Struct, frozen=True, gc=False):
 
 
 class JobGoesOn(msgspec.Struct, frozen=True, gc=False):
-    """What a job awaited is there: it goes on as soon as it is told to (`ResumeJob`)."""
+    """An outcome that a job waited for has arrived: the job continues when it is sent a `ResumeJob`."""
 
     runner: int
     job: int
@@ -464,11 +466,11 @@ class JobGoesOn(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodeStopped(msgspec.Struct, frozen=True, gc=False):
-    """The node was told to stop: nothing starts any more, what runs is ended."""
+    """The node was asked to stop: nothing starts any more, and running jobs are ended."""
 
 
 class CoresTaken(msgspec.Struct, frozen=True, gc=False):
-    """Others on the machine use these cores now, a mask: leases get others, as long as there are enough."""
+    """Cores, as a mask, that other programs of the machine use now: leases avoid them while there are enough others."""
 
     cores: int
 
@@ -494,7 +496,7 @@ NodeEvent = (
 )
 
 
-# --- actions of the node's mind --------------------------------------------------------------------------------------
+# --- actions of the node scheduler -----------------------------------------------------------------------------------
 
 
 class SpawnRunner(msgspec.Struct, frozen=True, gc=False):
@@ -532,26 +534,26 @@ class RaiseBarrier(msgspec.Struct, frozen=True, gc=False):
 
 
 class TerminateRunner(msgspec.Struct, frozen=True, gc=False):
-    """SIGTERM: what runs gets its `finally`."""
+    """Send SIGTERM to a runner: `finally` blocks of its jobs run."""
 
     runner: int
 
 
 class KillRunner(msgspec.Struct, frozen=True, gc=False):
-    """SIGKILL, to the runner and its children."""
+    """Send SIGKILL to a runner and its children."""
 
     runner: int
 
 
 class RunnerRetired(msgspec.Struct, frozen=True, gc=False):
-    """Jobs of these functions ignore that they were stopped: they keep their slots, and their runner gets no more."""
+    """A runner gets no more jobs, as jobs of these functions ignore that they were stopped, and keep their slots."""
 
     runner: int
     fns: list[int]
 
 
 class ResumeJob(msgspec.Struct, frozen=True, gc=False):
-    """Let a job that awaited go on, on this allocation."""
+    """Let a job that waited for its own jobs continue, on this allocation."""
 
     runner: int
     job: int
@@ -560,32 +562,32 @@ class ResumeJob(msgspec.Struct, frozen=True, gc=False):
 
 
 class TellStarted(msgspec.Struct, frozen=True, gc=False):
-    """Tell the head that a lease began."""
+    """Report to the head that a lease began."""
 
     start: LeaseStart
 
 
 class TellHeld(msgspec.Struct, frozen=True, gc=False):
-    """Tell the head that slots are held for a gang."""
+    """Report to the head that slots are held for a gang."""
 
     start: LeaseStart
 
 
 class TellCompleted(msgspec.Struct, frozen=True, gc=False):
-    """Tell the head how attempts ended. `forwarded`: the buffers of the event that caused it go with it."""
+    """Report to the head how attempts ended. `forwarded`: the buffers of the event that caused it go with it."""
 
     completed: Completed
     forwarded: bool
 
 
 class TellEnded(msgspec.Struct, frozen=True, gc=False):
-    """Tell the head that a lease's slots are free."""
+    """Report to the head that a lease's slots are free."""
 
     lease: int
 
 
 class TellWaits(msgspec.Struct, frozen=True, gc=False):
-    """Tell the head that the job of a lease waits, or goes on, and what of the lease is lent."""
+    """Report to the head that the job of a lease waits for its own jobs, or continues, and if its cores are lent."""
 
     wait: LeaseWait
 

@@ -1,4 +1,6 @@
-"""Why does this job not run yet? Answered by the very books and rules that decide, at the moment of asking."""
+"""Explanations of why a job does not run yet, from the state and rules by which the scheduler decides, at the moment of
+asking.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ _HOLDERS = 5
 
 
 class Shortage(msgspec.Struct, frozen=True):
-    """A resource of which the nearest worker has too little free now; amounts in its own unit (cores, bytes, ...)."""
+    """A resource of which the nearest worker has too little free; amounts in its own unit (cores, bytes, ...)."""
 
     name: str
     asked: object
@@ -31,7 +33,7 @@ class Shortage(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """Where a job stands and what it waits for. `str` says it in a sentence or two.
+    """State of a job and what it waits for. `str` gives it in a sentence or two.
 
     `state` is queued, planned, ahead or leased; for a placeholder that is no job (yet) it is lazy, inputs, local, or
     the state in which it ended, and `job` is 0. `inputs` names what it still needs.
@@ -44,7 +46,7 @@ class Explanation(msgspec.Struct, frozen=True):
     attempt `attempt` of `attempts` at most), and `""` for a job that waits for nothing. A leased
     job may wait, too: for `"jobs"` of its own, or for `"cores"` that it lent to others meanwhile. `holders`
     are the numbers of jobs that hold what is short on `nearest`, or of those that a job waits for. `starts_in_s` is an
-    estimate from declared and learned run times, None where nobody can tell. `would_start_with` is a smaller request
+    estimate from declared and learned run times, None where that is not known. `would_start_with` is a smaller request
     that would start now. `blocked_s` says of a coroutine for how long it has
     blocked the event loop that it shares with others.
 
@@ -90,8 +92,11 @@ def explain(
     now: float,
     paused: str = "",
 ) -> Explanation:
-    """Say where `job` stands. `why_never` tells why no worker could ever run it, None if one could; `paused` why no job
-    is started for now.
+    """Return the state of `job` and what it waits for.
+
+    Args:
+        why_never: returns why no worker could ever run it; None if one could, or only the layout is in the way.
+        paused: why no job is started for now; empty while jobs are.
     """
     base = Explanation(job.id, job.state.name.lower(), job.attempt, job.cls.request)
     here = list(workers)
@@ -124,7 +129,9 @@ def _fits_ever(shape: Shape, workers: list[WorkerState]) -> bool:
 
 
 def _where(base: Explanation, job: HeadJob, workers: list[WorkerState], planner: Planner) -> Explanation:
-    """Where a job is that waits at the head no more; of a gang, how many workers have not answered yet."""
+    """Return the worker of a job that has left the queue; for a gang also the number of workers that have not
+    answered.
+    """
     name = next((worker.name for worker in workers if worker.id == job.worker), None)
     gang = planner.gangs.of(job)
     if gang is None:
@@ -134,7 +141,7 @@ def _where(base: Explanation, job: HeadJob, workers: list[WorkerState], planner:
 
 
 def _before(job: HeadJob) -> int:
-    """How many jobs of its class go first."""
+    """Return how many jobs of its class go first."""
     count = 0
     for other in job.cls.queue:
         if other is job:
@@ -144,7 +151,7 @@ def _before(job: HeadJob) -> int:
 
 
 def _room(base: Explanation, job: HeadJob, workers: list[WorkerState], planner: Planner, now: float) -> Explanation:
-    """What keeps the oldest job of a class from the worker that comes nearest."""
+    """Return what keeps the oldest job of a class from the worker that comes nearest."""
     shape = job.cls.shapes[0]
     fitting = [worker for worker in workers if worker.fits_now(shape)]
     shut = [worker for worker in workers if worker.shut and worker.has_room(shape)]
@@ -180,7 +187,7 @@ def _room(base: Explanation, job: HeadJob, workers: list[WorkerState], planner: 
 
 
 def _awaits(job: HeadJob) -> str:
-    """What a job at a worker waits for, in a word."""
+    """Return in a word what a job at a worker waits for."""
     waits = Wait.NOTHING if job.family is None else job.family.waits
     return {Wait.NOTHING: "", Wait.CHILDREN: "jobs", Wait.CORES: "cores"}[waits]
 
@@ -190,13 +197,13 @@ def _own_jobs(job: HeadJob) -> tuple[int, ...]:
 
 
 def _lenders(worker: WorkerState) -> tuple[int, ...]:
-    """Some jobs there that have lent their cores."""
+    """Return some jobs of the worker that have lent their cores."""
     lending = (job.id for job in worker.held.values() if job.family is not None and lent_by(job))
     return tuple(islice(lending, _HOLDERS))
 
 
 def _too_few(base: Explanation, shape: Shape, ready: list[WorkerState]) -> Explanation:
-    """A gang has room on some workers, but not on enough: on which, and with how many it would start."""
+    """Add for a gang with room on too few workers: on which, and with how many it would start."""
     return replace(
         base,
         members=tuple(worker.name for worker in ready),
@@ -217,7 +224,7 @@ def _shortage(worker: WorkerState, shape: Shape, name: str) -> Shortage:
 
 
 def _holders(worker: WorkerState, names: list[str]) -> tuple[int, ...]:
-    """Some jobs that hold a share of what is short."""
+    """Return some jobs that hold a share of what is short."""
     holding = [
         job.id
         for job in worker.held.values()
@@ -228,13 +235,13 @@ def _holders(worker: WorkerState, names: list[str]) -> tuple[int, ...]:
 
 
 def _smaller(worker: WorkerState, shape: Shape) -> Request | None:
-    """The request cut down to what is free on the worker; None when nothing of something is."""
+    """Return the request cut down to what is free on the worker; None if nothing is free of some resource."""
     cut = {name: number(min(amount, worker.free.get(name, 0))) for name, amount in shape.units}
     return Request(cut) if cut and all(cut.values()) else None
 
 
 def _starts_in(job: HeadJob, workers: list[WorkerState], planner: Planner, now: float) -> float | None:
-    """In how many seconds it could start at the soonest, by what runs; None where a run time on the way is unknown."""
+    """Return in how many seconds the job could start at the soonest; None where a run time on the way is unknown."""
     reserved = [found for held in planner.reserving.by_worker.values() for found in held if found.job is job]
     shape = job.cls.shapes[0]
     starts = reserved or [Reservation(job, shape, w, now) for w in workers if w.fits_ever(shape) and not w.shut]
@@ -248,7 +255,7 @@ def _all_known(worker: WorkerState) -> bool:
 
 
 def _sentences(this: Explanation) -> list[str]:
-    """The explanation in words."""
+    """Return the explanation in words."""
     said = [_SAY[this.reason](this) if this.reason else _placed(this)]
     if this.starts_in_s is not None and this.reason != "backoff":
         said.append(f"It can start in about {this.starts_in_s:.3g} s.")

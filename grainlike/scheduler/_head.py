@@ -1,4 +1,4 @@
-"""The head's mind: which job goes to which worker, and when a job is done, lost or tried again.
+"""The head scheduler: assigns jobs to workers, and decides when a job is done, lost or tried again.
 
 Laws (checked by `HeadScheduler.check` in tests after every step):
 
@@ -6,12 +6,12 @@ Laws (checked by `HeadScheduler.check` in tests after every step):
    again. 2. For each worker and resource: free == capacity - planned jobs - holds for gangs - leases + what leases
    have lent. 3. Only an answer of the worker that holds a job, for its current attempt, changes the job. 4. Jobs of a
    class are assigned first in, first out; a job that comes back goes to the front. 5. A gang that is placed has a
-   hold, or its leader's lease, on each of its workers; nobody else has one. 6. Limits and shares count what is
-   planned, held or leased, and nothing else (`_laws`).
+   hold, or its leader's lease, on each of its workers, and on no other. 6. Limits and shares count what is
+   planned, held or leased, and nothing else (`_invariants`).
 
-The policy of a pass stands in `_planning`, `_reserving` and `_ahead`, the life of a gang in `_gangs`, what is forgiven
-in `_attempts`, who waits for ever in `_standstill`; the moves from place to place in `_head_books`. Here stands what
-events mean.
+This module handles the events. The policy of a pass is in `planning` (`_planner`, `_reservations`, `_ahead`), with the
+life of a gang (`_gangs`); retries are in `_attempts`, deadlocks in `_deadlock_watch`, the moves of jobs from place to
+place in `_state`.
 """
 
 from __future__ import annotations
@@ -68,31 +68,31 @@ _AHEAD, _LEASED = JobState.AHEAD, JobState.LEASED
 
 
 class HeadScheduler:
-    """Decides for one head. `closed` says that no worker will ever join that is not here when a job is submitted.
-    `seed` decides all chance: how much shorter jobs wait between attempts than they might.
+    """Scheduler of one head. `closed`: no worker joins after a job was submitted, so a job that none can run fails at
+    once. `seed` seeds the jitter of the waits between attempts.
 
     Example::
 
-        mind = HeadMind(closed=False)
-        mind.handle(FunctionDefined(fn=1), now=0.0)
-        mind.handle(WorkerJoined(1, "n1", offer), now=0.0)
-        mind.handle(JobsSubmitted(Cores(1), jobs=[1], fns=[1]), now=0.0)   # [AssignJobs(worker=1, ...)]
+        scheduler = HeadScheduler(closed=False)
+        scheduler.handle(FunctionDefined(fn=1), now=0.0)
+        scheduler.handle(WorkerJoined(1, "n1", offer), now=0.0)
+        scheduler.handle(JobsSubmitted(Cores(1), jobs=[1], fns=[1]), now=0.0)   # [AssignJobs(worker=1, ...)]
     """
 
     paused: str
-    """Why no job is assigned for now; empty while jobs are."""
+    """The reason why no job is assigned for now; empty while jobs are."""
 
     def __init__(self, *, closed: bool, seed: int = 0) -> None:
         self.paused = ""
         self.closed = closed
         self.late = 0
-        """How many answers came for attempts that count no more, as from a worker that was given up."""
+        """Count of answers for attempts that are no longer current, such as those of a worker that was given up."""
         self._state = books = SchedulerState(seed)
         self.jobs = books.jobs
         self.workers = books.workers
         self.classes = books.catalogue.classes
         self.shapes = books.catalogue.shapes
-        """What travels to workers by number."""
+        """Shapes by number; workers name them by it."""
         self._catalogue = books.catalogue
         self._functions = books.functions
         self._job_tree = books.job_tree
@@ -104,10 +104,10 @@ class HeadScheduler:
         self._wake: float | None = None
 
     def handle(self, event: HeadEvent, now: float) -> list[HeadAction]:
-        """Take one event; return what to do, in order."""
+        """Handle one event; return the actions to perform, in order."""
         out: list[HeadAction] = []
         self._now = now
-        # What comes most often stands first: to find that a event is of another type takes a call of its own.
+        # The most frequent events stand first: each class pattern that does not match costs an isinstance call.
         match event:
             case WorkerReported():
                 self._reported(event, now, out)
@@ -175,36 +175,38 @@ class HeadScheduler:
 
     @property
     def wakes_at(self) -> float | None:
-        """The moment of the last `WakeAt`, while it has not come."""
+        """Time of the last `WakeAt`, until it has come; None without one."""
         return self._wake
 
     def running(self, worker: int) -> int:
-        """How many jobs a worker has started and not ended."""
+        """Return how many jobs a worker has started and not ended."""
         return sum(job.state is JobState.LEASED for job in self.workers[worker].held.values())
 
     def why_shut(self, worker: int) -> str:
-        """Why a worker gets no jobs for now, or none any more; empty for one that does."""
+        """Return why a worker gets no jobs, for now or for good; empty for one that does."""
         worker_state = self.workers[worker]
         return "; ".join(
             [*worker_state.shut.values(), *(["it is to end when its jobs have"] if worker_state.draining else [])]
         )
 
     def wanted(self, offer: Allocation, most: int, within_s: float) -> int:
-        """How many more workers with this offer would help; see `_wanted`."""
+        """Return how many more workers with this offer would help; see `_scale_hint.wanted`."""
         workers = list(self.workers.values())
         return wanted(self.classes.values(), workers, self._planner.start_limits, offer, most, within_s)
 
     def oldest(self, most: int | None) -> list[HeadJob]:
-        """The books of the jobs that have not ended, the oldest first, at most so many."""
+        """Return the records of the jobs that have not ended, the oldest first, at most `most`."""
         return list(islice(self.jobs.values(), most))
 
     def pace(self, fn: int) -> float | None:
-        """Mean seconds of a function whose jobs are known to be tiny and never to wait; None for any other."""
+        """Return the mean seconds of a function whose jobs are known to be tiny and never to wait; None for any
+        other.
+        """
         times = self._functions[fn].times
         return times.mean if times.known and not times.awaits and times.upper <= TINY_S else None
 
     def explain(self, job: int, now: float) -> Explanation | None:
-        """Where a job stands and what it waits for; None for one that has ended, or never was."""
+        """Return the state of a job and what it waits for; None for one that has ended, or never was."""
         found = self.jobs.get(job)
         if found is None:
             return None
@@ -212,15 +214,15 @@ class HeadScheduler:
         return explain(found, self.workers.values(), self._planner, why_never, now, self.paused)
 
     def assembles(self, job: int) -> bool:
-        """Whether a job is a gang whose workers hold slots for it and have not all answered: it does not run yet."""
+        """Return True for the job of a gang of which not all workers have granted their slots yet: it does not run."""
         return job in self._gangs.assembling
 
     def fits_somebody(self, request: Request) -> bool:
-        """Whether the workers that are here could ever give what this asks for."""
+        """Return True if the connected workers could ever give what the request asks for."""
         return self._catalogue.fits_somebody(request)
 
     def why_never(self, request: Request) -> Missing | None:
-        """What is missing or short; None where amounts would do, not the layout."""
+        """Return what is missing or short; None if amounts suffice and only the layout cannot be given."""
         return self._catalogue.why_never(request)
 
     def check(self) -> None:
@@ -257,7 +259,7 @@ class HeadScheduler:
                 self._job_tree.adopt(parent, job)
 
     def _parent(self, event: JobsSubmitted) -> HeadJob | None:
-        """The job that submits, if its attempt is still under way."""
+        """Return the job that submits, if its attempt still runs."""
         number, attempt = event.parent
         job = self.jobs.get(number)
         return job if job is not None and job.attempt == attempt and job.state is JobState.LEASED else None
@@ -286,14 +288,14 @@ class HeadScheduler:
             out.append(CancelJobs(worker, [job.id for job in jobs], [job.attempt for job in jobs]))
 
     def _end_orphans(self, out: list[HeadAction]) -> None:
-        """Cancel what ended attempts had submitted."""
+        """Cancel the jobs that ended attempts had submitted."""
         named, self._job_tree.orphans = self._job_tree.orphans, []
         orphans = [number for number in named if number in self.jobs]
         if orphans:
             self._cancelled(orphans, out)
             out.append(JobsOrphaned(orphans))
 
-    # --- what workers say --------------------------------------------------------------------------------------------
+    # --- reports of workers ------------------------------------------------------------------------------------------
 
     def _reported(self, event: WorkerReported, now: float, out: list[HeadAction]) -> None:
         worker = self.workers.get(event.worker)
@@ -304,7 +306,7 @@ class HeadScheduler:
             self._lease_started(worker, start, now, out)
         for completed in event.completed:
             self._completed(worker, completed, out)
-            if self._job_tree.orphans:  # what this report says of them is nobody's business any more
+            if self._job_tree.orphans:  # the rest of this report must not count for them
                 self._end_orphans(out)
         for lease in event.ended:
             worker_state = worker.leases.pop(lease, None)
@@ -338,7 +340,7 @@ class HeadScheduler:
             if job.state is _AHEAD:
                 waited.append(job)
             elif job.state is JobState.PLANNED and job.shape is shape and not planned and shape.nodes == 1:
-                planned, first = True, job  # what it was counted as, its lease is counted as now
+                planned, first = True, job  # the lease takes over the amounts that the planned job was counted with
             else:
                 self._state.uncount(worker, job)
             job.state = _LEASED
@@ -348,7 +350,7 @@ class HeadScheduler:
                 rows.append(row)
         if waited:
             worker.leave_ahead(waited)
-        if start.lease in worker.leases:  # held for a gang, whose job now runs on it
+        if start.lease in worker.leases:  # a gang's hold, on which its job runs now
             worker.leases[start.lease].begun = now
         elif planned:
             worker.leases[start.lease] = LeaseState(start.lease, shape, first, now)
@@ -384,7 +386,7 @@ class HeadScheduler:
                 and not job.cancelled
                 and shape is not None
                 and shape.plain
-            ):  # most jobs end here; it is what follows, less what does not concern them
+            ):  # fast path: as below, without the cases and the calls per job that a plain job does not need
                 del held[number], jobs[number]
                 if job.fn is not fn:
                     fn = job.fn
@@ -392,7 +394,7 @@ class HeadScheduler:
                 samples.append(wall[row])
                 rows.append(row)
                 continue
-            calm = False  # what comes now may speak against the worker
+            calm = False  # this end may start a quarantine, in which later successes of the batch have to be noted
             gang = self._gangs.of(job) if shape is not None and shape.nodes > 1 else None
             self._state.release(worker, job, out)
             if code == Code.SUCCEEDED:
@@ -409,7 +411,7 @@ class HeadScheduler:
             elif gang is not None and gang.broken is not None:
                 self._broke(job, gang, worker, out, back)
             elif self._attempts.runs_again(job, shape, code, worker, completed, self._now, out, back):
-                # An answer of a hold names it by the attempt, so a gang never waits for a second time with the same.
+                # Answers about holds carry the attempt, so a gang that is placed again needs a new one.
                 job.attempt += gang is not None and job.attempt == attempts[row]
             else:
                 self._state.drop(job)
@@ -425,7 +427,7 @@ class HeadScheduler:
             out.append(JobsSettled(worker.id, completed, rows))
 
     def _try_again(self, out: list[HeadAction]) -> None:
-        """Jobs that have waited long enough go to the front of their classes."""
+        """Return jobs whose backoff is over to the front of their classes."""
         due = self._state.backoffs.due(self._now)
         self._state.requeue(due, out)
         self._planner.ahead.fresh.update(job.cls.id for job in due)
@@ -436,7 +438,7 @@ class HeadScheduler:
     # --- gangs -------------------------------------------------------------------------------------------------------
 
     def _granted(self, worker: WorkerState, start: LeaseStart, now: float, out: list[HeadAction]) -> bool:
-        """Take a lease that is held for a gang; False if it is another's."""
+        """Record a lease that is a hold for a gang; return False if it is an ordinary lease."""
         hold = worker.holds.get((start.jobs[0], start.attempts[0]))
         if hold is None:
             return False
@@ -451,7 +453,7 @@ class HeadScheduler:
     def _holds_ended(
         self, worker: WorkerState, completed: Completed, out: list[HeadAction], back: list[HeadJob]
     ) -> None:
-        """A worker says of which gangs it holds slots no more. One that was not told to let go breaks its gang."""
+        """Record which holds for gangs a worker has ended. A hold that ended without being released breaks its gang."""
         for named, code in zip(zip(completed.jobs, completed.attempts, strict=True), completed.codes, strict=True):
             hold = worker.holds.pop(named, None)
             if hold is None:
@@ -465,7 +467,7 @@ class HeadScheduler:
                 self._break(hold, f"worker {worker.name} let go of its slots", out, back)
 
     def _break(self, hold: GangHold, reason: str, out: list[HeadAction], back: list[HeadJob]) -> None:
-        """A gang has lost one of its nodes: it waits anew, once its job, if that was assigned, has ended."""
+        """Handle the loss of one node of a gang: it is queued again, once its job, if that was assigned, has ended."""
         job = hold.job
         gang = self._gangs.of(job)
         assert gang is not None
@@ -481,7 +483,7 @@ class HeadScheduler:
     def _broke(
         self, job: HeadJob, gang: PlacedGang, worker: WorkerState, out: list[HeadAction], back: list[HeadJob]
     ) -> None:
-        """The job of a broken gang has ended without a value."""
+        """Handle the end, without a value, of the job of a broken gang."""
         if gang.lost and gang.broken is not None:
             self._attempts.lost(job, worker, gang.broken, self._now, out, back, suspect=False)
         else:
@@ -489,11 +491,11 @@ class HeadScheduler:
             back.append(job)
 
     def _take_apart(self, job: HeadJob, out: list[HeadAction]) -> None:
-        """Everybody lets go of a gang whose job was not assigned yet; it is nowhere then."""
+        """Release all holds of a gang whose job was not assigned yet; the caller queues or drops the job."""
         self._state.release(self.workers[job.worker], job, out)
 
     def _hurry_gangs(self, now: float, out: list[HeadAction]) -> None:
-        """Half-assembled gangs make room for the one that goes first."""
+        """Release half-assembled gangs that are overdue, so that the one that goes first gets its slots."""
         late = self._gangs.overdue(now)
         for job in late:
             self._take_apart(job, out)
@@ -521,7 +523,9 @@ class HeadScheduler:
             self._fail_impossible(out)
 
     def _suspected(self, event: WorkerSuspected, out: list[HeadAction]) -> None:
-        """It keeps what it has. What was sent ahead of free slots comes back if others have room (`_retract`)."""
+        """Give a suspected worker nothing new. It keeps its jobs; those sent ahead are taken back if others have
+        room.
+        """
         worker = self.workers.get(event.worker)
         if worker is not None:
             worker.shut_for("suspect", "its link has broken" if event.broke else "it is silent")
@@ -539,7 +543,7 @@ class HeadScheduler:
         back: list[HeadJob] = []
         if not worker.stops and any(job.state is JobState.LEASED for job in worker.held.values()):
             self._attempts.strike(worker, "losses", self._now, out)
-        for job in sorted(worker.held.values(), key=_deepest_first):  # nobody outlives the job that waits for it
+        for job in sorted(worker.held.values(), key=_deepest_first):  # children before the parents that wait for them
             leased = job.state is JobState.LEASED
             self._state.release(worker, job, out)
             if job.cancelled:
@@ -561,7 +565,7 @@ class HeadScheduler:
             self._fail_impossible(out)
 
     def _pause(self, event: StartsPaused, out: list[HeadAction]) -> None:
-        """Assign nothing for now; or assign again, first the gangs whose workers have answered meanwhile."""
+        """Stop assigning jobs, or resume it, first with the gangs whose workers have all answered meanwhile."""
         self.paused = event.why
         if not self.paused:
             out += self._gangs.withheld()
@@ -580,7 +584,7 @@ class HeadScheduler:
                 out.append(JobsUnsatisfiable([job.id for job in live], self.why_never(cls.request)))
 
     def _end_standstill(self, now: float, out: list[HeadAction]) -> None:
-        """Jobs wait for jobs of their own: see to it that one of them can go on, or tell one that it never will."""
+        """Look for deadlocks among jobs that wait for jobs of their own; fail one job for a deadlock that stands."""
         deadlock = self._standstill.look(now, out)
         self._wake_at(self._standstill.wake, out)
         if deadlock is not None:
@@ -588,7 +592,7 @@ class HeadScheduler:
             out.append(JobsDeadlocked(deadlock, failed=True))
 
     def _give_up(self, job: HeadJob, out: list[HeadAction]) -> None:
-        """Take a job that can never start from where it waits; its parent is told."""
+        """Fail a job that can never start; its parent receives the outcome."""
         if job.state is JobState.QUEUED:
             job.cls.queue.remove(job)
             self._planner.waiting.touch(job.cls)
@@ -605,5 +609,5 @@ class HeadScheduler:
 
 
 def _deepest_first(job: HeadJob) -> tuple[int, int]:
-    """And of those at the same depth who came first, in whichever order they came to the worker."""
+    """Return the sort key: the deepest first, at the same depth by age, whatever the order of arrival."""
     return -job.depth, job.id

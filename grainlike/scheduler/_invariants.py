@@ -1,6 +1,4 @@
-"""Laws over books that many keep together: what limits and shares count, who was asked to give back what, and where
-places are kept.
-"""
+"""Invariants of state that several parts keep: counts of limits and shares, jobs asked back, and reservations."""
 
 from __future__ import annotations
 
@@ -16,7 +14,9 @@ __all__ = ["check_common_books"]
 
 
 def check_common_books(workers: Mapping[int, WorkerState], shapes: Mapping[int, Shape], planner: Planner) -> None:
-    """Raise `AssertionError` unless they are what is planned, held and leased. For tests: a walk over all."""
+    """Raise `AssertionError` unless the counts match what is planned, held and leased. For tests: walks over
+    everything.
+    """
     shares, running = Shares(), Counter[str]()
     clients = {0}
     for worker in workers.values():

@@ -1,9 +1,9 @@
-"""Jobs that jobs submit: who waits for whom, and what ends with whom.
+"""Job tree: which job submitted which, who waits for whom, and which jobs end together.
 
-A job that another one submitted is a job like any other, with three differences. It ends with its parent's attempt:
-nobody is left who could want it. It queues with its *tree*, all that descends from one job of the user's program: cores
-that one of the tree lends are open to all of it, so in one queue everybody may start where anybody may. And it goes in
-the order of the tree's oldest job, for that one holds slots until it has been done.
+A job that another one submitted differs from others in three ways. It ends with its parent's attempt, as nothing else
+waits for it. It queues with its *tree*, all that descends from one job of the user's program: cores that one job of the
+tree lends are open to the whole tree, so all jobs of one queue may start on the same workers. And it has the age of the
+tree's oldest job, as that one holds slots until the tree is done.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ from grainlike.wire import LeaseWait, Wait
 __all__ = ["SEND_STALL_S", "ChildJobs", "JobTree", "lent_by", "stands_still"]
 
 SEND_STALL_S = 10.0
-"""After so long a job that was cancelled is not believed to be about to end: twice the time that its worker gives."""
+"""Seconds after which a cancelled job is no longer expected to end: twice the time that its worker gives it."""
 
 
 class ChildJobs:
-    """The children of one attempt of a job, and whether it waits for them."""
+    """The children of one attempt of a job, and what it waits for."""
 
     __slots__ = ("children", "heard", "lease", "told", "waits")
 
     def __init__(self) -> None:
         self.children: dict[int, HeadJob] = {}
-        """Those that have not ended and that it still wants."""
+        """Those that have not ended and were not cancelled."""
         self.told = 0
-        """How many outcomes it was sent."""
+        """Number of outcomes that it was sent."""
         self.heard = 0
-        """How many of them it had got when it last said that it waits."""
+        """Number of outcomes that it had received when it last reported a wait."""
         self.waits = Wait.NOTHING
         self.lease: LeaseState | None = None
-        """Where it waits."""
+        """The lease in which it waits."""
 
 
 class JobTree:
-    """The parents of one head.
+    """The parents and children of one head.
 
     Attributes:
-        waiting: the jobs that said that they wait, by number.
-        trees: the request classes of each tree, by the number of its oldest job.
-        orphans: the jobs whose parents' attempts have ended; whoever ends them empties it.
+        waiting: jobs that have reported that they wait, by number.
+        trees: request classes of each tree, by the number of its oldest job.
+        orphans: jobs whose parents' attempts have ended; the caller that cancels them empties it.
     """
 
     __slots__ = ("orphans", "trees", "waiting")
@@ -55,34 +55,36 @@ class JobTree:
         self.orphans: list[int] = []
 
     def adopt(self, parent: HeadJob, child: HeadJob) -> None:
-        """A job has submitted another."""
+        """Record that a job has submitted another."""
         _family(parent).children[child.id] = child
 
     def refused(self, parent: HeadJob, count: int) -> None:
-        """A job has submitted so many others that never were any, of which it is told."""
+        """Count `count` jobs that were refused at submission, of which the parent is sent the outcomes."""
         _family(parent).told += count
 
     def ended(self, job: HeadJob) -> None:
-        """A job has come to an outcome, of which its parent is told."""
+        """Record that a job has its outcome, which its parent is sent."""
         family = None if job.parent is None else job.parent.family
         if family is not None and family.children.pop(job.id, None) is not None:
             family.told += 1
 
     def unwanted(self, job: HeadJob) -> None:
-        """Nobody waits for a job any more."""
+        """Record that a job was cancelled."""
         family = None if job.parent is None else job.parent.family
         if family is not None:
             family.children.pop(job.id, None)
 
     def attempt_ended(self, job: HeadJob) -> None:
-        """An attempt is over: what it still wanted goes with it, see `orphans`."""
+        """Record the end of an attempt; its remaining children become `orphans`."""
         if job.family is not None:
             self.orphans += job.family.children
             job.family = None
             self.waiting.pop(job.id, None)
 
     def note(self, worker: WorkerState, job: HeadJob | None, wait: LeaseWait) -> None:
-        """A worker says that the job of a lease waits, or goes on; `job` is None if it is of no interest any more."""
+        """Record a report that the job of a lease waits, or continues; `job` is None if the attempt is no longer
+        current.
+        """
         lease = worker.leases.get(wait.lease)
         if lease is None:
             return
@@ -98,21 +100,21 @@ class JobTree:
             self.waiting[job.id] = job
 
     def all_wait(self, workers: Iterable[WorkerState]) -> bool:
-        """Whether nothing runs, nor is about to: all that is at workers waits, or was sent ahead."""
+        """Return True if nothing runs or is about to: all jobs at workers wait, or were sent ahead."""
         return sum(len(worker.held) - len(worker.ahead) for worker in workers) <= len(self.waiting)
 
     def next_stalled(self, now: float) -> float | None:
-        """When the next of those that wait and were cancelled is not believed any more to be about to end."""
+        """Return when the next cancelled job that waits is no longer expected to end."""
         times = (job.cancelled_at + SEND_STALL_S for job in self.waiting.values() if job.cancelled)
         return min((time for time in times if time > now), default=None)
 
     def queued(self) -> list[RequestClass]:
-        """The classes of trees in which jobs wait."""
+        """Return the classes of trees in which jobs wait."""
         return [cls for classes in self.trees.values() for cls in classes if cls.head() is not None]
 
 
 def lent_by(job: HeadJob) -> int:
-    """How much of its cores a job has lent."""
+    """Return the amount of cores that a job has lent."""
     return job.family.lease.lent if job.family is not None and job.family.lease is not None else 0
 
 
@@ -123,9 +125,10 @@ def _family(job: HeadJob) -> ChildJobs:
 
 
 def stands_still(job: HeadJob, now: float) -> bool:
-    """Whether a job at a worker waits for jobs of its own, and no outcome is on the way to it.
+    """Return True if a job at a worker waits for its own jobs, and no outcome is on the way to it.
 
-    One that was cancelled is about to end. If it still wants jobs of its own after `SEND_STALL_S`, it shields its wait.
+    A cancelled job is about to end. If it still waits for its jobs after `SEND_STALL_S`, it shields its wait from the
+    cancellation.
     """
     family = job.family
     if family is None or job.state is not JobState.LEASED or (job.cancelled and now < job.cancelled_at + SEND_STALL_S):

@@ -1,4 +1,4 @@
-"""What a node tells of attempts' ends: a runner's own words, cut to what may be told, or words of its own."""
+"""Reports of a node about ended attempts: a runner's message with the rows that count, or one of the node's own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class _Attempt(Protocol):
 
 
 def told_rows(completed: Completed, rows: list[int], codes: list[int]) -> Completed:
-    """The same message with these codes; rows that must not be told are marked, so that its payloads stay in step."""
+    """Return the message with these codes; rows not in `rows` get attempt 0, so that the payloads stay aligned."""
     if len(rows) == len(completed.jobs):
         return completed if codes == completed.codes else replace(completed, codes=codes)
     told = set(rows)
@@ -29,7 +29,7 @@ def told_rows(completed: Completed, rows: list[int], codes: list[int]) -> Comple
 def without_payloads(
     lease: int, jobs: Sequence[_Attempt], codes: list[Code], now: float, details: dict[int, str]
 ) -> Completed:
-    """A message about jobs that left no payload."""
+    """Return a message about jobs that left no payload."""
     count = len(jobs)
     return Completed(
         lease,

@@ -1,9 +1,9 @@
-"""Workers that fail again and again get no new jobs for a while, and for longer each time.
+"""Quarantine: workers that fail repeatedly get no new jobs for a while, each time for longer.
 
-What counts against a worker: a link that broke, a loss of jobs, and a process that could not be started. The last is a
-reason at once, for it costs the next job an attempt; the others when there are `STRIKES` of them within `WINDOW_S`. A
-worker is known by its name: one that died and came back is the same machine. It is trusted fully again when nothing
-has happened for `WINDOW_S` after its quarantine, or, where it was for processes, when a job has succeeded there."""
+Failures that count: a link that broke, a loss of jobs, and a process that could not be started. The last one suffices
+alone, as it would cost the next job an attempt; the others count when there are `STRIKES` of them within `WINDOW_S`.
+A worker is identified by its name: one that died and came back is the same machine. Its record is cleared when nothing
+has happened for `WINDOW_S` after its quarantine, or, if that was for processes, when a job has succeeded there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WINDOW_S = 60.0
 STRIKES = 5
 
 FIRST_S: dict[Strike, float] = {"links": 10.0, "losses": 10.0, "starts": 1.0}
-"""How long the first quarantine is; each further one takes twice as long."""
+"""Seconds of the first quarantine; each further one takes twice as long."""
 
 MOST_S = 600.0
 
@@ -40,24 +40,28 @@ class _Record:
 
     @property
     def old_at(self) -> float:
-        """When it may be forgotten if nothing more happens."""
+        """Time after which the record may be dropped if nothing more happens."""
         last = max((strikes[-1] for strikes in self.strikes.values() if strikes), default=0.0)
         return max(last, self.until) + WINDOW_S
 
 
 class Quarantine:
-    """The records of all workers against which something was said, by name."""
+    """The failure records of workers, by name."""
 
     def __init__(self) -> None:
         self._records: dict[str, _Record] = {}
         self._look_at = 0.0
-        """No record is old before: to look at all of them with each event would take longer than the event."""
+        """No record expires before this time. Kept because a look at all records for each event would cost more than
+        the event.
+        """
 
     def __bool__(self) -> bool:
         return bool(self._records)
 
     def strike(self, name: str, kind: Strike, now: float, why: str = "") -> bool:
-        """Something happened to a worker; whether its quarantine begins now. `why`: in words, where a kind has none."""
+        """Count a failure of a worker; return True if its quarantine begins now. `why`: the reason, for a kind without
+        words.
+        """
         record = self._records.get(name)
         if record is None:
             record = self._records[name] = _Record()
@@ -79,28 +83,30 @@ class Quarantine:
         return True
 
     def why(self, name: str, now: float) -> str:
-        """Why a worker is in quarantine; empty for one that is not."""
+        """Return why a worker is in quarantine; empty for one that is not."""
         record = self._records.get(name)
         return record.why if record is not None and now < record.until else ""
 
     def until(self, name: str) -> float:
-        """When its last quarantine ends, or ended; 0 for one of which nothing is known any more."""
+        """Return when its last quarantine ends, or ended; 0 for one without a record."""
         record = self._records.get(name)
         return 0.0 if record is None else record.until
 
     def doubts_starts(self, name: str) -> bool:
-        """Whether it counts when a job succeeds there."""
+        """Return True if its last quarantine was for processes that could not start, so that a success there clears
+        it.
+        """
         record = self._records.get(name)
         return record is not None and record.kind == "starts"
 
     def succeeded(self, name: str, now: float) -> None:
-        """A job has succeeded there: processes can be started again."""
+        """Clear a quarantine for processes: a job has succeeded there."""
         record = self._records.get(name)
         if record is not None and record.kind == "starts" and now >= record.until:
             del self._records[name]
 
     def forget_old(self, now: float) -> None:
-        """Forget workers of which nothing has been heard for long."""
+        """Drop expired records."""
         if now < self._look_at:
             return
         old = {name: record.old_at for name, record in self._records.items()}

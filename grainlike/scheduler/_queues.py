@@ -1,4 +1,4 @@
-"""Where jobs wait at the head: request classes, each of them one queue."""
+"""Queues of the head: request classes, each of them one queue."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ __all__ = ["DeepestFirst", "RequestClass"]
 
 
 class DeepestFirst:
-    """The queue of a tree's jobs, used as a deque: the deepest in front, among those the first.
+    """The queue of a tree's jobs, with the interface of a deque: the deepest job first, at the same depth the
+    oldest.
 
-    So a recursion goes down before it goes wide, and as many jobs wait as it is deep. The other way round, all of a
-    level would be begun before the first of them can end.
+    A recursion then goes deep before it goes wide, and the number of waiting jobs is its depth. In order of age, all
+    jobs of a level would be started before the first of them could end.
     """
 
     __slots__ = ("_heap",)
@@ -30,27 +31,27 @@ class DeepestFirst:
         self._heap: list[tuple[int, int, HeadJob]] = []
 
     def append(self, job: HeadJob) -> None:
-        """Put a job to its place."""
+        """Insert a job at its place."""
         heappush(self._heap, (-job.depth, job.id, job))
 
     appendleft = append
 
     def extend(self, jobs: Iterable[HeadJob]) -> None:
-        """Put jobs to their places."""
+        """Insert jobs at their places."""
         for job in jobs:
             self.append(job)
 
     def popleft(self) -> HeadJob:
-        """Take the front."""
+        """Remove and return the first job."""
         return heappop(self._heap)[2]
 
     def remove(self, job: HeadJob) -> None:
-        """Take a job from anywhere."""
+        """Remove a job from anywhere."""
         self._heap.remove((-job.depth, job.id, job))
         heapify(self._heap)
 
     def clear(self) -> None:
-        """Drop all."""
+        """Remove all jobs."""
         self._heap.clear()
 
     def __getitem__(self, at: int) -> HeadJob:
@@ -64,10 +65,10 @@ class DeepestFirst:
 
 
 class RequestClass:
-    """All jobs of one client that ask for the same, with the same priority: one queue, first in, first out; those of
-    a tree the deepest first.
+    """Jobs of one client with the same request and priority: one queue, first in, first out; for a tree the deepest
+    first.
 
-    Jobs leave the queue's front only; a cancelled one stays as a hole that `head` steps over.
+    Jobs leave the queue at its front only; a cancelled one stays in it, and `head` skips it.
     """
 
     __slots__ = (
@@ -115,9 +116,10 @@ class RequestClass:
         self.priority = priority
         self.isolate = isolate
         self.shapes = shapes
-        # Who waits for a job holds slots: it must not stand at a worker for room that nobody there will make.
+        # The parent of a tree's job holds slots while it waits, so the job must not queue at a full
+        # worker, where nothing may ever make room for it.
         self.may_be_ahead = not root and shapes[0].may_be_ahead
-        """Whether its jobs may wait at a worker that is full."""
+        """True if its jobs may wait at a worker that is full."""
         self.queue: deque[HeadJob] | DeepestFirst = DeepestFirst() if root else deque()
         self.warned = False
         self.blocked_job: HeadJob | None = None
@@ -126,14 +128,14 @@ class RequestClass:
         """When `blocked_job` was passed over for the first time (`planning._patience`); None until then."""
         # What follows is for the index of those that wait (`_waiting`).
         self.is_simple = not any(shape.rationed or shape.group is not None for shape in shapes)
-        """Whether nothing but a change of workers can let its jobs start."""
+        """True if only a change of workers can let its jobs start."""
         self.timed = any(shape.soft_s is not None or shape.group is not None for shape in shapes)
         common = [name for name, _ in shapes[0].units if all(name in shape.request.units for shape in shapes)]
         self.names = tuple(sorted(common))
         self.needs = tuple(min(shape.request.units[name] for shape in shapes) for name in self.names)
-        """What a job takes at least, whichever shape it gets: of each of `names`."""
+        """The least that a job takes of each of `names`, whichever shape it gets."""
         self.place: ClassIndex | None = None
-        """Where it stands, and there as `entry` and as one of a `kind`; None while no jobs wait."""
+        """The index in which it stands, with `entry` and `kind` as its key there; None while no jobs wait."""
         self.entry: Entry | None = None
         self.kind: Kind = (), 0, False
         self.claim: ClassIndex | None = None
@@ -141,10 +143,10 @@ class RequestClass:
         self.wide_on: tuple[int, ...] = ()
         """Kinds of workers for which it may be wide, as long as it is blocked."""
         self.visits = 0
-        """How often a pass has looked for a worker for it."""
+        """Number of searches of passes for a worker for it."""
 
     def head(self) -> HeadJob | None:
-        """The job to run next, or None."""
+        """Return the job to run next, or None."""
         queue = self.queue
         while queue:
             job = queue[0]
@@ -154,7 +156,7 @@ class RequestClass:
         return None
 
     def live(self) -> list[HeadJob]:
-        """All queued jobs, in order."""
+        """Return all queued jobs, in order."""
         return [job for job in self.queue if not job.cancelled]
 
     def put_back(self, jobs: list[HeadJob]) -> None:

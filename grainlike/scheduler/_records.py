@@ -1,6 +1,6 @@
-"""The head's records: jobs, shapes, leases, workers. Amounts only; concrete ids are the workers' business.
+"""Records of the head: jobs, shapes, leases and workers, in amounts only; workers alone deal in concrete ids.
 
-Amounts are integers of one billionth (see `grainlike.resources`), so that books that were balanced stay balanced.
+Amounts are integers of one billionth (see `grainlike.resources`), so that sums are exact.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ __all__ = ["ChangeLog", "GangHold", "HeadFunction", "HeadJob", "LeaseState", "Sh
 _UNIT = 10**9
 
 AHEAD_QUICK_S = 0.1
-"""Functions whose jobs take longer than this on average are not sent ahead: a round trip is nothing to them."""
+"""Mean run time above which a function's jobs are not sent ahead: a round trip is negligible for them."""
 
 _QUEUED, _AHEAD = JobState.QUEUED, JobState.AHEAD
 
 
 class HeadFunction:
-    """What the head knows of a function: how long its jobs take, and when a failed or lost one is tried again."""
+    """Record of a function: how long its jobs take, and when a failed or lost one is tried again."""
 
     __slots__ = ("backoff", "id", "losses", "on_timeout", "retries", "times")
 
@@ -43,15 +43,15 @@ class HeadFunction:
 
     @property
     def is_quick(self) -> bool:
-        """Whether its jobs are known to take so little that a round trip matters."""
+        """True if its jobs are known to be so short that a round trip matters."""
         return self.times.known and self.times.mean <= AHEAD_QUICK_S
 
 
 class HeadJob:
-    """One live job. `worker` and `shape` say where it is; 0 and None while it is nowhere but in its queue.
+    """Record of a live job. `worker` and `shape` are 0 and None unless it is at a worker.
 
-    Very many may queue, so what few jobs have is in a record beside: those that jobs submit, or that have submitted
-    some, and those whose attempts went wrong.
+    Very many jobs may queue, so attributes that few of them need are in a separate record (`ExtraState`): of jobs in
+    trees of jobs, and of those that were cancelled, or whose attempts failed or were lost.
     """
 
     __slots__ = (
@@ -78,7 +78,7 @@ class HeadJob:
         self.worker = 0
         self.cancelled = False
         self.sent = 0.0
-        """When it was planned; of one that was sent ahead, how many seconds it was expected to take."""
+        """Time at which it was planned; of a job that was sent ahead, the seconds that it is expected to take."""
 
     @property
     def parent(self) -> HeadJob | None:
@@ -87,17 +87,17 @@ class HeadJob:
 
     @property
     def root(self) -> int:
-        """The number of the oldest job of its tree, itself perhaps."""
+        """The number of the oldest job of its tree, which may be itself."""
         return self.id if self.rare is None else self.rare.root
 
     @property
     def depth(self) -> int:
-        """How many jobs are above it in its tree."""
+        """Number of jobs above it in its tree."""
         return 0 if self.rare is None else self.rare.depth
 
     @property
     def family(self) -> ChildJobs | None:
-        """What it has submitted, once it has submitted something."""
+        """Its children, and what it waits for; None until it submits a job or waits."""
         return None if self.rare is None else self.rare.family
 
     @family.setter
@@ -106,43 +106,43 @@ class HeadJob:
 
     @property
     def retries(self) -> int:
-        """How many more attempts it has that fail."""
+        """Number of further attempts that it may fail."""
         return self.fn.retries - self.failures
 
     @property
     def failures(self) -> int:
-        """How many of its attempts have failed."""
+        """Number of its attempts that have failed."""
         return 0 if self.rare is None else self.rare.failures
 
     @property
     def losses(self) -> int:
-        """How often it was running when it was lost."""
+        """Number of times that its runner or worker died while it ran."""
         return 0 if self.rare is None else self.rare.losses
 
     @property
     def again_at(self) -> float:
-        """When its next attempt may begin, while it waits for that."""
+        """Time at which its next attempt may begin, while it is in backoff."""
         return 0.0 if self.rare is None else self.rare.again_at
 
     @property
     def cancelled_at(self) -> float:
-        """When it was cancelled."""
+        """Time at which it was cancelled."""
         return 0.0 if self.rare is None else self.rare.cancelled_at
 
     @property
     def committed(self) -> bool:
-        """A part of what it gives has been handed on: this attempt is its last."""
+        """True once items of its stream were passed on: this attempt is its last."""
         return self.rare is not None and self.rare.committed
 
     def remembered(self) -> ExtraState:
-        """Its record of what few jobs have, to write into."""
+        """Return its `ExtraState`, made if it has none, to write into."""
         if self.rare is None:
             self.rare = ExtraState(None, self.id, 0)
         return self.rare
 
 
 class ExtraState:
-    """A job's place among those that jobs submit, and what few jobs go through; see the properties of `HeadJob`."""
+    """Attributes that few jobs have: their place in a tree of jobs, and failures; see the properties of `HeadJob`."""
 
     __slots__ = (
         "again_at", "cancelled_at", "committed", "depth", "failures", "family", "losses", "parent", "root",
@@ -161,7 +161,7 @@ class ExtraState:
 
 
 class Shape:
-    """One way to satisfy a request: what a job takes on one worker. Numbered, because it travels to workers by number.
+    """A way to satisfy a request: what a job takes on one worker. Messages to workers name it by its number.
 
     A request `a | b` has two shapes, in the order of preference; most requests have one. A gang's shape is what it
     takes on each of its `nodes` workers; limits and rates count once for all of them.
@@ -192,37 +192,41 @@ class Shape:
         self.nodes = request.nodes
         self.isolate = isolate
         self.users: dict[int, WorkerState] = {}
-        """The workers on which planned jobs or leases of it count now."""
+        """The workers on which planned jobs or leases of it are counted now."""
         self.units = tuple(request.units.items())
         self.share = request.units.get("cores", _UNIT)
-        """What one job of it counts in the books of fair shares: its cores, one where it asks for none."""
+        """The amount that one job of it counts in fair shares: its cores, one if it asks for none."""
         self.tokens = frozenset(request.tokens)
         self.limits = tuple(request.limits.items())
         self.rates = tuple(request.rates.items())
         self.rationed = bool(self.limits or self.rates)
-        """Whether a cluster-wide limit or rate is part of it: such jobs are never sent ahead."""
+        """True if it has a cluster-wide limit or rate: such jobs are never sent ahead."""
         self.plain = not (self.rationed or self.nodes > 1 or group is not None)
-        """Whether the end of a job of it concerns nothing but its worker."""
+        """True if the end of a job of it changes the records of its worker only."""
         self.walltime = request.walltime
         self.walltime_soft = request.walltime_soft
         self.group = group
         """The run times of its walltime group, from which limits are learned; None without one."""
         self.may_be_ahead = not (self.rationed or self.nodes > 1 or group is not None or request.walltime is not None)
-        """Whether jobs of it may wait at a worker that is full."""
+        """True if jobs of it may wait at a worker that is full."""
 
     @property
     def soft_s(self) -> float | None:
-        """How long a job may be expected to run at most: its group's mean + 2σ, until it is known what was declared."""
+        """Seconds within which a job is expected to end: its group's mean + 2σ once that is known, before that as
+        declared.
+        """
         return self.group.upper if self.group is not None and self.group.known else self.walltime_soft
 
     @property
     def hard_s(self) -> float | None:
-        """When a job is ended: its group's mean + 5σ, until it is known what was declared; None if nobody said."""
+        """Seconds after which a job is ended: its group's mean + 5σ once that is known, before that as declared; None
+        for no limit.
+        """
         return self.group.over(5.0) if self.group is not None and self.group.known else self.walltime
 
 
 class LeaseState:
-    """One lease on a worker, as the head sees it."""
+    """Record of a lease on a worker."""
 
     __slots__ = ("begun", "client", "fn", "id", "lent", "root", "shape")
 
@@ -230,7 +234,7 @@ class LeaseState:
         self.id = lease
         self.root = 0 if first is None else first.root
         self.lent = 0
-        """How much of its cores is lent."""
+        """Amount of its cores that is lent."""
         self.client = 0 if first is None else first.cls.client
         self.shape = shape
         self.fn = None if first is None else first.fn
@@ -238,10 +242,10 @@ class LeaseState:
 
 
 class GangHold:
-    """What one worker holds for a gang, from when it is asked to until it has said that it does no more.
+    """Slots of a gang on one worker, from the moment it is asked to hold them until it has confirmed their release.
 
     `lease` and `allocation` come with its answer; until then the amounts are counted like a planned job's. `released`:
-    it was told to let go, or has itself.
+    it was asked to release them, or did so by itself.
     """
 
     __slots__ = ("allocation", "job", "lease", "planned_at", "released", "shape", "worker")
@@ -257,10 +261,11 @@ class GangHold:
 
 
 class ChangeLog:
-    """Which workers' free amounts changed, in order: whoever keeps an index reads on from where it stopped.
+    """Log of the workers whose free amounts changed, in order; a reader that keeps an index goes on from where it
+    stopped.
 
-    An entry costs an append; a reader that never comes costs nothing. When the log has grown long against the number
-    of workers, `epoch` changes and readers start anew.
+    An entry costs an append; a reader that never reads costs nothing. When the log has become much longer than the
+    number of workers, it is emptied, `epoch` changes, and readers look at all workers again.
     """
 
     __slots__ = ("entries", "epoch")
@@ -270,16 +275,16 @@ class ChangeLog:
         self.epoch = 0
 
     def compact(self, workers: int) -> None:
-        """Forget entries that are more trouble to read than all workers are."""
+        """Empty the log if reading it costs more than a look at all workers."""
         if len(self.entries) > 8 * workers + 1024:
             self.entries.clear()
             self.epoch += 1
 
 
 class WorkerState:
-    """One worker: what it offers, what is free by the head's books, what it holds.
+    """Record of a worker: what it offers, what is free by the head's counts, and the jobs that it holds.
 
-    `until` is the end of its life on the clock of `now`, infinite for one that has no walltime.
+    `until` is the end of its walltime on the clock of `now`, infinite for one that has none.
     """
 
     __slots__ = (
@@ -323,84 +328,86 @@ class WorkerState:
         self.free = dict(self.capacity)
         self.gone = False
         self.version = 0
-        """Grows with each change of `free`."""
+        """A counter that grows with each change of `free`."""
         self.held: dict[int, HeadJob] = {}
-        """Every job that is at this worker, by number, in the order of arrival."""
+        """All jobs that are at this worker, by number, in the order of arrival."""
         self.ahead: dict[int, HeadJob] = {}
         """Those of `held` that were sent ahead and have not started."""
         self.leases: dict[int, LeaseState] = {}
         self.lent = 0
-        """How much of what is free are cores that jobs have lent, which wait for jobs of their own."""
+        """Amount of free cores that belong to jobs which wait for jobs of their own."""
         self.lenders: dict[int, int] = {}
-        """How many leases of each tree have lent their cores."""
+        """Number of leases of each tree that have lent their cores."""
         self.holds: dict[tuple[int, int], GangHold] = {}
-        """What it was asked to hold for gangs, by job and attempt, until it has said that it lets go."""
+        """Slots that it was asked to hold for gangs, by job and attempt, until it has confirmed their release."""
         self.ahead_s = 0.0
-        """How many seconds of work `ahead` is expected to be."""
+        """Seconds of work that `ahead` is expected to be."""
         self.ahead_of: dict[int, int] = {}
-        """How many of `ahead` each shape has."""
+        """Number of jobs in `ahead`, by shape."""
         self.ahead_in: dict[int, int] = {}
-        """How many of `ahead` each class has."""
+        """Number of jobs in `ahead`, by class."""
         self.recalled: set[int] = set()
-        """Those of `ahead` that the worker was asked to give back."""
+        """Those of `ahead` that the worker was asked to return."""
         self.using: dict[int, int] = {}
-        """How many planned jobs and leases of each shape count against `free`."""
+        """Number of planned jobs and leases of each shape that are counted against `free`."""
         self.leaving = False
-        """It said that it stops, or was asked to: nothing fits any more."""
+        """True once it has announced that it stops, or was asked to: nothing fits any more."""
         self.draining = False
-        """It was asked to, and has not said so yet: what runs there goes on."""
+        """True while it was asked to stop and has not announced it yet: its running jobs continue."""
         self.shut: dict[str, str] = {}
-        """Why it gets no jobs for now: by `"suspect"` or `"quarantine"`, in words."""
+        """Reasons why it gets no jobs for now, in words, by `"suspect"` or `"quarantine"`."""
         self._fits: dict[int, bool] = {}
         self._log = log
         log.entries.append(self)
 
     def refuse(self, shape: Shape) -> None:
-        """The node itself says that it can never grant the shape."""
+        """Record that the node has reported that it can never grant the shape."""
         self._fits[shape.id] = False
         self._changed()
 
     def forget(self, shapes: Iterable[int]) -> None:
-        """No job asks for these any more."""
+        """Drop what is known of shapes that no job asks for any more."""
         for number in shapes:
             self._fits.pop(number, None)
 
     def leave(self) -> None:
-        """It stops: from now on nothing fits."""
+        """Record that it stops: from now on nothing fits."""
         self.leaving, self.draining = True, False
         self._fits.clear()
         self._changed()
 
     def drain(self) -> None:
-        """It is to stop when what runs here has ended: from now on nothing fits."""
+        """Record that it is to stop when its running jobs have ended: from now on nothing fits."""
         self.leaving = self.draining = True
         self._fits.clear()
         self._changed()
 
     @property
     def stops(self) -> bool:
-        """Whether it ends its jobs itself, so that none of those that it ends is lost."""
+        """True if it has announced that it stops: it then ends its jobs in good order, and none of them counts as
+        lost.
+        """
         return self.leaving and not self.draining
 
     def shut_for(self, kind: str, why: str) -> None:
-        """From now on nothing fits for the time being; what is here goes on."""
+        """Give it no jobs for now; those that it has continue."""
         self.shut[kind] = why
         self._changed()
 
     def open_again(self, kind: str) -> None:
-        """This one reason is gone."""
+        """Remove one reason for which it gets no jobs."""
         if self.shut.pop(kind, None) is not None:
             self._changed()
 
     def heard_again(self, now: float) -> None:
-        """It is under suspicion no more, and may hear only now of what it was sent."""
+        """End its suspicion; as it may receive its jobs only now, their waiting time begins again."""
         for job in self.held.values():
             if job.state is not _AHEAD:
                 job.sent = now
         self.open_again("suspect")
 
     def fits_ever(self, shape: Shape) -> bool:
-        """Whether this worker, empty and with all its time before it, could run a job of the shape."""
+        """Return True if this worker, when empty and with all of its walltime left, could run a job of the shape."""
         if self.leaving:
             return False
         fits = self._fits.get(shape.id)
@@ -416,11 +423,11 @@ class WorkerState:
         return all(self.capacity.get(name, 0) >= amount for name, amount in shape.units)
 
     def fits_now(self, shape: Shape) -> bool:
-        """Whether a job of the shape may start here, in what is free."""
+        """Return True if it gets jobs, and one of the shape fits into what is free."""
         return not self.shut and self.has_room(shape)
 
     def has_room(self, shape: Shape) -> bool:
-        """Whether a job of the shape fits into what is free."""
+        """Return True if a job of the shape fits into what is free."""
         if not (self._fits.get(shape.id) or self.fits_ever(shape)):
             return False
         free = self.free
@@ -430,14 +437,14 @@ class WorkerState:
         return True
 
     def fits_after(self, shape: Shape, ended: Shape) -> bool:
-        """Whether a job of the shape would fit here once a job of another one has ended."""
+        """Return True if a job of the shape would fit here once a job of the shape `ended` has ended."""
         if not self.fits_ever(shape):
             return False
         free, back = self.free, ended.request.units
         return all(free[name] + back.get(name, 0) >= amount for name, amount in shape.units)
 
     def take(self, shape: Shape) -> None:
-        """Count one job of the shape as using its amounts."""
+        """Count a job of the shape against the free amounts."""
         free = self.free
         for name, amount in shape.units:
             free[name] -= amount
@@ -448,20 +455,20 @@ class WorkerState:
         self._changed()
 
     def give(self, shape: Shape) -> None:
-        """Count the amounts of one job of the shape as free again."""
+        """Count the amounts of a job of the shape as free again."""
         free = self.free
         for name, amount in shape.units:
             free[name] += amount
         used = self.using[shape.id] - 1
         if used:
             self.using[shape.id] = used
-        else:  # shapes may be very many, and most of them of one job
+        else:  # there may be very many shapes, most of them with one job
             del self.using[shape.id]
             shape.users.pop(self.id, None)
         self._changed()
 
     def lend(self, lease: LeaseState) -> None:
-        """Count the cores of a lease as free, for its job waits."""
+        """Count the cores of a lease as free, because its job waits."""
         lease.lent = lease.shape.request.units["cores"]
         self.free["cores"] += lease.lent
         self.lent += lease.lent
@@ -469,7 +476,9 @@ class WorkerState:
         self._changed()
 
     def reclaim(self, lease: LeaseState) -> None:
-        """Count them as its own again. The head may have promised them to others: then less than nothing is free."""
+        """Count lent cores as the lease's own again. If the head has planned others on them, less than nothing is free
+        then.
+        """
         self.free["cores"] -= lease.lent
         self.lent -= lease.lent
         lease.lent = 0
@@ -479,7 +488,7 @@ class WorkerState:
         self._changed()
 
     def own_is_enough(self, shape: Shape) -> bool:
-        """Whether a job of the shape, which fits, needs nothing of what is lent."""
+        """Return True if a job of the shape, which fits, needs no cores that are lent."""
         cores = shape.request.units.get("cores", 0)
         return not (self.lent and cores) or self.free["cores"] - self.lent >= cores
 
@@ -488,8 +497,10 @@ class WorkerState:
         self._log.entries.append(self)
 
     def fill_ahead(self, cls: RequestClass, shape: Shape, seconds: float, most: int) -> list[HeadJob]:
-        """Let quick jobs of a class, the first first, wait at this worker: until what waits here is expected to take so
-        many seconds, or is so many.
+        """Move quick jobs of a class from its queue to this worker, in order, until the jobs that wait here are
+        expected to take `seconds`, or are `most`.
+
+        One loop over local variables, without calls for each job, as thousands may be moved at once.
         """
         jobs: list[HeadJob] = []
         ahead, held, ahead_s = self.ahead, self.held, self.ahead_s
@@ -518,7 +529,7 @@ class WorkerState:
         return jobs
 
     def leave_ahead(self, jobs: Iterable[HeadJob]) -> None:
-        """Count these as waiting here no more."""
+        """Remove jobs from those that were sent ahead."""
         ahead, ahead_of, ahead_in, recalled = self.ahead, self.ahead_of, self.ahead_in, self.recalled
         ahead_s = self.ahead_s
         for job in jobs:
@@ -529,17 +540,17 @@ class WorkerState:
             recalled.discard(job.id)
             ahead_s = ahead_s - job.sent if ahead else 0.0
         self.ahead_s = ahead_s
-        if not ahead:  # of shapes and classes there may be very many in the course of time
+        if not ahead:  # in the course of time there may be very many shapes and classes
             ahead_of.clear()
             ahead_in.clear()
 
     def room_left(self, shape: Shape) -> int:
-        """What would be left of the scarcest resource of the shape: small is a tight fit."""
+        """Return what would be left of the scarcest resource of the shape: a small number is a tight fit."""
         free = self.free
         left = [free[name] - amount for name, amount in shape.units]
         return min(left) if left else 0
 
     def is_wide(self, shape: Shape) -> bool:
-        """Whether the shape asks for more than half of some resource of this worker."""
+        """Return True if the shape asks for more than half of some resource of this worker."""
         capacity = self.capacity
         return any(2 * amount > capacity.get(name, 0) for name, amount in shape.units)

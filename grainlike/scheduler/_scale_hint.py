@@ -1,9 +1,10 @@
-"""How many more workers of a kind would help: what somebody asks who can start some, by hand or from a batch system.
+"""Scale hint: how many more workers of a kind would help, for whoever can start some, by hand or from a batch
+system.
 
-Counted is what waits, and could run on an empty worker of that kind. Jobs that are known to be short want no worker
-each: what the present workers are expected to have done within a while anyway wants nobody, and what is left wants as
-many as get it done by then. Of jobs whose run time nobody knows, or that run for longer, each wants its own slots. So
-the number follows from the queue alone: jobs that die early, and wait for their next attempt, do not drive it up.
+Jobs are counted that wait and could run on an empty worker of that kind. Jobs known to be short do not each want a
+worker: those that the present workers are expected to finish within `within_s` count for nothing, and the rest for as
+many slots as finish them by then. Jobs that take longer, or whose run time is unknown, each want slots of their own.
+The number depends on the queue alone, so jobs that die early and are in backoff do not raise it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def wanted(
     most: int,
     within_s: float,
 ) -> int:
-    """How many more workers with this offer would be of use now; at most `most`."""
+    """Return how many more workers with this offer would be of use now; at most `most`."""
     empty = WorkerState(0, "", offer, 0.0, ChangeLog())
     waiting = [(first, cls) for cls in classes if (first := cls.head()) is not None]
     started = Counter[str]()
@@ -45,7 +46,7 @@ def wanted(
 
 
 def _slots(count: int, fn: HeadFunction, shape: Shape, workers: Sequence[WorkerState], within_s: float) -> int:
-    """How many of so many jobs should run at once on new workers."""
+    """Return how many of `count` jobs should run at once on new workers."""
     times = fn.times
     if not times.known or times.mean >= within_s:
         return count
@@ -54,7 +55,7 @@ def _slots(count: int, fn: HeadFunction, shape: Shape, workers: Sequence[WorkerS
 
 
 def _fill(new: list[dict[str, int]], shape: Shape, count: int, offer: Allocation, most: int) -> None:
-    """Give so many jobs room on the new workers, and take more of those while there may be more."""
+    """Give `count` jobs room on the new workers in `new`, and append more of those while there may be more."""
     left = count * shape.nodes if shape.nodes <= most else 0
     at = 0
     while left > 0 and (at < len(new) or len(new) < most):
@@ -68,5 +69,5 @@ def _fill(new: list[dict[str, int]], shape: Shape, count: int, offer: Allocation
 
 
 def _times(amounts: dict[str, int], shape: Shape) -> int:
-    """How often the shape fits into amounts."""
+    """Return how often the shape fits into amounts."""
     return min((amounts.get(name, 0) // amount for name, amount in shape.units if amount), default=0)

@@ -1,6 +1,6 @@
-"""All that a head keeps books of, and the moves that keep them even: what leaves one place comes to another.
+"""State of the head scheduler, and the moves of jobs between places that keep its counts consistent.
 
-A live job is in exactly one place: its class's queue, one worker's `held`, or among those that wait to be tried again.
+A live job is in exactly one place: its class's queue, one worker's `held`, or `backoffs`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["SchedulerState"]
 
 
 class SchedulerState:
-    """The books of one head. `seed` decides how much shorter jobs wait between attempts than they might."""
+    """All state of one head. `seed` seeds the jitter of the waits between attempts."""
 
     __slots__ = ("backoffs", "catalogue", "functions", "gangs", "job_tree", "jobs", "planner", "workers")
 
@@ -36,12 +36,12 @@ class SchedulerState:
         self.gangs = self.planner.gangs
 
     def lose_members(self) -> None:
-        """A worker leaves, or refuses a shape for good."""
+        """Record that a worker leaves, or refuses a shape for good."""
         self.planner.reserving.members += 1
         self.catalogue.doubt_all()
 
     def current(self, worker: WorkerState, number: int, attempt: int) -> HeadJob | None:
-        """The job, if this worker holds it at this attempt; a late or foreign answer finds nothing."""
+        """Return the job if this worker holds it at this attempt; None for a late or foreign answer."""
         job = worker.held.get(number)
         return job if job is not None and job.attempt == attempt else None
 
@@ -57,7 +57,7 @@ class SchedulerState:
             worker.leave_ahead((job,))
 
     def release(self, worker: WorkerState, job: HeadJob, out: list[HeadAction]) -> None:
-        """The worker holds the job no more, nor does any other that held slots for it."""
+        """Take a job from its worker, and release what other workers hold for it."""
         self.uncount(worker, job)
         del worker.held[job.id]
         if job.family is not None:
@@ -71,19 +71,19 @@ class SchedulerState:
             self.gangs.disband(job, out)
 
     def take_lease(self, worker: WorkerState, lease: int, shape: Shape, first: HeadJob | None, now: float) -> None:
-        """A worker granted a lease for what was not counted as planned."""
+        """Record a lease whose amounts were not counted as planned."""
         worker_state = worker.leases[lease] = LeaseState(lease, shape, first, now)
         worker.take(shape)
         self.planner.shares.take(worker_state.client, shape)
 
     def drop(self, job: HeadJob) -> None:
-        """A job has its outcome."""
+        """Remove a job that has its outcome."""
         del self.jobs[job.id]
         if job.parent is not None:
             self.job_tree.ended(job)
 
     def requeue(self, jobs: list[HeadJob], out: list[HeadAction]) -> None:
-        """Put jobs back to the front of their classes; cancelled ones are gone."""
+        """Put jobs back to the front of their classes; drop cancelled ones."""
         by_class: dict[int, list[HeadJob]] = {}
         begun = [job.id for job in jobs if job.state is JobState.LEASED and not job.cancelled]
         if begun:
@@ -101,7 +101,7 @@ class SchedulerState:
             self.planner.waiting.touch(cls)
 
     def forget_unused(self, out: list[HeadAction]) -> None:
-        """Forget classes and shapes that no job uses, if they are many; workers are to hear of the shapes."""
+        """Drop classes and shapes that no job uses, if they are many; workers receive the numbers of the shapes."""
         catalogue, waiting = self.catalogue, self.planner.waiting.count
         if not catalogue.is_full(waiting):
             return
@@ -114,7 +114,9 @@ class SchedulerState:
             out.append(ShapesForgotten(gone))
 
     def _shapes_at_work(self) -> Iterator[Shape]:
-        """The shapes of all that is at workers. Those of jobs may be needed again if the jobs come back."""
+        """Return the shapes in use at workers, and those that jobs there or in backoff need if they are queued
+        again.
+        """
         for worker in self.workers.values():
             for job in worker.held.values():
                 yield from job.cls.shapes
@@ -125,7 +127,7 @@ class SchedulerState:
         for number in self.backoffs.jobs():
             yield from self.jobs[number].cls.shapes
 
-    # --- laws --------------------------------------------------------------------------------------------------------
+    # --- invariants --------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
         """Raise `AssertionError` unless the laws of `HeadScheduler` hold. Costs a walk over everything; for tests."""
@@ -146,7 +148,7 @@ class SchedulerState:
         check_common_books(self.workers, self.catalogue.shapes, self.planner)
 
     def _check_shapes(self) -> None:
-        """Each shape that a class or a job needs is known by its number, and workers may name it."""
+        """Check that each shape that a class or a job needs is known by its number, as workers may name it."""
         known = self.catalogue.shapes
         used = [shape for cls in self.catalogue.classes.values() for shape in cls.shapes]
         used += self._shapes_at_work()
@@ -170,7 +172,7 @@ class SchedulerState:
 
 
 def _counted(worker: WorkerState) -> list[Shape]:
-    """What takes amounts of a worker."""
+    """Return the shapes whose amounts count against a worker."""
     planned = [job.shape for job in worker.held.values() if job.state is JobState.PLANNED and job.shape is not None]
     single = [shape for shape in planned if shape.nodes == 1]
     held = [hold.shape for hold in worker.holds.values() if not hold.lease]

@@ -1,4 +1,4 @@
-"""The states of a job in the head's mind and every step between them, in one place.
+"""States of a job in the head scheduler, and all transitions between them.
 
 ::
 
@@ -7,7 +7,7 @@
       │ └── returned, lost, retried ─┤
       └<──────── BACKOFF <───────────┘
 
-A job that ended, in whatever way, leaves the books: there is no terminal state to keep.
+A job that has ended, in whatever way, is dropped: there is no final state.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["JobState", "transition_table"]
 
 
 class JobState(IntEnum):
-    """Where a live job stands."""
+    """State of a live job."""
 
     QUEUED = 0  # waits at the head
     PLANNED = 1  # assigned to a worker and counted against its free amounts
@@ -37,5 +37,7 @@ _TRANSITIONS: dict[JobState, frozenset[JobState]] = {
 
 
 def transition_table() -> dict[JobState, frozenset[JobState]]:
-    """Every allowed step; the documentation's picture is drawn from it, and tests hold the mind to it."""
+    """Return the allowed transitions; the picture in the documentation is drawn from it, and tests hold the scheduler
+    to it.
+    """
     return dict(_TRANSITIONS)

@@ -1,4 +1,4 @@
-"""How long the jobs of one function take: count, mean and spread, with the past fading.
+"""Run times of the jobs of one function: count, mean and spread, in which old samples fade.
 
 The update is Welford's, weighted so that old samples fade exponentially once `memory` of them are in: a function
 whose inputs grow is soon known as slower (B. P. Welford, "Note on a method for calculating corrected sums of squares
@@ -21,14 +21,14 @@ _KNOWN = 8
 
 
 class RunTimes:
-    """Run times of one function, in seconds. The more samples it has a memory for, the slower it follows a change.
+    """Run times of one function, in seconds. The larger `memory` (in samples), the slower they follow a change.
 
     Example::
 
         times = RunTimes()
         times.add([0.010, 0.012])
         times.mean      # 0.011
-        times.known     # False: two samples tell little
+        times.known     # False: two samples are too few
     """
 
     __slots__ = ("awaits", "count", "mean", "memory", "variance")
@@ -39,10 +39,10 @@ class RunTimes:
         self.mean = 0.0
         self.variance = 0.0
         self.awaits = False
-        """Whether a job of this function ever suspended: such jobs gain nothing from run-lists."""
+        """True if a job of this function ever suspended: such jobs gain nothing from run-lists."""
 
     def add(self, walls: Iterable[float]) -> None:
-        """Learn from finished jobs."""
+        """Add the run times of finished jobs."""
         count, mean, variance, memory = self.count, self.mean, self.variance, self.memory
         weight = 1.0 / memory
         rest = 1.0 - weight
@@ -63,9 +63,9 @@ class RunTimes:
 
     @property
     def upper(self) -> float:
-        """Mean plus two standard deviations: a job rarely takes longer."""
+        """Mean plus two standard deviations: jobs rarely take longer."""
         return self.mean + 2.0 * sqrt(self.variance)
 
     def over(self, deviations: float) -> float:
-        """Mean plus so many standard deviations, in seconds."""
+        """Return the mean plus `deviations` standard deviations, in seconds."""
         return self.mean + deviations * sqrt(self.variance)

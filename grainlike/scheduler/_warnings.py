@@ -1,4 +1,4 @@
-"""Warnings of jobs that wait in vain: nobody who is here could run them, and they may not know it."""
+"""Warnings about jobs that no connected worker could run."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from grainlike.scheduler._state import SchedulerState
 __all__ = ["NOBODY_S", "complain"]
 
 NOBODY_S = 5.0
-"""How long jobs may wait for a first worker before that is worth a warning."""
+"""Seconds for which jobs wait for a first worker without a warning."""
 
 
 LOOKED_AT_MOST = 1024
-"""At how many classes a step looks; the next one, at once, looks at more."""
+"""The most classes that one call looks at; the next call, at once, looks at more."""
 
 
 def complain(books: SchedulerState, now: float, out: list[HeadAction]) -> float | None:
-    """Warn, once per class, of jobs that nobody who is here could run; say when to look again."""
+    """Warn, once per class, of jobs that no connected worker could run; return when to look again."""
     catalogue = books.catalogue
     doubted = catalogue.doubted
     if not doubted:

@@ -1,1 +1,1 @@
-"""Node scheduler: grants concrete ids on one node, and ends what is to end there."""
+"""Node scheduler: grants concrete ids on one node, and decides when runners and jobs there are ended."""

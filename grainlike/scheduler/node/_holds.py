@@ -5,9 +5,9 @@ say) has them to itself. The head asks each of these workers to hold slots. The 
 says so; where the job is then assigned, it starts on what is held (`pop`). Elsewhere nothing runs on them; they are
 free again when the head cancels the hold, or when the node stops.
 
-By the head's books everything fits that it asked for, so a hold waits for what the node itself started ahead, or for
-a layout. Nothing else starts while one waits, or a stream of jobs could take each slot that comes back. But the holds
-that wait are all tried: one that waits for a layout keeps no other gang half-assembled.
+By the head's counts all that it asked for fits, so a hold waits only for jobs that the node itself started ahead, or
+for a layout. Nothing else starts while one waits, or a stream of jobs could take each slot that comes free. But all
+waiting holds are tried: one that waits for a layout must not keep other gangs half-assembled.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ class NodeHolds:
         self._ledger = ledger
         self._next_lease = next_lease
         self.by_job: dict[int, NodeHold] = {}
-        """To look at, and not to change."""
+        """Read-only for callers."""
 
     def ask(self, event: HoldSlots, cls: NodeClass, now: float, out: list[NodeAction]) -> None:
-        """Take new holds. What this node could not even grant when idle is told of at once."""
+        """Add holds. One that this node could not even grant when idle is refused at once."""
         for job, attempt in zip(event.jobs, event.attempts, strict=True):
             hold = self.by_job[job] = NodeHold(job, attempt, cls)
             if not cls.fits:
                 self._end(hold, Code.UNFIT, now, out)
 
     def grant_all(self, now: float, out: list[NodeAction]) -> bool:
-        """Grant what can be granted; False while some still waits."""
+        """Grant what can be granted; return False while some hold still waits."""
         waiting = [hold for hold in self.by_job.values() if hold.grant is None]
         for hold in waiting:
             hold.grant = self._ledger.grant(hold.cls.request)
@@ -65,21 +65,21 @@ class NodeHolds:
         return all(hold.grant is not None for hold in waiting)
 
     def pop(self, event: Assign) -> NodeHold | None:
-        """The hold on whose slots an assigned job is to run; it is a hold no more. None for any other job."""
+        """Remove and return the hold on whose slots an assigned job is to run; None for any other job."""
         hold = self.by_job.get(event.jobs[0])
         if hold is None or hold.attempt != event.attempts[0] or hold.grant is None:
             return None
         return self.by_job.pop(hold.id)
 
     def cancel(self, event: Cancel, now: float, out: list[NodeAction]) -> None:
-        """The head needs some no more."""
+        """End holds that the head cancels."""
         for job, attempt in zip(event.jobs, event.attempts, strict=True):
             hold = self.by_job.get(job)
             if hold is not None and hold.attempt == attempt:
                 self._end(hold, Code.CANCELLED, now, out)
 
     def release(self, now: float, out: list[NodeAction]) -> None:
-        """The node stops: end them all."""
+        """End all holds: the node stops."""
         for hold in list(self.by_job.values()):
             self._end(hold, Code.RETURNED, now, out)
 
@@ -91,5 +91,5 @@ class NodeHolds:
             out.append(TellEnded(hold.lease))
 
     def allocations(self) -> Iterator[Allocation]:
-        """What is granted; for the laws."""
+        """Return what is granted; for the invariants."""
         return (hold.grant.allocation for hold in self.by_job.values() if hold.grant is not None)

@@ -1,16 +1,15 @@
-"""Lending: while a job awaits jobs of its own, others have its cores; it goes on when it has them again.
+"""Lending: while a job awaits jobs of its own, others may use its cores; it continues once it has cores again.
 
 The rules:
 
 1. Only cores are lent; memory, devices and named resources stay held. A function with `keep=True` lends nothing.
-2. Cores that come free go to who wants its own back, in the order of asking, before any queued job gets them. Jobs that
-   ask for no cores are not held up by that.
-3. What was sent ahead gets no cores that are lent: whose they shall be is for the head to say, which knows who descends
-   from whom, and plans for it.
-4. Where nobody runs, because all wait, the first that fits goes on, whoever asked before: to insist on the order would
-   keep what is there from everybody.
+2. Cores that come free go to the jobs that want theirs back, in the order of asking, before any queued job gets them.
+   Jobs that ask for no cores are not delayed by that.
+3. Jobs sent ahead get no lent cores: the head decides who gets those, as it knows which job descends from which.
+4. Where no job runs, because all wait, the first that fits continues, even if another asked before: insisting on the
+   order would block everything.
 
-It may get other cores than it lent: it says which when it goes on.
+A job may get other cores than it lent: `ResumeJob` says which.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _CORES = "cores"
 
 
 class Lending:
-    """Which leases of one node wait, and which of them want their cores back. `leases` are the mind's own, live."""
+    """Leases of one node that wait, and those that want their cores back. `leases` is the scheduler's own mapping."""
 
     __slots__ = ("_leases", "_ledger", "_lent", "wanting")
 
@@ -38,10 +37,10 @@ class Lending:
         self._leases = leases
         self._lent = 0
         self.wanting: deque[tuple[NodeLease, NodeJob]] = deque()
-        """Who wants cores back; to look at, and not to change."""
+        """Leases and jobs that want cores back; read-only for callers."""
 
     def awaits(self, lease: NodeLease, job: NodeJob, heard: int, out: list[NodeAction]) -> None:
-        """The job waits for children; said again, it has heard of more of them."""
+        """Record that the job waits for children; when repeated, that it has received more of their outcomes."""
         if lease.waits is Wait.CORES:
             return
         if lease.waits is Wait.NOTHING and not (job.fn.keep or lease.keeps) and _CORES in lease.grant.allocation:
@@ -50,7 +49,7 @@ class Lending:
         self._tell(lease, job, Wait.CHILDREN, heard, out)
 
     def goes_on(self, lease: NodeLease, job: NodeJob, heard: int, out: list[NodeAction]) -> None:
-        """What the job awaited is there. It goes on now, or when it has its cores again."""
+        """Handle the arrival of an awaited outcome: the job continues now, or when it has its cores again."""
         if lease.waits is not Wait.CHILDREN:
             return
         lease.heard = heard
@@ -59,7 +58,7 @@ class Lending:
             self._tell(lease, job, Wait.CORES, heard, out)
 
     def resume(self, out: list[NodeAction]) -> None:
-        """Give cores back to those who can have them."""
+        """Give cores back to the jobs that can have them."""
         while self.wanting and self._regain(*self.wanting[0], out):
             self.wanting.popleft()
         if self.wanting and not self._anybody_runs():
@@ -69,11 +68,11 @@ class Lending:
 
     @property
     def wanted(self) -> bool:
-        """Whether somebody wants cores back, and others are to wait."""
+        """True if a job wants cores back, and queued jobs are to wait for it."""
         return bool(self.wanting) and self._anybody_runs()
 
     def holds_back(self, request: Request, *, ahead: bool) -> bool:
-        """Whether a queued job that asks for this has to wait for those who lent cores."""
+        """Return True if a queued job with this request has to wait for jobs that want cores back."""
         if not (self.wanting or (ahead and self._lent)) or _CORES not in request:
             return False
         if ahead and self._ledger.free[_CORES] - self._lent < request.units[_CORES]:
@@ -81,13 +80,13 @@ class Lending:
         return self.wanted
 
     def ends(self, lease: NodeLease) -> None:
-        """The lease ends: what it lent is nobody's now."""
+        """Record the end of a lease, with what it lent."""
         self.forget(lease)
         if lease.grant.lent:
             self._lent -= lease.grant.lent[_CORES].units[_CORES]
 
     def forget(self, lease: NodeLease) -> None:
-        """Its process is about to end: it wants nothing any more."""
+        """Drop a lease whose process is about to end from those that want cores back."""
         if lease.waits is Wait.CORES:
             self.wanting = deque(pair for pair in self.wanting if pair[0] is not lease)
 
@@ -109,7 +108,9 @@ class Lending:
         out.append(TellWaits(LeaseWait(lease.id, job.id, job.attempt, waits, heard, lent, held)))
 
     def check(self) -> None:
-        """Raise `AssertionError` unless who runs has what it was granted, and who wants something back lends it."""
+        """Raise `AssertionError` unless jobs that run have what they were granted, and those that want cores back lend
+        them.
+        """
         wanting = [lease for lease, _ in self.wanting]
         lent = [lease.grant.lent[_CORES].units[_CORES] for lease in self._leases.values() if lease.grant.lent]
         assert sum(lent) == self._lent, "what is lent does not add up"

@@ -1,6 +1,6 @@
-"""The node's records: functions, request classes, jobs, runners, leases.
+"""Records of the node: functions, request classes, jobs, runners, leases.
 
-The node knows of a job what it needs to run it, and forgets it when its end has been told.
+The record of a job has what the node needs to run it, and is dropped when its end has been reported.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class NodeFunction:
 
 
 class NodeClass:
-    """A request class as the node sees it. Its `ahead` queue holds the jobs that wait here without a plan."""
+    """Record of a request class. `ahead` is the queue of its jobs that were sent ahead of free slots."""
 
     __slots__ = ("ahead", "alone", "devices", "fits", "id", "isolate", "request")
 
@@ -36,11 +36,11 @@ class NodeClass:
         self.id = cls
         self.request = request
         self.fits = fits
-        """Whether this node could grant it when idle."""
+        """True if this node could grant it when idle."""
         self.isolate = isolate
         self.devices = "gpus" in request
         self.alone = self.devices or bool(request.limits or request.rates)
-        """Its jobs never share a lease."""
+        """True if its jobs never share a lease."""
         self.ahead: deque[NodeJob] = deque()
 
 
@@ -51,14 +51,14 @@ class NodeJob(msgspec.Struct, eq=False):
     fn_id: int
     fn: NodeFunction
     limit_s: float | None
-    """How long it may run at most, by its function's timeout and its request's walltime."""
+    """Seconds that it may run at most, by its function's timeout and its request's walltime."""
     lease: NodeLease | None = None
     position: int = 0
-    """Where in the run-list of its lease it stands."""
+    """Its index in the run-list of its lease."""
     gone: bool = False
-    """Told of, and to be stepped over where it still stands in a queue."""
+    """True once its end was reported; where it still stands in a queue, it is skipped."""
     stopped: Code | None = None
-    """CANCELLED, TIMED_OUT or STOPPED, once somebody asked for its end."""
+    """CANCELLED, TIMED_OUT or STOPPED, once it was asked to end."""
 
 
 class NodeRunner:
@@ -69,13 +69,13 @@ class NodeRunner:
         self.kind = kind
         self.leases: dict[int, NodeLease] = {}
         self.terminating = False
-        """It was told to die: it gets no more leases, and its slots wait until it is gone."""
+        """True once it was asked to die: it gets no more leases, and its slots are not free until it is gone."""
         self.retired = False
-        """A coroutine in it ignores that it was stopped: it gets no more leases."""
+        """True if a coroutine in it ignores that it was stopped: it gets no more leases."""
         self.answers = True
-        """Whether it has shown that its loop turns since it was last told to stop something."""
+        """True if it has acknowledged the last stop, so its event loop is not blocked."""
         self.ready = False
-        """Whether its process is up, as far as is known: what it is given, it begins."""
+        """True if its process is known to be up, and begins at once what it is given."""
 
 
 class NodeLease:
@@ -101,22 +101,22 @@ class NodeLease:
         self.runner = runner
         self.fn = jobs[0].fn
         self.limit_s = jobs[0].limit_s
-        """How long its job may run; one that has a limit is alone."""
+        """Seconds that its job may run; a job with a limit is alone in its lease."""
         self.due = 0.0
-        """When it is ended for that. It may be put off, for a process that was not up yet."""
+        """Time at which it is ended for that. Later for a process that was not up yet."""
         self.jobs = {job.id: job for job in jobs}
-        """What has not ended yet, in the order of the run-list; all of one function."""
+        """Jobs that have not ended yet, in the order of the run-list; all of one function."""
         self.barred = False
         self.keeps = False
-        """Its cores are not lent while its job waits, whatever its function says."""
+        """True if its cores are not lent while its job waits, whatever its function says."""
         self.waits = Wait.NOTHING
-        """What its job waits for; see `_node_lending`."""
+        """State of its job's wait for its own jobs; see `_lending`."""
         self.heard = 0
-        """How many outcomes of its own jobs it had got when it last said that it waits."""
+        """Number of outcomes of its own jobs that it had received when it last reported a wait."""
 
 
 def front(queue: deque[NodeJob]) -> NodeJob | None:
-    """The first job of a queue that still counts."""
+    """Return the first job of a queue whose end was not reported; drop those before it."""
     while queue and queue[0].gone:
         queue.popleft()
     return queue[0] if queue else None

@@ -1,10 +1,10 @@
-"""The runners of one node: who is there, who is free, who gets no more jobs, and how they are ended.
+"""Runners of one node: which of them are free, which get no more jobs, and how they are ended.
 
-There is at most one *shared* runner that takes leases, for coroutines; of those with a process for one lease at a time
-there are as many as leases need, kept for the next. A job may run for so long from when its process can begin it: the
-start of a process is no job's time, but may not last for ever. A runner that was told to die is *doomed*: its slots
-wait until it is gone. A shared one in which a job ignores that it was stopped is *retired*: it keeps the jobs that it
-has, and another takes its place.
+There is at most one *shared* runner that takes leases, for coroutines, and as many processes for one lease at a time as
+there are such leases; they are kept for the next. The time limit of a job begins when its process can begin it: the
+start of a process does not count, but may not last for ever (`BIRTH_S`). The slots of a runner that is *terminating*
+are not free until it is gone. A shared one in which a job ignores that it was stopped is *retired*: it keeps the jobs
+that it has, and another takes its place.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from grainlike.scheduler.node._timers import Timers
 __all__ = ["GRACE_S", "Runners"]
 
 GRACE_S = 5.0
-"""From SIGTERM to SIGKILL."""
+"""Seconds from SIGTERM to SIGKILL."""
 
 BIRTH_S = 60.0
-"""How much longer than its job may run a process may take that has not said that it can begin it."""
+"""Seconds added to a job's time limit while its process has not reported that it can begin it."""
 
 SOFT_STOP_S = 0.05
-"""How long a process with several tiny jobs may take to step over a cancelled one before a barrier settles it."""
+"""Seconds that a process with several tiny jobs may take to skip a cancelled one before a barrier is raised for it."""
 
 
 class Runners:
-    """All runners of one node. `killable` says that a shared one is a process, which can be killed."""
+    """All runners of one node. `killable`: the shared one is a process, which can be killed."""
 
     __slots__ = ("_all", "_idle", "_killable", "_last", "_lending", "_shared", "_timers")
 
@@ -51,13 +51,13 @@ class Runners:
         self._last = 0
 
     def shared(self, out: list[NodeAction]) -> NodeRunner:
-        """The one that takes coroutines."""
+        """Return the runner that takes coroutines."""
         if self._shared is None:
             self._shared = self._spawn("shared", out)
         return self._shared
 
     def own(self, out: list[NodeAction]) -> NodeRunner:
-        """One that has no lease."""
+        """Return a runner for one lease at a time that has none."""
         return self._idle.pop() if self._idle else self._spawn("own", out)
 
     def _spawn(self, kind: RunnerKind, out: list[NodeAction]) -> NodeRunner:
@@ -67,18 +67,18 @@ class Runners:
         return runner
 
     def answered(self, number: int) -> None:
-        """Its loop turns."""
+        """Record that a runner has acknowledged a stop."""
         if number in self._all:
             self._all[number].answers = True
 
     def limit(self, lease: NodeLease, now: float) -> None:
-        """Let a lease with a limit have its time from now, if its process can begin it."""
+        """Start the time limit of a lease now, with `BIRTH_S` more if its process is not known to be up."""
         assert lease.limit_s is not None
         lease.due = now + lease.limit_s + (0.0 if lease.runner.ready else BIRTH_S)
         self._timers.add(lease.due, lease.id, "timeout")
 
     def clock(self, number: int, now: float, *, ready: bool) -> None:
-        """Its process can begin what it has, or another is to: the time of that begins anew."""
+        """Record that a runner's process is up, or is being replaced: the time limits of its leases start again."""
         runner = self._all.get(number)
         if runner is not None:
             runner.ready = ready
@@ -87,14 +87,14 @@ class Runners:
                     self.limit(lease, now)
 
     def released(self, runner: NodeRunner, out: list[NodeAction]) -> None:
-        """A lease of it has ended."""
+        """Record that a lease of a runner has ended."""
         if runner.kind == "own":
             self._idle.append(runner)
         if runner.retired:
             self.end_retired(runner, out)
 
     def gone(self, number: int) -> NodeRunner | None:
-        """It is no more; None for one that is not known."""
+        """Remove and return a runner that is gone; None for one that is not known."""
         runner = self._all.pop(number, None)
         if runner is None:
             return None
@@ -115,7 +115,7 @@ class Runners:
             self._timers.add(now + GRACE_S, lease.id, "retire")
 
     def terminate(self, lease: NodeLease, now: float, out: list[NodeAction]) -> None:
-        """End the process of a lease, and what it runs with it."""
+        """End the process of a lease, and the jobs in it."""
         runner = lease.runner
         if not runner.terminating:
             runner.terminating = True
@@ -124,14 +124,16 @@ class Runners:
             self._timers.add(now + GRACE_S, lease.id, "kill")
 
     def retire(self, runner: NodeRunner, stalled: Iterable[NodeJob], out: list[NodeAction]) -> None:
-        """These of its jobs go on though they were stopped. They keep their slots, and get no company any more."""
+        """Give a shared runner no more jobs: the `stalled` ones continue although they were stopped, and keep their
+        slots.
+        """
         runner.retired = True
         if runner is self._shared:
             self._shared = None
         out.append(RunnerRetired(runner.id, [job.fn_id for job in stalled]))
 
     def end_retired(self, runner: NodeRunner, out: list[NodeAction]) -> None:
-        """Kill a retired runner once nobody in it is worth waiting for, or at once when its loop stands still."""
+        """Kill a retired runner once all of its jobs were stopped, or at once when its event loop is blocked."""
         if not runner.retired or runner.terminating:
             return
         worth = [job for lease in runner.leases.values() for job in lease.jobs.values() if job.stopped is None]

@@ -1,13 +1,13 @@
-"""The node's mind: the authority on one node. It owns the concrete ids, and grants them in leases.
+"""The node scheduler: has the last word on the slots of one node, and grants their ids in leases.
 
 Laws (checked by `NodeScheduler.check` in tests after every step):
 
 1. An id is in one lease at most; what is not in a lease is free.
-2. Planned jobs start in the order they came, and before any job sent ahead: the head's books say that they fit, so
-   they wait for nothing but jobs that the node itself started ahead.
+2. Planned jobs start in the order they came, and before any job sent ahead: by the head's counts they fit, so they
+   wait for nothing but jobs that the node itself started ahead.
 3. A lease's ids are free again only when its last job has ended *and* no process that could still run one is left.
-4. Every job that came in is told of exactly once: completed, returned or cancelled.
-5. Slots that are held for a gang (`_node_holds`) are granted before any job starts that came in or waits here.
+4. Exactly one end is reported of every job that came in: completed, returned or cancelled.
+5. Slots for a gang (`_holds`) are granted before any job starts.
 
 A lease is one allocation and a *run-list*: jobs of one function that a runner executes one after another without asking
 again. Only functions known to be tiny get more than one job (`_run_list`); when a running job turns out long, the rest
@@ -55,24 +55,24 @@ from grainlike.wire import Hold as HoldSlots
 __all__ = ["NodeScheduler"]
 
 RUN_LIST_S = 0.002
-"""The most expected work in one run-list."""
+"""The most expected seconds of work in one run-list."""
 
 RUN_LIST_MOST = 256
 
 LONG_S = 0.010
-"""A run-list that has not ended after this long gives up what it has not started."""
+"""Seconds after which a run-list that has not ended gives up the jobs that it has not started."""
 
 
 class NodeScheduler:
-    """Decides for one node. `offer` is all that the node gives, with ids.
+    """Scheduler of one node. `offer` is all that the node gives, with ids.
 
-    `killable` says that the shared runner is a process, which can be killed; the embedded worker's is not.
+    `killable`: the shared runner is a process, which can be killed; the embedded worker's is not.
 
     Example::
 
-        mind = NodeMind(Cores([0, 1]))
-        mind.handle(Define(functions, classes), now=0.0)
-        mind.handle(Assign(...), now=0.0)     # [SpawnRunner(...), StartLease(...), TellStarted(...)]
+        scheduler = NodeScheduler(Cores([0, 1]))
+        scheduler.handle(Define(functions, classes), now=0.0)
+        scheduler.handle(Assign(...), now=0.0)     # [SpawnRunner(...), StartLease(...), TellStarted(...)]
     """
 
     __slots__ = (
@@ -96,7 +96,7 @@ class NodeScheduler:
         self._functions: dict[int, NodeFunction] = {}
         self._classes: dict[int, NodeClass] = {}
         self._ahead: dict[int, NodeClass] = {}
-        """The classes of which jobs wait here that were sent ahead."""
+        """Classes of which jobs wait here that were sent ahead."""
         self._jobs: dict[int, NodeJob] = {}
         self._planned: deque[NodeJob] = deque()
         self._leases: dict[int, NodeLease] = {}
@@ -108,9 +108,9 @@ class NodeScheduler:
         self._stopped = False
 
     def handle(self, event: NodeEvent, now: float) -> list[NodeAction]:
-        """Take one event; return what to do, in order."""
+        """Handle one event; return the actions to perform, in order."""
         out: list[NodeAction] = []
-        # What comes most often stands first: to find that a event is of another type takes a call of its own.
+        # The most frequent events stand first: each class pattern that does not match costs an isinstance call.
         match event:
             case RunnerCompleted():
                 self._completed(event, now, out)
@@ -175,7 +175,9 @@ class NodeScheduler:
             self._classes[cls.cls] = NodeClass(cls.cls, request, isolate=cls.isolate, fits=fits)
 
     def _assigned(self, event: Assign, now: float, out: list[NodeAction]) -> None:
-        """Queue jobs. What this node could not even grant when idle is told of at once: it must not block others."""
+        """Queue jobs. Those that this node could not even grant when idle are refused at once, as they must not block
+        others.
+        """
         cls = self._classes[event.cls]
         held = self._holds.pop(event) if self._holds.by_job else None
         if held is not None:
@@ -195,7 +197,9 @@ class NodeScheduler:
             self._tell_unstarted(self._named(event.jobs, event.attempts), Code.UNFIT, now, out)
 
     def _lead(self, event: Assign, hold: NodeHold, now: float, out: list[NodeAction]) -> None:
-        """Start the job of a gang on the slots that are held for it, in a process that can show it its hosts."""
+        """Start the job of a gang on the slots that are held for it, in a process of its own, which can be given its
+        hosts.
+        """
         fn = event.fns[0]
         function = self._functions[fn]
         limit_s = _shorter(function.timeout, event.hard_s)
@@ -207,7 +211,9 @@ class NodeScheduler:
     # --- granting ----------------------------------------------------------------------------------------------------
 
     def _grant_all(self, now: float, out: list[NodeAction]) -> None:
-        """Let go on who awaited; start planned jobs in order; then what was sent ahead, the oldest class first."""
+        """Let waiting jobs continue; start planned jobs in order; then those sent ahead, the class with the oldest job
+        first.
+        """
         if self._lending.wanting:
             self._lending.resume(out)
         if self._holds.by_job and (self._lending.wanted or not self._holds.grant_all(now, out)):
@@ -234,7 +240,7 @@ class NodeScheduler:
         return oldest
 
     def _grant(self, job: NodeJob, queue: deque[NodeJob], now: float, out: list[NodeAction]) -> bool:
-        """Start a lease for `job`, the first of `queue`; False if its slots are not free."""
+        """Start a lease for `job`, the first of `queue`; return False if its slots are not free."""
         if self._lending.holds_back(job.cls.request, ahead=queue is not self._planned):
             return False
         grant = self._ledger.grant(job.cls.request)
@@ -271,7 +277,7 @@ class NodeScheduler:
             self._timers.add(now + LONG_S, lease.id, "bar")
 
     def _run_list(self, first: NodeJob) -> list[NodeJob]:
-        """`first` and the jobs behind it that may ride on the same lease."""
+        """Return `first` and the jobs behind it that may share its lease."""
         run_list = [first]
         times = first.fn.times
         if times.awaits or not times.known or times.upper > TINY_S:
@@ -290,12 +296,12 @@ class NodeScheduler:
         return run_list
 
     def _runner_for(self, job: NodeJob, out: list[NodeAction]) -> NodeRunner:
-        # Devices are shown by the environment, which coroutines that share a process cannot each have.
+        # Devices are made visible by environment variables, which coroutines in one process share.
         if job.fn.is_async and not job.cls.isolate and not job.cls.devices:
             return self._runners.shared(out)
         return self._runners.own(out)
 
-    # --- what runners say --------------------------------------------------------------------------------------------
+    # --- reports of runners ------------------------------------------------------------------------------------------
 
     def _completed(self, event: RunnerCompleted, now: float, out: list[NodeAction]) -> None:
         completed = event.completed
@@ -314,7 +320,7 @@ class NodeScheduler:
         for row, number in enumerate(completed.jobs):
             job = lease.jobs.pop(number, None)
             if job is None or job.gone:
-                continue  # told of when it would not stop; now it has
+                continue  # its end was reported when it would not stop; now it has stopped
             code = codes[row]
             if code == Code.SUCCEEDED:
                 walls.append(completed.wall[row])
@@ -335,7 +341,11 @@ class NodeScheduler:
         self._maybe_end(lease, out)
 
     def _all_good(self, lease: NodeLease, completed: Completed) -> bool:
-        """Take note of a batch of jobs that all gave values, and of which nothing was told yet; False for any other."""
+        """Record a batch of jobs that all succeeded and are all current; return False for any other batch,
+        unrecorded.
+
+        Fast path for most batches: the runner's message is passed on as it is, without lists of rows and codes.
+        """
         ended = [job for job in map(lease.jobs.get, completed.jobs) if job is not None and not job.gone]
         if any(completed.codes) or not ended or len(ended) < len(completed.jobs):
             return False
@@ -347,14 +357,16 @@ class NodeScheduler:
         return True
 
     def _settle_stopped(self, job: NodeJob, lease: NodeLease, now: float, out: list[NodeAction]) -> Code:
-        """How a job ended that did not come to its own end. A process that somebody else told to end gets no other."""
-        if job.stopped is None:  # not by us: somebody else told the process to end, and it is about to
+        """Return how a job ended that was interrupted. If not by this node, its process is about to end, and is ended
+        here too.
+        """
+        if job.stopped is None:  # not stopped by this node: the process was signalled from outside, and is about to end
             self._runners.terminate(lease, now, out)
             return Code.CRASHED
         return job.stopped
 
     def _waits(self, event: JobAwaits | JobGoesOn, out: list[NodeAction]) -> None:
-        """A job waits for jobs of its own, or need not any more."""
+        """Handle a job's report that it waits for its own jobs, or no longer has to."""
         job = self._jobs.get(event.job)
         if job is None or job.attempt != event.attempt or job.lease is None or job.lease.runner.terminating:
             return
@@ -364,7 +376,7 @@ class NodeScheduler:
             self._lending.goes_on(job.lease, job, event.heard, out)
 
     def _maybe_end(self, lease: NodeLease, out: list[NodeAction]) -> None:
-        """Free a lease's slots when nothing of it is left, unless its process has been told to die and has not yet."""
+        """End a lease that has no jobs left, unless its process was asked to die and is not gone yet."""
         if not lease.jobs and not lease.runner.terminating:
             self._end(lease, out)
             self._runners.released(lease.runner, out)
@@ -385,11 +397,11 @@ class NodeScheduler:
             self._end(lease, out)
 
     def _abandon(self, lease: NodeLease, event: RunnerGone, now: float, out: list[NodeAction]) -> None:
-        """Say what became of the jobs of a lease whose runner died.
+        """Report the ends of the jobs of a lease whose runner died.
 
-        In the shared runner the job that was being stepped is the suspect; where that is not known, all are.
-        One that died before it claimed anything is the first job's crash: a process that cannot even start must not be
-        tried for ever.
+        In the shared runner the job that was being stepped has crashed; if that is not known, all have. If a process
+        died before it claimed a job, the first one has crashed: a process that cannot even start must not be tried for
+        ever.
         """
         suspect = max(event.started, min((job.position for job in lease.jobs.values()), default=0))
         ended: list[NodeJob] = []
@@ -418,7 +430,9 @@ class NodeScheduler:
                 self._forget(job)
 
     def _barrier_held(self, event: BarrierHeld, now: float, out: list[NodeAction]) -> None:
-        """Keep what has not begun behind the barrier for a later lease; what was to be stopped is told of, or ended."""
+        """Queue the jobs behind the barrier for a later lease; report those that were to be stopped, or end their
+        process.
+        """
         lease = self._leases.get(event.lease)
         if lease is None:
             return
@@ -432,7 +446,7 @@ class NodeScheduler:
         self._maybe_end(lease, out)
 
     def _keep(self, jobs: list[NodeJob]) -> None:
-        """Take jobs that were handed back to the front of what waits here."""
+        """Put jobs that were handed back to the front of those that wait here."""
         for job in sorted(jobs, key=by_age, reverse=True):
             job.lease = None
             job.cls.ahead.appendleft(job)
@@ -442,7 +456,7 @@ class NodeScheduler:
         job.gone = True
         del self._jobs[job.id]
 
-    # --- what the head wants back ------------------------------------------------------------------------------------
+    # --- cancelling, returning and stopping --------------------------------------------------------------------------
 
     def _cancel(self, event: Cancel, now: float, out: list[NodeAction]) -> None:
         waiting: list[NodeJob] = []
@@ -474,7 +488,7 @@ class NodeScheduler:
                 self._forget(job)
 
     def _stop_all(self, now: float, out: list[NodeAction]) -> None:
-        """Give back what waits, and end what runs."""
+        """Return the jobs that wait, and end those that run."""
         self._holds.release(now, out)
         waiting = [job for job in self._jobs.values() if job.lease is None]
         self._tell_unstarted(waiting, Code.RETURNED, now, out)
@@ -486,16 +500,16 @@ class NodeScheduler:
                 self._stop(lease, running, now, out)
 
     def _stop(self, lease: NodeLease, jobs: list[NodeJob], now: float, out: list[NodeAction]) -> None:
-        """Stop jobs that may be running: inside the shared runner, by signal where the process holds nothing else."""
+        """Stop jobs that may be running: inside the shared runner, or by a signal if the process has no other jobs."""
         if lease.runner.kind == "own" and all(job.stopped is not None for job in lease.jobs.values()):
             self._runners.terminate(lease, now, out)
         else:
             self._runners.stop(lease, jobs, now, out)
 
     def _retire(self, lease: NodeLease, now: float, out: list[NodeAction]) -> None:
-        """Coroutines have not ended though they were told to. They keep their slots, and get no company any more.
+        """Retire the runner of coroutines that ignore that they were stopped. They keep their slots.
 
-        Whoever waits for one that ran past its timeout need not wait for its end too.
+        A timeout is reported at once, without waiting for the coroutine to end.
         """
         stalled = [job for job in lease.jobs.values() if job.stopped is not None and not job.gone]
         if not stalled:
@@ -527,7 +541,7 @@ class NodeScheduler:
             if overdue:
                 self._stop(lease, overdue, now, out)
 
-    # --- laws --------------------------------------------------------------------------------------------------------
+    # --- invariants --------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
         """Raise `AssertionError` unless the laws above hold. Costs a walk over everything; for tests."""
@@ -555,14 +569,14 @@ class NodeScheduler:
 
 
 def _shorter(one_s: float | None, other_s: float | None) -> float | None:
-    """The shorter of two limits, of which either may be none."""
+    """Return the shorter of two limits, of which either may be None."""
     if one_s is None or other_s is None:
         return other_s if one_s is None else one_s
     return min(one_s, other_s)
 
 
 def _fate(event: RunnerGone, job: NodeJob) -> Code:
-    """What became of a job whose runner is gone."""
+    """Return how a job ended whose runner is gone."""
     if event.never_spawned:
         return Code.UNSTARTED
     return Code.CRASHED if event.stepping in (0, job.id) else Code.STOPPED

@@ -1,4 +1,4 @@
-"""What the node's mind is to do later, by lease: what a lease that has ended was to have done is dropped."""
+"""Timers of the node scheduler, by lease; those of a lease that has ended are dropped."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from grainlike.scheduler.node._records import NodeLease
 __all__ = ["TimerAction", "Timers"]
 
 TimerAction = Literal["timeout", "bar", "retire", "kill"]
-"""End what is overdue; take the rest of a run-list back; give up on coroutines that do not end; SIGKILL."""
+"""End overdue jobs; take the rest of a run-list back; retire a runner whose coroutines do not end; send SIGKILL."""
 
 
 class Timers:
-    """The deeds of one node, by time. `leases` are the mind's own, live."""
+    """Timers of one node. `leases` is the scheduler's own mapping, not a copy."""
 
     __slots__ = ("_leases", "_queue", "_wake")
 
@@ -26,11 +26,11 @@ class Timers:
         self._wake: float | None = None
 
     def add(self, at: float, lease: int, action: TimerAction) -> None:
-        """Do this at that moment."""
+        """Schedule an action for a lease."""
         heappush(self._queue, (at, lease, action))
 
     def due(self, now: float) -> Iterator[tuple[NodeLease, TimerAction]]:
-        """What is to be done now, in order; more may be added meanwhile."""
+        """Remove and yield the actions that are due now, in order; more may be added meanwhile."""
         self._wake = None
         while self._queue and self._queue[0][0] <= now:
             _, number, action = heappop(self._queue)
@@ -39,7 +39,7 @@ class Timers:
                 yield lease, action
 
     def wind(self, out: list[NodeAction]) -> None:
-        """Ask to be woken for the next of them, unless that was asked already."""
+        """Request a wake-up for the next action, unless it was requested already."""
         while self._queue and self._queue[0][1] not in self._leases:
             heappop(self._queue)
         if not self._queue:

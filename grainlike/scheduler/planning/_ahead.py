@@ -1,15 +1,15 @@
 """Sending ahead: quick jobs wait at workers that are full, so that the next one starts without a round trip.
 
-Jobs are *sent ahead* to workers that are full when their function is known to be quick, so that the next one starts
-without a round trip: enough to last `AHEAD_S`, refilled when half of it is used up. Sending nothing ahead costs a
-factor of seven on tiny jobs; sending more piles up work behind a job that turns out long.
+Jobs are *sent ahead* when their function is known to be quick: enough to last `AHEAD_S`, refilled when half of it is
+used up. Sending nothing ahead costs a factor of seven on tiny jobs; sending more piles up work behind a job that turns
+out long.
 
 A shape is sent ahead only to where jobs of it run now, so that each end makes exactly the room that the next one needs;
-a job that waits for room nobody gives back would otherwise be out of the queue, and out of the reservation's care.
-What was sent ahead is taken back when its shape has lost its slots there, when another worker has room for it, or when
-a reservation takes the worker. Nor may it go past its *elders*: where a job that goes first could use the room that
-the next end makes, nothing is sent ahead, and what is there comes back. Without that, quick jobs would hand their slots
-on to one another for as long as there are any, unseen by the head, and a more urgent job would wait for all of them.
+otherwise a job could wait there for room that never comes, out of the queue and without a reservation. What was sent
+ahead is taken back when its shape has lost its slots there, when another worker has room for it, or when a reservation
+takes the worker. Nor may a job sent ahead overtake a blocked job that goes before it: where that one could use the room
+that the next end makes, nothing is sent ahead, and what is there is taken back. Otherwise quick jobs would pass their
+slots on to one another, unseen by the head, and a more urgent job would wait for all of them.
 """
 
 from __future__ import annotations
@@ -34,17 +34,22 @@ AHEAD_MOST = 4096
 """The most jobs that one worker holds ahead."""
 
 SENT_MOST = 4096
-"""After how many jobs sent ahead a pass ends early."""
+"""Number of jobs sent ahead after which a pass ends early."""
 
 FRESH_MOST = 64
-"""On how many busy workers a class that just got jobs looks for room ahead; elsewhere the next end does it."""
+"""Number of busy workers on which a class that just got jobs looks for room ahead; the others are filled at their next
+end of a job.
+"""
 
 BLOCKED_AHEAD_MOST = 4
-"""How many blocked classes are heeded before others are sent ahead; a bound on the work of a pass."""
+"""Number of blocked classes that are protected from being overtaken by jobs sent ahead; a bound on the work of a
+pass.
+"""
 
 
 class AheadPlanner:
-    """What the head has sent ahead, and what it takes back. The other parts of the planner are its own, live.
+    """Decides which jobs are sent ahead, and which are taken back. The other parts of the planner are shared, not
+    copied.
 
     Attributes:
         fresh: the classes that got jobs since the last pass that placed all that fits.
@@ -62,17 +67,18 @@ class AheadPlanner:
         self._shares = shares
         self._room = 0
         self._holders: dict[int, dict[int, WorkerState]] = {}
-        """Which workers hold jobs of a shape ahead; some may hold none any more."""
+        """Workers that hold jobs of a shape ahead; some may hold none any more."""
         self._heeded: dict[int, HeadJob] = {}
-        """The elder of each class for whose sake all that was sent ahead has been looked at."""
+        """The first job of each blocked class for which all that was sent ahead has been looked at."""
 
     def spread(
         self, blocked: list[RequestClass], changed: list[WorkerState], now: float, out: list[HeadAction]
     ) -> bool:
-        """Send ahead, and take back what should not wait where it does; False if there is more to send.
+        """Send jobs ahead, and take back those that should not wait where they do; return False if there is more to
+        send.
 
-        `blocked` is what a pass found blocked that looked at all classes, and `changed` the workers whose free amounts
-        have changed.
+        `blocked`: the classes found blocked by a pass that looked at all classes; `changed`: the workers whose free
+        amounts have changed.
         """
         blocked_ahead: list[RequestClass] = []
         self._room = SENT_MOST
@@ -92,7 +98,9 @@ class AheadPlanner:
         return not self.left
 
     def _may_be_sent(self, changed: list[WorkerState]) -> dict[int, RequestClass]:
-        """The classes of which a job may now be sent ahead: that have new ones, or whose like runs on what changed."""
+        """Return the classes of which a job may now be sent ahead: those with new jobs, or whose shape runs on changed
+        workers.
+        """
         found: dict[int, RequestClass] = {}
         for number in self.fresh:
             cls = self._classes.get(number)
@@ -106,7 +114,7 @@ class AheadPlanner:
         return found
 
     def _in_front(self, wanted: dict[int, RequestClass]) -> list[RequestClass]:
-        """Those that are wanted, and the first four others that have no reservation, in order."""
+        """Return the classes in `wanted` and the first `BLOCKED_AHEAD_MOST` others without a reservation, in order."""
         if not (wanted or self._holders):
             return []
         found: list[RequestClass] = []
@@ -182,7 +190,9 @@ class AheadPlanner:
                 self._help(worker, out)
 
     def _make_way(self, blocked_class: RequestClass, changed: list[WorkerState], out: list[HeadAction]) -> None:
-        """Take back, at one worker, what was sent ahead and would go past an elder that could use its room."""
+        """Take back, at one worker, jobs sent ahead that would overtake the first job of a blocked class, which could
+        use their room.
+        """
         first = blocked_class.head()
         if first is None:
             return
@@ -194,7 +204,7 @@ class AheadPlanner:
             workers = dict.fromkeys(worker for holders in self._holders.values() for worker in holders.values())
         for worker in workers:
             if len(worker.ahead) == worker.ahead_in.get(blocked_class.id, 0):
-                continue  # all of it is the elder's own: no need to look at thousands of jobs, one by one
+                continue  # all of them are of its own class: no need to look at thousands of jobs
             past = [
                 job
                 for job in worker.ahead.values()
@@ -205,7 +215,7 @@ class AheadPlanner:
                 return
 
     def forget(self, shapes: Iterable[int]) -> None:
-        """No job asks for these any more."""
+        """Drop what is known of shapes that no job asks for any more."""
         for number in shapes:
             self._holders.pop(number, None)
 
@@ -214,11 +224,13 @@ class AheadPlanner:
             _take_back(worker, jobs, out)
 
     def recall_all(self, worker: WorkerState, out: list[HeadAction]) -> None:
-        """Take back all that was sent ahead to a worker and has not begun."""
+        """Take back all jobs that were sent ahead to a worker and have not begun."""
         _take_back(worker, [job for job in worker.ahead.values() if job.id not in worker.recalled], out)
 
     def _help(self, idle: WorkerState, out: list[HeadAction]) -> None:
-        """Take the younger half of what waits elsewhere, of a shape for which `idle` has room and the queue nothing."""
+        """Take back the younger half of the jobs that wait elsewhere, of a shape for which `idle` has room and no job
+        is queued.
+        """
         for number, holders in self._holders.items():
             worker = _first_holder(number, holders)
             if worker is None or worker.recalled:
@@ -238,7 +250,7 @@ def _take_back(worker: WorkerState, jobs: Iterable[HeadJob], out: list[HeadActio
 
 
 def _first_holder(shape: int, holders: dict[int, WorkerState]) -> WorkerState | None:
-    """A worker that holds jobs of the shape ahead; those that do no more are dropped on the way."""
+    """Return a worker that holds jobs of the shape ahead; drop those on the way that do no more."""
     while holders:
         number, worker = next(iter(holders.items()))
         if not worker.gone and worker.ahead_of.get(shape):
@@ -248,10 +260,11 @@ def _first_holder(shape: int, holders: dict[int, WorkerState]) -> WorkerState | 
 
 
 def _goes_first(blocked_class: RequestClass, job: HeadJob, shape: Shape, worker: WorkerState) -> bool:
-    """Whether the oldest of `blocked_class` goes before `job`, and one end of the job's shape here makes room for it.
+    """Return True if the first job of `blocked_class` goes before `job`, and one end of the job's shape here makes room
+    for it.
 
-    Two classes of one priority that both have quick jobs running here are both sent ahead: the node goes by age.
-    For gangs no room is made at one worker: their reservations care for them.
+    Two classes of one priority that both have quick jobs running here are both sent ahead: the node goes by age. Room
+    at one worker does not help a gang; it has reservations instead.
     """
     first = blocked_class.head()
     if first is None or blocked_class is job.cls or order(first) > order(job):
@@ -266,7 +279,7 @@ def _goes_first(blocked_class: RequestClass, job: HeadJob, shape: Shape, worker:
 
 
 def _stranded(worker: WorkerState) -> list[HeadJob]:
-    """What waits here although its shape runs here no more, and does not fit."""
+    """Return jobs sent ahead whose shape does not run here any more, and does not fit."""
     lost = {number for number, waiting in worker.ahead_of.items() if waiting and not worker.using.get(number)}
     if not lost:
         return []
@@ -275,7 +288,7 @@ def _stranded(worker: WorkerState) -> list[HeadJob]:
         if shape is not None and shape.id in lost and shape.id not in fits:
             fits[shape.id] = worker.fits_now(shape)
             if len(fits) == len(lost):
-                break  # thousands may wait here, and nearly always all of one shape
+                break  # thousands of jobs may wait here, nearly always all of one shape
     stuck = {number for number, fitting in fits.items() if not fitting}
     if not stuck:
         return []

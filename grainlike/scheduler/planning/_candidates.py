@@ -1,6 +1,6 @@
-"""Which worker is the tightest fit for a shape, without a look at every worker for every job.
+"""Candidates: the workers that are the tightest fit for a shape, without a look at every worker for every job.
 
-One heap per shape, fed from the log of changes: an entry is (room left, worker, its version then, its book), and one
+One heap per shape, fed from the log of changes: an entry is (room left, worker, its version then, its record), and one
 whose worker has changed since is dropped when it comes up. A job costs a few heap steps however many workers there are.
 """
 
@@ -16,7 +16,7 @@ __all__ = ["Candidates"]
 _Entry = tuple[int, int, int, WorkerState]
 
 _Admits = Callable[[WorkerState, HeadJob, Shape, float], bool]
-"""Whether a job may start on a worker on which it fits."""
+"""Returns True if a job may start on a worker on which it fits."""
 
 
 class Candidates:
@@ -34,7 +34,7 @@ class Candidates:
         self._heap: list[_Entry] = []
 
     def tightest(self, count: int, job: HeadJob, now: float) -> list[WorkerState]:
-        """As many different ones that admit the job, the tightest first; fewer if there are fewer."""
+        """Return `count` different workers that admit the job, the tightest first; fewer if there are fewer."""
         if self._epoch != self._log.epoch or self._read != len(self._log.entries):
             self._catch_up()
         heap, shape = self._heap, self._shape
@@ -56,7 +56,7 @@ class Candidates:
         return found
 
     def _catch_up(self) -> None:
-        """Read what changed since the last time; start anew where that is less work."""
+        """Read the changes since the last time; build the heap again where that is less work."""
         log = self._log
         if self._epoch != log.epoch or len(self._heap) > 4 * len(self._workers) + 1024:
             self._epoch = log.epoch

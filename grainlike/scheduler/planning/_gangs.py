@@ -2,20 +2,21 @@
 
 A gang goes through these steps:
 
-1. *Placed.* One pass finds as many workers as it has nodes, and takes the amounts from the books of all of them at
-   once, so no two gangs ever wait for each other's amounts. Each of the workers is asked to hold its slots
+1. *Placed.* One pass finds as many workers as it has nodes, and counts the amounts against all of them at once, so no
+   two gangs ever wait for each other's amounts. Each of the workers is asked to hold its slots
    (`GangHold`).
 2. *Assembled.* Each answers with ids. When the last has, the job is assigned to the first, its leader, where it runs on
-   the slots that are held there; it is told of all the others.
-3. *Disbanded.* When the job has ended, in whatever way, every other worker is told to let go.
+   the slots that are held there; it receives the allocations of all the others.
+3. *Disbanded.* When the job has ended, in whatever way, every other worker is asked to release its slots.
 
-If a worker cannot hold the slots, or is lost before the job was assigned, the others let go and the gang waits anew.
-If one is lost later, the leader's job is stopped; when that has ended the gang waits anew, as after the loss of its
-own worker.
+If a worker cannot hold the slots, or is lost before the job was assigned, the others release theirs and the gang is
+queued again. If one is lost later, the leader's job is stopped; when that has ended the gang is queued again, as after
+the loss of its own worker.
 
 A node counts ids where the head counts amounts, so holds may wait there for a layout (`pack=`, shares of devices) that
-another half-assembled gang has. Therefore only the one that goes first may take its time: any other that has not been
-assembled for `ASSEMBLE_S` lets go and waits anew. So the first is always assembled in the end, and then the next.
+another half-assembled gang has. Therefore only the one that goes first may wait without a limit: any other that has not
+been assembled for `ASSEMBLE_S` releases its slots and is queued again. So the first is always assembled in the end, and
+then the next.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ from grainlike.scheduler.planning._shares import Shares
 __all__ = ["ASSEMBLE_S", "Gangs", "PlacedGang"]
 
 ASSEMBLE_S = 5.0
-"""How long a gang may hold some slots while it waits for the others, if another gang that goes first does so too."""
+"""Seconds for which a gang may hold some slots while it waits for the others, if a gang that goes first does so too."""
 
 
 class PlacedGang:
-    """One gang that is placed. `holds`: one for each node, the leader's first."""
+    """Record of a gang that is placed. `holds`: one for each node, the leader's first."""
 
     __slots__ = ("assembled", "broken", "holds", "job", "lost", "since")
 
@@ -43,28 +44,28 @@ class PlacedGang:
         self.holds = holds
         self.since = since
         self.assembled = False
-        """Its job was assigned, and may run."""
+        """True once its job was assigned, and may run."""
         self.broken: str | None = None
-        """Why a node of it is gone although its job was assigned: that is being stopped."""
+        """The reason why one of its nodes was lost after its job was assigned; the job is being stopped."""
         self.lost = False
-        """Whether that counts as a loss: it does not where the worker stops in good order."""
+        """True if that counts as a loss; False if the worker stops in good order."""
 
 
 class Gangs:
-    """The gangs that are placed, by the number of their job: from then on until the job is let go."""
+    """The gangs that are placed, by the number of their job, until the job is taken from its workers."""
 
     def __init__(self, shares: Shares) -> None:
         self._shares = shares
         self._gangs: dict[int, PlacedGang] = {}
         self.assembling: dict[int, PlacedGang] = {}
-        """Those of them of whose workers not all have answered."""
+        """Those of them of which not all workers have answered."""
 
     def of(self, job: HeadJob) -> PlacedGang | None:
-        """The gang of a job; None for one that is no gang, or not placed."""
+        """Return the gang of a job; None for one that is no gang, or not placed."""
         return self._gangs.get(job.id)
 
     def assemble(self, job: HeadJob, shape: Shape, workers: Sequence[WorkerState], now: float) -> AssembleGang:
-        """Take slots of the shape on all these workers."""
+        """Count slots of the shape as held on all these workers; return the action that asks for them."""
         holds = [GangHold(job, worker, shape, now) for worker in workers]
         for hold in holds:
             hold.worker.take(shape)
@@ -74,8 +75,8 @@ class Gangs:
         return AssembleGang(shape.id, job.id, job.attempt, [worker.id for worker in workers])
 
     def granted(self, hold: GangHold, lease: int, allocation: str, *, paused: bool = False) -> AssignJobs | None:
-        """A worker holds its slots. If it was the last, this is the job's assignment to its leader; while assignments
-        are `paused` there is none, see `withheld`.
+        """Record the slots that a worker has granted. Return the job's assignment to its leader if it was the last
+        worker; None while assignments are `paused`, see `withheld`.
         """
         hold.lease, hold.allocation = lease, allocation
         gang = self._gangs.get(hold.job.id)
@@ -87,27 +88,27 @@ class Gangs:
         return [assignment for assignment in found if assignment is not None]
 
     def _assignment(self, gang: PlacedGang) -> AssignJobs | None:
-        """The assignment of a gang's job to its leader; None while not all workers have answered."""
+        """Return the assignment of a gang's job to its leader; None while not all workers have answered."""
         if not all(held.lease for held in gang.holds):
             return None
         gang.assembled = True
         del self.assembling[gang.job.id]
         job, leader = gang.job, gang.holds[0]
-        # From here on its slots are the job's own: their end is told as that of any lease.
+        # From here on its slots are an ordinary lease of the job, whose end is reported as any other.
         del leader.worker.holds[job.id, job.attempt]
         where = tuple((held.worker.id, held.allocation) for held in gang.holds)
         worker, shape = leader.worker.id, leader.shape
         return AssignJobs(worker, shape.id, False, [job.id], [job.attempt], [job.fn.id], shape.hard_s, where)
 
     def ended(self, hold: GangHold) -> None:
-        """A worker says that it holds the slots no more; if they were granted, the end of their lease counts."""
+        """Record that a worker holds the slots no more; if they were granted, the end of their lease frees them."""
         hold.released = True
         if not hold.lease:
             hold.worker.give(hold.shape)
             self._shares.give(hold.job.cls.client, hold.shape)
 
     def disband(self, job: HeadJob, out: list[HeadAction]) -> None:
-        """Tell all who hold slots for a job, but not the one that runs it, to let go. The caller lets go of the job."""
+        """Ask all workers that hold slots for a job, except the one that runs it, to release them."""
         gang = self._gangs.pop(job.id)
         self.assembling.pop(job.id, None)
         for hold in gang.holds[1:] if gang.assembled else gang.holds:
@@ -116,22 +117,22 @@ class Gangs:
             hold.released = True
 
     def overdue(self, now: float) -> list[HeadJob]:
-        """The jobs of half-assembled gangs that must let go now."""
+        """Return the jobs of half-assembled gangs that must release their slots now."""
         return [gang.job for gang in self._hurried() if now >= gang.since + ASSEMBLE_S]
 
     @property
     def due(self) -> float | None:
-        """When the next one must, if nothing happens before."""
+        """Time at which the next gang must release its slots, if nothing happens before."""
         return min((gang.since + ASSEMBLE_S for gang in self._hurried()), default=None)
 
     def _hurried(self) -> list[PlacedGang]:
-        """All that are being assembled, but the one that goes first: it may take its time."""
+        """Return all gangs that are being assembled except the one that goes first."""
         return sorted(self.assembling.values(), key=lambda gang: order(gang.job))[1:]
 
-    # --- laws --------------------------------------------------------------------------------------------------------
+    # --- invariants --------------------------------------------------------------------------------------------------
 
     def check(self, jobs: Iterable[HeadJob], workers: Iterable[WorkerState]) -> None:
-        """Raise `AssertionError` unless what the workers hold is what the gangs have. For tests."""
+        """Raise `AssertionError` unless the workers' holds match the gangs. For tests."""
         placed = {job.id for job in jobs if job.shape is not None and job.shape.nodes > 1}
         assert placed == set(self._gangs), "a gang is known while its job is placed"
         assert set(self.assembling) == {number for number, gang in self._gangs.items() if not gang.assembled}

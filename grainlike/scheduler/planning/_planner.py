@@ -1,12 +1,13 @@
-"""One pass of the head's policy: place what fits, reserve for what must not starve, send the next jobs ahead.
+"""Planner: a pass of the head's policy, which places what fits, reserves for what must not starve, and sends the next
+jobs ahead.
 
 Order is fair share between clients, then priority, then age. A class whose oldest job does not fit anywhere drops out
-of the pass and never blocks the classes behind it; if the job deserves it, a worker is kept for it (`_reserving`). Of
-several shapes the first is preferred, if it can start now. A pass costs what changed and what it assigns: never the
+of the pass and never blocks the classes behind it; if it is wide or has waited for long, a worker is reserved for it.
+Of several shapes the first is preferred, if it can start now. A pass costs what changed and what it assigns: never the
 number of jobs that wait, nor, but for reservations, the number of workers.
 
-A pass ends early when it has given out much, so that nobody waits long for its end: it asks to be woken at once, and
-the next one goes on. Until a pass has placed all that fits, nothing is sent ahead (`_ahead`).
+A pass ends early when it has placed many jobs, so that other events do not wait long for its end: it asks to be woken
+at once, and the next one goes on. Until a pass has placed all that fits, nothing is sent ahead (`_ahead`).
 
 A gang is placed when as many workers as it has nodes have room at the same time, on all of them or on none, and is
 reserved for in the same way (`_gangs` says what follows). It is never sent ahead.
@@ -35,17 +36,19 @@ from grainlike.scheduler.planning._waiting import FEW, WaitingClasses
 __all__ = ["Planner"]
 
 PLACED_MOST = 256
-"""After how many jobs placed in free slots a pass ends early. It takes some ten milliseconds with all that follows."""
+"""Number of jobs placed in free slots after which a pass ends early: some ten milliseconds of work, with all that
+follows.
+"""
 
 _Rank = tuple[int, int, int, HeadJob]
-"""Priority and age of a class's oldest job, the class, the job: what comes first is the smallest."""
+"""Priority and age of a class's oldest job, the class, the job: the smallest goes first."""
 
 _Batch = dict[tuple[int, int], list[HeadJob]]
-"""What a pass places, by worker and shape."""
+"""Jobs that a pass places, by worker and shape."""
 
 
 class Planner:
-    """Makes one pass after another over the head's books. `wake` is when a pass is due even if nothing happens."""
+    """Makes one pass after another over the head's state. `wake` is when a pass is due even if nothing happens."""
 
     def __init__(self, workers: dict[int, WorkerState], classes: dict[int, RequestClass], job_tree: JobTree) -> None:
         self._job_tree = job_tree
@@ -56,24 +59,24 @@ class Planner:
         self.gangs = Gangs(self.shares)
         self.wake: float | None = None
         self.whole = True
-        """Whether the last pass came to its end."""
+        """True if the last pass came to its end."""
         self.waiting = WaitingClasses(classes)
         self.reserving = Reservations(workers, classes, self.waiting)
         self.ahead = AheadPlanner(classes, self.waiting, self.reserving, self.shares)
         self._blocked: list[RequestClass] = []
-        """What a pass found blocked that looked at all classes, in order."""
+        """Classes that a pass over all classes found blocked, in order."""
         self._all_anew = False
-        """Whether the next search is to look at all workers."""
+        """True if the next search is to look at all workers."""
         self._lending: dict[int, WorkerState] = {}
-        """The workers with cores that are lent."""
+        """Workers with cores that are lent."""
         self._workers = workers
         self._classes = classes
         self._candidates: dict[int, Candidates] = {}
         self._read = (0, 0)
 
     def plan(self, now: float, out: list[HeadAction], *, lend_to_all: bool = False) -> None:
-        """Assign what can be assigned. With `lend_to_all`, any job that a job submitted may have cores that are lent:
-        nothing else could go on.
+        """Assign what can be assigned. With `lend_to_all`, any job that a job submitted may use lent cores, of whatever
+        tree, as nothing could continue otherwise.
         """
         self.wake = None
         self._lend_to_all = lend_to_all
@@ -88,14 +91,14 @@ class Planner:
 
     @property
     def is_settled(self) -> bool:
-        """Whether a pass now would find what the last one left: no free amounts have changed, no jobs have come, and
-        nobody waits for a moment that depends on when leases began.
+        """True if a pass now would find what the last one left: no free amounts have changed, no jobs have come, and no
+        reservation or gang depends on when leases began.
         """
         quiet = not (self.ahead.fresh or self.reserving.by_worker or self.gangs.assembling)
         return self.whole and quiet and self._read == (self.log.epoch, len(self.log.entries))
 
     def _changed(self) -> list[WorkerState]:
-        """The workers whose free amounts have changed, behind those for which there was no time before."""
+        """Return the workers whose free amounts have changed, after those that the last pass had no time for."""
         epoch, read = self._read
         entries = self.log.entries[read:] if epoch == self.log.epoch else list(self._workers.values())
         self._read = self.log.epoch, len(self.log.entries)
@@ -103,7 +106,7 @@ class Planner:
         return [worker for worker in dict.fromkeys([*left, *entries] if left else entries) if not worker.gone]
 
     def forget(self, shapes: Iterable[int]) -> None:
-        """No job asks for these any more."""
+        """Drop what is known of shapes that no job asks for any more."""
         for number in shapes:
             self._candidates.pop(number, None)
         self.reserving.forget(shapes)
@@ -112,8 +115,8 @@ class Planner:
     # --- placing -----------------------------------------------------------------------------------------------------
 
     def _place_all(self, now: float, out: list[HeadAction]) -> bool:
-        """Place jobs until no class's oldest fits; False if the next pass is to go on: so many were placed, or a
-        reservation was dropped on the way, which may have blocked a class that had its turn before.
+        """Place jobs until no class's oldest fits. Return False if the next pass is to go on: the limit was reached, or
+        a reservation was dropped, which may have blocked a class that had its turn before.
         """
         waiting = self.waiting
         reopened = self.reserving.reopened
@@ -135,7 +138,7 @@ class Planner:
         return False
 
     def _place_few(self, now: float, batch: _Batch, out: list[HeadAction]) -> bool:
-        """Look at all classes, while they are few."""
+        """Look at all classes, while they are few; return False if the limit of a pass was reached."""
         queues = self._ranked()
         self._blocked = blocked = list[RequestClass]()
         room = PLACED_MOST
@@ -158,7 +161,7 @@ class Planner:
         return not queues
 
     def _ranked(self) -> dict[int, list[_Rank]]:
-        """The oldest job of each class, as a heap for each client."""
+        """Return the oldest jobs of the classes, as a heap for each client."""
         queues: dict[int, list[_Rank]] = {}
         empty: list[int] = []
         for cls in self.waiting.few.values():
@@ -174,7 +177,9 @@ class Planner:
         return queues
 
     def _place_many(self, now: float, batch: _Batch, out: list[HeadAction], reopened: dict[int, WorkerState]) -> bool:
-        """Look at those classes only that could start where something has changed, or be reserved for."""
+        """Look only at classes that could start where something has changed, or be reserved for; False as in
+        `_place_few`.
+        """
         if self.waiting.lose_patience(now):
             self._wake_at(now)
         kept = self.reserving
@@ -203,7 +208,9 @@ class Planner:
         return True
 
     def _to_look_at(self, reopened: dict[int, WorkerState]) -> Collection[WorkerState]:
-        """What has changed since the last pass that placed all that fits, and where more than amounts decides."""
+        """Return the workers that changed since the last pass that placed all that fits, and those where more than
+        amounts decides.
+        """
         epoch, read = self._read
         if self._all_anew or self._lend_to_all or epoch != self.log.epoch:
             self._all_anew = False
@@ -232,7 +239,9 @@ class Planner:
         batch: dict[tuple[int, int], list[HeadJob]],
         out: list[HeadAction],
     ) -> bool:
-        """Start the oldest job of a class in the first of its shapes that can start now; else see to its turn."""
+        """Start the oldest job of a class in the first of its shapes that can start now; if none can, try to reserve
+        for it.
+        """
         rationed = False
         for shape in cls.shapes:
             block = self.start_limits.blocks(shape, now) if shape.rationed else None
@@ -256,7 +265,9 @@ class Planner:
         return False
 
     def admits(self, worker: WorkerState, job: HeadJob, shape: Shape, now: float) -> bool:
-        """Whether a job that fits on a worker may start there: it has the time, and nobody is kept waiting by it."""
+        """Return True if a job that fits on a worker may start there: within its walltime, borrowing rules and
+        reservations.
+        """
         if worker.lent and not self.may_borrow(worker, job, shape):
             return False
         limit = shape.soft_s
@@ -266,14 +277,16 @@ class Planner:
         return reservations is None or all(held.admits(job, shape, now) for held in reservations)
 
     def _tightest(self, job: HeadJob, shape: Shape, now: float) -> list[WorkerState]:
-        """The workers to start a job on now: one, or as many as it has nodes; fewer where there is no room for it."""
+        """Return the workers to start a job on now: one, or as many as it has nodes; fewer where there is no room for
+        it.
+        """
         candidates = self._candidates.get(shape.id)
         if candidates is None:
             candidates = self._candidates[shape.id] = Candidates(shape, self._workers, self.log, self.admits)
         return candidates.tightest(shape.nodes, job, now)
 
     def may_borrow(self, worker: WorkerState, job: HeadJob, shape: Shape) -> bool:
-        """Whether a job that fits may have cores that are lent, if it needs any of them."""
+        """Return True if a job that fits may use lent cores, or needs none of them."""
         if worker.own_is_enough(shape):
             return True
         if job.parent is not None and (self._lend_to_all or job.root in worker.lenders):
@@ -282,12 +295,12 @@ class Planner:
         return limit is not None and limit <= LOAN_S and not self._wanted_by_lenders(worker)
 
     def _wanted_by_lenders(self, worker: WorkerState) -> bool:
-        """Whether a queued job of a tree that lends here could start here."""
+        """Return True if a queued job of a tree that lends here could start here."""
         classes = (cls for root in worker.lenders for cls in self._job_tree.trees.get(root, ()))
         return any(cls.head() is not None and any(map(worker.fits_now, cls.shapes)) for cls in classes)
 
     def _assign(self, cls: RequestClass, job: HeadJob, shape: Shape, workers: list[WorkerState], now: float) -> None:
-        """Take a job out of its queue, to the first of these workers; of a gang, the others are to hold slots."""
+        """Move a job from its queue to the first of these workers; the others hold slots for a gang."""
         cls.queue.popleft()
         self.reserving.charge(job, shape, workers, now)
         if self.waiting.patience.unpassed:

@@ -1,10 +1,10 @@
 """Reservations: how a wide job starts although narrow ones never stop coming.
 
-A job that does not fit never blocks one behind it that does, so without more a stream of narrow jobs would keep a wide
-one waiting for ever. A reserved job gets the first moment at which enough of one worker will have come back; until
-then only jobs may use that worker that end before this moment, or that fit beside the reserved job, or that go before
-it in order. This is EASY backfilling (D. A. Lifka, "The ANL/IBM SP scheduling system", 1995), with run times that users
-declare (`WallTime`) or, where they do not, learned ones.
+A job that does not fit never blocks one behind it that does, so without reservations a stream of narrow jobs would keep
+a wide one waiting for ever. A reserved job gets the first moment at which enough of one worker will have come back;
+until then only jobs may use that worker that end before this moment, or that fit beside the reserved job, or that go
+before it in order. This is EASY backfilling (D. A. Lifka, "The ANL/IBM SP scheduling system", 1995), with run times
+that users declare (`WallTime`) or, where they do not, learned ones.
 
 Who gets one: a job that asks for more than half of some resource of the worker at once (`WorkerState.is_wide`), any
 other after it was passed over for long (`_patience`). A worker serves one reservation at a
@@ -40,12 +40,13 @@ PATIENCE_S = 5.0
 PATIENCE_RUNS = 25
 
 RESERVATIONS_MOST = 4
-"""How many blocked classes one worker is kept for at most. Usually that is one, as each keeps others from starting;
-but a queue for a device that asks for all of it holds that one for as long as it lasts, and who wants all cores would
-be passed over by everybody meanwhile."""
+"""The most blocked classes for which one worker is reserved. Usually that is one, as each keeps others from starting;
+but a queue of jobs that each ask for a whole device holds its reservation for as long as it lasts, and a job that wants
+all cores would be overtaken by all others meanwhile.
+"""
 
 CONSIDERED = 16
-"""How many workers a reservation is weighed on: the ones with most room. More cost time and gain nothing."""
+"""Number of workers on which a reservation is weighed: those with most room. More cost time and gain nothing."""
 
 
 class Reservation:
@@ -67,22 +68,22 @@ class Reservation:
         self.refresh(now)
 
     def refresh(self, now: float, at_least: float = 0.0) -> None:
-        """Work out `start`, which is not before `at_least`, and `spare` from what runs on the worker now."""
+        """Compute `start`, which is not before `at_least`, and `spare` from what runs on the worker now."""
         start, self.spare = _soonest(self.worker, self.shape, now, at_least)
         self.start = max(start, at_least)
 
     @property
     def in_time(self) -> bool:
-        """Whether the worker will still be there for long enough, and gets jobs at all for now."""
+        """True if the worker gets jobs now, and has walltime enough left from `start` on."""
         if self.worker.gone or self.worker.leaving or self.worker.shut:
             return False
         soft = self.shape.soft_s
         return soft is None or self.start + soft <= self.worker.until
 
     def admits(self, job: HeadJob, shape: Shape, now: float) -> bool:
-        """Whether `job` may start on the worker: it goes before the reserved one, or does not put it off.
+        """Return True if `job` may start on the worker: it goes before the reserved one, or does not delay it.
 
-        One that another job submitted always may: that one waits for it, and may hold what the reserved job needs.
+        A job that another one submitted always may: its parent waits for it, and may hold what the reserved job needs.
         """
         if job.parent is not None or order(job) <= order(self.job) or ends_by(job.fn, shape, now) <= self.start:
             return True
@@ -97,12 +98,12 @@ class Reservation:
 
 
 def order(job: HeadJob) -> tuple[int, int]:
-    """Who goes first within a client: priority, then age; a job's own jobs are as old as it is."""
+    """Return the order within a client: priority, then age; a job's own jobs are as old as it is."""
     return (-job.cls.priority, job.root)
 
 
 def soft_limit(fn: HeadFunction, shape: Shape) -> float | None:
-    """How long a job rarely runs longer than: declared, or learned; None when nobody can tell."""
+    """Return the seconds within which a job nearly always ends: declared, or learned; None if unknown."""
     declared = shape.soft_s
     if declared is not None:
         return declared
@@ -110,7 +111,7 @@ def soft_limit(fn: HeadFunction, shape: Shape) -> float | None:
 
 
 def ends_by(fn: HeadFunction, shape: Shape, now: float) -> float:
-    """When a job that starts now will have ended, as far as anybody can tell."""
+    """Return when a job that starts now will have ended; infinite if its run time is unknown."""
     limit = soft_limit(fn, shape)
     return float("inf") if limit is None else now + limit
 
@@ -131,7 +132,7 @@ def reserve_on(workers: Iterable[WorkerState], job: HeadJob, shape: Shape, now: 
 
 
 def renewed(reservations: list[Reservation], now: float) -> bool:
-    """Work out the reservations of one job anew; False if a worker will not be there for long enough."""
+    """Compute the reservations of one job again; return False if a worker will not be there for long enough."""
     for reservation in reservations:
         reservation.refresh(now)
     if len(reservations) > 1:
@@ -142,13 +143,13 @@ def renewed(reservations: list[Reservation], now: float) -> bool:
 
 
 def _soonest(worker: WorkerState, shape: Shape, now: float, at_least: float) -> tuple[float, dict[str, int]]:
-    """Give back what runs, the soonest to end first, until the shape fits; return that moment and what stays over.
+    """Free what runs, the soonest to end first, until the shape fits; return that moment and what is then left over.
 
-    All that ends by `at_least` is given back.
+    All that ends by `at_least` is freed.
     """
     free = dict(worker.free)
     if worker.lent:
-        free["cores"] -= worker.lent  # until they end: who has lent them wants them back
+        free["cores"] -= worker.lent  # their leases take them back when their jobs continue
     start = now
     for end, held in sorted(_held(worker, now), key=lambda pair: pair[0]):
         if end > at_least and all(free[name] >= amount for name, amount in shape.units):
@@ -162,7 +163,7 @@ def _soonest(worker: WorkerState, shape: Shape, now: float, at_least: float) -> 
 
 
 def _held(worker: WorkerState, now: float) -> list[tuple[float, Shape]]:
-    """When each thing that is counted against the worker is expected to end, and its shape."""
+    """Return for all that is counted against the worker when it is expected to end, and its shape."""
     held = [(_lease_end(lease, now), lease.shape) for lease in worker.leases.values()]
     if len(worker.held) > len(worker.ahead):
         held += [
@@ -183,7 +184,7 @@ def _lease_end(lease: LeaseState, now: float) -> float:
 
 
 def _end(fn: HeadFunction, shape: Shape, begun: float, now: float) -> float:
-    """A job may end at any moment when nothing is known of its run time, or when it is overdue."""
+    """Return when a job is expected to end; `now` if nothing is known of its run time, or it is overdue."""
     if fn.times.known:
         return max(now, begun + fn.times.mean)
     soft = shape.soft_s

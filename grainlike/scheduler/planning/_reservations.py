@@ -1,8 +1,8 @@
-"""Which workers are kept for which jobs: who may reserve, where, and who gives way.
+"""Reservations of a head: which workers are reserved for which jobs, and which reservation gives way to another.
 
-A worker may be kept for `RESERVATIONS_MOST` jobs. One that goes first in order takes a place over; one that goes later
-gets a place beside it after a long wait only. `_reservation` says from when a worker is kept, and who may start there
-meanwhile.
+A worker may be reserved for `RESERVATIONS_MOST` jobs. A job that goes first in order takes a reservation over; one that
+goes later gets one beside it after a long wait only. `_reservation` says from when a worker is reserved, and which jobs
+may start there meanwhile.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ __all__ = ["Reservations"]
 
 
 class Reservations:
-    """The reservations of one head. `workers`, `classes` and `waiting` are the planner's own, live.
+    """The reservations of one head. `workers`, `classes` and `waiting` are the planner's own, not copies.
 
     Attributes:
-        by_worker: those who go first in front; a worker without one is absent.
+        by_worker: in order of their jobs; a worker without a reservation is absent.
         by_class: the same reservations: one, or as many as a gang has nodes.
         members: grows when a worker joins or leaves, or refuses a shape for good.
-        reopened: the workers that are kept for fewer jobs than when the last pass that placed all that fits had ended.
-        search: the search of the pass under way, which is told when reservations change.
+        reopened: the workers with fewer reservations than when the last pass that placed all that fits had ended.
+        search: the search of the current pass, which has to know when reservations change.
     """
 
     def __init__(
@@ -52,14 +52,14 @@ class Reservations:
         self._wide: dict[int, tuple[int, list[WorkerState]]] = {}
 
     def review(self, now: float) -> None:
-        """Drop reservations whose job or worker is gone, or will be gone too soon; work the others out anew."""
+        """Drop reservations whose job or worker is gone, or will be gone too soon; compute the others again."""
         for reservations in list(self.by_class.values()):
             job = reservations[0].job
             if job.cancelled or job.cls.head() is not job or not renewed(reservations, now):
                 self.release(job)
 
     def reserve(self, job: HeadJob, now: float) -> None:
-        """Keep a worker for a job that is blocked, if it is wide or has waited for long, and there is a place."""
+        """Reserve a worker for a blocked job, if it is wide or has waited for long, and a worker may be reserved."""
         if job.cls.id in self.by_class:
             return
         patient = self._waiting.patience.is_over(job, now)
@@ -74,7 +74,7 @@ class Reservations:
                 return
 
     def charge(self, job: HeadJob, shape: Shape, workers: Iterable[WorkerState], now: float) -> None:
-        """A job starts on these workers: what others may use meanwhile becomes less, and nothing is kept for it."""
+        """Record that a job starts on these workers: spare amounts shrink, and its own reservations end."""
         if self.by_worker:
             for held in chain.from_iterable(self.by_worker.get(worker.id, ()) for worker in workers):
                 if held.job is not job:
@@ -82,14 +82,14 @@ class Reservations:
             self.release(job)
 
     def _may_reserve(self, worker: WorkerState, job: HeadJob, *, patient: bool) -> bool:
-        """Who goes first takes a reservation over; who goes later gets one beside it after a long wait only."""
+        """Return True if the job goes before the last reservation, or may get one beside it after a long wait."""
         held = self.by_worker.get(worker.id)
         if held is None or order(job) < order(held[-1].job):
             return True
         return patient and len(held) < RESERVATIONS_MOST
 
     def _keep_for(self, job: HeadJob, reservations: list[Reservation]) -> None:
-        """Add reservations; where they are too many, the last gives way, on all workers that it has."""
+        """Add reservations; where they are too many, drop the last one, on all workers that it has."""
         self.by_class[job.cls.id] = reservations
         self._reserved_anew()
         for reservation in reservations:
@@ -104,7 +104,7 @@ class Reservations:
             self.search.reserved_anew()
 
     def joined(self, worker: WorkerState) -> None:
-        """A worker joins. Where it has less of something than all others, more classes are wide."""
+        """Record that a worker joins. If it has less of a resource than all others, more classes are wide."""
         self.members += 1
         if self.kinds.joined(worker):
             for queue in list(self._waiting.queues.values()):
@@ -120,12 +120,12 @@ class Reservations:
         return wide
 
     def forget(self, shapes: Iterable[int]) -> None:
-        """No job asks for these any more."""
+        """Drop what is known of shapes that no job asks for any more."""
         for number in shapes:
             self._wide.pop(number, None)
 
     def release(self, job: HeadJob) -> None:
-        """Keep nothing for a job any more."""
+        """Drop all reservations of a job."""
         reservations = self.by_class.get(job.cls.id)
         if reservations is None or reservations[0].job is not job:
             return

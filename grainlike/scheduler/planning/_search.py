@@ -1,7 +1,7 @@
-"""What one pass looks at: of each client the next class that could start in the room that there is, or be reserved for.
+"""Search of a pass: of each client the next class that could start in the room that there is, or be reserved for.
 
 Classes that were found blocked are compared with the workers that have changed since then, and with those where more
-than free amounts decides: that are kept for somebody, or have cores that are lent. New classes are compared with all.
+than free amounts decides: workers that are reserved, or have lent cores. New classes are compared with all workers.
 """
 
 from __future__ import annotations
@@ -28,23 +28,26 @@ from grainlike.scheduler.planning._waiting import (
 __all__ = ["LOAN_S", "Search"]
 
 LOAN_S = 1.0
-"""Cores that a job has lent go to jobs of its own tree first. Others get them only if they are expected to end within
-this time, and while none of the tree that fits there is in the queue: who lent them wants them back when it goes on."""
+"""Seconds of run time up to which jobs of other trees may use lent cores, and only while no queued job of the lender's
+tree fits there: the lender wants the cores back when it continues.
+"""
 
 CLAIMS_MOST = 64
-"""For how many jobs of a client a pass tries in vain to reserve a worker; a bound on the work of a pass."""
+"""Number of jobs of a client for which a pass tries in vain to reserve a worker; a bound on the work of a pass."""
 
 VISITS_MOST = 4096
-"""After how many visits in vain a pass ends early, while there are new classes to look at."""
+"""Number of visits in vain after which a pass ends early, while there are new classes to look at."""
 
 FAILED_MOST = 8
-"""After so many visits in vain it is worked out anew, or at all, where there is room."""
+"""Number of visits in vain after which it pays to compute, for the first time or again, where there is room."""
 
 ROOMS_MOST = 32
-"""Where more workers differ in what is free, the most of each resource stands for all of them."""
+"""The most different rooms that are compared; where there are more, the maximum of each resource stands for all of
+them.
+"""
 
 _LAST = (1 << 200,)
-"""Greater than all amounts."""
+"""A key greater than all amounts."""
 
 _EVERYBODY: Order = (1 << 200, 0)
 _NOBODY: Order = (-1 << 200, 0)
@@ -52,7 +55,7 @@ _UNKNOWN: Entry = (0, 0, 0, ())
 
 
 class SearchProgress:
-    """How far a pass has come with one client: all up to `cursor` was looked at, but for the classes in `again`."""
+    """Progress of a pass with one client: all classes up to `cursor` were looked at, except those in `again`."""
 
     __slots__ = ("again", "cursor", "failed", "found", "fruitless", "queue", "seen")
 
@@ -65,13 +68,13 @@ class SearchProgress:
         """The next class of each line that fits, as of `seen`."""
         self.seen = -1
         self.failed = 0
-        """How many new classes were visited in vain."""
+        """Number of new classes visited in vain."""
         self.fruitless = 0
-        """How many visits for a reservation were in vain."""
+        """Number of visits for a reservation in vain."""
 
 
 class Search:
-    """The search of one pass. `changed`: which workers those that were blocked before are compared with."""
+    """The search of one pass. `changed`: the workers with which classes that were blocked before are compared."""
 
     def __init__(
         self,
@@ -99,10 +102,10 @@ class Search:
         self._wide_limits: dict[tuple[int, ...], Order] = {}
         self._patient_limit: Order | None = None
 
-    # --- what the planner says ---------------------------------------------------------------------------------------
+    # --- results that the planner reports ----------------------------------------------------------------------------
 
     def placed(self, client: int, cls: RequestClass) -> None:
-        """The first job of a class was given a worker."""
+        """Record that the first job of a class was given a worker."""
         self._waiting.leave(cls)
         following = cls.head()
         if following is not None:
@@ -111,7 +114,9 @@ class Search:
             self._rooms.clear()
 
     def blocked(self, client: int, job: HeadJob) -> int:
-        """The first job of a class was not. Returns how much that counts for the end of the pass."""
+        """Record that the first job of a class was not. Returns how much that counts towards the early end of the
+        pass.
+        """
         turn, cls = self.turns[client], job.cls
         place = cls.place
         if place is not None and place is not turn.queue.new:
@@ -128,7 +133,7 @@ class Search:
         return 1
 
     def reserved_anew(self) -> None:
-        """Reservations have changed: more may be admitted, or less."""
+        """Record that reservations have changed: more jobs may be admitted, or fewer."""
         self._rooms.clear()
         self._everywhere.clear()
         self._wide_limits.clear()
@@ -136,7 +141,9 @@ class Search:
         self._version += 1
 
     def put_back(self, cls: RequestClass) -> None:
-        """The pass ends early: the next one goes on with what this one had in hand, and with `cls`."""
+        """Return the classes in hand, and `cls`, to the index: the pass ends early, and the next one goes on with
+        them.
+        """
         job = cls.head()
         if job is not None and cls.place is None:
             self._waiting.add_new(cls, job)
@@ -150,7 +157,9 @@ class Search:
     # --- the next one ------------------------------------------------------------------------------------------------
 
     def next_of(self, client: int) -> HeadJob | None:
-        """The first job of the next class of a client that could start, or be reserved for; None if there is none."""
+        """Return the first job of the next class of a client that could start, or be reserved for; None if there is
+        none.
+        """
         turn = self.turns[client]
         entry, line = self._next_of_few(turn)
         found = self._next_fitting(turn)
@@ -164,7 +173,9 @@ class Search:
         return self._classes[entry[2]].head()
 
     def _next_of_few(self, turn: SearchProgress) -> tuple[Entry | None, ClassIndex | None]:
-        """The next one that is to be looked at, whatever room there is, and its line; of `again` there is no line."""
+        """Return the next class to look at whatever room there is, and its line; None as the line for one of
+        `again`.
+        """
         queue = turn.queue
         best: Entry | None = turn.again[0] if turn.again else None
         source: ClassIndex | None = None
@@ -183,7 +194,7 @@ class Search:
         return best, source
 
     def _claim(self, line: ClassIndex, after: Entry | None, limit: Order) -> Entry | None:
-        """The next class that has no reservation, and could get one."""
+        """Return the next class that has no reservation, and could get one."""
         entry = line.after(after)
         while entry is not None and entry[2] in self._reserved:
             entry = line.after(entry)
@@ -220,7 +231,7 @@ class Search:
     # --- those that fit ----------------------------------------------------------------------------------------------
 
     def _next_fitting(self, turn: SearchProgress) -> Entry | None:
-        """The next class of all lines that fits into what has changed."""
+        """Return the next class of all lines that fits into what has changed."""
         if turn.seen != self._version:
             turn.found.clear()
             turn.seen = self._version
@@ -232,14 +243,14 @@ class Search:
             entry = turn.found.get(kind, _UNKNOWN)
             if entry is None or (entry is not _UNKNOWN and best is not None and entry > best):
                 continue
-            # Room does not grow while a pass goes on, so what was found is the first that may fit still.
+            # Room does not grow during a pass, so the class that was found remains the first that may still fit.
             entry = turn.found[kind] = line.first_fitting(rooms, turn.cursor)
             if entry is not None and (best is None or entry < best):
                 best = entry
         return best
 
     def fits_nowhere(self, client: int, job: HeadJob) -> bool:
-        """Whether a new class is known to fit nowhere; asked once several were found not to."""
+        """Return True if a new class is known to fit nowhere; computed once several visits were in vain."""
         turn, cls = self.turns[client], job.cls
         if turn.failed < FAILED_MOST or cls.place is not turn.queue.new or not cls.is_simple:
             return False
@@ -255,10 +266,10 @@ class Search:
         return [] if job is None else self._rooms_of(kind, job.fn, workers)
 
     def _rooms_of(self, kind: Kind, fn: HeadFunction, workers: Iterable[WorkerState]) -> list[Room]:
-        """What the workers have for classes of a kind."""
+        """Return the room that the workers have for classes of a kind."""
         names, number, in_tree = kind
         limit = fn.times.upper if number and fn.times.known else None
-        bound = not in_tree and number != 0  # how long others take is for each job to say
+        bound = not in_tree and number != 0  # all others are checked job by job (`Planner.admits`)
         found: dict[Room, None] = {}
         for worker in workers:
             if worker.leaving or worker.shut or worker.gone:
@@ -269,7 +280,7 @@ class Search:
             room = tuple([free.get(name, -1) for name in names])
             held = self._reservations.get(worker.id)
             if held is not None and bound:
-                for other in held:  # those that go first in front
+                for other in held:  # in order of their jobs
                     if limit is None or self._now + limit > other.start:
                         found[room, order(other.job)] = None
                         room = tuple(

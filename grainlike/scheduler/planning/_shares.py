@@ -1,4 +1,4 @@
-"""Fair shares between the clients of one head: whoever uses least goes first.
+"""Fair shares between the clients of one head: the one that uses least goes first.
 
 Use is counted in cores held (one for a job that asks for none), by what runs now: a client that was away has no claim
 on the past, and one alone has all. Within one client, priorities are strict.
@@ -12,19 +12,19 @@ __all__ = ["Shares"]
 
 
 class Shares:
-    """What each client uses now."""
+    """Cores that each client uses now."""
 
     def __init__(self) -> None:
         self._held: dict[int, int] = {}
 
     def used(self, client: int) -> int:
-        """Cores held, in billionths."""
+        """Return the cores held, in billionths."""
         return self._held.get(client, 0)
 
     def take(self, client: int, shape: Shape) -> None:
-        """A job starts."""
+        """Count the start of a job."""
         self._held[client] = self._held.get(client, 0) + shape.share
 
     def give(self, client: int, shape: Shape) -> None:
-        """A job ends."""
+        """Count the end of a job."""
         self._held[client] -= shape.share

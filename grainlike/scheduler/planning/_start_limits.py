@@ -1,9 +1,9 @@
-"""Cluster-wide rations: how many jobs of a name may run at once (`Limit`), and start per second (`Rate`).
+"""Cluster-wide limits and rates: how many jobs of a name may run at once (`Limit`), and start per second (`Rate`).
 
 A limit counts planned jobs and leases alike, so it holds at every instant on every worker. A rate spaces launches
-evenly: the generic cell rate algorithm (ITU-T I.371), which admits no burst, and whose tolerance is only for us. A
-launch that a job waited for counts from when it was due and not from when the clock rang, or a thousand late calls of
-the clock would make half of a fast rate; but no more than `LATE_S` of it is made up for.
+evenly: the generic cell rate algorithm (ITU-T I.371) without bursts; its tolerance only makes up for late wake-ups. A
+launch that a job waited for counts from when it was due and not from when the timer fired, or late timers would halve a
+fast rate; but at most `LATE_S` of the delay is made up for.
 """
 
 from __future__ import annotations
@@ -15,20 +15,22 @@ __all__ = ["StartLimits"]
 _UNIT = 10**9
 
 LATE_S = 0.02
-"""How much lateness is made up for: in any second, a rate is exceeded by that part of it at most."""
+"""Seconds of delay that are made up for: within any second a rate may be exceeded by that fraction at most."""
 
 
 class StartLimits:
-    """The books of all limits and rates of one head."""
+    """State of all limits and rates of one head."""
 
     def __init__(self) -> None:
         self._running: dict[str, int] = {}
         self._next: dict[str, float] = {}
         self._awaited: set[str] = set()
-        """The rates whose next launch a job waits for, or that are behind."""
+        """Rates whose next launch a job waits for, or that are behind."""
 
     def blocks(self, shape: Shape, now: float) -> tuple[str, float | None] | None:
-        """The ration that keeps a job of the shape from starting now, and when it will not (None: when one ends)."""
+        """Return the limit or rate that keeps a job of the shape from starting now, and until when (None: until a job
+        ends).
+        """
         for name, most in shape.limits:
             if (self._running.get(name, 0) + 1) * _UNIT > most:
                 return f"limit:{name}", None
@@ -54,9 +56,9 @@ class StartLimits:
             self._running[name] -= 1
 
     def left(self, shape: Shape) -> list[tuple[str, int]]:
-        """How many more jobs each limit of the shape lets run now."""
+        """Return how many more jobs each limit of the shape lets run now."""
         return [(name, most // _UNIT - self._running.get(name, 0)) for name, most in shape.limits]
 
     def running(self, name: str) -> int:
-        """How many jobs of a limit run now."""
+        """Return how many jobs of a limit run now."""
         return self._running.get(name, 0)
