@@ -72,5 +72,5 @@ def go_on(one: Voice, other: Voice) -> None:
         assert voice.transcript is not None, "a link was made anew in a world where none is"
         assert far.transcript is not None
         missed = voice.transcript.since(far.transcript.received)
-        assert missed is not None, "too much was on the way"
+        assert missed is not None, "more messages were on the way than are kept"
         voice.again(missed)

@@ -1,14 +1,13 @@
-"""What two processes of one cluster say to each other, byte for byte.
+"""Wire format: the messages between the processes of a cluster, and their encoding as bytes.
 
-Answers: which messages exist (`_messages` names them all, and where they are), how many payloads share one message
-(`_payloads`), how far a stream may run ahead of its reader (`_window`), how a message and its buffers become bytes and
-back (`_frames`), and what passes a large one on its way (`_large`), how the two ends of a new connection find out
-whether they go together (`_handshake`), and how those of a broken one go on where they were (`_transcript`). Everything
-here is sans-io: bytes in, messages out, no clock, no socket, no dice. A peer written in another language would have to
-agree with this room alone.
+`_messages` lists all messages and their modules; `_payloads` packs many payloads into one message; `_window` limits how
+far a stream runs ahead of its reader; `_frames` encodes a message with its buffers, and `_large` lets other frames pass
+within a large buffer; `_handshake` checks the versions and roles of the two ends of a connection; `_resend_buffer` lets
+them continue after the connection broke. All of it is sans-io: bytes in, messages out, without clock, socket or random
+numbers. A peer in another language would have to implement this package alone.
 
-Never looks inside a payload: arguments, results and functions are opaque bytes. Neighbours: `payload` makes those
-bytes, `net` carries frames, `scheduler` decides what is said.
+Payloads (arguments, results, functions) are opaque bytes here: `payload` makes them, `net` carries frames, and
+`scheduler` decides which messages are sent.
 """
 
 from grainlike.wire._connection import (

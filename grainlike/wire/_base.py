@@ -1,4 +1,4 @@
-"""What all messages share."""
+"""Base class of all messages."""
 
 from __future__ import annotations
 
@@ -8,4 +8,6 @@ __all__ = ["BaseMessage"]
 
 
 class BaseMessage(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
-    """Fixed, positional, never collected by the garbage collector. `tag` is the message's number on the wire."""
+    """Base of messages: immutable, encoded as an array of its fields, not tracked by the garbage collector. `tag` is
+    the message's number on the wire.
+    """

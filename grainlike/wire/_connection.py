@@ -1,7 +1,4 @@
-"""What two ends say about the connection between them, whoever they are.
-
-How often two ends say that they live, and how long each believes the other when it is silent; in seconds.
-"""
+"""Messages about a connection itself, between any two ends; and its heartbeat and timeouts, in seconds."""
 
 from __future__ import annotations
 
@@ -11,15 +8,18 @@ __all__ = ["HEARTBEAT_S", "LOST_S", "SUSPECT_S", "Ack", "Beat", "Goodbye", "Hell
 
 
 class Hello(BaseMessage, frozen=True, tag=1, forbid_unknown_fields=False):
-    """The dialling end introduces itself. `memory` names the shared memory that it can map, if any, and `process` the
-    process that it is to others of its machine; `memory_tier` says what holds a worker's jobs to theirs.
+    """The connecting end introduces itself.
 
-    With `received`, its side of the conversation outlives a link that breaks (`ResendBuffer`): it may dial anew, with
-    `resumes` and how many messages have come to it so far. -1 is for who does not do that.
+    `memory` names the shared memory that it can map, if any; `memory_tier` says how a worker enforces its jobs' memory;
+    `process` identifies it to other processes of its machine.
 
-    A client that names a `session` leaves its jobs to that, and gets what is there.
+    With `received` at least 0, its messages outlive a link that breaks (`ResendBuffer`): it may connect again with
+    `resumes`, and the number of messages that it has received so far. -1: it does not do that.
 
-    A later protocol may add fields at the end: who speaks it must be understood well enough to be refused by name.
+    A client that names a `session` leaves its jobs to that session, and receives what is in it.
+
+    A later protocol may add fields at the end: a peer that speaks it must be understood well enough to be refused with
+    a reason.
     """
 
     role: str
@@ -41,12 +41,13 @@ class Hello(BaseMessage, frozen=True, tag=1, forbid_unknown_fields=False):
 
 
 class Welcome(BaseMessage, frozen=True, tag=4):
-    """The worker, or client, is connected from here on.
+    """The answer that accepts a worker or client; the connection is open from here on.
 
-    `paths` are the client's import paths, for its runners. `name` is what the worker is called from now on: another may
-    have come with the name that it wished for. `store` is the directory of the head's shared memory, for those who can
-    map it. `process` is the head's, and `received` how many messages have come from one that goes on; -1 where a link
-    that breaks is the end. `returns`: when this process has died, another may go on with all that it knew.
+    `paths` are the client's import paths, for its runners. `name` is the worker's name from now on, which may differ
+    from the one it asked for if that was taken. `store` is the directory of the head's shared memory, for peers that
+    can map it. `process` identifies the head's process. `received` is the number of messages received from a peer that
+    resumes; -1 if a broken link ends the connection. `returns`: a head that is started again after this one died
+    continues with its state.
     """
 
     cluster: str
@@ -60,28 +61,28 @@ class Welcome(BaseMessage, frozen=True, tag=4):
 
 
 class Refused(BaseMessage, frozen=True, tag=5):
-    """The listening end will not have this peer; `kind` names the exception class, `reason` both sides and the fix."""
+    """The answer that refuses a peer. `kind` names the exception class; `reason` has the versions or roles of both, and
+    the fix.
+    """
 
     kind: str
     reason: str
 
 
 class Beat(BaseMessage, frozen=True, tag=14):
-    """A heartbeat, both ways. Any message proves life; this one is for links that have nothing else to say."""
+    """A heartbeat, in both directions. Any message counts as one; this is for links that have nothing else to send."""
 
     number: int
 
 
 class Ack(BaseMessage, frozen=True, tag=15):
-    """So many messages of yours have come, in all: whoever keeps them for the case that the link breaks need not any
-    more.
-    """
+    """Acknowledgement of the first `received` messages: the other end need not keep them for resending any more."""
 
     received: int
 
 
 class Goodbye(BaseMessage, frozen=True, tag=16):
-    """The last word: whoever says it ends the conversation, and will not go on with it on another link."""
+    """The last message of a connection: its sender will not resume it on another link."""
 
     reason: str
 
@@ -89,7 +90,7 @@ class Goodbye(BaseMessage, frozen=True, tag=16):
 HEARTBEAT_S = 5.0
 
 SUSPECT_S = 15.0
-"""A worker that has been silent for this long gets no more jobs for now."""
+"""Seconds of silence after which a worker gets no more jobs for now."""
 
 LOST_S = 30.0
-"""Whoever has been silent for this long is lost to the other end: a worker, a client, or a head."""
+"""Seconds of silence after which a worker, client or head counts as lost."""

@@ -1,4 +1,4 @@
-"""What flows while a job runs: the items of a stream with the credit for more, and what the job prints."""
+"""Messages while a job runs: the items of a stream, credit for more of them, and what the job prints."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ __all__ = [
 
 
 class Items(BaseMessage, frozen=True, tag=50):
-    """What the generator of a stream yielded, in order, after what came before. `data` and `counts` are packed parcels.
+    """Items that the generator of a stream yielded, in order, after the earlier ones. `data` and `counts` are packed
+    parcels.
 
     A sender keeps to its `Window`. All items of an attempt come before the `Completed` that ends it.
     """
@@ -28,7 +29,7 @@ class Items(BaseMessage, frozen=True, tag=50):
 
 
 class Credit(BaseMessage, frozen=True, tag=51):
-    """The reader of a stream took so many items, of so many bytes together: as many more may come."""
+    """The reader of a stream has taken `items` items of `size` bytes together: as many more may be sent."""
 
     job: int
     attempt: int
@@ -37,16 +38,18 @@ class Credit(BaseMessage, frozen=True, tag=51):
 
 
 class OutputStream(IntEnum):
-    """Where a piece of output was written."""
+    """The origin of a piece of output."""
 
     STDOUT = 0
     STDERR = 1
-    NOTE = 2  # by nobody: words about the output, such as how much of it is left out
-    RUNNER = 3  # in the job's process, which it shared with others: whose it is nobody can tell
+    NOTE = 2  # not written by the job: a note about its output, such as how much of it is left out
+    RUNNER = 3  # in a process that the job shares with others: the writer is not known
 
 
 class Follow(BaseMessage, frozen=True, tag=60):
-    """Head to worker: tell a follower what this job has written and writes, all its attempts; `on` false: no more."""
+    """Head to worker: send a follower what this job has written and writes, in all its attempts; stop if `on` is
+    False.
+    """
 
     job: int
     follower: int
@@ -57,9 +60,9 @@ class Output(BaseMessage, frozen=True, tag=61):
     """Runner to worker, worker to head: pieces of what an attempt wrote, in order; `streams` has an `OutputStream`
     for each.
 
-    Everything that a job wrote comes before the `Report` of its end. With a `follower`, it is what was written before
-    that one's `Follow`, and `caught_up` says that this is all of it; without, it is for those who have caught up.
-    `last_words`: nobody asked, but the attempt ended with its process.
+    All that a job wrote comes before the `Report` of its end. With a `follower`, this is output from before that one's
+    `Follow`, and `caught_up` marks the last of it; without, it is for all followers that have caught up. `last_words`:
+    sent without a follower, because the attempt ended with its process.
     """
 
     job: int

@@ -4,16 +4,16 @@ Layout, all integers little-endian::
 
     u32 header length | u32 number of buffers | u64 length of each buffer | header (msgpack) | buffers
 
-A buffer of more than a block has gaps in which other frames pass (`_large`): those without buffers, as heartbeats and
-answers, so that no value keeps them waiting.
+A buffer of more than a block has gaps in which frames without buffers pass (`_large`), such as heartbeats and answers,
+so that no large value delays them.
 
 The decoder is fed whatever a socket gives and returns whole frames. Small frames are cut out of one joined piece; a
-large buffer gets memory of its own, which grows as bytes arrive: what a peer only declares costs nothing. Who can read
-to where it likes reads straight into that.
+large buffer gets memory of its own, which grows as bytes arrive: a length that a peer only declares costs nothing. A
+transport that can read into a given buffer (`room`) reads straight into that memory.
 
-Who sent it decides how much a frame may hold. The header is the part that becomes objects, at worst some tens of bytes
-for each of its own, so it is bounded tightly for those who are not believed in all things. Senders cut their batches by
-what they weigh, to a quarter of that.
+The limits of a frame depend on its sender. The header is what becomes Python objects, at worst some tens of bytes for
+each of its bytes, so it is limited tightly for senders that are not fully trusted. Senders cut their batches to a
+quarter of that limit.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 
 
 class Frame(NamedTuple):
-    """One message and the buffers that came with it."""
+    """A message and its buffers."""
 
     message: Message
     buffers: Sequence[Buffer] = ()
@@ -56,7 +56,7 @@ class Frame(NamedTuple):
 
 class FrameLimits(NamedTuple):
     """The most that a peer may declare: bytes of header, number of buffers; and bytes of all buffers together, beyond
-    which they are read and not kept.
+    which they are read and dropped.
     """
 
     header: int
@@ -65,22 +65,26 @@ class FrameLimits(NamedTuple):
 
 
 FROM_STRANGER = FrameLimits(header=64 * 1024, buffers=0, total=0)
-"""Who has not been welcomed yet: a handshake message, which may list some thousand ids, and no more."""
+"""For a peer before its `Welcome`: a handshake message, which may list some thousand ids, and no more."""
 
 _ANY = 2**63
 
 FROM_WORKER = FrameLimits(header=1024 * 1024, buffers=16_384, total=_ANY)
-"""What a head takes from a worker: reports of many jobs, and results as large as its memory allows."""
+"""For a head that receives from a worker: reports of many jobs, and results as large as its memory allows."""
 
 FROM_CLIENT = FrameLimits(header=1024 * 1024, buffers=16_384, total=_ANY)
-"""What a head takes from a client: many jobs, and arguments as large as its memory allows."""
+"""For a head that receives from a client: many jobs, and arguments as large as its memory allows."""
 
 TRUSTED = FrameLimits(header=16 * 1024 * 1024, buffers=65_536, total=_ANY)
-"""Who is believed anyway: the head, by those who came to it, and a worker and its runners, by each other."""
+"""For a peer that is trusted anyway: the head, for its workers and clients; a worker and its runners, for each
+other.
+"""
 
 
 StandIn = Callable[[int, int], bytes]
-"""Gives what comes in place of a buffer of so many bytes that was not kept, where so many are; 0, if memory lacked."""
+"""Returns what replaces a buffer that was not kept, given its size and the limit; a limit of 0 means that memory was
+short.
+"""
 
 
 def _refuse(size: int, limit: int) -> bytes:
@@ -104,9 +108,9 @@ def encode_frame(message: Message, buffers: Sequence[Buffer] = ()) -> list[Buffe
 
 
 class FrameDecoder:
-    """Turns a stream of bytes into frames. After a `ProtocolError` the stream is beyond repair.
+    """Turns a stream of bytes into frames. After a `ProtocolError` it cannot be used any more.
 
-    What is too large to be kept is no such error, where there is a `stand_in` for it: it concerns its job alone.
+    A buffer that is too large to be kept is no such error if there is a `stand_in` for it: it concerns its job alone.
 
     Example::
 
@@ -132,20 +136,20 @@ class FrameDecoder:
         self._limits = limits
         self._stand_in = stand_in
         self._instead: bytes | None = None
-        """What comes in place of the large buffer under way, if that is not kept."""
+        """The replacement of the large buffer under way, if that is not kept."""
         self._left = 0
-        """How many bytes of buffers may still be kept of this frame."""
+        """Number of bytes of buffers that may still be kept of this frame."""
         self._pending = bytearray()
         self._message: Message | None = None
         self._needed = _PREFIX.size
         self._lengths: list[int] = []
         self._done: list[Buffer] = []
         self.filling: LargeBuffer | None = None
-        """The large buffer under way."""
+        """The large buffer that is being received."""
 
     @property
     def limits(self) -> FrameLimits:
-        """What the peer may declare; raised once the peer has authenticated."""
+        """Limits of what the peer may declare; raised once the peer has authenticated."""
         return self._limits
 
     @limits.setter
@@ -158,7 +162,7 @@ class FrameDecoder:
         return not self._pending and self._message is None
 
     def feed(self, data: Buffer) -> list[Frame]:
-        """Take what the socket gave; return the frames that are now whole."""
+        """Add received bytes; return the frames that are now complete."""
         frames: list[Frame] = []
         view = memoryview(data)
         while True:
@@ -176,14 +180,15 @@ class FrameDecoder:
             view, self._pending = memoryview(bytes(self._pending)), bytearray()
 
     def room(self) -> memoryview | None:
-        """Where to read what comes next, to spare it a copy; then call `filled`. None: read anywhere, and `feed` it.
+        """Return memory for the next read, to save a copy; call `filled` after it. None: read anywhere, and call
+        `feed`.
 
-        Let go of it before the next call of anything but `filled`.
+        Release the view before any call except `filled`.
         """
         return None if self.filling is None else self.filling.room()
 
     def filled(self, count: int) -> list[Frame]:
-        """As `feed`, for so many bytes that were read into `room`."""
+        """Add `count` bytes that were read into `room`; return the frames that are now complete."""
         frames: list[Frame] = []
         assert self.filling is not None
         self.filling.filled(count)
@@ -193,7 +198,7 @@ class FrameDecoder:
         return frames
 
     def _look_at(self, large: LargeBuffer, frames: list[Frame]) -> None:
-        """Take what has passed in gaps of the large buffer under way, and the buffer itself if it is whole."""
+        """Take the frames that passed in gaps of the large buffer, and the buffer itself if it is complete."""
         if large.passed:
             for passed in large.passed:
                 frames += self._apart(passed)
@@ -204,7 +209,7 @@ class FrameDecoder:
             self.filling = None
 
     def _apart(self, passed: bytes) -> list[Frame]:
-        """The frames that passed in a gap: none has buffers, or there would be gaps in gaps."""
+        """Return the frames that passed in a gap. They have no buffers, or there would be gaps within gaps."""
         decoder = FrameDecoder(FrameLimits(self._limits.header, 0, 0))
         frames = decoder.feed(passed)
         if not decoder.idle:
@@ -212,7 +217,9 @@ class FrameDecoder:
         return frames
 
     def _cut(self, frames: list[Frame]) -> bool:
-        """Cut one header or one frame's small buffers out of what is pending; False when more bytes are needed."""
+        """Cut one header or one frame's small buffers out of the pending bytes; return False if more bytes are
+        needed.
+        """
         if self._message is None and not self._cut_header():
             return False
         while len(self._done) < len(self._lengths):
@@ -233,7 +240,7 @@ class FrameDecoder:
         return bool(self._pending)
 
     def _in_place_of(self, length: int) -> bytes | None:
-        """What comes in place of the next buffer; None where that is kept."""
+        """Return the replacement of the next buffer; None if it is kept."""
         if length > self._left:
             return self._stand_in(length, self._limits.total)
         self._left -= length
@@ -255,7 +262,7 @@ class FrameDecoder:
         lengths = list(struct.unpack_from(f"<{count}Q", pending, _PREFIX.size))
         end = start + header
         if len(pending) < end:
-            self._needed = end  # whoever sends byte by byte has the lengths read once, and not for every byte
+            self._needed = end  # of a header that comes byte by byte, the lengths are not unpacked for every byte
             return False
         self._needed = _PREFIX.size
         self._message = _decode(bytes(pending[start:end]))

@@ -1,12 +1,13 @@
-"""How two ends of a new connection find out whether they go together, once each knows who the other is.
+"""Handshake: the two ends of a new connection check that their roles and versions are compatible.
 
-Who it is, the connection itself has shown: a certificate, or the kernel's word for the user at a Unix socket. Then::
+The connection itself has authenticated the peer: by a certificate, or by the kernel's credentials of a Unix socket.
+Then::
 
-    dialer    Hello (role, versions, name, offer)     ──>
-              <──   Welcome, or Refused with a reason     listener
+    connecting end    Hello (role, versions, name, offer)  ──>
+                      <──   Welcome, or Refused with a reason   accepting end
 
-The introduction's role must be the certificate's. Versions that do not go together are refused, naming both sides and
-the fix.
+The role in `Hello` must be the certificate's. Incompatible versions are refused with an error that names both, and the
+fix.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from grainlike.wire._messages import Message
 __all__ = ["PROTOCOL", "AcceptingHandshake", "ConnectingHandshake", "Software"]
 
 PROTOCOL = 2
-"""The version of this protocol; a peer announces the range that it speaks."""
+"""Version of this protocol; a peer announces the range that it speaks."""
 
 _NAME_LIMIT = 255
-"""The most characters in a name that a peer gives itself."""
+"""The most characters in a name that a peer chooses for itself."""
 
 _KINDS: dict[str, type[GrainlikeError]] = {
     kind.__name__: kind
@@ -39,13 +40,13 @@ _KINDS: dict[str, type[GrainlikeError]] = {
 
 
 class Software(msgspec.Struct, frozen=True):
-    """The versions that must go together: Python's minor, and each serializer's major and minor."""
+    """Versions that must agree: Python's minor, and each serializer's major and minor."""
 
     python: str
     serializers: dict[str, str]
 
     def unlike(self, other: Software) -> tuple[str, str, str] | None:
-        """What does not go together, with its version here and in `other`; None if all does."""
+        """Return the first name whose versions differ, with the version here and in `other`; None if all agree."""
         pairs = [("Python", self.python, other.python)]
         pairs += [(name, version, other.serializers.get(name, "none")) for name, version in self.serializers.items()]
         return next((pair for pair in pairs if _minor(pair[1]) != _minor(pair[2])), None)
@@ -72,18 +73,18 @@ def _minor(version: str) -> list[str]:
 
 
 def _check_names(hello: Hello) -> None:
-    """Raise `ProtocolError` for words that must not get into a log, a terminal or an environment variable."""
+    """Raise `ProtocolError` for names that must not get into a log, a terminal or an environment variable."""
     optional = [word for word in (hello.process, hello.session) if word]
     words = [hello.name, hello.incarnation, hello.python, *optional, *hello.serializers, *hello.serializers.values()]
     for word in words:
         if not (word.isprintable() and 0 < len(word) <= _NAME_LIMIT):
-            raise ProtocolError(f"{word[:_NAME_LIMIT]!r} is no name: it takes 1 to {_NAME_LIMIT} printable characters")
+            raise ProtocolError(f"{word[:_NAME_LIMIT]!r} is no name: use 1 to {_NAME_LIMIT} printable characters")
 
 
 class ConnectingHandshake:
-    """The end that dials. Send `hello` first; `receive` takes what comes, until `welcome` is set.
+    """The connecting end. Send `hello` first; `receive` takes what comes, until `welcome` is set.
 
-    Raises the listener's refusal as its type, and `ProtocolError` for a message out of turn.
+    Raises the listener's refusal as its type, and `ProtocolError` for an unexpected message.
     """
 
     def __init__(self, hello: Hello) -> None:
@@ -91,21 +92,21 @@ class ConnectingHandshake:
         self.welcome: Welcome | None = None
 
     def receive(self, message: Message) -> None:
-        """Take the listener's message."""
+        """Handle the listener's message."""
         match message:
             case Refused(kind=kind, reason=reason):
                 raise _KINDS.get(kind, ProtocolError)(reason)
             case Welcome() if self.welcome is None:
                 self.welcome = message
             case _:
-                raise ProtocolError(f"{type(message).__name__} is out of turn in a handshake")
+                raise ProtocolError(f"{type(message).__name__} was not expected in a handshake")
 
 
 class AcceptingHandshake:
-    """The end that listens, for those who come as one of `roles`.
+    """The accepting end, for peers that connect in one of `roles`.
 
-    `proved` is the peer's role by its certificate; None where the connection itself lets in nobody but processes of
-    our own user, which may be whatever they say.
+    `proved` is the peer's role by its certificate; None if the connection admits only processes of our own user, which
+    may take any role.
     """
 
     def __init__(self, software: Software, roles: frozenset[str], proved: str | None = None) -> None:
@@ -114,24 +115,24 @@ class AcceptingHandshake:
         self._proved = proved
 
     def receive(self, message: Message) -> Hello:
-        """Take the dialer's introduction and return it, to be answered by a `Welcome`.
+        """Check and return the connecting end's `Hello`, to be answered by a `Welcome`.
 
-        Raises `AuthenticationError`, `VersionMismatchError` or `ProtocolError`; `refusal` makes the answer of them.
+        Raises `AuthenticationError`, `VersionMismatchError` or `ProtocolError`; `refusal` turns them into the answer.
         """
         if not isinstance(message, Hello):
-            raise ProtocolError(f"{type(message).__name__} is out of turn in a handshake")
+            raise ProtocolError(f"{type(message).__name__} was not expected in a handshake")
         if self._proved is not None and message.role != self._proved:
             raise AuthenticationError(
-                f"it says that it is a {message.role!r}, and its certificate says {self._proved!r}; "
-                f"use {self._proved}.json for that alone"
+                f"the peer connects as {message.role!r}, and its certificate says {self._proved!r}; "
+                f"use {self._proved}.json for that role only"
             )
         if message.role not in self._roles:
-            raise AuthenticationError(f"nobody may dial in as {message.role!r} here")
+            raise AuthenticationError(f"no peer may connect as {message.role!r} here")
         _check_names(message)
         _check_versions(self._software, message)
         return message
 
     @staticmethod
     def refusal(error: GrainlikeError) -> Refused:
-        """The message that tells a refused peer why."""
+        """Return the message that tells a refused peer the reason."""
         return Refused(type(error).__name__, str(error))

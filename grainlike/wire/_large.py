@@ -1,8 +1,7 @@
-"""One large buffer on its way: blocks of it, and gaps between them in which other frames may pass.
+"""Large buffers on the wire: blocks, with gaps between them in which other frames may pass.
 
 Layout: `BLOCK` bytes, then a gap, and so on; no gap follows the last block. A gap is a u32, how many bytes of whole
-frames follow before the buffer goes on, and those bytes. So whoever has something urgent to say waits for a block, and
-not for gigabytes.
+frames follow before the buffer continues, and those bytes. So an urgent frame waits for one block, not for gigabytes.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ BLOCK = 1024 * 1024
 _GAP = struct.Struct("<I")
 
 EMPTY_GAP = _GAP.pack(0)
-"""A gap in which nothing passes. Senders know it by its identity: it is where something could."""
+"""A gap in which nothing passes. Senders recognize it by identity, and may put a gap with frames in its place."""
 
 _ZEROS = memoryview(bytes(BLOCK))
-"""Calloc's, so that it takes no memory of its own."""
+"""Allocated by calloc, so that it takes no physical memory."""
 
 
 def blocks(view: memoryview) -> Iterator[Buffer]:
-    """The pieces of a buffer as it travels, never copied."""
+    """Return the pieces of a buffer as they are sent, without copies."""
     yield view[:BLOCK]
     for start in range(BLOCK, view.nbytes, BLOCK):
         yield EMPTY_GAP
@@ -37,16 +36,17 @@ def blocks(view: memoryview) -> Iterator[Buffer]:
 
 
 def gap_with(frames: bytes) -> bytes:
-    """A gap in which these frames pass."""
+    """Return a gap in which these frames pass."""
     return _GAP.pack(len(frames)) + frames
 
 
 class LargeBuffer:
-    """Memory that grows as a buffer comes: what a peer only declares costs nothing. Of a large one all addresses are
-    there from the start, and the system adds the pages; of others a block is added at a time.
+    """Memory that grows as a buffer is received: a length that a peer only declares costs nothing. For a very large
+    buffer the address space is reserved at once, and the system adds pages as they are written; others grow block by
+    block.
 
-    Its bytes are fed, or read straight into its `room`. `passed` is what came in gaps, to be taken from there; at most
-    `most` bytes in each. One that is not `kept`, or for which there is no memory, is read and forgotten.
+    Its bytes are fed, or read straight into its `room`. `passed` collects the frames of gaps, at most `most` bytes in
+    each gap; the caller takes them. A buffer that is not `kept`, or for which there is no memory, is read and dropped.
     """
 
     __slots__ = ("_aside", "_at", "_base", "_counted", "_length", "_most", "_wanted", "data", "kept", "passed")
@@ -59,21 +59,21 @@ class LargeBuffer:
         self._most = most
         self._at = 0
         self._base = 0
-        """What `data` begins with: of what is not kept there is never more than a block."""
+        """Position of the first byte of `data`; of a buffer that is not kept there is at most a block in memory."""
         self._aside = bytearray()
         self._wanted = 0
-        """How many bytes in a gap come next; 0 where those of the buffer do."""
+        """Number of bytes of a gap that come next; 0 if bytes of the buffer do."""
         self._counted = False
         if kept and length >= HUGE:
             self._map()
 
     @property
     def whole(self) -> bool:
-        """Whether all of it has come; if it was kept, it is `data` then."""
+        """True once all of it was received; it is in `data` then, if it was kept."""
         return self._at == self._length
 
     def feed(self, view: memoryview) -> memoryview:
-        """Take what has come; return what is left behind the buffer's end."""
+        """Add received bytes; return those after the buffer's end."""
         while view and not self.whole:
             if self._wanted:
                 view = self._take_aside(view)
@@ -86,8 +86,8 @@ class LargeBuffer:
         return view
 
     def room(self) -> memoryview | None:
-        """Where what comes next may be read to: up to the end of the block, and the gap's count behind it, where the
-        next block begins. None inside a gap. Memory grows in here: let go of one room before you ask for another.
+        """Return memory for the next read: up to the end of the block, and of the gap's count, which lies where the
+        next block begins. None inside a gap. Memory grows in here: release one room before asking for another.
         """
         if self._wanted or self.whole:
             return None
@@ -98,7 +98,7 @@ class LargeBuffer:
         return memoryview(self.data)[self._at - self._base : end - self._base]
 
     def filled(self, count: int) -> None:
-        """So many bytes were read into the room."""
+        """Add `count` bytes that were read into the room."""
         if not count:
             return
         own = min(count, self._block_end() - self._at)
@@ -115,7 +115,7 @@ class LargeBuffer:
 
     def _copy(self, view: memoryview) -> None:
         at = self._at - self._base
-        if not isinstance(self.data, bytearray) or len(self.data) > at:  # it is mapped, or room was offered
+        if not isinstance(self.data, bytearray) or len(self.data) > at:  # it is mapped, or `room` has grown it
             self.data[at : at + view.nbytes] = view
             return
         try:
@@ -124,7 +124,7 @@ class LargeBuffer:
             self._forget()
 
     def _grow(self, end: int) -> None:
-        """Have memory up to there."""
+        """Grow the memory up to `end`."""
         try:
             while isinstance(self.data, bytearray) and len(self.data) < end - self._base:
                 self.data += _ZEROS[: end - self._base - len(self.data)]
@@ -135,7 +135,7 @@ class LargeBuffer:
             self._grow(end)
 
     def _forget(self) -> None:
-        """There is no memory for it: make do with that of one block."""
+        """Drop the buffer, as memory is short: keep memory for one block only."""
         self.kept = False
         self.data = bytearray()
         self._base = self._at
@@ -151,7 +151,7 @@ class LargeBuffer:
                 self._base = self._at
 
     def _take_aside(self, view: memoryview) -> memoryview:
-        """Take bytes in a gap: its count first, then what passes."""
+        """Take bytes of a gap: its count first, then its frames."""
         count = min(view.nbytes, self._wanted)
         self._aside += view[:count]
         self._wanted -= count

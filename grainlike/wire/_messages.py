@@ -1,10 +1,10 @@
-"""The closed union of messages. What is not named here does not exist on the wire.
+"""The closed union of all messages.
 
-Who says what to whom: any two ends `_connection`, the head to a worker `_orders`, a worker to the head `_reports`, a
-worker and its runners `_runners`; what flows meanwhile is in `_flows`, what jobs submit in `_nested`, and what clients
-and head say to each other in `_questions`.
+By sender and receiver: any two ends `_connection`, the head to a worker `_orders`, a worker to the head `_reports`, a
+worker and its runners `_runners`. Streams and output are in `_flows`, jobs submitted by jobs in `_nested`, and messages
+between clients and the head in `_questions`.
 
-Messages are *columns*: one `Assign` carries many jobs as parallel lists, because a batch must cost one write and one
+Messages hold *columns*: one `Assign` carries many jobs as parallel lists, so that a batch costs one write and one
 decoding however many jobs it holds. Job, lease, class and function are named by small integers that the head (or, for
 leases, the worker) hands out; an attempt number travels with each job, so that a late answer is recognised.
 

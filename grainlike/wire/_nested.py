@@ -1,4 +1,6 @@
-"""Jobs that jobs submit, and how they ended. Clients of a head submit in the same words: see `_questions`."""
+"""Messages about jobs that jobs submit, and their outcomes. Clients of a head submit by the same messages; see
+`_questions`.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,8 @@ _Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 
 
 class RetrySpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """When a job of a function is tried again: how often after failures and after losses, how long it waits before
-    (first seconds, factor, most), and after which exceptions: see `FunctionSpec`.
+    """Retry policy of a function: how often its jobs are tried again after failures and after losses, the waits before
+    (first seconds, factor, most), and for which exceptions; see `FunctionSpec`.
     """
 
     times: Annotated[int, msgspec.Meta(ge=0)] = 0
@@ -37,9 +39,10 @@ class RetrySpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class SubmittedFunction(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A function that a job or a client calls on workers. With `here`, its serialized form comes with the message: the
-    first time that the job, or the client, sends it. After that the head knows it by its digest, until the job has
-    ended, or the client has left or said `ReleaseFunctions`.
+    """A function that a job or a client calls on workers.
+
+    With `here`, its serialized form comes with the message: the first time that the job, or the client, sends it. After
+    that the head knows it by its digest, until the job has ended, or the client has left or sent `ReleaseFunctions`.
     """
 
     digest: bytes
@@ -53,11 +56,11 @@ class SubmittedFunction(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Submit(BaseMessage, frozen=True, tag=40):
-    """From a running job to the head: run these for it, all asking for the same.
+    """From a running job to the head: run these jobs for it, all with the same request.
 
     `children` are numbers that the job gives, `fns` positions in `functions`. The frame's buffers are the functions
-    that are `here`, then those of the arguments, in `data` and `counts`, which nobody opens on the way. `names` is
-    empty, or says under which name the outcome of each call is kept in the client's session; empty for none.
+    that are `here`, then those of the arguments, in `data` and `counts`, which are not unpacked on the way. `names` is
+    empty, or gives for each call the name under which its outcome is kept in the client's session; empty for none.
     """
 
     parent: int
@@ -74,17 +77,17 @@ class Submit(BaseMessage, frozen=True, tag=40):
 
 
 class ReleaseFunctions(BaseMessage, frozen=True, tag=123):
-    """From a client to the head: it keeps functions of these digests no more, and sends them again should it call them.
-    What it has submitted is not touched.
+    """From a client to the head: the client has dropped these functions, and sends them again should it call them. Jobs
+    that it has submitted are not affected.
     """
 
     digests: list[bytes]
 
 
 class Withdraw(BaseMessage, frozen=True, tag=41):
-    """From a running job to the head: it does not want these of its children any more.
+    """From a running job to the head: cancel these of its children.
 
-    `skipped`: those that have not begun were never to, for something that they need, or their graph, has failed.
+    `skipped`: those that have not begun count as skipped, because something that they need, or their graph, has failed.
     """
 
     parent: int
@@ -94,7 +97,7 @@ class Withdraw(BaseMessage, frozen=True, tag=41):
 
 
 class Outcomes(BaseMessage, frozen=True, tag=45):
-    """From the head to a running job: how children of it ended, in columns.
+    """From the head to a running job: outcomes of children of it, in columns.
 
     `good` says whether a parcel is a value or an exception. `workers`, `slots` and `attempts` are where each ran last;
     empty and 0 for one that never did.
@@ -116,7 +119,9 @@ class Outcomes(BaseMessage, frozen=True, tag=45):
 
 
 class AskOutcome(BaseMessage, frozen=True, tag=121):
-    """The kept outcome of call `child` in my session, from byte `at` on? Answered by any number of `OutcomeIs`."""
+    """Ask for the kept outcome of call `child` in the client's session, from byte `at` on; answered by any number of
+    `OutcomeIs`.
+    """
 
     ask: int
     child: int
@@ -124,7 +129,9 @@ class AskOutcome(BaseMessage, frozen=True, tag=121):
 
 
 class OutcomeIs(BaseMessage, frozen=True, tag=122):
-    """Some of an outcome, from byte `at` of its frame. After `end` comes no more. `checksum` is the CRC-32 of all."""
+    """A part of an outcome, from byte `at` of its frame; with `end`, the last one. `checksum` is the CRC-32 of the
+    whole.
+    """
 
     ask: int
     at: int

@@ -1,4 +1,4 @@
-"""From the head to a worker: what there is to run, and what is to end."""
+"""Messages from the head to a worker: what to run, and what to end."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ __all__ = [
 
 
 class FunctionSpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One function, shipped once per worker: its serialized form is the frame's buffer of the same index.
+    """A function, sent once per worker: its serialized form is the frame's buffer of the same index.
 
     With `many`, one job of it stands for many calls: its one argument is a list of packed arguments. With `keep`, its
     jobs lend no cores while they await. `paths` are imports that it needs beside those of `Setup`. `on` holds the
-    exception types after which a job is tried again, serialized; empty for all. `on_memory`: whether that is so where
-    its process was killed for want of memory."""
+    exception types after which a job is tried again, serialized; empty for all. `on_memory`: whether it is tried again
+    after its process was killed for lack of memory."""
 
     fn: int
     digest: bytes
@@ -42,7 +42,7 @@ class FunctionSpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class ClassSpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One request class: `request` is the canonical text of the resources that each of its jobs needs."""
+    """A request class: `request` is the canonical text of the resources that each of its jobs needs."""
 
     cls: int
     request: str
@@ -57,8 +57,8 @@ class Define(BaseMessage, frozen=True, tag=10):
 
 
 class Undefine(BaseMessage, frozen=True, tag=35):
-    """Head to worker: drop these functions and request classes. No job calls or needs them any more, and no later
-    message names them. Runners are told of functions, too.
+    """Head to worker: drop these functions and request classes. No job needs them any more, and no later message names
+    them. Runners receive the functions, too.
     """
 
     functions: list[int]
@@ -68,7 +68,7 @@ class Undefine(BaseMessage, frozen=True, tag=35):
 class Assign(BaseMessage, frozen=True, tag=11):
     """Jobs of one class for this worker.
 
-    A planned job (`ahead` false) fits by the head's books and starts before any job sent ahead; one sent ahead waits
+    A planned job (`ahead` False) fits by the head's counts and starts before any job sent ahead; one sent ahead waits
     at the worker so that the next job starts without a round trip. `data` and `counts` are packed parcels. `hard_s` is
     how long each job may run at most.
     """
@@ -111,7 +111,7 @@ class Hold(BaseMessage, frozen=True, tag=33):
 
 
 class NodeSpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What a gang has on one worker: the worker's name, the address of its host, its slots as text."""
+    """The slots of a gang on one worker: the worker's name, the address of its host, its slots as text."""
 
     name: str
     host: str
@@ -131,6 +131,6 @@ class Gang(BaseMessage, frozen=True, tag=34):
 
 
 class Depart(BaseMessage, frozen=True, tag=112):
-    """Head to worker: end, once the jobs that are there have ended; with `kill`, end them, as if told to stop."""
+    """Head to worker: stop once the jobs that are there have ended; with `kill`, stop at once, as on SIGTERM."""
 
     kill: bool

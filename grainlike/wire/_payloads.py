@@ -1,11 +1,11 @@
-"""Many small payloads in one header, large ones beside it.
+"""Packing of payloads: many small ones into one header, large ones beside it.
 
-A parcel is an opaque payload on its way: the in-band bytes and the out-of-band buffers. Small in-band bytes travel in
-the header's `data` column; large ones join the frame's buffers, where no decoder copies them twice. So do small ones
-when the column is full (`BATCH_BYTES`): however a batch was cut, its header stays small. `counts` says how many of the
-frame's buffers belong to each parcel; it is empty when none does, which is the common case.
+A parcel is an opaque payload: the in-band bytes and the out-of-band buffers. Small in-band bytes travel in the header's
+`data` column; large ones join the frame's buffers, where no decoder copies them again. So do small ones when the column
+is full (`BATCH_BYTES`): however a batch was cut, its header stays small. `counts` says how many of the frame's buffers
+belong to each parcel; it is empty when none does, which is the common case.
 
-Batches cut so that each fits well into one frame.
+Batches are cut so that each fits well into one frame.
 """
 
 from __future__ import annotations
@@ -32,24 +32,25 @@ __all__ = [
 Parcel = tuple[bytes, Sequence[Buffer]]
 
 BATCH_BYTES = 256 * 1024
-"""The most rows with small payloads, in bytes, that a sender puts into one message: a quarter of what the header of a
-frame may hold from anybody (`FROM_WORKER`), for what a row weighs is estimated.
+"""The most bytes of rows with small payloads that a sender puts into one message: a quarter of the header's limit for
+all senders (`FROM_WORKER`), because the size of a row is estimated.
 """
 
 ROW_BYTES = 64
-"""What a row of a message counts as, in bytes, beside its payload: its share of all columns."""
+"""Bytes that a row of a message counts beside its payload: its share of all columns."""
 
 _BUFFER_WEIGHS = 256
 _WEIGHS_A_BYTE = 64
-"""What a buffer beside the header weighs there, and how many of its bytes weigh one more: their number in one message
-is limited too, and what is large travels alone, to be acknowledged, sent again, or refused for itself.
+"""Bytes that a buffer beside the header counts (`_BUFFER_WEIGHS`), and how many bytes of it count as one more. The
+number of buffers in a message is limited too, and large ones travel alone, so that they are acknowledged, sent again,
+or refused one by one.
 """
 
 _INLINE_LIMIT = 16 * 1024
 
 
 def weight_of(buffers: Sequence[Buffer]) -> int:
-    """What these buffers of a message count as of `BATCH_BYTES`, beside the header."""
+    """Return how many bytes of `BATCH_BYTES` these buffers of a message count."""
     size = sum([memoryview(buffer).nbytes for buffer in buffers])
     return _BUFFER_WEIGHS * len(buffers) + size // _WEIGHS_A_BYTE
 
@@ -77,7 +78,7 @@ def pack_parcels(parcels: Iterable[Parcel]) -> tuple[list[bytes], list[int], lis
 
 
 def plain_column(parcels: Sequence[Parcel]) -> list[bytes] | None:
-    """The `data` column of parcels that are small, without buffers, and fit into one message; None for all others."""
+    """Return the `data` column if all parcels are small, without buffers, and fit into one message; else None."""
     inband, outband = zip(*parcels, strict=True)
     if any(outband):
         return None
@@ -85,13 +86,13 @@ def plain_column(parcels: Sequence[Parcel]) -> list[bytes] | None:
 
 
 def fit_together(data: Sequence[bytes]) -> bool:
-    """Whether payloads without buffers are small, and fit into one message."""
+    """Return True if payloads without buffers are small, and fit into one message."""
     sizes = list(map(len, data))
     return sum(sizes) + ROW_BYTES * len(sizes) <= BATCH_BYTES and max(sizes, default=0) <= _INLINE_LIMIT
 
 
 def unpack_parcels(data: Sequence[bytes], counts: Sequence[int], buffers: Sequence[Buffer]) -> list[Parcel]:
-    """Undo `pack_parcels`; a `ProtocolError` when columns and buffers do not go together."""
+    """Undo `pack_parcels`. Raises `ProtocolError` if columns and buffers do not match."""
     if not counts:
         if buffers:
             raise ProtocolError(f"{len(buffers)} buffers belong to no payload")
@@ -111,12 +112,12 @@ def unpack_parcels(data: Sequence[bytes], counts: Sequence[int], buffers: Sequen
 
 
 MOST_NUMBERS = 32_768
-"""The most numbers of jobs in one message that carries nothing else."""
+"""The most job numbers in one message that carries nothing else."""
 
 
 def split_by_bytes(parcels: Sequence[Parcel], also: Sequence[int] = ()) -> Iterator[tuple[int, int]]:
-    """Cut a batch so that the rows, the small payloads, and the number of large ones, stay well under the limits of a
-    frame; and what is large travels alone. `also` are bytes that rows bring with them beside the payloads.
+    """Cut a batch so that the rows, the small payloads, and the number of large ones stay well under the limits of a
+    frame, and large payloads travel alone. `also`: bytes that each row has beside its payload.
     """
     first = size = 0
     for at, (inband, outband) in enumerate(parcels):

@@ -1,7 +1,8 @@
-"""What a client may ask a head, and what it is told. `ask` is the client's number for a question; answers carry it.
+"""Requests of a client to the head, and their answers. `ask` is the client's number of a request, which answers
+carry.
 
-A client may also submit: `Submit` and `Withdraw` with parent 0, answered by `Outcomes`. See `_nested`. In a named
-session it first hears what is there: `SessionIs`, once or more often, then `Began` and `Outcomes` of what has a name.
+A client also submits jobs: `Submit` and `Withdraw` with parent 0, answered by `Outcomes`; see `_nested`. In a named
+session it first receives what is there: `SessionIs`, once or more often, then `Began` and `Outcomes` of named calls.
 """
 
 from __future__ import annotations
@@ -58,47 +59,49 @@ __all__ = [
 ]
 
 MOST_ROWS = 10_000
-"""The most jobs in one answer, whatever was asked for: it has to fit well into a frame."""
+"""The most jobs in one answer, whatever was asked for, so that it fits well into a frame."""
 
 
 # --- questions -------------------------------------------------------------------------------------------------------
 
 
 class AskHead(BaseMessage, frozen=True, tag=80):
-    """Who are you, and how much is there?"""
+    """Ask for the head's identity and totals; answered by `HeadIs`."""
 
     ask: int
 
 
 class AskWorkers(BaseMessage, frozen=True, tag=81):
-    """Which workers are there?"""
+    """Ask for the workers; answered by `WorkersAre`."""
 
     ask: int
 
 
 class AskJobs(BaseMessage, frozen=True, tag=82):
-    """Which jobs have not ended? The oldest, and at most so many."""
+    """Ask for the jobs that have not ended, the oldest first, at most `most`; answered by `JobsAre`."""
 
     ask: int
     most: int
 
 
 class AskJob(BaseMessage, frozen=True, tag=83):
-    """Where does this job stand, and what does it wait for?"""
+    """Ask for the state of a job and what it waits for; answered by `JobIs`."""
 
     ask: int
     job: int
 
 
 class AskCancel(BaseMessage, frozen=True, tag=84):
-    """Cancel this job, for everybody who waits for it."""
+    """Cancel this job, for all that wait for it."""
 
     ask: int
     job: int
 
 
 class AskDepart(BaseMessage, frozen=True, tag=110):
-    """Let the workers go whose names match one of these patterns, as of a shell; with `kill`, without their jobs."""
+    """Drain the workers whose names match one of these shell patterns; with `kill`, end their jobs. Answered by
+    `Matched`.
+    """
 
     ask: int
     patterns: list[str]
@@ -106,9 +109,9 @@ class AskDepart(BaseMessage, frozen=True, tag=110):
 
 
 class AskLogs(BaseMessage, frozen=True, tag=85):
-    """What has this job written? With `follow`, also what it writes until it has ended.
+    """Ask for what this job has written; with `follow`, also for what it writes until it has ended.
 
-    Answered by any number of `LogsAre`. One that has ended is known to its workers for a while.
+    Answered by any number of `LogsAre`. Workers keep the output of a job that has ended for a while.
     """
 
     ask: int
@@ -117,19 +120,21 @@ class AskLogs(BaseMessage, frozen=True, tag=85):
 
 
 class EnoughLogs(BaseMessage, frozen=True, tag=86):
-    """Nobody listens to the answer to that question any more. It has no answer."""
+    """Stop the answers to an `AskLogs`. Not answered."""
 
     ask: int
 
 
 class AskStop(BaseMessage, frozen=True, tag=87):
-    """End, cancelling what still runs. A head that lives in somebody's program does not."""
+    """Stop the head, and cancel what still runs. A head inside a user's program refuses."""
 
     ask: int
 
 
 class AskWanted(BaseMessage, frozen=True, tag=113):
-    """How many more workers with this offer would help? At most `most`, if short jobs may wait for so many seconds."""
+    """Ask how many more workers with this offer would help: at most `most`, if short jobs may wait for `within_s`
+    seconds.
+    """
 
     ask: int
     offer: str
@@ -138,37 +143,37 @@ class AskWanted(BaseMessage, frozen=True, tag=113):
 
 
 class AskSessions(BaseMessage, frozen=True, tag=115):
-    """Which named sessions are there?"""
+    """Ask for the named sessions; answered by `SessionsAre`."""
 
     ask: int
 
 
 class EndSessions(BaseMessage, frozen=True, tag=116):
-    """Cancel what runs in these sessions, whoever has them, and forget what is kept in them. It has no answer."""
+    """Cancel the jobs of these sessions, whoever uses them, and drop what is kept in them. Not answered."""
 
     sessions: list[str]
 
 
 class Forget(BaseMessage, frozen=True, tag=117):
-    """Keep nothing under these names any more; calls that still run go on without a name. It has no answer."""
+    """Drop what is kept under these names; calls that still run continue without a name. Not answered."""
 
     names: list[str]
 
 
 class ImportsFrom(BaseMessage, frozen=True, tag=88):
-    """Where the client's program imports from: the functions that it submits from now on need these paths."""
+    """Import paths of the client's program, which functions need that it submits from now on."""
 
     paths: list[str]
 
 
 class AskReport(BaseMessage, frozen=True, tag=100):
-    """How have jobs ended so far?"""
+    """Ask for the totals of ended jobs; answered by `ReportIs`."""
 
     ask: int
 
 
 class AskTrace(BaseMessage, frozen=True, tag=101):
-    """What ran where and when, as far as you recorded it? Answered by any number of `TraceIs`."""
+    """Ask for the recorded trace: what ran where and when. Answered by any number of `TraceIs`."""
 
     ask: int
 
@@ -177,8 +182,8 @@ class AskTrace(BaseMessage, frozen=True, tag=101):
 
 
 class HeadIs(BaseMessage, frozen=True, tag=90):
-    """The head in figures. `jobs` counts those that have not ended, by state; see `JobRow`. `journal`: whether what is
-    told to it outlives it, in words; empty where it does not.
+    """The head in figures. `jobs` counts the jobs that have not ended, by state; see `JobRow`. `journal` says in words
+    whether the head's state outlives it; empty if it does not.
     """
 
     ask: int
@@ -194,7 +199,7 @@ class HeadIs(BaseMessage, frozen=True, tag=90):
 
 
 class WorkerRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One worker, as `WorkerInfo` describes it; `resources` is text."""
+    """A worker, as `WorkerInfo` describes it; `resources` is text."""
 
     name: str
     resources: str
@@ -216,12 +221,12 @@ class WorkersAre(BaseMessage, frozen=True, tag=91):
 
 
 class JobRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One job that has not ended.
+    """A job that has not ended.
 
     `state` is `queued` (at the head), `assigned` (at a worker, not begun), `running`, or `stopping` (cancelled, and not
     gone yet). `worker` and `allocation` are empty where it has none, `running_s` is None until it runs. `client` is the
-    number of the client that it came from, 0 for the head's own program; `program` is what that is called, or its
-    session, and `named` the name that the call has there.
+    number of the client that it came from, 0 for the head's own program; `program` is the name of that client, or of
+    its session, and `named` the name that the call has there.
     """
 
     job: int
@@ -247,7 +252,7 @@ class JobsAre(BaseMessage, frozen=True, tag=92):
 
 
 class JobIs(BaseMessage, frozen=True, tag=93):
-    """Where a job stands: the parts of an `Explanation`, and `words`, which say it in a sentence or two."""
+    """The state of a job: the parts of an `Explanation`, and `words`, its text."""
 
     ask: int
     job: int
@@ -268,9 +273,9 @@ class JobIs(BaseMessage, frozen=True, tag=93):
 
 
 class SessionRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One named session. `client` is its number, as in `JobRow`; `jobs` counts those that have not ended, `names` the
-    calls that have one, `outcomes` and `kept_bytes` what is kept of them. `attached` is the program that has it now,
-    empty for none. `limit_bytes` is how much all sessions together may keep.
+    """A named session. `client` is its number, as in `JobRow`. `jobs` counts the jobs that have not ended, `names` the
+    named calls, `outcomes` and `kept_bytes` what is kept of them. `attached` is the program that uses it now, empty for
+    none. `limit_bytes` is how much all sessions together may keep.
     """
 
     name: str
@@ -292,10 +297,10 @@ class SessionsAre(BaseMessage, frozen=True, tag=118):
 
 
 class SessionIs(BaseMessage, frozen=True, tag=119):
-    """What has a name in the client's session, in columns; `last_child` is the highest number that a call has had.
+    """Named calls of the client's session, in columns; `last_child` is the highest number that a call has had.
 
-    `functions` are names, `requests` text, `jobs` the numbers of the jobs. `apart` is how many bytes an outcome has
-    that is kept and told only to who asks for it, by `AskOutcome`; -1 for all others.
+    `functions` are names, `requests` text, `jobs` the numbers of the jobs. `apart` is the size in bytes of an outcome
+    that is sent only on request (`AskOutcome`); -1 for all others.
     """
 
     last_child: int
@@ -308,7 +313,7 @@ class SessionIs(BaseMessage, frozen=True, tag=119):
 
 
 class LogsAre(BaseMessage, frozen=True, tag=96):
-    """Lines that a job has written, in columns; see `LogLine`. After `end` come no more."""
+    """Lines that a job has written, in columns; see `LogLine`. With `end`, the last ones."""
 
     ask: int
     lines: list[str]
@@ -318,20 +323,20 @@ class LogsAre(BaseMessage, frozen=True, tag=96):
 
 
 class Numbered(BaseMessage, frozen=True, tag=97):
-    """The numbers of the jobs that were made of a client's `Submit`, in columns."""
+    """Numbers of the jobs that were made of a client's `Submit`, in columns."""
 
     children: list[int]
     jobs: list[int]
 
 
 class Warned(BaseMessage, frozen=True, tag=120):
-    """What a client's program should know of its jobs, as that nobody is there who could run some."""
+    """A warning about a client's jobs, such as that no worker could run some of them."""
 
     words: str
 
 
 class Began(BaseMessage, frozen=True, tag=98):
-    """Jobs that a client submitted run now, or are back in the queue (`worker` is empty), in columns."""
+    """Jobs that a client submitted have started, or are back in the queue (`worker` is empty), in columns."""
 
     children: list[int]
     attempts: list[int]
@@ -340,21 +345,21 @@ class Began(BaseMessage, frozen=True, tag=98):
 
 
 class Matched(BaseMessage, frozen=True, tag=111):
-    """The names of the workers that were meant."""
+    """Names of the workers that matched."""
 
     ask: int
     workers: list[str]
 
 
 class WantedIs(BaseMessage, frozen=True, tag=114):
-    """So many more workers would help."""
+    """Number of further workers that would help."""
 
     ask: int
     workers: int
 
 
 class ReportIs(BaseMessage, frozen=True, tag=102):
-    """How many jobs have ended how, as `Totals` counts them, with its seconds.
+    """Totals of ended jobs by outcome, as `Totals` counts them, with its seconds.
 
     `unended` counts those that have not ended.
     """
@@ -371,9 +376,9 @@ class ReportIs(BaseMessage, frozen=True, tag=102):
 
 
 class SpanRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One attempt as it ran, on the head's own clock; a call of the head's program has no slots, and job 0.
+    """An attempt that ran, on the head's own clock; a call in the head's program has no slots, and job 0.
 
-    `key` is what other rows call it by in their `needs`: those whose values it was given.
+    `key` identifies it in the `needs` of other rows: the rows whose values it was given.
     """
 
     name: str
@@ -389,7 +394,9 @@ class SpanRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class TraceIs(BaseMessage, frozen=True, tag=103):
-    """Some of what ran, and some moments with how many jobs waited and ran from then on. After `end` come no more."""
+    """A part of the trace: spans, and moments with the number of jobs that waited and ran from then on. With `end`, the
+    last part.
+    """
 
     ask: int
     spans: list[SpanRow]
@@ -398,13 +405,13 @@ class TraceIs(BaseMessage, frozen=True, tag=103):
 
 
 class Done(BaseMessage, frozen=True, tag=94):
-    """It is done, or has begun and cannot fail any more."""
+    """The request was carried out, or is under way and cannot fail any more."""
 
     ask: int
 
 
 class Unable(BaseMessage, frozen=True, tag=95):
-    """It can not be; `why` says so in a sentence."""
+    """The request was refused; `why` is a sentence."""
 
     ask: int
     why: str

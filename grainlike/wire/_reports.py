@@ -1,4 +1,6 @@
-"""From a worker to the head: what began, how it ended, and what waits. Runners tell their workers in the same words."""
+"""Messages from a worker to the head: leases, ends of attempts, and waits. Runners report to their worker by the same
+ones.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ __all__ = [
 
 
 class Code(IntEnum):
-    """How one attempt of a job ended on its worker."""
+    """Outcome of one attempt of a job on its worker."""
 
     SUCCEEDED = 0  # its parcel is the value
     FAILED = 1  # its parcel is the exception
@@ -30,22 +32,22 @@ class Code(IntEnum):
     TIMED_OUT = 3  # stopped because it ran past its function's `timeout`
     RETURNED = 4  # never started; the same attempt may be assigned again
     CRASHED = 5  # its runner died while the job may have been running; `details` says how
-    STOPPED = 6  # ended because its worker was told to stop; another attempt may be made, and nothing counts as lost
-    OUT_OF_MEMORY = 7  # failed for want of memory; its parcel is the exception
+    STOPPED = 6  # ended because its worker stops; another attempt may be made, and nothing counts as lost
+    OUT_OF_MEMORY = 7  # failed for lack of memory; its parcel is the exception
     UNSTARTED = 9  # never started: no process could be started for it; `details` says why
-    UNFIT = 8  # never started, and never will here: the node cannot lay it out as it was asked for
+    UNFIT = 8  # never started, and never will here: the node cannot give the layout that was asked for
 
 
 class Wait(IntEnum):
-    """What the job of a lease waits for."""
+    """State of the wait of a lease's job for its own jobs."""
 
     NOTHING = 0  # it runs, on cores of its own
     CHILDREN = 1  # it awaits jobs that it submitted
-    CORES = 2  # what it awaited is there, and it wants the cores back that it lent
+    CORES = 2  # the outcome it awaited has arrived, and it waits for the cores that it lent
 
 
 class ReceiptSpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What was enforced, read back by system calls in the process of the jobs."""
+    """Limits that were enforced, read back by system calls in the process of the jobs."""
 
     pid: int
     affinity: list[int]
@@ -66,10 +68,10 @@ class LeaseStart(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class LeaseWait(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The job of a lease begins to wait, or goes on.
+    """The job of a lease begins to wait for its own jobs, or continues.
 
-    `waits` is a `Wait`. `heard` is how many outcomes of its own jobs it had got by then: who has sent more knows that
-    it will not wait for long. `lent` says that its cores are not its own now, `allocation` what it holds.
+    `waits` is a `Wait`. `heard` is the number of outcomes of its own jobs that it had received by then: if more were
+    sent, the wait will not last. `lent`: its cores are lent; `allocation` is what it holds.
     """
 
     lease: int
@@ -82,13 +84,13 @@ class LeaseWait(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Completed(BaseMessage, frozen=True, tag=20):
-    """How attempts ended, in columns. `lease` is 0 for jobs that were never part of one.
+    """Ends of attempts, in columns. `lease` is 0 for jobs that were never part of one.
 
-    `awaited` says that a coroutine of the batch suspended, which keeps its function out of run-lists. `details` maps a
-    job to words for its error (a signal's name, say). `receipt` comes with the first `Completed` of a lease.
-    `never_ran` says that its runner died before it had done anything. `final` names the jobs that failed by an
-    exception after
-    which their function is not to be tried again."""
+    `awaited`: a coroutine of the batch suspended, which keeps its function out of run-lists. `details` maps a job to
+    text for its error (a signal's name, for instance). `receipt` comes with the first `Completed` of a lease.
+    `never_ran`: its runner died before it had done anything. `final` lists the jobs that failed by an exception that
+    their function's retries do not cover.
+    """
 
     lease: int
     jobs: list[int]
@@ -109,7 +111,7 @@ class Completed(BaseMessage, frozen=True, tag=20):
 
 
 class Report(BaseMessage, frozen=True, tag=21):
-    """What happened on a worker since its last report: leases begun, attempts ended, leases ended, in that order."""
+    """Events on a worker since its last report: leases begun, attempts ended, leases ended, in that order."""
 
     sent_at: float
     started: list[LeaseStart]
@@ -119,7 +121,7 @@ class Report(BaseMessage, frozen=True, tag=21):
 
 
 class Blocked(BaseMessage, frozen=True, tag=62):
-    """Worker to head: a job blocks the event loop that it shares, for so long now; 0: it does no longer."""
+    """Worker to head: a job has blocked the event loop that it shares for `seconds` so far; 0: it no longer does."""
 
     job: int
     seconds: float
@@ -127,6 +129,6 @@ class Blocked(BaseMessage, frozen=True, tag=62):
 
 
 class Leaving(BaseMessage, frozen=True, tag=22):
-    """The worker was told to stop: it takes no more jobs, ends those it has, reports them, and hangs up."""
+    """The worker stops: it takes no more jobs, ends those it has, reports them, and closes the connection."""
 
     reason: str

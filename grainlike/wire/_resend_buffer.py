@@ -1,11 +1,11 @@
-"""What two ends of a broken connection need to go on where they were: nothing lost, nothing done twice.
+"""Resend buffer: lets the two ends of a broken connection continue without a lost or repeated message.
 
-Each end numbers the messages that it sends, silently: both count. It keeps those that the other has not acknowledged.
-After a break each says how many have come, and gets what is behind that again. So a message is handed on once, however
-often the connection breaks, and in order.
+Both ends count the messages, so their numbers need not be sent. Each end keeps the messages that the other has not
+acknowledged. After a break each reports how many it has received, and is sent the following ones again. So each message
+is delivered once and in order, however often the connection breaks.
 
-What is kept is bounded. Where the oldest had to be dropped the two cannot go on if the connection breaks just then. But
-one value shall not bring it to that, however large, nor do those that the connection holds in memory anyway.
+What is kept is bounded. If the oldest had to be dropped, the two cannot continue when the connection breaks just then.
+But one value alone shall not cause that, however large, nor do messages that the connection holds in memory anyway.
 """
 
 from __future__ import annotations
@@ -19,28 +19,29 @@ T = TypeVar("T")
 
 MOST_COUNT = 65_536
 MOST_BYTES = 256 * 1024 * 1024
-"""The most messages, and bytes of them, that one end keeps."""
+"""The most messages (`MOST_COUNT`), and bytes of them, that one end keeps."""
 
 _SHARE = 16
-"""So many messages are kept in any case: no one counts as more bytes than its share."""
+"""Number of messages that are kept in any case: none counts as more bytes than its share."""
 
 ACK_COUNT = 32
 ACK_BYTES = 1024 * 1024
-"""After how many messages, or bytes of them, the other end is told that they came; a heartbeat tells it as well."""
+"""Number of messages (`ACK_COUNT`), or bytes of them, after which they are acknowledged; a heartbeat does so as
+well.
+"""
 
 
-_NOT_KEPT = "the journal lacks the last of what was said, for its disk had refused that, or its machine lost power"
+_NOT_KEPT = "the journal lacks the last messages, as its disk refused to write them, or its machine lost power"
 
 
 class ResendBuffer(Generic[T]):
-    """One end's memory of one conversation.
+    """State of one end of a connection: what it has sent and received.
 
     Example::
 
-        transcript.sent(frame, size)            # for each message sent
-        transcript.came(size)                   # for each that came; then, if `transcript.owes`: tell `acknowledge()`
-        transcript.acknowledged(count)          # the other end told so
-        for frame in transcript.since(count):   # after a break, of which `count` had come
+        buffer.sent(frame, size)            # for each message sent buffer.came(size)                   # for each
+        received; then, if `buffer.owes`: send `Ack(buffer.acknowledge())` buffer.acknowledged(count)          # for
+        each `Ack` received for frame in buffer.since(count):   # after a break, when the other end has received `count`
             send(frame)
     """
 
@@ -48,12 +49,12 @@ class ResendBuffer(Generic[T]):
 
     def __init__(self) -> None:
         self.received = 0
-        """How many messages have come."""
+        """Number of messages received."""
         self.sent_in_all = 0
         self.size = 0
-        """How many bytes are kept; see `_SHARE`."""
+        """Number of bytes kept; see `_SHARE`."""
         self._acknowledged = 0
-        """How many of ours the other end has said to have."""
+        """Number of own messages that the other end has acknowledged."""
         self._allowed = MOST_BYTES
         self._kept: deque[tuple[T, int]] = deque()
         self._told = 0
@@ -63,7 +64,9 @@ class ResendBuffer(Generic[T]):
         return len(self._kept)
 
     def sent(self, message: T, size: int, *, held: bool = False) -> None:
-        """Keep a message that is sent now. `held`: large ones wait in memory to be written, this or earlier ones."""
+        """Keep a message that is sent now. `held`: large messages, this or earlier ones, still wait in memory to be
+        written.
+        """
         size = min(size, MOST_BYTES // _SHARE)
         self.sent_in_all += 1
         self._kept.append((message, size))
@@ -76,53 +79,55 @@ class ResendBuffer(Generic[T]):
             self._forget_oldest()
 
     def acknowledged(self, count: int) -> None:
-        """The other end has had so many in all. Raises `ValueError` for more than were sent."""
+        """Drop the first `count` messages: the other end has them. Raises `ValueError` for more than were sent."""
         if count > self.sent_in_all:
-            raise ValueError(f"{count} messages are said to have come, of {self.sent_in_all}")
+            raise ValueError(f"{count} messages were acknowledged, of {self.sent_in_all} sent")
         self._acknowledged = max(self._acknowledged, count)
         first = self.sent_in_all - len(self._kept)
         for _ in range(count - first):
             self._forget_oldest()
 
     def keeps(self, count: int) -> bool:
-        """Whether all is kept that the other end has to be sent again, of which so many have come."""
+        """Return True if all messages after the first `count` are kept, so that the other end can be sent them
+        again.
+        """
         return self.sent_in_all - len(self._kept) <= count <= self.sent_in_all
 
     def why_not(self, count: int) -> str | None:
-        """Return why it cannot go on with another end to which so many have come; None if it can."""
+        """Return why the connection cannot continue with an end that has received `count` messages; None if it can."""
         if self.keeps(count):
             return None
         if count > self.sent_in_all:
-            return f"{count} messages have come, of {self.sent_in_all} that are known here: {_NOT_KEPT}"
+            return f"the other end has {count} messages, and only {self.sent_in_all} are known here: {_NOT_KEPT}"
         if count < self._acknowledged:
-            return f"{count} messages are known there, of {self._acknowledged} that were acknowledged: {_NOT_KEPT}"
-        return "too much was on the way"
+            return f"the other end has {count} messages, and had acknowledged {self._acknowledged}: {_NOT_KEPT}"
+        return "more messages were on the way than are kept"
 
     def since(self, count: int) -> list[T] | None:
-        """What the other end has to be sent again, of which so many have come; None if not all of it is kept."""
+        """Return the messages after the first `count`, to be sent again; None if not all of them are kept."""
         if not self.keeps(count):
             return None
         self.acknowledged(count)
         return [message for message, _ in self._kept]
 
     def came(self, size: int) -> None:
-        """A message has come."""
+        """Count a received message."""
         self.received += 1
         self._unsaid += size
 
     @property
     def owes(self) -> bool:
-        """Whether it is time to tell the other end what has come."""
+        """True when it is time to acknowledge what was received."""
         return self.received - self._told >= ACK_COUNT or self._unsaid >= ACK_BYTES
 
     def acknowledge(self) -> int:
-        """How many have come; the other end is told now."""
+        """Return the number of messages received, which is sent to the other end now."""
         self._told, self._unsaid = self.received, 0
         return self.received
 
     @property
     def untold(self) -> bool:
-        """Whether anything has come of which the other end was not told."""
+        """True if messages were received that are not acknowledged yet."""
         return self._told < self.received
 
     def _forget_oldest(self) -> None:

@@ -1,4 +1,4 @@
-"""Between a worker and one of its runners: what to run, and the life of the process."""
+"""Messages between a worker and one of its runners: what to run, and the life of the process."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = [
 
 
 class Setup(BaseMessage, frozen=True, tag=30):
-    """The first message to a runner: whom it works for, where its imports are, and the worker's context module.
+    """The first message to a runner: its worker instance, its import paths, and the worker's context module.
 
     `store` is the directory of shared memory where large results go. `authkey` is the program's key of
-    `multiprocessing`, with which a runner of its own reaches its managers; it may come in a second such message.
+    `multiprocessing`, with which a runner process reaches the program's managers; it may come in a second `Setup`.
     """
 
     instance: str
@@ -33,8 +33,8 @@ class Setup(BaseMessage, frozen=True, tag=30):
 class Run(BaseMessage, frozen=True, tag=31):
     """A lease for a runner: run these jobs one after another on `allocation`.
 
-    `limit` is for how long the first may run, which is alone then. Its deadline is reckoned from the grant; a process
-    that could not begin it at once reckons from `Ready`.
+    `limit` is the number of seconds that its only job may run. The deadline counts from the grant; for a process that
+    could not begin the job at once, from `Ready`.
     """
 
     lease: int
@@ -55,7 +55,7 @@ class Stop(BaseMessage, frozen=True, tag=32):
 
 
 class Awaits(BaseMessage, frozen=True, tag=42):
-    """From a runner to its worker: the job waits for children of its own, and has had `heard` outcomes so far."""
+    """From a runner to its worker: the job waits for children of its own, and has received `heard` outcomes so far."""
 
     job: int
     attempt: int
@@ -63,7 +63,7 @@ class Awaits(BaseMessage, frozen=True, tag=42):
 
 
 class GoesOn(BaseMessage, frozen=True, tag=43):
-    """From a runner to its worker: what the job awaited is there; it goes on when `Resumed` comes."""
+    """From a runner to its worker: the outcome that the job awaited has arrived; it continues when `Resumed` comes."""
 
     job: int
     attempt: int
@@ -71,7 +71,7 @@ class GoesOn(BaseMessage, frozen=True, tag=43):
 
 
 class Resumed(BaseMessage, frozen=True, tag=44):
-    """From a worker to its runner: the job may go on, on this allocation."""
+    """From a worker to its runner: the job may continue, on this allocation."""
 
     job: int
     attempt: int
@@ -79,10 +79,12 @@ class Resumed(BaseMessage, frozen=True, tag=44):
 
 
 class Renew(BaseMessage, frozen=True, tag=70):
-    """The process of this runner is used up: what it says after this is its last, and what it was told and has not
-    begun is for its successor."""
+    """This runner process is to be replaced: it sends nothing after this, and what it was sent and has not begun goes
+    to its successor.
+    """
 
 
 class Ready(BaseMessage, frozen=True, tag=71):
-    """This process is about to begin its first job, or the first that has a limit: until now its start took time,
-    which is not the job's."""
+    """This process is about to begin its first job, or the first one with a time limit: its start does not count as the
+    job's time.
+    """

@@ -1,8 +1,8 @@
-"""How far a stream may run ahead of its reader: both ends count the same items and bytes.
+"""Flow control of streams: how many items and bytes the sender may be ahead of the reader, counted at both ends.
 
 The sender keeps a `Window`. It sends while that is open, so at most `WINDOW_ITEMS` items are on their way or wait for
-their reader, of which all but the last have less than `WINDOW_BYTES` together. The reader keeps a `Debt` and gives
-credit back in portions of half a window. So when it has taken all that came, the sender's window is open: the two never
+their reader, of which all but the last have less than `WINDOW_BYTES` together. The reader keeps a `Debt` and returns
+credit in portions of half a window. So once it has taken all items received, the sender's window is open: the two never
 wait for each other.
 """
 
@@ -15,7 +15,7 @@ WINDOW_BYTES = 4 * 1024 * 1024
 
 
 class Window:
-    """The sender's side: what was sent and not taken yet."""
+    """The sender's side: items sent and not taken yet."""
 
     __slots__ = ("_items", "_size")
 
@@ -25,22 +25,22 @@ class Window:
 
     @property
     def open(self) -> bool:
-        """Whether another item may be made."""
+        """True if another item may be sent."""
         return self._items < WINDOW_ITEMS and self._size < WINDOW_BYTES
 
     def sent(self, size: int) -> None:
-        """An item of `size` bytes left."""
+        """Count an item of `size` bytes that was sent."""
         self._items += 1
         self._size += size
 
     def credited(self, items: int, size: int) -> None:
-        """The reader took so many items, of so many bytes together."""
+        """Count items that the reader took, and their bytes."""
         self._items -= items
         self._size -= size
 
 
 class Debt:
-    """The reader's side: what was taken and not told of yet."""
+    """The reader's side: items taken, for which no credit was given yet."""
 
     __slots__ = ("_items", "_size")
 
@@ -49,7 +49,9 @@ class Debt:
         self._size = 0
 
     def took(self, size: int) -> tuple[int, int] | None:
-        """An item of `size` bytes was taken. Items and bytes to give credit for, when it is time to."""
+        """Count an item of `size` bytes that was taken; return items and bytes to give credit for, or None if it is not
+        time yet.
+        """
         self._items += 1
         self._size += size
         if self._items < WINDOW_ITEMS // 2 and self._size < WINDOW_BYTES // 2:

@@ -218,7 +218,7 @@ async def test_when_too_much_was_on_the_way_that_is_said(gates, linked, monkeypa
             visitor = await gate.arrival()
         weather.closed = False
         for r_ in jobs:
-            with pytest.raises(HeadLostError, match=r"cannot go on with client .*: too much was on the way"):
+            with pytest.raises(HeadLostError, match=r"cannot go on with client .*: more messages were on the way"):
                 await r_
         await until_called(HeadScheduler, "handle", lambda: head._head.view.unended == 0)
 

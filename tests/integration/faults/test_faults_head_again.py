@@ -493,7 +493,7 @@ async def test_who_has_heard_more_than_the_journal_has_is_told_so(start_worker, 
             finally:
                 resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
             await heads.next()
-            with pytest.raises(HeadLostError, match="the journal lacks the last of what was said"):
+            with pytest.raises(HeadLostError, match="the journal lacks the last messages"):
                 await waits
             second.release()
         await heads.end()

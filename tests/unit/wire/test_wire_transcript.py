@@ -32,9 +32,9 @@ def test_what_is_not_kept_cannot_be_gone_on_with(count: int) -> None:
 @pytest.mark.parametrize(
     ("count", "why"),
     [
-        (3, "too much was on the way"),
-        (1, "1 messages are known there, of 2 that were acknowledged: the journal lacks the last of what was said"),
-        (11, "11 messages have come, of 10 that are known here: the journal lacks the last of what was said"),
+        (3, "more messages were on the way than are kept"),
+        (1, "the other end has 1 messages, and had acknowledged 2: the journal lacks the last messages"),
+        (11, "the other end has 11 messages, and only 10 are known here: the journal lacks the last messages"),
     ],
 )
 def test_why_it_cannot_be_gone_on_is_told_apart(count: int, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,7 +52,7 @@ def test_why_it_cannot_be_gone_on_is_told_apart(count: int, why: str, monkeypatc
 def test_more_than_was_sent_cannot_have_come() -> None:
     ours: ResendBuffer[int] = ResendBuffer()
     ours.sent(1, 1)
-    with pytest.raises(ValueError, match="2 messages are said to have come, of 1"):
+    with pytest.raises(ValueError, match="2 messages were acknowledged, of 1 sent"):
         ours.acknowledged(2)
 
 
