@@ -18,7 +18,7 @@ __all__ = ["main"]
 
 
 def main(arguments: list[str]) -> None:
-    """Measure."""
+    """Run one system with the given workloads, and print its figures."""
     name, *wanted = arguments
     sizes = [(item.partition("=")[0], int(item.partition("=")[2])) for item in wanted]
     figures: dict[str, float] = {}

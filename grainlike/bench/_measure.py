@@ -1,4 +1,4 @@
-"""Running the systems, interleaved, each round of each in a fresh process."""
+"""Runs of the systems, interleaved, each round of each in a fresh process."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["Figures", "measure"]
 
 @dataclass
 class Figures:
-    """What one system did: for each figure the value of every round; or why it did not."""
+    """Figures of one system: for each of them its value in every round; or the reason why it has none."""
 
     system: str
     rounds: dict[str, list[float]] = field(default_factory=dict)
     failure: str | None = None
 
     def median(self, figure: str) -> float | None:
-        """The figure's median over the rounds; None where the system has none."""
+        """Return the figure's median over the rounds; None where the system has none."""
         values = self.rounds.get(figure)
         return median(values) if values else None
 
@@ -45,7 +45,7 @@ def measure(
         sizes: for each workload to run, its size.
         rounds: how often each system runs.
         limit_s: seconds after which one run of one system is given up; it then has no more turns.
-        progress: is told who runs.
+        progress: called with a line of text before each run.
     """
     table = {name: Figures(name) for name in systems}
     for turn in range(1, rounds + 1):
@@ -75,7 +75,9 @@ def _run(figures: Figures, sizes: Mapping[str, int], limit_s: float) -> None:
 
 
 def _output(command: list[str], limit_s: float) -> tuple[int | None, str, str]:
-    """Run in a session of its own, so that a system that is given up goes with all its processes; None for its code."""
+    """Run in a session of its own, so that all processes of a system that is given up are killed; its exit code is None
+    then.
+    """
     with subprocess.Popen(  # noqa: S603 - our own module
         command,
         stdin=subprocess.DEVNULL,
@@ -98,5 +100,5 @@ def _output(command: list[str], limit_s: float) -> tuple[int | None, str, str]:
 
 
 def _with_scripts() -> str:
-    """The search path with this interpreter's own scripts first: some systems start theirs by name."""
+    """Return the search path with this interpreter's own scripts first: some systems start theirs by name."""
     return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])

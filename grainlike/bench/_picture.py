@@ -1,4 +1,4 @@
-"""The figures as bars. Lengths are logarithmic: the systems are orders of magnitude apart."""
+"""Figures as bars. Lengths are logarithmic, as the systems differ by orders of magnitude."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OURS, _OTHERS = "#2563eb", "#a3adbd"
 
 
 def picture(found: Sequence[Figures], sizes: Mapping[str, int]) -> str:
-    """An SVG document with one group of bars for each figure, the best on top."""
+    """Return an SVG document with one group of bars for each figure, the best on top."""
     parts: list[str] = []
     y = 12
     for figure, unit in units_of(sizes).items():

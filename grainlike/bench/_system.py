@@ -1,4 +1,4 @@
-"""What a system has to be able to do to be measured."""
+"""Interface of a system that is measured."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Any, ClassVar
 __all__ = ["SLOTS", "Drive", "Session", "System", "drive_blocking"]
 
 SLOTS = 2
-"""Workers, or slots of one worker, that every system is given."""
+"""Number of workers, or slots of one worker, that every system is given."""
 
 
 class Session(ABC):
-    """A system that is up. Only `at_once` must be written; the rest is what a user would make of it.
+    """A running system. Only `at_once` must be implemented; the rest defaults to what a user would write with it.
 
     Functions are plain module-level functions of `grainlike.bench.jobs`. Systems without `await` just block.
     """
 
     largest: float = inf
-    """Bytes that a value may have; workloads of larger ones are left out."""
+    """Bytes that a value may have; workloads with larger ones are left out."""
 
     @abstractmethod
     async def at_once(self, function: Callable[..., Any], items: Sequence[Any]) -> list[Any]:
@@ -56,15 +56,15 @@ def drive_blocking(drive: Drive, session: Session) -> None:
 
 
 class System(ABC):
-    """One thing to be measured: brings itself up, runs the measurement, and cleans up."""
+    """A system to be measured: starts itself, runs the measurement, and cleans up."""
 
     name: ClassVar[str]
-    """What the table calls it."""
+    """Its name in the table."""
     package: ClassVar[str | None] = None
-    """The distribution to install for it; None where nothing is missing."""
+    """The distribution to install for it; None if nothing needs to be installed."""
     module: ClassVar[str | None] = None
-    """The module by which to see whether it is installed."""
+    """The module whose presence shows that it is installed."""
 
     @abstractmethod
     def run(self, drive: Drive) -> None:
-        """Come up with `SLOTS` slots, run `drive` with a session, go down. Called once, in a process of its own."""
+        """Start with `SLOTS` slots, run `drive` with a session, stop. Called once, in a process of its own."""

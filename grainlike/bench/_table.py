@@ -1,4 +1,4 @@
-"""The figures as text and as JSON."""
+"""Figures as text and as JSON."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from grainlike.bench.systems import SYSTEMS
 __all__ = ["facts", "table", "units_of"]
 
 _BASE = "pool"
-"""Whose figures the ratios are to."""
+"""The system to whose figures the ratios are."""
 
 
 def units_of(sizes: Mapping[str, int]) -> dict[str, str]:
-    """Every figure of these workloads, with its unit."""
+    """Return all figures of these workloads, with their units."""
     return {figure: unit for name in sizes for figure, unit in WORKLOADS[name].units.items()}
 
 
 def table(found: Sequence[Figures], sizes: Mapping[str, int]) -> str:
-    """One block for each figure, the best first: median, minimum and maximum, and the ratio to the process pool."""
+    """Return the figures as text: a block for each figure, the best first, with median, minimum and maximum, and the
+    ratio to the process pool.
+    """
     lines = [_machine(), ""]
     for figure, unit in units_of(sizes).items():
         lines += [*_block(figure, unit, found), ""]
@@ -45,7 +47,7 @@ def _block(figure: str, unit: str, found: Sequence[Figures]) -> list[str]:
 
 
 def facts(found: Sequence[Figures], sizes: Mapping[str, int]) -> dict[str, object]:
-    """All rounds of all figures, and what they were measured on."""
+    """Return all rounds of all figures, with the machine and versions that they were measured on."""
     return {
         "machine": _machine(),
         "versions": dict(_versions(figures.system for figures in found)),

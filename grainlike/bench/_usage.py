@@ -1,4 +1,4 @@
-"""CPU time and memory of this process with all that came from it, as Linux counts them."""
+"""CPU time and memory of this process and of all that it started, as Linux counts them."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ _TICKS_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
 def cpu_seconds() -> float:
-    """What all of them have used so far, and their children that have ended: user and system time, in 10 ms steps."""
+    """Return the CPU time that these processes, and their children that have ended, have used so far: user and system,
+    in 10 ms steps.
+    """
     return sum(sum(map(int, _stat(process)[_USER : _USER + 4])) for process in _family()) * _TICKS_S
 
 
 def memory_bytes() -> int:
-    """What they hold in memory; pages that several share are divided between them."""
+    """Return the memory that these processes use; pages that several share are divided between them."""
     return sum(_proportional(process) for process in _family())
 
 
 def _family() -> set[int]:
-    """Us, whoever is in our session, and all that descend from those."""
+    """Return this process, all processes of its session, and all descendants of those."""
     stats = {process: stat for process in _processes() if (stat := _stat(process))}
     session = str(os.getsid(0))
     found = {process for process, stat in stats.items() if stat[_SESSION] == session} | {os.getpid()}
@@ -41,7 +43,7 @@ def _processes() -> Iterator[int]:
 
 
 def _stat(process: int) -> list[str]:
-    """Nothing of one that has gone meanwhile."""
+    """Return the fields of `stat` behind the name; none for a process that is gone."""
     with suppress(OSError):
         return (_PROC / str(process) / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     return []

@@ -1,4 +1,4 @@
-"""What is measured: each workload drives a session and says what it saw, in its own unit."""
+"""Workloads: each drives a session and returns figures in its own units."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from grainlike.bench.jobs import add, echo, identity, increment
 __all__ = ["LESS_IS_BETTER", "WARM_UP", "WORKLOADS", "Measurement"]
 
 WARM_UP = 50
-"""Jobs before anything is timed, so that processes are up and functions have travelled."""
+"""Number of jobs before anything is timed, so that processes are up and functions were sent to them."""
 
 
 LESS_IS_BETTER = frozenset({"µs", "MB"})
@@ -25,14 +25,14 @@ LESS_IS_BETTER = frozenset({"µs", "MB"})
 
 @dataclass(frozen=True)
 class Measurement:
-    """One row of figures. `measure` returns them by name, `units` says in what."""
+    """A workload. `measure` returns its figures by name, and `units` has the unit of each."""
 
     name: str
     title: str
     units: dict[str, str]
     measure: Callable[[Session, int], Awaitable[dict[str, float]]]
     size: int
-    """How much of it by default: jobs, or bytes."""
+    """The default size: jobs, or bytes."""
 
 
 async def _at_once(session: Session, size: int) -> dict[str, float]:
@@ -88,7 +88,7 @@ def _bulk(figure: str) -> Callable[[Session, int], Awaitable[dict[str, float]]]:
 
 
 def _array(size: int) -> Any:
-    """A NumPy array, which systems that can move apart from its pickle; plain bytes where there is no NumPy."""
+    """Return a NumPy array, which systems that can send apart from its pickle; plain bytes where there is no NumPy."""
     try:
         numpy: Any = import_module("numpy")
     except ImportError:
@@ -97,7 +97,7 @@ def _array(size: int) -> Any:
 
 
 def _expect(value: object, right: object) -> None:
-    """A wrong answer is no speed at all."""
+    """Raise `AssertionError` for a wrong value: a run that computes nonsense is not measured."""
     if value != right:
         raise AssertionError(f"a job gave {value!r}, not {right!r}")
 

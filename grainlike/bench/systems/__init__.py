@@ -1,4 +1,4 @@
-"""The systems that can be measured, by the name that the command line knows. Adding one is a file here and a line."""
+"""Systems that can be measured, by their names on the command line. To add one, write a file here and add a line."""
 
 from __future__ import annotations
 
@@ -47,6 +47,6 @@ SYSTEMS: dict[str, type[System]] = {
 
 
 def installed(name: str) -> bool:
-    """Whether a system can be measured here."""
+    """Return True if a system can be measured here."""
     module = SYSTEMS[name].module
     return module is None or find_spec(module) is not None

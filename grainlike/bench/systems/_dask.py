@@ -16,19 +16,19 @@ class _DaskSession(Session):
         self._client = client
 
     async def at_once(self, function: Callable[..., Any], items: Sequence[Any]) -> list[Any]:
-        """`pure=False`: equal arguments are jobs of their own, as everywhere else."""
+        """Map with `pure=False`, so that equal arguments are separate jobs, as in all other systems."""
         values: list[Any] = self._client.gather(self._client.map(function, list(items), pure=False))
         return values
 
     async def chain(self, function: Callable[[Any], Any], length: int) -> Any:
-        """One graph: values stay on the worker."""
+        """Submit futures as arguments: values stay on the worker."""
         future: Any = 0
         for _ in range(length):
             future = self._client.submit(function, future, pure=False)
         return future.result()
 
     async def tree(self, function: Callable[[Any], Any], pairs: list[Any]) -> Any:
-        """One graph, without a barrier between levels."""
+        """Submit the whole tree, without a barrier between levels."""
         level = self._client.map(function, pairs, pure=False)
         while len(level) > 1:
             level = [
@@ -42,7 +42,7 @@ class Dask(System):
     package = module = "distributed"
 
     def run(self, drive: Drive) -> None:
-        """With `worker-saturation: inf`, which is the setting for many tiny tasks."""
+        """Run with `worker-saturation: inf`, which is the setting for many tiny tasks."""
         dask: Any = import_module("dask")
         distributed: Any = import_module("distributed")
         dask.config.set({"distributed.scheduler.worker-saturation": float("inf"), "distributed.admin.tick.limit": "1h"})

@@ -16,7 +16,7 @@ class Executorlib(System):
     package = module = "executorlib"
 
     def run(self, drive: Drive) -> None:
-        """Processes that stay for the next job (`block_allocation`), its fast way."""
+        """Run with processes that stay for the next job (`block_allocation`), its fastest mode."""
         executorlib: Any = import_module("executorlib")
         with executorlib.SingleNodeExecutor(max_workers=SLOTS, block_allocation=True) as pool:
             drive_blocking(drive, FuturesSession(pool))

@@ -1,4 +1,6 @@
-"""The older Grain (0.17), on trio: its own worker in the calling process, or its head with a worker, each a process."""
+"""The older Grain (0.17), on trio: with its local worker in the calling process, or its head and a worker as two
+processes.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ __all__ = ["Grain", "GrainHead"]
 _OPEN_S = 10.0
 
 _LARGEST = 100e6
-"""With more in a message it never answers."""
+"""Bytes in a message above which it never answers."""
 
 
 class _GrainSession(Session):
@@ -33,16 +35,16 @@ class _GrainSession(Session):
         self._made: dict[Callable[..., Any], Any] = {}
 
     async def at_once(self, function: Callable[..., Any], items: Sequence[Any]) -> list[Any]:
-        """`each`, its way to wait for many."""
+        """Wait with `each`, its function for many jobs."""
         values: list[Any] = await self._grain.each([self._job(function, item) for item in items])
         return values
 
     async def one(self, function: Callable[..., Any], item: Any) -> Any:
-        """One `await`."""
+        """Await one job."""
         return await self._job(function, item)
 
     def _job(self, function: Callable[..., Any], item: Any) -> Any:
-        """`@` holds for the next call alone: the one after it would run here, unscheduled."""
+        """Make a job. `@` applies to the next call only: without it, that call would run here, unscheduled."""
         if function not in self._made:
             self._made[function] = self._grain.delayed(partial(_called, function))
         return (self._made[function] @ self._cores)(item)
@@ -58,7 +60,7 @@ class Grain(System):
     module = "grain"
 
     def run(self, drive: Drive) -> None:
-        """With a node of two cores."""
+        """Run with a node of two cores."""
         grain: Any = import_module("grain.delayed")
         resource: Any = import_module("grain.resource")
         session = _GrainSession(grain, resource.Cores(1))
@@ -71,7 +73,7 @@ class GrainHead(System):
     module = "grain"
 
     def run(self, drive: Drive) -> None:
-        """With a worker of two cores, over Unix sockets: functions and values are serialized, as in a cluster."""
+        """Run with a worker of two cores, over Unix sockets: functions and values are serialized, as in a cluster."""
         grain: Any = import_module("grain.delayed")
         resource: Any = import_module("grain.resource")
         session = _GrainSession(grain, resource.Cores(1), _LARGEST)
@@ -87,7 +89,7 @@ class GrainHead(System):
 
 
 def _head_program() -> str:
-    """It comes with the package, beside the interpreter."""
+    """Return the path of its head, which the package installs beside the interpreter."""
     beside = Path(sys.executable).with_name("gnaw")
     found = str(beside) if beside.exists() else shutil.which("gnaw")
     if found is None:
@@ -97,7 +99,7 @@ def _head_program() -> str:
 
 @contextmanager
 def _started(command: list[str]) -> Iterator[None]:
-    """A process as long as the block runs."""
+    """Run a process for as long as the block runs."""
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:  # noqa: S603 - Grain's own
         try:
             yield

@@ -1,6 +1,6 @@
-"""grainlike itself: a worker daemon on loopback TCP, and the worker embedded in the calling process.
+"""grainlike itself: with a worker daemon on loopback TCP, or with the worker embedded in the calling process.
 
-*Far* is a worker that takes itself for one of another machine: it shares no memory with the program.
+*Far* is a worker that behaves as if on another machine: it shares no memory with the program.
 
 Plain functions run in processes pinned to their core, `async` ones share the worker's event loop. Slots are granted,
 recorded and enforced as always; nothing is switched off to be measured. The event loop is that of `run`.
@@ -33,16 +33,16 @@ class _OurSession(Session):
         self._of = made
 
     async def at_once(self, function: Callable[..., Any], items: Sequence[Any]) -> list[Any]:
-        """One `gather`."""
+        """Await one `gather`."""
         later = self._of(function)
         return await gather([later(item) for item in items])
 
     async def one(self, function: Callable[..., Any], item: Any) -> Any:
-        """One `await`."""
+        """Await one placeholder."""
         return await self._of(function)(item)
 
     async def chain(self, function: Callable[[Any], Any], length: int) -> Any:
-        """Placeholders as arguments."""
+        """Pass placeholders as arguments."""
         later = self._of(function)
         value = later(0)
         for _ in range(length - 1):
@@ -50,7 +50,7 @@ class _OurSession(Session):
         return await value
 
     async def tree(self, function: Callable[[Any], Any], pairs: list[Any]) -> Any:
-        """One graph, without a barrier between levels."""
+        """Build one graph, without a barrier between levels."""
         later = self._of(function)
         level = [later(pair) for pair in pairs]
         while len(level) > 1:

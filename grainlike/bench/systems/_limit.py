@@ -1,8 +1,8 @@
-"""What asyncio itself can do: one process sends length-prefixed pickles over TCP, another runs a task for each.
+"""Upper bound of asyncio: one process sends length-prefixed pickles over TCP, another runs a task for each.
 
-No slots, no books, no functions that travel, no errors: not systems, but what a system in pure Python can be held
-against. With a relay in between it is the shape of one: head, daemon, runner. Each is there on asyncio's own loop and
-on uvloop's, so that what is compared stands on the same loop.
+Without slots, records, serialized functions and errors these are no systems, but a bound for systems in pure Python.
+With a relay in between, the processes are those of a system: head, daemon, runner. Each is there on asyncio's own loop
+and on uvloop's, so that systems are compared on the same loop.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _BATCH = 256
 _SCRATCH = 1 << 18
 _SLICE = 1 << 20
 _APART = 1 << 13
-"""From so many bytes on, a part of a frame is read straight into memory of its own."""
+"""Size in bytes from which a part of a frame is read straight into memory of its own."""
 
 _GONE = "the other process is gone"
 
 
 class _Frames(asyncio.BufferedProtocol):
-    """Frames of several parts, both ways: their number, the length of each, and each."""
+    """Frames of several parts, in both directions: the number of parts, the length of each, and the parts."""
 
     def __init__(self, take: Callable[[list[Any]], None], lost: Callable[[], None]) -> None:
         self._take = take
@@ -67,7 +67,7 @@ class _Frames(asyncio.BufferedProtocol):
         self._pump()
 
     def _pump(self) -> None:
-        """Write what the transport takes at once: what it would have to keep, it would copy."""
+        """Write what the transport sends at once: it would copy what it has to keep."""
         while self._unsent and not self._paused:
             self._transport.write(self._unsent.popleft())
 
@@ -93,7 +93,7 @@ class _Frames(asyncio.BufferedProtocol):
             pass
 
     def _step(self) -> bool:
-        """Take one thing from what has come: the lengths of a frame, or its next part."""
+        """Take the next item from the received bytes: the lengths of a frame, or its next part."""
         if not self._lengths:
             return self._begin()
         if len(self._parts) == len(self._lengths):
@@ -125,7 +125,7 @@ class _Frames(asyncio.BufferedProtocol):
 
 
 def _packed(batch: Any) -> list[Any]:
-    """A pickle and its large buffers, which are not copied."""
+    """Return a pickle and its large buffers, which are not copied."""
     buffers: list[pickle.PickleBuffer] = []
     stream = pickle.dumps(batch, 5, buffer_callback=buffers.append)
     return [stream, *(buffer.raw() for buffer in buffers)]
@@ -136,7 +136,7 @@ def _unpacked(parts: list[Any]) -> Any:
 
 
 class LimitSession(Session):
-    """One connection to a server that runs what comes."""
+    """A connection to a server that runs the calls."""
 
     def __init__(self) -> None:
         self._futures: dict[int, asyncio.Future[Any]] = {}
@@ -148,7 +148,7 @@ class LimitSession(Session):
         await asyncio.get_running_loop().create_connection(lambda: self._frames, *address)
 
     async def at_once(self, function: Callable[..., Any], items: Sequence[Any]) -> list[Any]:
-        """Batches, and a future for each item."""
+        """Send batches, with a future for each item."""
         if self._gone:
             raise ConnectionError(_GONE)
         loop = asyncio.get_running_loop()
@@ -176,7 +176,7 @@ class Limit(System):
     """anyio's options for the loop of all its processes."""
 
     def run(self, drive: Drive) -> None:
-        """A server process, and the measurement here."""
+        """Start a server process, and measure here."""
         with _process(_serve, self.loop) as address:
             anyio.run(_measure, drive, address, backend_options=self.loop)
 
@@ -187,7 +187,7 @@ class Hops(System):
     """As for `Limit`."""
 
     def run(self, drive: Drive) -> None:
-        """A server process, one that passes frames on, and the measurement here."""
+        """Start a server process and one that passes frames on, and measure here."""
         with _process(_serve, self.loop) as beyond, _process(_relay, self.loop, beyond) as address:
             anyio.run(_measure, drive, address, backend_options=self.loop)
 
@@ -212,7 +212,7 @@ async def _measure(drive: Drive, address: tuple[str, int]) -> None:
 
 @contextmanager
 def _process(target: Callable[..., None], *args: Any) -> Any:
-    """A process that says where it listens, as long as the block runs."""
+    """Run a process for as long as the block runs; yield the address at which it listens."""
     context = multiprocessing.get_context("spawn")
     near, far = context.Pipe()
     process = context.Process(target=target, args=(far, *args), daemon=True)
@@ -240,7 +240,9 @@ async def _listen(pipe: Any, protocol: Callable[[], asyncio.BaseProtocol]) -> No
 
 
 class _Server(_Frames):
-    """Runs each item as a task of its own; what has ended by the next turn goes back in one batch."""
+    """Runs each item as a task of its own; tasks that have ended by the next turn of the loop are answered in one
+    batch.
+    """
 
     def __init__(self) -> None:
         super().__init__(self._run, lambda: None)
@@ -263,7 +265,7 @@ class _Server(_Frames):
 
 
 class _Relay(_Frames):
-    """Passes frames on to a server, and its answers back, as they are."""
+    """Passes frames to a server, and its answers back, unchanged."""
 
     def __init__(self, beyond: tuple[str, int]) -> None:
         super().__init__(self._pass_on, self._close)

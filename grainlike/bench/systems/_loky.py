@@ -16,7 +16,7 @@ class Loky(System):
     package = module = "loky"
 
     def run(self, drive: Drive) -> None:
-        """Two processes."""
+        """Run with two processes."""
         loky: Any = import_module("loky")
         pool = loky.get_reusable_executor(max_workers=SLOTS, timeout=120)
         drive_blocking(drive, FuturesSession(pool))

@@ -24,7 +24,7 @@ class _ParslSession(Session):
         return [future.result() for future in futures]
 
     async def chain(self, function: Callable[[Any], Any], length: int) -> Any:
-        """Futures as arguments are dependencies."""
+        """Pass futures as arguments, which makes them dependencies."""
         app, future = self._of(function), self._of(function)(0)
         for _ in range(length - 1):
             future = app(future)
@@ -41,7 +41,7 @@ class Parsl(System):
     package = module = "parsl"
 
     def run(self, drive: Drive) -> None:
-        """With no retries, no monitoring and no memoisation."""
+        """Run without retries, monitoring and memoisation."""
         parsl: Any = import_module("parsl")
         executors: Any = import_module("parsl.executors")
         providers: Any = import_module("parsl.providers")

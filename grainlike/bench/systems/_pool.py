@@ -1,4 +1,4 @@
-"""`concurrent.futures.ProcessPoolExecutor`: no network, no slots, no pinning. What everybody has."""
+"""`concurrent.futures.ProcessPoolExecutor`: no network, no slots, no pinning; the baseline, as it comes with Python."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["FuturesSession", "PoolSystem"]
 
 
 class FuturesSession(Session):
-    """Any `concurrent.futures.Executor`."""
+    """Session of any `concurrent.futures.Executor`."""
 
     def __init__(self, pool: Executor) -> None:
         self._pool = pool
@@ -27,6 +27,6 @@ class PoolSystem(System):
     name = "ProcessPoolExecutor"
 
     def run(self, drive: Drive) -> None:
-        """Two processes."""
+        """Run with two processes."""
         with ProcessPoolExecutor(SLOTS) as pool:
             drive_blocking(drive, FuturesSession(pool))

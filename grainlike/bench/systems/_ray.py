@@ -23,7 +23,7 @@ class _RaySession(Session):
         return values
 
     async def chain(self, function: Callable[[Any], Any], length: int) -> Any:
-        """References are passed on: values stay in the object store."""
+        """Pass references as arguments: values stay in the object store."""
         remote, reference = self._of(function), 0
         for _ in range(length):
             reference = remote.remote(reference)
@@ -40,7 +40,7 @@ class Ray(System):
     package = module = "ray"
 
     def run(self, drive: Drive) -> None:
-        """Without its dashboard, and quiet."""
+        """Run without its dashboard, and quiet."""
         ray: Any = import_module("ray")
         ray.init(num_cpus=SLOTS, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
         try:
