@@ -28,7 +28,7 @@ It prints::
     it took too long: nap ran past its walltime of 0.3 s
     several nodes: it needs 2 workers that can give cores=1; there is 1
     as text: cores=2 limit:db=1 memory=4000000000:grow=2 walltime=1:30:00 | gpus=1
-    nobody asked for it: Nobody has awaited or started it.
+    nobody asked for it: It has not been awaited or started.
     it runs: Job 1 runs on local, attempt 1.
     no room: Job 2 waits for room: nearest is local, short of cores (asked 2, free 1 of 2), held by jobs 1.
     less would do: cores=1

@@ -302,7 +302,7 @@ def _shut(this: Explanation) -> str:
 
 
 _UNBOUND = {
-    "lazy": "Nobody has awaited or started it.",
+    "lazy": "It has not been awaited or started.",
     "local": "It runs in the caller's process.",
     "opening": "It waits for the executor to open.",
 }

@@ -1,6 +1,6 @@
 """The head scheduler: assigns jobs to workers, and decides when a job is done, lost or tried again.
 
-Laws (checked by `HeadScheduler.check` in tests after every step):
+Invariants (checked by `HeadScheduler.check` in tests after every step):
 
 1. A live job is in exactly one place: its class's queue, one worker's `held`, or among those that wait to be tried
    again. 2. For each worker and resource: free == capacity - planned jobs - holds for gangs - leases + what leases
@@ -226,7 +226,7 @@ class HeadScheduler:
         return self._catalogue.why_never(request)
 
     def check(self) -> None:
-        """Raise `AssertionError` unless the laws above hold. Costs a walk over everything; for tests."""
+        """Raise `AssertionError` unless the invariants above hold. For tests: walks over everything."""
         self._state.check()
 
     # --- jobs come and go --------------------------------------------------------------------------------------------

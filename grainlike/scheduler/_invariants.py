@@ -20,7 +20,7 @@ def check_common_books(workers: Mapping[int, WorkerState], shapes: Mapping[int, 
     shares, running = Shares(), Counter[str]()
     clients = {0}
     for worker in workers.values():
-        assert worker.recalled <= worker.ahead.keys(), "what was to come back is not there any more"
+        assert worker.recalled <= worker.ahead.keys(), "a job that was asked back is not there any more"
         for job in worker.held.values():
             assert job.shape is not None
             running.update(name for name, _ in job.shape.limits)
@@ -35,7 +35,7 @@ def check_common_books(workers: Mapping[int, WorkerState], shapes: Mapping[int, 
             shares.take(lease.client, lease.shape)
             clients.add(lease.client)
     for kept in planner.reserving.by_worker.values():
-        assert not any(reservation.worker.shut for reservation in kept), "a place is kept where nobody may start"
+        assert not any(reservation.worker.shut for reservation in kept), "a worker is reserved that gets no jobs"
     for name in {name for shape in shapes.values() for name, _ in shape.limits}:
         assert planner.start_limits.running(name) == running[name], f"{running[name]} jobs run under limit {name!r}"
     for client in clients:

@@ -130,7 +130,7 @@ class SchedulerState:
     # --- invariants --------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Raise `AssertionError` unless the laws of `HeadScheduler` hold. Costs a walk over everything; for tests."""
+        """Raise `AssertionError` unless the invariants of `HeadScheduler` hold. For tests: walks over everything."""
         places = Counter(self.backoffs.jobs())
         for cls in self.catalogue.classes.values():
             for job in cls.live():

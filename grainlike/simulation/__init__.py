@@ -1,12 +1,12 @@
-"""The world in which the minds are tried: virtual time, seeded chance, and an independent judge.
+"""Simulation: the schedulers in virtual time, with seeded chance and an independent judge.
 
-Answers: what the very same `HeadScheduler` and `NodeScheduler` of `grainlike.scheduler` do to a workload, under faults
-of links, processes, machines and clocks; and whether every promise was kept. One seed decides a whole world: the same
-seed gives the same world bit for bit, on any machine, under any `PYTHONHASHSEED`, so a failing seed is a regression
-test.
+A world runs a workload on the `HeadScheduler` and `NodeScheduler` of `grainlike.scheduler` themselves, under faults of
+links, processes, machines and clocks, and reports every promise that was broken. One seed decides a whole world: the
+same seed gives the same world bit for bit, on any machine, under any `PYTHONHASHSEED`, so a failing seed is a
+regression test.
 
-Contains no policy: which job goes where is the minds' alone, and with a rule taken out of them a world goes another
-way. Never waits, never starts a process, rolls no dice but its own. Neighbours: `scheduler`, which it tries out.
+There is no policy here: only the schedulers decide which job goes where. Nothing waits, starts a process, or draws
+random numbers other than `Dice`.
 
 ::
 

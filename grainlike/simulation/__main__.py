@@ -1,4 +1,4 @@
-"""Lives through one world and prints what happened: `python -m grainlike.simulation --seed 17 --workload poison`."""
+"""Runs one simulated world and prints what happened: `python -m grainlike.simulation --seed 17 --workload poison`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def describe(outcome: Outcome, seconds: float) -> list[str]:
-    """The outcome in words, after `seconds` of real time."""
+    """Return the outcome as lines of text, after `seconds` of real time."""
     waited, job = outcome.passed_over
     lines = [
         f"workload     {outcome.workload}, seed {outcome.seed}: {outcome.jobs} jobs, {outcome.workers} workers",
@@ -57,16 +57,16 @@ def _say(line: str) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m grainlike.simulation", description=__doc__)
-    parser.add_argument("--seed", type=int, default=0, help="decides all that is not given (default 0)")
+    parser.add_argument("--seed", type=int, default=0, help="seeds all that is not given (default 0)")
     parser.add_argument("--workload", default="any", choices=["any", *WORKLOADS], help="default: any")
     parser.add_argument("--workers", type=int, help="how many nodes (default: drawn)")
     parser.add_argument("--jobs", type=int, help="how many jobs (default: drawn)")
-    parser.add_argument("--calm", action="store_true", help="nothing breaks")
+    parser.add_argument("--calm", action="store_true", help="no faults")
     parser.add_argument(
         "--head-crash",
         type=float,
         metavar="SECONDS",
-        help="the head dies after so many seconds in the mean, and stays dead; 0 for never (default: drawn)",
+        help="mean seconds after which the head dies for good; 0 for never (default: drawn)",
     )
     parser.add_argument("--unjudged", action="store_true", help="only measure, several times as fast")
     parser.add_argument("--journal", action="store_true", help="print every event and every action")

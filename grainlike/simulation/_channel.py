@@ -1,8 +1,8 @@
-"""One direction of a stream: what goes in first comes out first, late, or never.
+"""Channel: one direction of a simulated stream, first in, first out, with delays.
 
-A stream loses nothing and repeats nothing while it lives, so a channel does neither. It can be *held* (a partition, a
-frozen peer: all comes later), and it can be *cut* (the connection is lost, with everything that was under way).
-Between two channels there is no order.
+As a stream loses and repeats nothing while it is open, so does a channel. It can be *held* (a partition, a frozen peer:
+all messages come later), and it can be *cut* (the connection is lost, with all messages under way). The order of
+messages in different channels is undefined.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ _Message = tuple[Callable[..., None], tuple[object, ...]]
 
 
 class Delay(msgspec.Struct, frozen=True):
-    """How long a message travels, in seconds: from `least` to `most`, and now and then up to `spike` more."""
+    """Travel time of a message, in seconds: from `least` to `most`, and sometimes up to `spike` more."""
 
     least: float = 0.0
     most: float = 0.0
     spike: float = 0.0
     spiky: float = 0.0
-    """How often there is a spike: a probability."""
+    """Probability of a spike."""
 
 
 class Channel:
-    """See the module. `send(call, ...)` makes `call(...)` happen at the other end."""
+    """A one-way stream. `send(call, ...)` makes `call(...)` happen at the other end."""
 
     __slots__ = ("_clock", "_delay", "_dice", "_due", "_epoch", "_held", "_last", "_steady", "_under_way")
 
@@ -40,7 +40,7 @@ class Channel:
         self._dice = dice
         self._delay = delay
         self._steady = delay.least if delay.most <= delay.least and not delay.spiky else None
-        """What every message takes, where there is no chance in it."""
+        """The delay of every message, where it does not depend on chance."""
         self._under_way: list[_Message] = []
         self._last = 0.0
         self._held = False
@@ -48,7 +48,7 @@ class Channel:
         self._epoch = 0
 
     def send(self, call: Callable[..., None], *arguments: object) -> None:
-        """Put a message in."""
+        """Send a message."""
         self._put((call, arguments))
 
     def _put(self, message: _Message) -> None:
@@ -73,22 +73,22 @@ class Channel:
         if self._held:
             self._due += 1
             return
-        call, arguments = self._under_way.pop(0)  # there are few: a deque would be larger than most channels
+        call, arguments = self._under_way.pop(0)  # few messages: a deque would be larger than most channels
         call(*arguments)
 
     def hold(self) -> None:
-        """Nothing comes out until `release`."""
+        """Deliver nothing until `release`."""
         self._held = True
 
     def release(self) -> None:
-        """What was held comes out now, in its order."""
+        """Deliver the held messages now, in their order."""
         self._held = False
         for _ in range(self._due):
             self._clock.at(self._clock.now, self._arrive, self._epoch)
         self._due = 0
 
     def cut(self) -> list[_Message]:
-        """Lose what is under way; return it, for those who ask what would have come late."""
+        """Drop the messages under way; return them, for callers that deliver them late."""
         lost, self._under_way = self._under_way, []
         self._epoch += 1
         self._due = 0

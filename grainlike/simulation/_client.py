@@ -1,6 +1,6 @@
-"""The user: submits the jobs of a workload when their inputs are there, and gives some of them up.
+"""Client: submits the jobs of a workload when their inputs are there, and cancels some of them.
 
-A job that asks for nothing is none of the head's: it is done where the graph is, in no time, and those after it go on.
+A job with an empty request is not sent to the head: it is done at the client, in no time.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class _Head(Protocol):
         """Accept jobs."""
 
     def cancel(self, jobs: list[int]) -> None:
-        """Stop jobs that nobody wants."""
+        """Cancel jobs."""
 
 
 class Client:
-    """Walks through a workload. A job's position in it is not its number: numbers are given when jobs are submitted.
+    """Runs a workload. A job's position in it is not its number: numbers are given when jobs are submitted.
 
     Attributes:
-        unsettled: how many jobs have had no outcome yet, submitted or not.
+        unsettled: number of jobs without an outcome, submitted or not.
         number_of: the number of each job that was submitted, by position.
     """
 
@@ -48,7 +48,7 @@ class Client:
         self.unsettled = len(workload.jobs)
 
     def start(self) -> None:
-        """Put all that has no inputs, and all cancellations, on the clock."""
+        """Schedule the submission of all jobs without inputs, and all cancellations."""
         clock = self._head.clock
         moments: dict[float, list[int]] = {}
         for position, plan in enumerate(self._plans):
@@ -62,18 +62,18 @@ class Client:
             clock.at(moment, self._submit, positions)
 
     def next_number(self) -> int:
-        """A number for a job, be it one of another job's."""
+        """Return a number for a job, also for one that another job submits."""
         self._last_number += 1
         return self._last_number
 
     def settled(self, job: int, *, ok: bool) -> None:
-        """A job has its outcome. What became ready waits for `submit_ready`."""
+        """Record that a job has its outcome. Jobs that became ready wait for `submit_ready`."""
         position = self._position_of.get(job)
         if position is not None and position not in self._done:
             self._settle(position, ok=ok)
 
     def lose_head(self) -> None:
-        """Whatever has no outcome never gets one but that it was lost with the head; nothing more is submitted."""
+        """Settle all jobs without an outcome as lost with the head; submit no more."""
         for position, number in self.number_of.items():
             if position not in self._done:
                 self._head.witness.lost_with_head(number)
@@ -82,7 +82,7 @@ class Client:
         self.unsettled = 0
 
     def submit_ready(self) -> None:
-        """Submit the jobs whose inputs have come."""
+        """Submit the jobs whose inputs have arrived."""
         if self._ready:
             ready, self._ready = sorted(self._ready), []
             self._submit([position for position in ready if position not in self._done])

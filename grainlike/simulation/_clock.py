@@ -1,4 +1,4 @@
-"""Virtual time: it jumps from one thing that happens to the next, and waits for nothing."""
+"""Virtual time, which jumps from one event to the next."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _Entry = tuple[float, int, Callable[..., None], tuple[object, ...]]
 
 
 class Clock:
-    """What will happen, in order of time; at one moment, in the order in which it was asked for.
+    """Queue of calls in the order of their times; at the same time, in the order in which they were added.
 
-    Nothing is ever taken back: who no longer wants a call lets it find nothing to do. `now` is in seconds.
+    Calls cannot be cancelled: a call that is no longer wanted has to find nothing to do. `now` is in seconds.
 
-    Messages are on the way for a fraction of a millisecond and are most of what happens; the ends of jobs are many, and
-    far away. So there are two heaps: what happens soon is in a small one, however much is to happen later.
+    Most calls are messages, which travel for a fraction of a millisecond; ends of jobs are many, and far in the future.
+    So there are two heaps: the one of soon calls stays small, however many are to come later.
     """
 
     __slots__ = ("_last", "_later", "_soon", "now", "steps")
@@ -31,7 +31,7 @@ class Clock:
         self._last = 0
 
     def at(self, time: float, call: Callable[..., None], *arguments: object) -> None:
-        """Call it at that time, or now if that has passed."""
+        """Schedule a call at that time, or now if that has passed."""
         self._last = number = self._last + 1
         now = self.now
         if time < now:
@@ -39,11 +39,11 @@ class Clock:
         heappush(self._soon if time < now + _SOON_S else self._later, (time, number, call, arguments))
 
     def after(self, seconds: float, call: Callable[..., None], *arguments: object) -> None:
-        """Call it so much later."""
+        """Schedule a call `seconds` from now."""
         self.at(self.now + seconds, call, *arguments)
 
     def run(self, steps: int) -> bool:
-        """Let so many things happen; False when nothing will ever happen again."""
+        """Make up to `steps` calls; return False once none are left."""
         soon, later = self._soon, self._later
         for _ in range(steps):
             if not soon and not later:

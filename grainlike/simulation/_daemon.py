@@ -1,4 +1,6 @@
-"""The body of one node, without the waiting: the same `NodeScheduler`, imitated runners, a channel each way."""
+"""Simulated daemon: the driver of one node without real waiting, around the real `NodeScheduler`, with simulated
+runners and a channel each way.
+"""
 
 from __future__ import annotations
 
@@ -47,14 +49,14 @@ from grainlike.wire import Cancel, Code, Completed, LeaseStart, LeaseWait
 __all__ = ["Daemon", "Stage"]
 
 BARRIER_S = 0.002
-"""How long a barrier stands before what a runner has claimed is believed."""
+"""Seconds for which a barrier stands before the position that a runner has claimed is reported."""
 
 
 _LONG_AGO = float("-inf")
 
 
 class Stage(Protocol):
-    """What the bodies need of the world around them."""
+    """The world as daemons use it."""
 
     clock: Clock
     dice: Dice
@@ -63,7 +65,7 @@ class Stage(Protocol):
     witness: Witness
 
     def noted(self, who: str, event: object, actions: list[NodeAction], scheduler: NodeScheduler) -> None:
-        """A mind has answered."""
+        """Record one step of a scheduler."""
 
     def report(
         self,
@@ -73,22 +75,22 @@ class Stage(Protocol):
         ended: list[int],
         waits: list[LeaseWait],
     ) -> None:
-        """A report has come through the channel to the head."""
+        """Deliver a report to the head."""
 
     def nested(self, worker: int, parent: int, attempt: int, calls: list[Call]) -> None:
-        """So have jobs of a job's."""
+        """Deliver to the head the jobs that a job submits."""
 
     def withdrawn(self, worker: int, parent: int, attempt: int, children: list[int]) -> None:
-        """And that it does not want some of them."""
+        """Deliver to the head which of its own jobs a job cancels."""
 
     def leaving(self, worker: int) -> None:
-        """A farewell has come through the channel to the head."""
+        """Deliver to the head that a worker stops."""
 
 
 class Daemon:
-    """One incarnation of one node. `up` is its channel to the head.
+    """A node's daemon, from its start to its death. `up` is its channel to the head.
 
-    A frozen daemon hears everything later, in order; a dead one hears nothing.
+    A frozen daemon handles everything later, in order; a dead one handles nothing.
     """
 
     __slots__ = (
@@ -135,7 +137,7 @@ class Daemon:
         self._name = f"worker {worker}"
         self._missed: list[Callable[[], None]] = []
         self._nests: dict[int, int] = {}
-        """The runners of jobs that have submitted jobs."""
+        """Runners of jobs that have submitted jobs, by job."""
         self._alarm: float | None = None
         self._started: list[LeaseStart] = []
         self._completed: list[Completed] = []
@@ -143,17 +145,17 @@ class Daemon:
         self._waits: list[LeaseWait] = []
         self._when_idle: Callable[[Daemon], None] | None = None
 
-    # --- what is heard -----------------------------------------------------------------------------------------------
+    # --- messages received -------------------------------------------------------------------------------------------
 
     def hear(self, event: NodeEvent) -> None:
-        """Take a message of the head, or what happened here."""
+        """Handle a message of the head, or an event of this node."""
         if self.frozen:
             self._missed.append(partial(self.hear, event))
         elif self.alive:
             self._tell(event)
 
     def outcomes(self, parent: int, attempt: int, ends: list[tuple[int, bool]]) -> None:
-        """Hand on what became of a job's own jobs."""
+        """Pass outcomes of a job's own jobs to its runner."""
         if self.frozen:
             self._missed.append(partial(self.outcomes, parent, attempt, ends))
         elif self.alive:
@@ -162,7 +164,7 @@ class Daemon:
                 runner.outcomes(parent, attempt, ends)
 
     def runner_calls(self, runner: int, job: int, attempt: int, calls: list[Call]) -> None:
-        """See `Home`."""
+        """Send the jobs that a job submits to the head."""
         if self.frozen:
             self._missed.append(partial(self.runner_calls, runner, job, attempt, calls))
         elif self.alive:
@@ -170,22 +172,22 @@ class Daemon:
             self.up.send(self._stage.nested, self.worker, job, attempt, calls)
 
     def runner_withdraws(self, job: int, attempt: int, children: list[int]) -> None:
-        """See `Home`."""
+        """Send the head which of its own jobs a job cancels."""
         if self.frozen:
             self._missed.append(partial(self.runner_withdraws, job, attempt, children))
         elif self.alive:
             self.up.send(self._stage.withdrawn, self.worker, job, attempt, children)
 
     def runner_awaits(self, runner: int, job: int, attempt: int, heard: int) -> None:
-        """See `Home`."""
+        """Handle that a job waits for its own jobs."""
         self.hear(JobAwaits(runner, job, attempt, heard))
 
     def runner_goes_on(self, runner: int, job: int, attempt: int, heard: int) -> None:
-        """See `Home`."""
+        """Handle that a job need not wait any more."""
         self.hear(JobGoesOn(runner, job, attempt, heard))
 
     def runner_says(self, runner: int, completed: Completed) -> None:
-        """See `Home`."""
+        """Handle outcomes from a runner; mark exceptions after which a job is not tried again."""
         if Code.FAILED in completed.codes:
             plans = self.witness.plans
             ends = zip(completed.jobs, completed.codes, strict=True)
@@ -194,35 +196,35 @@ class Daemon:
         self.hear(RunnerCompleted(runner, completed))
 
     def runner_answered(self, runner: int) -> None:
-        """See `Home`."""
+        """Handle that the shared runner has acknowledged a stop."""
         self.hear(RunnerAnswered(runner))
 
     def runner_ready(self, runner: int) -> None:
-        """See `Home`."""
+        """Handle that a runner's process is up."""
         self.hear(RunnerReady(runner))
 
     def runner_gone(self, runner: int, how: str, started: int, *, never_spawned: bool = False) -> None:
-        """See `Home`."""
+        """Handle the end of a runner's process."""
         self.hear(RunnerGone(runner, how, started, never_ran=never_spawned, never_spawned=never_spawned))
 
     def thaw(self) -> None:
-        """Hear what was missed."""
+        """Continue (SIGCONT): handle what was missed."""
         self.frozen = False
         missed, self._missed = self._missed, []
         for call in missed:
             call()
 
     def stop(self, when_idle: Callable[[Daemon], None]) -> None:
-        """SIGTERM: it says so and ends what it has; `when_idle` is called when nothing is left."""
+        """Stop (SIGTERM): announce it and end all jobs; `when_idle` is called when nothing is left."""
         self._when_idle = when_idle
         self.witness.told_to_stop(self.worker)
         self.up.send(self._stage.leaving, self.worker)
         self._tell(NodeStopped())
 
     def lose_head(self, when_idle: Callable[[Daemon], None], patience: float) -> None:
-        """Its link has ended, or was silent for too long: it ends what it has, and nobody hears of it.
+        """Stop because the link has ended, or was silent for too long: end all jobs, with nobody to report to.
 
-        `when_idle` is called when nothing is left, or after so many seconds.
+        `when_idle` is called when nothing is left, or after `patience` seconds.
         """
         if self.frozen:
             self._missed.append(partial(self.lose_head, when_idle, patience))
@@ -233,17 +235,17 @@ class Daemon:
             self._tell(NodeStopped())
 
     def die(self) -> None:
-        """SIGKILL: its runners die with it."""
+        """Die (SIGKILL), and all runners with it."""
         self.alive = self.frozen = False
         for runner in self.runners.values():
             runner.vanish()
         self.witness.died(self.worker)
 
     def local(self, true: float) -> float:
-        """What its clock shows."""
+        """Return the time on this node's clock."""
         return self._offset + self.rate * true
 
-    # --- what the mind says ------------------------------------------------------------------------------------------
+    # --- actions of the scheduler ------------------------------------------------------------------------------------
 
     def _tell(self, event: NodeEvent, not_before: float = _LONG_AGO) -> None:
         if type(event) is RunnerGone:
@@ -262,7 +264,7 @@ class Daemon:
             call(self)
 
     def _act(self, action: NodeAction) -> None:
-        # What comes most often stands first.
+        # The most frequent actions stand first.
         match action:
             case StartLease():
                 self.witness.granted(self.worker, action)
@@ -302,7 +304,7 @@ class Daemon:
 
     def _terminating(self, number: int) -> Runner:
         runner = self.runners[number]
-        if runner.alive:  # it may have died unseen
+        if runner.alive:  # its process may be dead already, and the daemon not know it yet
             self.witness.terminating(self.worker, number)
         return runner
 
@@ -327,7 +329,7 @@ class Daemon:
     def _barrier_stood(self, action: RaiseBarrier) -> None:
         if not self.alive:
             return
-        if self.frozen:  # a daemon that is stopped looks later
+        if self.frozen:  # a frozen daemon looks later
             self.clock.after(BARRIER_S, self._barrier_stood, action)
             return
         runner = self.runners.get(action.runner)

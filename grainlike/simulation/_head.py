@@ -1,4 +1,6 @@
-"""The body of the head, without the waiting: the same `HeadScheduler`, a channel to each worker, a client."""
+"""Simulated head: the driver of the real `HeadScheduler` without real waiting, with a channel to each worker and a
+client.
+"""
 
 from __future__ import annotations
 
@@ -76,11 +78,11 @@ class _HeadStage(Protocol):
     workload: Workload
 
     def noted(self, who: str, event: object, actions: list[HeadAction], scheduler: HeadScheduler) -> None:
-        """A mind has answered."""
+        """Record one step of a scheduler."""
 
 
 class SimulatedWorker:
-    """A worker as the head's body holds it: `down` is the channel to it, `told` what it was told of."""
+    """A worker at the simulated head: the channel `down` to it, and the functions and classes that it was sent."""
 
     __slots__ = ("classes", "daemon", "down", "functions")
 
@@ -92,7 +94,9 @@ class SimulatedWorker:
 
 
 class SimulatedHead:
-    """Carries events to the mind and its actions to the workers and the client. A dead one hears and says nothing."""
+    """Gives events to the scheduler, and performs its actions at the workers and the client. A dead one does
+    nothing.
+    """
 
     def __init__(self, stage: _HeadStage, *, closed: bool) -> None:
         self.clock = stage.clock
@@ -107,7 +111,7 @@ class SimulatedHead:
         self._suspects: set[int] = set()
 
     def start(self) -> None:
-        """Define the functions, and let the client begin."""
+        """Define the functions, and start the client."""
         for number, function in enumerate(self._stage.workload.functions, 1):
             told = FunctionDefined(
                 number, function.retries, function.losses, function.backoff, on_timeout=function.on_timeout
@@ -116,7 +120,7 @@ class SimulatedHead:
         self.client.start()
 
     def die(self) -> None:
-        """SIGKILL. What it had sent is on its way; whoever waits for something that it accepted waits no more."""
+        """Die (SIGKILL). Messages that it had sent still arrive; jobs without an outcome are lost for the client."""
         self.alive = False
         self.peers.clear()
         self._suspects.clear()
@@ -133,13 +137,13 @@ class SimulatedHead:
             self._tell(batch)
 
     def cancel(self, jobs: list[int]) -> None:
-        """Stop jobs that nobody wants."""
+        """Cancel jobs."""
         self._tell(JobsCancelled(jobs))
 
     # --- from workers ------------------------------------------------------------------------------------------------
 
     def join(self, daemon: Daemon) -> None:
-        """Let a worker in."""
+        """Accept a worker."""
         down = Voice(self.clock, self._stage.dice, self._stage.network.link, lasts=bool(self._stage.faults.blink))
         down.answers(daemon.up)
         self.peers[daemon.worker] = SimulatedWorker(daemon, down)
@@ -147,14 +151,14 @@ class SimulatedHead:
         self._tell(WorkerJoined(daemon.worker, f"n{daemon.worker}", daemon.plan.offer))
 
     def suspect(self, worker: int, *, broke: bool) -> None:
-        """A worker is silent, or its link has broken, unless it was given up before."""
+        """Suspect a worker that is silent, or whose link has broken, unless it was given up before."""
         if worker in self.peers and worker not in self._suspects:
             self._suspects.add(worker)
             self.witness.suspected(worker)
             self._tell(WorkerSuspected(worker, broke))
 
     def heard(self, worker: int) -> None:
-        """It is heard again."""
+        """End the suspicion of a worker."""
         if worker in self._suspects:
             self._suspects.discard(worker)
             self.witness.trusted(worker)
@@ -168,7 +172,7 @@ class SimulatedHead:
             self._tell(WorkerLost(worker, reason))
 
     def leaving(self, worker: int) -> None:
-        """Hear that a worker stops, unless it was given up before."""
+        """Handle that a worker stops, unless it was given up before."""
         if worker in self.peers:
             self.witness.leaving(worker)
             self._tell(WorkerLeaving(worker))
@@ -181,7 +185,7 @@ class SimulatedHead:
         ended: list[int],
         waits: list[LeaseWait],
     ) -> None:
-        """Take a report, be it of a worker that was given up."""
+        """Handle a report, also of a worker that was given up."""
         if not self.alive:
             return
         for heard in completed:
@@ -191,13 +195,13 @@ class SimulatedHead:
     # --- from jobs that await ----------------------------------------------------------------------------------------
 
     def nested(self, worker: int, parent: int, attempt: int, calls: list[Call]) -> None:
-        """Accept jobs of a job's. What comes from a worker that was given up comes to nothing."""
+        """Accept jobs that a job submits; ignore them from a worker that was given up."""
         if worker in self.peers:
             for batch in self._nests.submit(worker, parent, attempt, calls):
                 self._tell(batch)
 
     def withdrawn(self, worker: int, parent: int, attempt: int, children: list[int]) -> None:
-        """Cancel what a job does not want any more."""
+        """Cancel those of its own jobs that a job cancels."""
         if not self.alive:
             return
         jobs = self._nests.withdraw(worker, parent, attempt, children)
@@ -206,12 +210,12 @@ class SimulatedHead:
         self._tell(JobsCancelled(jobs))
 
     def answer(self, worker: int, parent: int, attempt: int, ends: list[tuple[int, bool]]) -> None:
-        """See `_Home` of the nests."""
+        """Send an attempt of a job the outcomes of its own jobs."""
         peer = self.peers.get(worker)
         if peer is not None:
             peer.down.send(peer.daemon.outcomes, parent, attempt, ends)
 
-    # --- what the mind says ------------------------------------------------------------------------------------------
+    # --- actions of the scheduler ------------------------------------------------------------------------------------
 
     def _tell(self, event: HeadEvent) -> None:
         actions = self.scheduler.handle(event, self.clock.now)
@@ -224,7 +228,7 @@ class SimulatedHead:
         self.client.submit_ready()
 
     def _act(self, action: HeadAction) -> None:
-        # What comes most often stands first.
+        # The most frequent actions stand first.
         match action:
             case JobsStarted() | JobsMoved() | JobsRequeued():
                 pass

@@ -1,4 +1,4 @@
-"""The event log as one number: everything that the minds were told, when, and what they answered."""
+"""Digest of the event log: all events of all schedulers, with their times and the actions returned."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["StepJournal"]
 
 
 class StepJournal:
-    """Takes every step of every mind. Two worlds with one `digest` went the same way, bit for bit.
+    """Records every step of every scheduler. Two worlds with one `digest` went the same way, bit for bit.
 
     `show` is called with a line for a person, for every step.
     """
@@ -24,7 +24,7 @@ class StepJournal:
         self._show = show
 
     def note(self, now: float, who: str, event: object, actions: Sequence[object]) -> None:
-        """One event and its actions."""
+        """Record an event and its actions."""
         kinds = [type(action).__name__ for action in actions]
         self._hash.update(self._encode((now, who, type(event).__name__, event, kinds, actions)))
         if self._show is not None:
@@ -34,5 +34,5 @@ class StepJournal:
 
     @property
     def digest(self) -> str:
-        """32 hexadecimal digits."""
+        """The digest of all steps so far: 32 hexadecimal digits."""
         return self._hash.hexdigest()

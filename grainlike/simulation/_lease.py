@@ -1,4 +1,4 @@
-"""A run-list inside a simulated runner: how far it has come, and what has not been told of it."""
+"""Run-list inside a simulated runner: its progress, and the outcomes that were not reported yet."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ __all__ = ["RunList"]
 _NOBODY: frozenset[int] = frozenset()
 
 FLUSH_S = 0.001
-"""How long a runner keeps outcomes to itself."""
+"""Seconds for which a runner collects outcomes before it sends them."""
 
 
 class RunList:
-    """The jobs of one lease: those from `index` to before `end` are still to run; `running`: the first one does."""
+    """The jobs of one lease: those from `index` to before `end` are still to run; `running`: the first of them has
+    begun.
+    """
 
     __slots__ = (
         "_awaited",
@@ -42,7 +44,7 @@ class RunList:
         self._flushed = now
         self._awaited = False
         self._rows: list[tuple[int, int, int, float, float]] = []
-        """Job, attempt, code, beginning and seconds of what has not been told."""
+        """Job, attempt, code, beginning and seconds of each outcome that was not reported yet."""
 
     @property
     def job(self) -> int:
@@ -51,34 +53,34 @@ class RunList:
 
     @property
     def attempt(self) -> int:
-        """And its attempt."""
+        """The attempt of the job at `index`."""
         return self.attempts[self.index]
 
     def stop(self, jobs: list[int]) -> None:
-        """Mark those that have not ended."""
+        """Mark jobs as stopped, if they have not ended."""
         left = self.jobs[self.index : self.end]
         self.stopped |= {job for job in jobs if job in left}
 
     def ran(self, code: Code, begun: float, wall: float) -> None:
-        """The job at `index` has ended."""
+        """Record the end of the job at `index`."""
         self._add(self.index, code, begun, wall)
         self.index += 1
         self.running = False
 
     def skip(self) -> None:
-        """The job at `index` was cancelled before it began."""
+        """Record that the job at `index` was cancelled before it began."""
         self._add(self.index, Code.CANCELLED, 0.0, 0.0)
         self.index += 1
 
     def hand_back(self, first: int) -> None:
-        """None from `first` on will run here."""
+        """Return the jobs from `first` on: they will not run here."""
         for position in range(first, self.end):
             stopped = self.jobs[position] in self.stopped
             self._add(position, Code.CANCELLED if stopped else Code.RETURNED, 0.0, 0.0)
         self.end = first
 
     def suspended(self) -> None:
-        """The job at `index` awaits, so the others must not wait for it."""
+        """Return the jobs behind the one at `index`, which awaits: they must not wait for it."""
         self._awaited = True
         self.hand_back(self.index + 1)
 
@@ -86,11 +88,11 @@ class RunList:
         self._rows.append((self.jobs[position], self.attempts[position], int(code), begun, wall))
 
     def due(self, now: float) -> bool:
-        """Whether it is time to tell."""
+        """Return True if it is time to report."""
         return now - self._flushed >= FLUSH_S
 
     def take(self, now: float) -> Completed | None:
-        """All that has not been told, as of `now`."""
+        """Return all outcomes that were not reported yet, as of `now`; None without any."""
         rows = self._rows
         if not rows and not self._awaited:
             return None

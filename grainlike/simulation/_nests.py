@@ -1,4 +1,4 @@
-"""Jobs of jobs, at the simulated head: which number is whose child, and who is told of its end."""
+"""Jobs of jobs at the simulated head: which number is whose child, and which parent is sent its outcome."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from grainlike.simulation._witness import Witness
 __all__ = ["Call", "Nests"]
 
 Call = tuple[int, JobPlan]
-"""What its parent calls a job, and how it will go."""
+"""The number that its parent gives a job, and the job's plan."""
 
 _Attempt = tuple[int, int, int]
 
@@ -23,11 +23,11 @@ class _Home(Protocol):
     witness: Witness
 
     def answer(self, worker: int, parent: int, attempt: int, ends: list[tuple[int, bool]]) -> None:
-        """Tell an attempt of a job how children of it ended."""
+        """Send an attempt of a job the outcomes of its own jobs."""
 
 
 class Nests:
-    """See the module."""
+    """Numbers of jobs that jobs have submitted, and their parents' attempts."""
 
     def __init__(self, home: _Home) -> None:
         self._home = home
@@ -35,7 +35,7 @@ class Nests:
         self._number: dict[tuple[_Attempt, int], int] = {}
 
     def submit(self, worker: int, parent: int, attempt: int, calls: list[Call]) -> list[JobsSubmitted]:
-        """Number the children of an attempt; give the batches in which the mind is told of them."""
+        """Number the children of an attempt; return the events that submit them to the scheduler."""
         of = (worker, parent, attempt)
         batches: dict[tuple[Request, int, bool], tuple[list[int], list[int]]] = {}
         for child, plan in calls:
@@ -51,19 +51,19 @@ class Nests:
         ]
 
     def withdraw(self, worker: int, parent: int, attempt: int, children: list[int]) -> list[int]:
-        """The numbers of those that have no outcome yet."""
+        """Return the numbers of those children that have no outcome yet, and drop them."""
         of = (worker, parent, attempt)
         return self.orphaned([self._number[of, child] for child in children if (of, child) in self._number])
 
     def orphaned(self, jobs: list[int]) -> list[int]:
-        """Nobody waits for these any more; those of them are returned that somebody did wait for."""
+        """Drop jobs for which no parent waits any more; return those that had one."""
         known = [job for job in jobs if job in self._of]
         for job in known:
             del self._number[self._of.pop(job)]
         return known
 
     def settled(self, job: int, *, ok: bool) -> None:
-        """A job has its outcome: if it is a child, its parent is told."""
+        """Send the outcome of a job to its parent, if it has one."""
         if job in self._of:
             (worker, parent, attempt), child = self._of[job]
             self.orphaned([job])

@@ -1,4 +1,4 @@
-"""What came of a world: figures, and promises that were broken."""
+"""Outcome of a world: figures, and promises that were broken."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ __all__ = ["Outcome", "lower_bound"]
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """The end of a world. Times are virtual seconds since its beginning.
+    """Outcome of a world. Times are virtual seconds since its beginning.
 
     Attributes:
         makespan: when the last job ended.
-        lower_bound: no scheduler could have been done before.
-        utilisation: the part of all cores that jobs used until then.
+        lower_bound: the earliest end that any scheduler could have reached.
+        utilisation: fraction of all cores that jobs used until then.
         starts: when each job began (the last time), by its position in the workload.
         widest_start: when the job with the most cores began (of several, the first to begin); None if it never did.
-        passed_over: how long a job was passed over at most, and its number at the head.
-        steps: how many things happened.
-        seen: how often each kind of thing happened.
+        passed_over: the longest time for which a job was passed over, and its number at the head.
+        steps: number of calls of the clock.
+        seen: number of occurrences of each kind of event.
         violations: promises that were broken; empty is good.
-        digest: of everything that the minds were told and answered; empty where that was not kept.
+        digest: of all events and actions of the schedulers; empty where that was not computed.
     """
 
     seed: int
@@ -50,7 +50,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 def lower_bound(workload: Workload, offers: Sequence[Allocation]) -> float:
-    """The longest chain of jobs, or the work on the scarcest resource: whichever takes longer."""
+    """Return the longest chain of jobs, or the work on the scarcest resource: whichever takes longer."""
     work: dict[str, float] = {}
     ends: list[float] = []
     for plan in workload.jobs:
@@ -63,7 +63,7 @@ def lower_bound(workload: Workload, offers: Sequence[Allocation]) -> float:
 
 
 def _least(request: Request) -> Mapping[str, int]:
-    """What every way to satisfy the request takes."""
+    """Return the amounts that every way to satisfy the request takes."""
     first, *others = request.options
     if not others:
         return first.units if first.nodes == 1 else {name: units * first.nodes for name, units in first.units.items()}

@@ -1,4 +1,4 @@
-"""What a world is made of, as plain data: the jobs and how they will go, the nodes, what breaks, how slow links are."""
+"""Plans of a world, as plain data: jobs and how they will run, nodes, faults, and delays of links."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ FOREVER = 1 << 30
 
 
 class FunctionPlan(msgspec.Struct, frozen=True):
-    """A function: as the head will hear of it. What raises is of a kind to be tried again, but for `JobPlan.final`."""
+    """A function, as it is defined at the head. Its exceptions are covered by its retries, except for
+    `JobPlan.final`.
+    """
 
     name: str
     is_async: bool = False
@@ -30,20 +32,20 @@ class FunctionPlan(msgspec.Struct, frozen=True):
 
 
 class JobPlan(msgspec.Struct, frozen=True, gc=False):
-    """How one job will go. `fn` and `after` are positions in the workload. One whose request is empty never reaches the
-    head: it passes on, in no time, that all it came after is done.
+    """Plan of one job. `fn` and `after` are positions in the workload. A job with an empty request is never sent to the
+    head: it is done as soon as all jobs in `after` are.
 
     Attributes:
         seconds: how long it runs, on a true clock.
         at: when it is submitted, if nothing in `after` ends later.
         after: the jobs whose values it needs. If one of them fails, it is never submitted.
-        accepts_failures: whether it goes on when all in `after` have ended, failed or not; only of empty requests.
-        awaits: whether its coroutine suspends; only functions that are `is_async`.
+        accepts_failures: True if it is done when all in `after` have ended, failed or not; for empty requests only.
+        awaits: True if its coroutine suspends; for functions that are `is_async` only.
         raises: how many of its first attempts raise an exception.
-        final: whether what it raises is of a kind after which it is not tried again.
+        final: True if its exceptions are of a kind after which it is not tried again.
         kills: how many of its first attempts kill their process, at their end.
-        on_stop: what it does when it is cancelled: ends at once, returns a value all the same, or takes no notice.
-        cancel_at: when nobody wants it any more.
+        on_stop: its reaction to cancellation: ends at once, returns a value all the same, or ignores it.
+        cancel_at: when the client cancels it.
         calls: jobs of its own that it awaits, one batch after another, all of a batch at once. Between the batches, and
             before and after, it runs for equal parts of `seconds`. If one of them fails, so does it. Needs `awaits`.
     """
@@ -76,7 +78,8 @@ class Workload(msgspec.Struct, frozen=True):
 class NodePlan(msgspec.Struct, frozen=True):
     """A machine. Its clock shows `offset + rate * true time`; it joins at `joins_at`.
 
-    `stops_after` seconds it is told to stop, as by a queue system whose walltime is over, and does not come back.
+    After `stops_after` seconds it is asked to stop, as by a batch system at the end of its walltime, and does not
+    return.
     """
 
     offer: Allocation
@@ -87,36 +90,36 @@ class NodePlan(msgspec.Struct, frozen=True):
 
 
 class Network(msgspec.Struct, frozen=True):
-    """How long messages travel, and how long processes take to come up, in seconds."""
+    """Travel times of messages, and start times of processes, in seconds."""
 
     link: Delay = Delay(0.0001, 0.0005)
     pipe: Delay = Delay(0.00002, 0.0001)
     spawn: Delay = Delay(0.03, 0.08)
     rest: Delay = Delay(0.0, 0.0003)
-    """From a runner's last answer for a run-list until it has taken its claim back."""
+    """Time from a runner's last outcome of a run-list until it has withdrawn its claim."""
     stop: Delay = Delay(0.0, 0.05)
-    """From a cancellation that a job heeds until the job has ended."""
+    """Time from a cancellation that a job obeys until the job has ended."""
 
 
 QUICK = Network(Delay(0.0002, 0.0002), Delay(0.00005, 0.00005), Delay(0.05, 0.05), Delay())
-"""Links without chance: for measurements."""
+"""Links with fixed delays, for measurements."""
 
 
 class Faults(msgspec.Struct, frozen=True):
-    """What breaks: the mean time between two faults of a kind, in seconds; 0 for never. Nothing breaks after `until`.
+    """Faults: the mean time between two of a kind, in seconds; 0 for never. There are none after `until`.
 
     Attributes:
         runner_kill: SIGKILL to a process that runs jobs.
-        node_kill: SIGKILL to a worker. It comes back as a new incarnation, unless the world is closed.
+        node_kill: SIGKILL to a worker. A new daemon is started in its place, unless the world is closed.
         freeze: SIGSTOP to a worker for up to 45 s: beyond 30 s of silence it is lost.
         partition: a link that is silent for up to 45 s, both ways.
         spawn_fails: the probability that a process does not come up.
-        until: when it ends.
-        stop: SIGTERM to a worker: it says that it leaves, ends what it has, and goes; some are killed over it.
-        blink: a link that breaks, and is made anew by the same incarnation within 10 s.
-        reset: RST to a connection: what was under way is lost. The worker ends and comes back as after `node_kill`.
-        head_crash: the head dies, once, up to twice as many seconds after the beginning (whatever `until` says), and
-            all that it knew with it: its process, so that links end, or its machine, so that they are silent.
+        until: the time of the last fault, in seconds.
+        stop: SIGTERM to a worker: it announces that it leaves, ends its jobs, and exits; some are killed meanwhile.
+        blink: a link that breaks, and is opened again by the same daemon within 10 s.
+        reset: RST to a connection: messages under way are lost. The worker ends and comes back as after `node_kill`.
+        head_crash: the head dies, once, up to twice as many seconds after the beginning (whatever `until` says), with
+            all its state: either its process, so that links end, or its machine, so that they are silent.
     """
 
     runner_kill: float = 0.0
@@ -132,4 +135,4 @@ class Faults(msgspec.Struct, frozen=True):
 
 
 CALM = Faults()
-"""Nothing breaks."""
+"""No faults."""

@@ -1,5 +1,5 @@
-# ruff: noqa: ARG002 - as a witness it is told more than it writes down
-"""A witness that writes down every run: where, on which ids, from when to when."""
+# ruff: noqa: ARG002 - it overrides methods of `Witness` with more arguments than it records
+"""Recorder: a witness that keeps every run: where, on which ids, from when to when."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _allocation = lru_cache(maxsize=4096)(parse_allocation)
 
 
 class AttemptRun:
-    """One attempt of a job. Times are virtual seconds.
+    """Run of one attempt of a job. Times are virtual seconds.
 
     Attributes:
         job: its number at the head.
         worker: the number of the worker, from 1.
-        slots: what it was given, as text.
+        slots: its allocation, as text.
         ready: when its inputs were there, or the attempt before had ended.
-        code: how it ended, as its node told it.
+        code: how it ended, as its node reported it.
         gang: worker and slots of each node, the one that ran it first; empty for a job on one.
     """
 
@@ -43,83 +43,85 @@ class AttemptRun:
 
     @property
     def status(self) -> str:
-        """How it ended, in a word."""
+        """Its outcome, in one word."""
         return self.code.name.lower()
 
     @property
     def allocation(self) -> Allocation:
-        """What it was given, with ids."""
+        """Its allocation, with ids."""
         return _allocation(self.slots)
 
     @property
     def nodes(self) -> list[tuple[int, Allocation]]:
-        """Of a job on several nodes, worker and allocation of each; empty for others."""
+        """Worker and allocation of each node of a job on several nodes; empty for others."""
         return [(worker, _allocation(slots)) for worker, slots in self.gang]
 
 
 class RunRecorder(Witness):
-    """Keeps all runs, in the order in which they began, and who was refused and why."""
+    """Keeps all runs, in the order in which they began, and which jobs were refused and why."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock)
         self.runs: dict[tuple[int, int], AttemptRun] = {}
         self.refusals: dict[int, Missing | None] = {}
         self.closed: set[int] = set()
-        """The jobs that have their outcome."""
+        """Jobs that have their outcome."""
         self._ready: dict[int, float] = {}
         self._slots: dict[tuple[int, int], str] = {}
         self._gangs: dict[tuple[int, int], tuple[tuple[int, str], ...]] = {}
 
     def submitted(self, job: int, plan: JobPlan, parent: int = 0) -> None:
-        """See `Witness`."""
+        """Record the time at which a job was ready."""
         super().submitted(job, plan, parent)
         self._ready[job] = self.clock.now
 
     def refused(self, job: int, why: Missing | None) -> None:
-        """See `Witness`."""
+        """Record that a job can never run, and why."""
         super().refused(job, why)
         self.refusals[job] = why
         self.closed.add(job)
 
     def settled(self, job: int, attempt: int, code: int) -> None:
-        """See `Witness`."""
+        """Record that a job has its outcome."""
         super().settled(job, attempt, code)
         self.closed.add(job)
 
     def lost(self, job: int, losses: int) -> None:
-        """See `Witness`."""
+        """Record that a job was given up."""
         super().lost(job, losses)
         self.closed.add(job)
 
     def assigned(self, action: AssignJobs) -> None:
-        """See `Witness`."""
+        """Record the workers and slots of a gang."""
         if action.gang:
             self._gangs[action.jobs[0], action.attempts[0]] = action.gang
 
     def granted(self, worker: int, action: StartLease) -> None:
-        """See `Witness`."""
+        """Record the slots of a lease."""
         super().granted(worker, action)
         self._slots[worker, action.lease] = action.allocation
 
     def freed(self, worker: int, lease: int) -> None:
-        """See `Witness`."""
-        self._slots.pop((worker, lease), None)  # slots that were held for a job which runs elsewhere are not there
+        """Drop a lease that has ended."""
+        self._slots.pop((worker, lease), None)  # slots that were held for a gang, without a run, were never recorded
 
     def told(self, worker: int, job: int, attempt: int, code: int) -> None:
-        """See `Witness`."""
+        """Record how an attempt ended, as its node reported it."""
         super().told(worker, job, attempt, code)
         run = self.runs.get((job, attempt))
         if run is not None:
             run.code = Code(code)
 
     def began(self, worker: int, lease: int, job: int, attempt: int) -> None:
-        """See `Witness`."""
+        """Record that a run began."""
         slots = self._slots[worker, lease]
         run = self.runs[job, attempt] = AttemptRun(job, attempt, worker, slots, self._ready[job], self.clock.now)
         run.gang = self._gangs.get((job, attempt), ())
 
     def ended(self, worker: int, lease: int, job: int, attempt: int, code: Code) -> None:
-        """See `Witness`. What was busy is counted by the grants, which a request with a choice does not tell."""
+        """Record that a run ended. Busy amounts are counted by the grant, as a request with a choice does not determine
+        them.
+        """
         self.last_end = self.clock.now
         run = self.runs[job, attempt]
         run.ended = self._ready[job] = self.clock.now

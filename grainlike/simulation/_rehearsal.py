@@ -1,4 +1,4 @@
-"""A world in which nothing breaks and nothing is slow but the jobs themselves, lived through in slices."""
+"""Rehearsal: a world without faults or delays, in which only the jobs take time, run in slices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _AT_ONCE = Network(link=Delay(), pipe=Delay(), spawn=Delay(), rest=Delay(), stop
 
 
 class Rehearsal:
-    """What the minds make of a workload on workers that stay: one for each offer, named n1, n2, and so on.
+    """Runs of a workload by the schedulers on workers that stay: one for each offer, named n1, n2, and so on.
 
     Links and processes cost no time: all seconds are the jobs' own. The same arguments give the same runs.
 
@@ -37,31 +37,31 @@ class Rehearsal:
         self._world.begin()
 
     def advance(self, steps: int) -> bool:
-        """Let so many things happen; False when nothing more ever will."""
+        """Process up to `steps` calls of the clock; return False once none are left."""
         return self._world.advance(steps)
 
     @property
     def makespan(self) -> float:
-        """When the last job ended."""
+        """Time at which the last job ended."""
         return self._recorder.last_end
 
     def busy(self, name: str) -> float:
-        """Seconds times amounts that were given to jobs while they ran; amounts in nano-units."""
+        """Return the seconds times amounts that jobs used while they ran; amounts in billionths."""
         return self._recorder.busy.get(name, 0.0)
 
     def runs(self) -> list[tuple[int, AttemptRun]]:
-        """All runs in the order of their begins, each with the job's position in the workload."""
+        """Return all runs in the order of their begins, each with the job's position in the workload."""
         position_of = {number: position for position, number in self._world.head.client.number_of.items()}
         return [(position_of[run.job], run) for run in self._recorder.runs.values()]
 
     def never_submitted(self) -> list[int]:
-        """The positions of jobs that what they need keeps from being submitted at all."""
+        """Return the positions of jobs that were never submitted, because a job that they need has no value."""
         submitted = self._world.head.client.number_of
         plans = self._world.workload.jobs
         return [at for at, plan in enumerate(plans) if plan.request and at not in submitted]
 
     def stuck(self) -> dict[int, str]:
-        """Why the jobs never end that were refused or still wait, by position. Call it at the end."""
+        """Return by position why jobs never end that were refused or still wait. Call it at the end."""
         scheduler, now, recorder = self._world.head.scheduler, self._world.clock.now, self._recorder
         said: dict[int, str] = {}
         for position, number in self._world.head.client.number_of.items():

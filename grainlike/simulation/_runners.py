@@ -1,8 +1,8 @@
-"""Runner processes, imitated: they run what they are given, answer, and die. They know nothing of policy.
+"""Simulated runner processes: they run what they are given, answer, and die. They contain no policy.
 
-What is imitated is what a node's mind can notice: one run-list at a time and the shared claims of an *own* runner, many
-at once in a *shared* one, outcomes that are kept back for a millisecond and lost with the process, SIGTERM that a job
-may not heed.
+They imitate what a node scheduler can observe: one run-list at a time and the shared-memory claims of an *own* runner,
+many at once in a *shared* one, outcomes that are collected for a millisecond and lost with the process, and SIGTERM
+that a job may ignore.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _IDLE = -1
 
 
 class Home(Protocol):
-    """What a runner needs of the daemon that started it."""
+    """The daemon as its runners use it."""
 
     worker: int
     rate: float
@@ -38,32 +38,32 @@ class Home(Protocol):
     witness: Witness
 
     def runner_says(self, runner: int, completed: Completed) -> None:
-        """Outcomes have come through the pipe."""
+        """Handle outcomes that came through the pipe."""
 
     def runner_calls(self, runner: int, job: int, attempt: int, calls: list[Call]) -> None:
-        """A job submits jobs of its own."""
+        """Handle jobs that a job submits."""
 
     def runner_withdraws(self, job: int, attempt: int, children: list[int]) -> None:
-        """It does not want these any more."""
+        """Handle that a job cancels some of its own jobs."""
 
     def runner_awaits(self, runner: int, job: int, attempt: int, heard: int) -> None:
-        """It waits for them, and has heard of so many."""
+        """Handle that a job waits for its own jobs, and has received `heard` outcomes."""
 
     def runner_goes_on(self, runner: int, job: int, attempt: int, heard: int) -> None:
-        """It need not wait any more."""
+        """Handle that a job need not wait any more."""
 
     def runner_answered(self, runner: int) -> None:
-        """A shared runner has heard of a cancellation: its loop turns."""
+        """Handle that a shared runner has acknowledged a stop: its event loop is not blocked."""
 
     def runner_ready(self, runner: int) -> None:
-        """It is about to begin its first job, or the first that has a limit."""
+        """Handle that a runner is about to begin its first job, or the first one with a time limit."""
 
     def runner_gone(self, runner: int, how: str, started: int, *, never_spawned: bool = False) -> None:
-        """The process was reaped."""
+        """Handle that the process was reaped."""
 
 
 class _Nest:
-    """A job that submits jobs: which batch it is at, and what of that it waits for."""
+    """State of a job that submits jobs: the current batch, and the jobs of it that it waits for."""
 
     __slots__ = ("batch", "begun", "children", "failed", "heard", "index", "lease", "left", "waits")
 
@@ -80,7 +80,7 @@ class _Nest:
 
 
 class Runner(ABC):
-    """What both kinds share. Posts are lost on a dead one, as bytes in a broken pipe are."""
+    """Base of both kinds of runner. Messages to a dead one are lost, as bytes in a broken pipe are."""
 
     __slots__ = ("_clock", "_inbox", "_nests", "_outbox", "alive", "home", "ready", "runner", "started", "up")
 
@@ -98,43 +98,43 @@ class Runner(ABC):
         self._nests: dict[int, _Nest] = {}
 
     def come_up(self) -> None:
-        """The process is there and reads its pipe."""
+        """Start: the process is up and reads its pipe."""
         if self.alive:
             self.up = True
             self._inbox.release()
 
     def run(self, action: StartLease) -> None:
-        """Post a run-list."""
+        """Send a run-list."""
         if self.alive:
             self._inbox.send(self._take, action)
 
     def stop(self, jobs: list[int]) -> None:
-        """Post a cancellation."""
+        """Send a cancellation."""
         if self.alive:
             self._inbox.send(self._stop, jobs)
 
     def outcomes(self, parent: int, attempt: int, ends: list[tuple[int, bool]]) -> None:
-        """Post how jobs of a job's own ended."""
+        """Send outcomes of a job's own jobs."""
         if self.alive:
             self._inbox.send(self._hear_outcomes, parent, attempt, ends)
 
     def resume(self, action: ResumeJob) -> None:
-        """Post that a job may go on."""
+        """Send that a job may continue."""
         if self.alive:
             self._inbox.send(self._go_on_with, action)
 
-    def bar(self) -> None:  # noqa: B027 - only some kinds have anything to bar
-        """Keep it from starting more."""
+    def bar(self) -> None:  # noqa: B027 - only some kinds have barriers
+        """Keep the runner from starting more jobs."""
 
     def unbar(self) -> None:  # noqa: B027 - see `bar`
-        """A new run-list may start."""
+        """Let a new run-list start."""
 
     def terminate(self) -> None:
-        """SIGTERM."""
+        """Receive SIGTERM."""
         self.die("SIGTERM")
 
     def die(self, how: str, killer: int = 0) -> None:
-        """The process is gone. What it had written is still read; then the daemon sees the end."""
+        """End the process. What it had written is still read; then the daemon sees the end."""
         if not self.alive:
             return
         gone = partial(self.home.runner_gone, never_spawned=not self.up)
@@ -142,7 +142,7 @@ class Runner(ABC):
         self._outbox.send(gone, self.runner, how, self.started)
 
     def vanish(self) -> None:
-        """It dies together with the daemon: nobody will hear of it."""
+        """End the process together with the daemon: nothing more is read."""
         if self.alive:
             self._vanish(0)
             self._outbox.cut()
@@ -156,26 +156,26 @@ class Runner(ABC):
                 self.home.witness.ended(self.home.worker, lease.lease, lease.job, lease.attempt, Code.CRASHED)
         self.home.witness.runner_died(self.home.worker, self.runner, killer)
 
-    # --- what the kinds do in their own way --------------------------------------------------------------------------
+    # --- differences between the kinds -------------------------------------------------------------------------------
 
     @abstractmethod
     def _lists(self) -> list[RunList]:
-        """The run-lists under way."""
+        """Return the current run-lists."""
 
     @abstractmethod
     def _take(self, action: StartLease) -> None:
-        """Take a lease."""
+        """Receive a lease."""
 
     @abstractmethod
     def _stop(self, jobs: list[int]) -> None:
-        """Cancel jobs inside itself."""
+        """Cancel jobs in this runner."""
 
     @abstractmethod
     def _go_on(self, lease: RunList) -> None:
         """Start the next job of the run-list, or end it."""
 
     def _tell_ready(self) -> None:
-        """Say once that a job begins; a process that came up late was not ready before."""
+        """Report once that a job begins; a process that came up late was not ready before."""
         if not self.ready:
             self.ready = True
             self._outbox.send(self.home.runner_ready, self.runner)
@@ -195,7 +195,7 @@ class Runner(ABC):
         return plan
 
     def _end(self, lease: RunList, index: int, begun: float) -> None:
-        """The job at `index` comes to its own end, unless it came to another one before."""
+        """End the job at `index` in its planned way, unless it has ended otherwise."""
         if not self.alive or not lease.running or lease.index != index:
             return
         job, attempt = lease.job, lease.attempt
@@ -258,7 +258,7 @@ class Runner(ABC):
             self._clock.after(seconds, self._end, nest.lease, nest.index, nest.begun)
 
     def _interrupt(self, lease: RunList) -> None:
-        """Throw a cancellation into the running job."""
+        """Cancel the running job, which reacts as planned."""
         plan = self.home.witness.plans[lease.job]
         if plan.on_stop != "goes on":
             nest = self._nests.pop(lease.job, None)
@@ -290,7 +290,7 @@ class Runner(ABC):
 
 
 class OwnRunner(Runner):
-    """Plain functions: one run-list at a time, the next job claimed in memory that the daemon sees."""
+    """Runner of plain functions: one run-list at a time, the next job claimed in memory shared with the daemon."""
 
     __slots__ = ("_asked", "_barrier", "_current", "_queue")
 
@@ -361,7 +361,7 @@ class OwnRunner(Runner):
 
 
 class SharedRunner(Runner):
-    """Coroutines: every run-list is a task. One that awaits hands back those behind it."""
+    """Runner of coroutines: every run-list is a task. A job that awaits hands back those behind it."""
 
     __slots__ = ("_task_of", "_tasks", "_unanswered")
 
@@ -391,7 +391,7 @@ class SharedRunner(Runner):
         self._answer()
 
     def _answer(self) -> None:
-        """Say that the loop turns, as soon as no job blocks it."""
+        """Acknowledge a stop, as soon as no job blocks the event loop."""
         plans = self.home.witness.plans
         if self._unanswered and all(plans[lease.job].awaits for lease in self._lists() if lease.running):
             self._unanswered = False

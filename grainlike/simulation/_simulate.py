@@ -1,4 +1,4 @@
-"""One call from a seed to an outcome: draws what is not given, and lives through it."""
+"""Entry point of simulations: draws what is not given, and runs the world."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def simulate(
     judged: bool = True,
     show: Callable[[str], None] | None = None,
 ) -> Outcome:
-    """Live through one world. The same arguments give the same outcome, bit for bit.
+    """Run one world. The same arguments give the same outcome, bit for bit.
 
     Args:
-        seed: decides all that is not given: which nodes, jobs and faults, and every chance in between.
-        workload: one of `WORKLOADS`, or `any`. Benchmarks run on nodes of 16 cores, and nothing breaks.
+        seed: decides all that is not given: nodes, jobs, faults, and every random number in between.
+        workload: one of `WORKLOADS`, or `any`. Benchmarks run on nodes of 16 cores, without faults.
         workers: how many nodes; drawn from 1 to 4.
         jobs: how many; drawn from 5 to 50.
-        faults: what breaks; drawn, and often nothing.
-        head_crash: after how many seconds, in the mean, the head dies, whatever else breaks; 0 for never. See `Faults`.
+        faults: drawn by default, and often none.
+        head_crash: mean number of seconds after which the head dies, whatever `faults` has; 0 for never. See `Faults`.
         judged: check every promise after every step. Without it a world only measures, several times as fast.
         show: called with a line for a person, for every step.
 
@@ -73,7 +73,7 @@ def simulate(
 
 
 def _draw_faults(dice: Dice) -> Faults:
-    """A third of all worlds is calm; in the others some kinds of fault come often, some never."""
+    """Return drawn faults: none in a third of all worlds; in the others some kinds come often, some never."""
     if dice.chance(1 / 3):
         return CALM
     later = dice.fork("later")

@@ -1,4 +1,4 @@
-"""A machine with a worker on it: what befalls the worker, its link and its clock, and how it comes back."""
+"""Site: a machine with a worker on it, the faults of the worker, its link and its clock, and its return."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from grainlike.wire import HEARTBEAT_S, LOST_S, SUSPECT_S
 __all__ = ["Site"]
 
 FAREWELL_S = 1.0
-"""How much longer than the grace time a worker that stops takes at most."""
+"""Seconds beyond the grace time that a worker that stops takes at most."""
 
 
 class _Stage(Protocol):
@@ -28,14 +28,14 @@ class _Stage(Protocol):
     closed: bool
 
     def new_daemon(self, plan: NodePlan) -> Daemon:
-        """The next incarnation."""
+        """Return a new daemon for the node."""
         ...
 
 
 class Site:
-    """Holds one incarnation of a worker after another. One misfortune at a time: `steady` says that none is under way.
+    """Holds one daemon of a node after another. There is one fault at a time: `steady` says that none is under way.
 
-    In a closed world nothing comes back.
+    In a closed world no worker comes back.
     """
 
     def __init__(self, stage: _Stage, plan: NodePlan) -> None:
@@ -46,7 +46,7 @@ class Site:
         self._clock = stage.clock
 
     def start(self) -> None:
-        """A new incarnation dials the head."""
+        """Start a new daemon, which connects to the head."""
         self.steady = True
         self.daemon = self._stage.new_daemon(self.plan)
         if self._clock.now <= self.plan.joins_at == 0.0:
@@ -55,7 +55,7 @@ class Site:
             self._clock.after(self._stage.dice.between(0.001, 0.01), self._connected, self.daemon)
 
     def _connected(self, daemon: Daemon) -> None:
-        if not self._stage.head.alive:  # nobody answers
+        if not self._stage.head.alive:  # the connection is refused
             daemon.die()
             self._come_back()
         elif daemon.alive:
@@ -71,9 +71,10 @@ class Site:
     # --- the head's death --------------------------------------------------------------------------------------------
 
     def lose_head(self, *, silent: bool) -> None:
-        """The daemon will read the end of its link, behind all that the head had sent; or, `silent`, nothing at all.
+        """End the daemon's link, behind all that the head had sent; if `silent`, the link just carries nothing any
+        more.
 
-        One that is not connected now has nothing of the head's that would outlive it, or its own misfortune ends it.
+        A daemon that is not connected has no jobs of the head, or is ended by its own fault.
         """
         daemon = self.daemon
         peer = None if daemon is None else self._stage.head.peers.get(daemon.worker)
@@ -86,17 +87,19 @@ class Site:
         else:
             peer.down.say(*ending)
 
-    # --- misfortunes -------------------------------------------------------------------------------------------------
+    # --- faults ------------------------------------------------------------------------------------------------------
 
     def kill_runner(self) -> None:
-        """SIGKILL to one of its processes."""
+        """Send SIGKILL to one of its processes."""
         if self.daemon is not None:
             runners = [runner for runner in self.daemon.runners.values() if runner.alive and runner.up]
             if runners:
                 self._stage.dice.pick(runners).die("SIGKILL")
 
     def kill(self) -> None:
-        """SIGKILL to the daemon. What it had written may still come through; or the machine is gone, without a word."""
+        """Send SIGKILL to the daemon. What it had written may still arrive; or the machine is gone, and its link
+        silent.
+        """
         daemon = self._steady()
         if daemon is None:
             return
@@ -110,7 +113,7 @@ class Site:
         self._come_back()
 
     def freeze(self, seconds: float) -> None:
-        """SIGSTOP to the daemon, SIGCONT later. Its runners run on."""
+        """Send SIGSTOP to the daemon, and SIGCONT `seconds` later. Its runners continue."""
         daemon = self._steady()
         if daemon is None:
             return
@@ -126,12 +129,12 @@ class Site:
         daemon.thaw()
         self.steady = True
         self._stage.head.heard(daemon.worker)
-        if lost:  # it has just read that its link is closed
+        if lost:  # its link was closed meanwhile
             daemon.die()
             self._come_back()
 
     def partition(self, seconds: float) -> None:
-        """The link is silent, both ways. Either end gives the other one up in its own time."""
+        """Silence the link in both directions. Each end gives the other up in its own time."""
         daemon = self._steady()
         if daemon is None:
             return
@@ -151,7 +154,7 @@ class Site:
         self.steady = True
         self._stage.head.heard(daemon.worker)
         release_down()
-        daemon.up.release()  # reports of a worker that was given up arrive now, and count for nothing
+        daemon.up.release()  # reports of a worker that was given up arrive now, and are ignored
         if broken:
             if daemon.alive:
                 daemon.die()
@@ -159,7 +162,7 @@ class Site:
             self._come_back()
 
     def _suspected(self, daemon: Daemon, seconds: float) -> None:
-        """Of a silence of so many seconds, the head suspects something after a while."""
+        """Let the head suspect the worker if the silence of `seconds` is long enough."""
         if seconds > SUSPECT_S:
             self._clock.after(SUSPECT_S, partial(self._stage.head.suspect, daemon.worker, broke=False))
 
@@ -168,24 +171,24 @@ class Site:
         daemon.witness.stalled(daemon.worker)
 
     def stop(self) -> None:
-        """SIGTERM to the daemon. It goes when it has nothing left; sometimes somebody will not wait for that."""
+        """Send SIGTERM to the daemon. It exits when it has no jobs left; sometimes it is killed before."""
         daemon = self._steady()
         if daemon is None:
             return
         self.steady = False
         patience = GRACE_S + FAREWELL_S
         if self._stage.dice.chance(0.2):
-            patience = max(0.001, self._stage.dice.between(-GRACE_S, GRACE_S))  # often at once: it has just said so
+            patience = max(0.001, self._stage.dice.between(-GRACE_S, GRACE_S))  # often at once
         self._clock.after(patience, self._end, daemon)
         daemon.stop(self._end)
 
     def _time_is_up(self, daemon: Daemon) -> None:
         if self.daemon is daemon:
             self.stop()
-            self._clock.after(GRACE_S + FAREWELL_S, self._end, daemon)  # whatever else befell it
+            self._clock.after(GRACE_S + FAREWELL_S, self._end, daemon)  # whatever other fault it has
 
     def reset(self) -> None:
-        """RST to the connection: nothing more goes through, and either end notices it soon."""
+        """Reset the connection (RST): nothing more goes through, and either end notices it soon."""
         daemon = self._steady()
         if daemon is None:
             return
@@ -197,7 +200,7 @@ class Site:
         self._clock.after(self._stage.dice.between(0.0, 0.01), self._end, daemon)
 
     def blink(self, seconds: float) -> None:
-        """The link breaks, and what was on the way is lost; the worker dials anew and goes on so many seconds later."""
+        """Break the link, with what was on the way; the worker connects again `seconds` later and continues."""
         daemon = self._steady()
         if daemon is None:
             return
@@ -212,20 +215,20 @@ class Site:
         self._stage.head.suspect(daemon.worker, broke=True)
 
     def _back(self, daemon: Daemon) -> None:
-        """There is a link again, if the worker is still there."""
+        """Open the link again, if the worker is still there."""
         if self.daemon is not daemon or not daemon.alive:
             self._lost(daemon, [])
             return
         self.steady = True
         peer = self._stage.head.peers.get(daemon.worker)
-        if peer is None:  # the head has died, and nobody answers
+        if peer is None:  # the head has died: the connection is refused
             daemon.lose_head(self._end, GRACE_S + FAREWELL_S)
             return
         go_on(daemon.up, peer.down)
         self._stage.head.heard(daemon.worker)
 
     def _end(self, daemon: Daemon) -> None:
-        """The daemon's process ends, if it has not; the head reads the end of its link after all that it said."""
+        """End the daemon's process, if it lives; the head reads the end of its link after all messages of it."""
         if self.daemon is daemon:
             if daemon.alive:
                 daemon.die()
@@ -239,11 +242,13 @@ class Site:
         return daemon
 
     def _silence(self) -> float:
-        """From the start of a silence until it is noticed: the last beat was up to a beat ago."""
+        """Return the seconds from the start of a silence until it is noticed: the last heartbeat is up to a period
+        old.
+        """
         return LOST_S - self._stage.dice.between(0.0, HEARTBEAT_S)
 
     def _lost(self, daemon: Daemon, late: list[tuple[Callable[..., None], tuple[object, ...]]]) -> None:
-        """The head gives the worker up; what it had read already counts for nothing."""
+        """Let the head give the worker up; messages that it reads after that are ignored."""
         self._stage.head.leave(daemon.worker, "its connection is gone")
         for call, arguments in late:
             call(*arguments)

@@ -1,4 +1,6 @@
-"""One direction of a conversation that outlives its link: a channel, with the transcripts that both ends keep."""
+"""Half of a connection that outlives its link: a channel in one direction, with the resend buffers that both ends
+keep.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,11 @@ _Said = tuple[Callable[..., None], tuple[object, ...]]
 
 
 class Voice(Channel):
-    """What one end says. `transcript` is that end's own: what it has said, and how much it has heard.
+    """The messages of one end. `transcript` is that end's resend buffer: what it has sent, and how much it has
+    received.
 
-    There is none where no link breaks that is made anew (`lasts` is False): what nobody ever asks for need not be kept.
-    The other end's voice is `back`, from when there is one. `say` is for what is of the link alone, as its end is.
+    There is none in worlds where no link is opened again (`lasts` is False), as it would never be used. `back` is the
+    opposite direction, once there is one. `say` is for messages of the link itself, such as its end.
     """
 
     __slots__ = ("back", "transcript")
@@ -29,11 +32,11 @@ class Voice(Channel):
         self.back: Voice | None = None
 
     def answers(self, other: Voice) -> None:
-        """The two are the ways of one conversation."""
+        """Make the two the directions of one connection."""
         self.back, other.back = other, self
 
     def send(self, call: Callable[..., None], *arguments: object) -> None:
-        """Put a message in, to come once, however often the link breaks."""
+        """Send a message that is delivered once, however often the link breaks."""
         if self.transcript is None:
             self._put((call, arguments))
         else:
@@ -41,11 +44,11 @@ class Voice(Channel):
             self._put((self._come, (call, arguments)))
 
     def say(self, call: Callable[..., None], *arguments: object) -> None:
-        """Put a message in that is lost if the link breaks."""
+        """Send a message that is lost if the link breaks."""
         self._put((call, arguments))
 
     def again(self, missed: list[_Said]) -> None:
-        """Put in what did not come over the last link."""
+        """Send messages again that did not arrive over the last link."""
         for call, arguments in missed:
             self.say(self._come, call, arguments)
 
@@ -54,7 +57,7 @@ class Voice(Channel):
         if theirs is not None:
             theirs.came(1)
             if theirs.owes:
-                # On the way it costs no chance: worlds in which no link breaks are as they were without it.
+                # It draws no random number, so worlds in which no link breaks are the same as without acknowledgements.
                 self._clock.after(self._delay.least, self._acknowledged, self._epoch, theirs.acknowledge())
         call(*arguments)
 
@@ -64,12 +67,12 @@ class Voice(Channel):
 
 
 def go_on(one: Voice, other: Voice) -> None:
-    """There is a new link: what was said on the last one and did not come is said again."""
+    """Open a new link: messages that did not arrive over the last one are sent again."""
     for voice in (one, other):
         voice.cut()
         voice.release()
     for voice, far in ((one, other), (other, one)):
-        assert voice.transcript is not None, "a link was made anew in a world where none is"
+        assert voice.transcript is not None, "a link was opened again in a world where none is"
         assert far.transcript is not None
         missed = voice.transcript.since(far.transcript.received)
         assert missed is not None, "more messages were on the way than are kept"

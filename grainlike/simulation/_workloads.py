@@ -1,4 +1,4 @@
-"""Workloads by name: what users do to a scheduler, in small."""
+"""Workloads by name: patterns of use of a scheduler, in small."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _REQUESTS: tuple[Request, ...] = (
 )
 
 _EACH: tuple[Request, ...] = (Cores(1), Cores(2), Cores(2), Cores(4), Cores(1) & Memory("1G"), GPUs(0.6))
-"""What a gang has on each of its nodes. Two shares of one device can be free by the amounts and lie on two devices."""
+"""Requests for each node of a gang. Two shares of one device can be free by the amounts and lie on two devices."""
 
 _RATIONED: tuple[Request, ...] = (
     Cores(1) & Limit("db", 2),
@@ -89,12 +89,14 @@ _OFFERS: tuple[Request, ...] = (
 
 
 def equal_nodes(count: int, offer: Request = Cores(16)) -> tuple[NodePlan, ...]:  # noqa: B008 - it is immutable
-    """Nodes that all offer the same, from the beginning."""
+    """Return nodes that all have the same offer, from the beginning."""
     return (NodePlan(_numbered(offer)),) * count
 
 
 def draw_nodes(dice: Dice, count: int, *, drift: float = 0.0) -> tuple[NodePlan, ...]:
-    """Nodes of several kinds, the first of which can run all that is asked for here; some join late, or have an end."""
+    """Return nodes of several kinds, the first of which can run all requests used here; some join late, or have an
+    end.
+    """
     nodes: list[NodePlan] = []
     for at in range(count):
         offer = _OFFERS[0] if at == 0 else dice.pick(_OFFERS)
@@ -128,7 +130,7 @@ def _job(dice: Dice, fn: int, request: Request, at: float = 0.0) -> JobPlan:
 
 
 def stream(dice: Dice, count: int) -> Workload:
-    """One kind of job after another, evenly; now and then another request."""
+    """Jobs of one kind, evenly spaced; sometimes with another request."""
     fn, request = dice.below(len(_FUNCTIONS)), dice.pick(_REQUESTS)
     gap = dice.between(0.0, 2.0 * _SECONDS[fn])
     jobs = [_job(dice, fn, request if dice.chance(0.9) else dice.pick(_REQUESTS), at * gap) for at in range(count)]
@@ -160,7 +162,7 @@ def wide(dice: Dice, count: int) -> Workload:
 
 
 def surprises(dice: Dice, count: int) -> Workload:
-    """Tiny jobs of one function, until some turn out long or await, and their run-lists come back."""
+    """Tiny jobs of one function, until some turn out long or await, and their run-lists are handed back."""
     fn = dice.pick((_TINY, _TINY_ASYNC))
     jobs = [JobPlan(fn, Cores(1), TINY_S / 4 * dice.between(0.5, 1.5)) for _ in range(count)]
     for at in range(min(12, count), count):
@@ -189,7 +191,7 @@ def layers(dice: Dice, count: int) -> Workload:
 
 
 def poison(dice: Dice, count: int) -> Workload:
-    """Some jobs kill their process, once or every time; their neighbours must not suffer."""
+    """Jobs of which some kill their process, once or every time; their neighbours must not suffer."""
     workload = dice.pick((stream, bursts))(dice, count)
     jobs = list(workload.jobs)
     for _ in range(1 + dice.below(3)):
@@ -199,7 +201,7 @@ def poison(dice: Dice, count: int) -> Workload:
 
 
 def impossible(dice: Dice, count: int) -> Workload:
-    """Some jobs ask for what no node has."""
+    """Jobs of which some ask for what no node has."""
     workload = bursts(dice, count)
     jobs = list(workload.jobs)
     for _ in range(1 + dice.below(3)):
@@ -218,7 +220,7 @@ def gangs(dice: Dice, count: int) -> Workload:
         if dice.chance(0.5):
             request = Nodes(dice.pick((2, 2, 3)), each=dice.pick(_EACH))
         plan = _job(dice, fn, request, at * gap)
-        # A gang's job has a process of its own, which ends with it: what does not heed a signal is killed.
+        # A gang's job has a process of its own, which ends with it: one that ignores a signal is killed.
         kills = dice.pick((1, 2, FOREVER)) if dice.chance(0.03) else 0
         jobs.append(msgspec.structs.replace(plan, kills=kills))
     return Workload("gangs", _FUNCTIONS, tuple(jobs))
@@ -234,14 +236,14 @@ _NESTING = (
 
 
 def recursion(dice: Dice, count: int) -> Workload:
-    """Jobs that await jobs that await jobs, among others; some keep what they hold, and some then wait in a circle."""
+    """Jobs that await jobs that await jobs, among others; some keep their cores, and some of those are deadlocked."""
     jobs: list[JobPlan] = []
     at, keeps = 0.0, dice.chance(0.4)
     for _ in range(max(1, count // 8)):
         jobs.append(msgspec.structs.replace(_caller(dice, 1 + dice.below(3), keeps=keeps), at=at))
         if dice.chance(0.2):
             jobs[-1] = msgspec.structs.replace(jobs[-1], cancel_at=at + dice.between(0.0, 1.0))
-        if dice.chance(0.3):  # strangers, of whom some are sent ahead
+        if dice.chance(0.3):  # jobs of no tree, of which some are sent ahead
             fn, seconds = dice.pick(((3, SHORT_S), (4, TINY_S)))
             jobs += [JobPlan(fn, Cores(1), seconds * dice.between(0.5, 1.5), at) for _ in range(12)]
         at += dice.between(0.0, 0.2)
@@ -249,7 +251,7 @@ def recursion(dice: Dice, count: int) -> Workload:
 
 
 def _caller(dice: Dice, depth: int, *, keeps: bool) -> JobPlan:
-    """A job with up to two batches of up to three jobs, `depth` levels of them."""
+    """Return a job with up to two batches of up to three jobs, `depth` levels of them."""
     request = dice.pick(_REQUESTS)
     if not depth or dice.chance(0.2):
         fn, seconds = dice.pick(((3, SHORT_S), (4, TINY_S)))
@@ -262,7 +264,7 @@ def _caller(dice: Dice, depth: int, *, keeps: bool) -> JobPlan:
         fn = 1 if keeps and dice.chance(0.5) else dice.pick((0, 2))
         roll = dice.fraction()
         on_stop: Literal["ends", "returns", "goes on"] = (
-            "ends" if roll < 0.8 else "returns" if roll < 0.9 else "goes on"  # who goes on shields its wait
+            "ends" if roll < 0.8 else "returns" if roll < 0.9 else "goes on"  # one that goes on shields its wait
         )
         isolate = dice.chance(0.2)
         seconds = SHORT_S * dice.between(0.1, 1.5)
@@ -280,7 +282,7 @@ def rationed(dice: Dice, count: int) -> Workload:
 
 
 def tried_again(dice: Dice, count: int) -> Workload:
-    """Jobs that fail, crash and run past their time, of functions that say how often and when they are tried again."""
+    """Jobs that fail, crash and exceed their time, of functions with several retry policies."""
     gap = dice.between(0.0, 0.1)
     jobs: list[JobPlan] = []
     for at in range(count):
@@ -297,7 +299,7 @@ def tried_again(dice: Dice, count: int) -> Workload:
 
 
 def choices(dice: Dice, count: int) -> Workload:
-    """Requests that leave a choice, want a certain worker, or one with time left."""
+    """Requests that leave a choice, or need a worker with a token, or one with walltime left."""
     gap = dice.between(0.0, 0.2)
     jobs = [_job(dice, dice.below(len(_FUNCTIONS)), dice.pick(_CHOICES), at * gap) for at in range(count)]
     return Workload("choices", _FUNCTIONS, tuple(jobs))
@@ -310,7 +312,7 @@ def mixed(dice: Dice, count: int) -> Workload:
 
 
 def mixed_widest_first(dice: Dice, count: int) -> Workload:
-    """The same, the widest first, and of those the longest."""
+    """Jobs of `mixed`, the widest first, and of those the longest."""
     drawn = mixed(dice, count)
     jobs = sorted(drawn.jobs, key=lambda plan: (-plan.request.units["cores"], -plan.seconds))
     return Workload("mixed_widest_first", drawn.functions, tuple(jobs))
@@ -344,10 +346,10 @@ WORKLOADS: dict[str, Callable[[Dice, int], Workload]] = {
         one_wide,
     )
 }
-"""What `draw_workload` knows."""
+"""Workloads that `draw_workload` knows."""
 
 BENCHMARKS = ("mixed", "mixed_widest_first", "one_wide")
-"""Those that are made for nodes of 16 cores."""
+"""Workloads that are made for nodes of 16 cores."""
 
 _ANY: Sequence[str] = (
     "stream",
@@ -367,15 +369,16 @@ _ANY_LATER: Sequence[tuple[str, Sequence[str], float]] = (
     ("later", ("rationed", "choices"), 0.2),
     ("last", ("tried_again",), 0.1),
 )
-"""Those that came later, and are picked now and then by dice of their own: most seeds still give the workload that they
-gave."""
+"""Workloads that were added later, and are picked by random numbers of their own, so that most seeds still give the
+same workload as before.
+"""
 
 
 def draw_workload(dice: Dice, name: str, count: int) -> Workload:
-    """The workload of that name; `any` picks one.
+    """Return the workload of that name; `any` picks one.
 
     Raises:
-        ValueError: there is none of that name.
+        ValueError: no workload has that name.
     """
     if name == "any":
         name = dice.pick(_ANY)

@@ -1,4 +1,4 @@
-"""A world: the minds, bodies without waiting, chance and time. One seed decides all of it."""
+"""World: schedulers, drivers without real waiting, random numbers and virtual time, all decided by one seed."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _LONGEST_BLINK_S = 10.0
 
 
 class World:
-    """Nodes, a workload, faults and a network, about to begin.
+    """A world with its nodes, workload, faults and network, before its beginning.
 
     Args:
-        seed: of all chance in it.
+        seed: seeds all random numbers in it.
         closed: no worker joins later, and none that is lost comes back.
-        judged: check every promise after every step, and keep the journal. Without it a world only measures.
-        witness: who takes note of what happens in a world that is not judged.
+        judged: check every promise after every step, and compute the digest. Without it a world only measures.
+        witness: makes the observer of a world that is not judged.
         show: called with a line for a person, for every step.
 
     Example::
@@ -74,7 +74,7 @@ class World:
         self._last_worker = 0
 
     def run(self) -> Outcome:
-        """Live until nothing more will ever happen, or a promise is broken."""
+        """Run until nothing more will happen, or a promise is broken."""
         violations: tuple[str, ...] = ()
         try:
             self.begin()
@@ -83,13 +83,13 @@ class World:
             if self.judged:
                 self._check_end()
         except AssertionError as broken:
-            violations = (f"at {self.clock.now:.6f} s: {broken or 'a law of a scheduler is broken'}",)
-        except Exception as error:  # noqa: BLE001 - a mind that raises has broken its word
+            violations = (f"at {self.clock.now:.6f} s: {broken or 'an invariant of a scheduler is broken'}",)
+        except Exception as error:  # noqa: BLE001 - a scheduler that raises is a violation too
             violations = (f"at {self.clock.now:.6f} s: {type(error).__name__}: {error}",)
         return self._outcome(violations)
 
     def begin(self) -> None:
-        """Start the nodes and the head, and let the faults loose. `run` does this; then it advances to the end."""
+        """Start the nodes and the head, and schedule the faults. `run` does this; then it advances to the end."""
         for site in self.sites:
             if site.plan.joins_at:
                 self.clock.at(site.plan.joins_at, site.start)
@@ -107,7 +107,7 @@ class World:
         ):
             if mean:
                 self._strike_later(chance, mean, strike)
-        if faults.blink:  # by dice of their own: what else breaks is as it was without them
+        if faults.blink:  # with random numbers of their own, so that the other faults stay the same
             dice = Dice(self.seed).fork("blinks")
             self._strike_later(dice, faults.blink, lambda site: site.blink(dice.between(0.0, _LONGEST_BLINK_S)))
         if faults.head_crash:
@@ -115,10 +115,10 @@ class World:
             self.clock.at(chance.between(0.0, 2.0 * faults.head_crash), self._crash_head, chance.chance(0.5))
 
     def _crash_head(self, silent: bool) -> None:
-        """The head's process dies; or its machine, and nobody hears a word.
+        """End the head's process; if `silent`, its machine, so that links do not even end.
 
-        It keeps no journal, so nothing of it comes back. One that does would be started again from here: with another
-        `SimulatedHead` in its place, alive, for sites look for it there when they dial.
+        It keeps no journal, so nothing of it comes back. A head with a journal would be started again here: with
+        another `SimulatedHead` in its place, where sites look for it when they connect.
         """
         for site in self.sites:
             site.lose_head(silent=silent)
@@ -134,10 +134,10 @@ class World:
         self._strike_later(chance, mean, strike)
 
     def advance(self, steps: int) -> bool:
-        """Let so many things happen; False when nothing more ever will.
+        """Process up to `steps` calls of the clock; return False once none are left.
 
         Raises:
-            AssertionError: so much has happened that the jobs should have come to their ends long ago.
+            AssertionError: more calls were made than the jobs can need.
         """
         most = _STEPS_AT_LEAST + _STEPS_PER_JOB * len(self.workload.jobs)
         going_on = self.clock.run(min(steps, most - self.clock.steps))
@@ -145,7 +145,7 @@ class World:
         return going_on
 
     def _check_end(self) -> None:
-        """When nothing runs, free == capacity, bit for bit; and nobody was forgotten."""
+        """Check that nothing runs, all amounts are free exactly, and no job was forgotten."""
         assert isinstance(self.witness, Referee)
         self.witness.check_idle()
         if not self.head.alive:
@@ -153,23 +153,23 @@ class World:
             assert not left, f"workers {left} outlived the head"
             return
         for worker in self.head.scheduler.workers.values():
-            assert worker.free == worker.capacity, f"worker {worker.id} is idle, and the head believes {worker.free}"
-            assert not worker.held, f"the head believes that worker {worker.id} holds {list(worker.held)}"
+            assert worker.free == worker.capacity, f"worker {worker.id} is idle, and the head has {worker.free} free"
+            assert not worker.held, f"the head still has {list(worker.held)} at worker {worker.id}"
         for site in self.sites:
             if site.daemon is not None:
-                assert site.daemon.scheduler.idle, f"worker {site.daemon.worker} believes that it is busy"
+                assert site.daemon.scheduler.idle, f"worker {site.daemon.worker} has jobs or leases left"
         left = [job for job in self.head.scheduler.jobs if job in self.witness.outcome]
         assert not left, f"the head still has {left}, which are settled"
 
-    # --- what the bodies ask for -------------------------------------------------------------------------------------
+    # --- calls of the drivers ----------------------------------------------------------------------------------------
 
     def new_daemon(self, plan: NodePlan) -> Daemon:
-        """The next incarnation of a node."""
+        """Return a new daemon for a node."""
         self._last_worker += 1
         return Daemon(self, self._last_worker, plan)
 
     def leaving(self, worker: int) -> None:
-        """See `Stage`."""
+        """Deliver to the head that a worker stops."""
         self.head.leaving(worker)
 
     def report(
@@ -180,15 +180,15 @@ class World:
         ended: list[int],
         waits: list[LeaseWait],
     ) -> None:
-        """See `Stage`."""
+        """Deliver a report to the head."""
         self.head.report(worker, started, completed, ended, waits)
 
     def nested(self, worker: int, parent: int, attempt: int, calls: list[Call]) -> None:
-        """See `Stage`."""
+        """Deliver to the head the jobs that a job submits."""
         self.head.nested(worker, parent, attempt, calls)
 
     def withdrawn(self, worker: int, parent: int, attempt: int, children: list[int]) -> None:
-        """See `Stage`."""
+        """Deliver to the head which of its own jobs a job cancels."""
         self.head.withdrawn(worker, parent, attempt, children)
 
     def noted(
@@ -198,7 +198,7 @@ class World:
         actions: list[HeadAction] | list[NodeAction],
         scheduler: HeadScheduler | NodeScheduler,
     ) -> None:
-        """A mind has answered: keep it, and hold the mind to its laws."""
+        """Record one step of a scheduler, and check the scheduler's invariants."""
         if self.judged:
             self._journal.note(self.clock.now, who, event, actions)
             scheduler.check()

@@ -28,7 +28,7 @@ class Code(IntEnum):
 
     SUCCEEDED = 0  # its parcel is the value
     FAILED = 1  # its parcel is the exception
-    CANCELLED = 2  # stopped because somebody asked for it
+    CANCELLED = 2  # stopped on request
     TIMED_OUT = 3  # stopped because it ran past its function's `timeout`
     RETURNED = 4  # never started; the same attempt may be assigned again
     CRASHED = 5  # its runner died while the job may have been running; `details` says how

@@ -1,6 +1,6 @@
 """The node scheduler: has the last word on the slots of one node, and grants their ids in leases.
 
-Laws (checked by `NodeScheduler.check` in tests after every step):
+Invariants (checked by `NodeScheduler.check` in tests after every step):
 
 1. An id is in one lease at most; what is not in a lease is free.
 2. Planned jobs start in the order they came, and before any job sent ahead: by the head's counts they fit, so they
@@ -544,7 +544,7 @@ class NodeScheduler:
     # --- invariants --------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Raise `AssertionError` unless the laws above hold. Costs a walk over everything; for tests."""
+        """Raise `AssertionError` unless the invariants above hold. For tests: walks over everything."""
         used = dict.fromkeys(self._ledger.capacity.units, 0)
         seen: dict[str, list[int]] = {}
         for lease in self._leases.values():

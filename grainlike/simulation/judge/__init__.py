@@ -1,1 +1,3 @@
-"""Judge of the simulation: its own books of what truly happens, held against what the schedulers say."""
+"""Judge of the simulation: keeps its own records of what truly happens, and compares the schedulers' reports with
+them.
+"""

@@ -1,7 +1,7 @@
-"""The judge's books of what comes after the head's death: who has noticed it, and what still runs.
+"""Judge's records of the time after the head's death: which workers have noticed it, and what still runs.
 
-A worker learns of it by the end of its link, or by a silence. From then on it begins nothing, and its jobs end as they
-do on a worker that was told to stop. So a job that outlives the head for long has a worker that broke its word.
+A worker notices it by the end of its link, or by a silence. From then on it begins no job, and its jobs end as they do
+on a worker that was asked to stop. A job that outlives the head for longer than that is a violation.
 """
 
 from __future__ import annotations
@@ -13,23 +13,27 @@ from grainlike.wire import LOST_S
 __all__ = ["Aftermath"]
 
 _DRIFT = 0.02
-"""How wrong clocks may be."""
+"""The largest relative error of clocks."""
 
 _SILENCE_S = LOST_S * (1 + _DRIFT)
-"""After so long a worker takes a silent head for dead; the end of a link comes sooner than that, however slow it is."""
+"""Seconds after which a silent head counts as dead for a worker; the end of a link arrives sooner, however slow it
+is.
+"""
 
 _STANDSTILL_S = 45.0
-"""How long a worker, or its link, may stand still: it notices nothing meanwhile."""
+"""The most seconds for which a worker, or its link, may stand still, and notice nothing."""
 
 _SOON_S = 0.5
-"""What is on its way to a process may still begin there, to be stopped by what comes behind it."""
+"""Seconds within which a job that is on its way to a process may still begin there, to be stopped by the next
+message.
+"""
 
 _FAREWELL_S = GRACE_S * (1 + _DRIFT) + 1.0 + _SOON_S
-"""How long a worker that has noticed may take to end all that it has."""
+"""The most seconds in which a worker that has noticed ends all its jobs."""
 
 
 class Aftermath:
-    """Takes note from the moment of `head_died`. Raises `AssertionError` for a job that should not be there."""
+    """Checks workers and jobs from `head_died` on. Raises `AssertionError` for a job that should not be there."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -38,28 +42,28 @@ class Aftermath:
         self._stalled: set[int] = set()
 
     def head_died(self) -> None:
-        """It is gone, and all that it knew."""
+        """Record that the head is gone, with all its state."""
         self._died = self._clock.now
 
     def stalled(self, worker: int) -> None:
-        """A worker, or its link, stands still for a while."""
+        """Record that a worker, or its link, stands still for a while."""
         self._stalled.add(worker)
 
     def noticed(self, worker: int) -> None:
-        """A worker has lost its head."""
+        """Check that a worker notices in time that the head is gone."""
         assert self._died is not None, f"worker {worker} lost a head that lives"
         assert self._clock.now <= self._known_by(worker), f"worker {worker} noticed that the head was gone too late"
         self._noticed[worker] = self._clock.now
 
     def began(self, worker: int, job: int) -> None:
-        """A job begins."""
+        """Check that a job that begins may do so."""
         if self._died is None:
             return
         last = self._noticed[worker] + _SOON_S if worker in self._noticed else self._known_by(worker)
         assert self._clock.now <= last, f"job {job} began on worker {worker}, which has no head any more"
 
     def ended(self, worker: int, job: int) -> None:
-        """A job runs no more."""
+        """Check that a job has ended in time."""
         if self._died is None:
             return
         last = self._noticed.get(worker, self._known_by(worker)) + _FAREWELL_S

@@ -1,4 +1,4 @@
-"""The judge's books of one node, without a look at those of `grainlike.resources`: amounts, and who has which id."""
+"""Judge's records of one node, independent of those of `grainlike.resources`: amounts, and the holder of each id."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _WHOLE = 1_000_000_000
 
 
 class NodeBooks:
-    """What is granted on a node, by lease."""
+    """Grants of a node, by lease."""
 
     def __init__(self, offer: Allocation) -> None:
         self.offer = offer
@@ -22,7 +22,7 @@ class NodeBooks:
         self._leases: dict[int, Allocation] = {}
 
     def fits_ever(self, request: Request) -> bool:
-        """Whether the empty node, with all its time before it, could run it."""
+        """Return True if the empty node, with all of its walltime left, could run it."""
         return any(self._could_run(option) for option in request.options)
 
     def _could_run(self, option: Request) -> bool:
@@ -33,7 +33,7 @@ class NodeBooks:
         return all(self._capacity.get(name, 0) >= units for name, units in option.units.items())
 
     def fits_beside(self, held: Iterable[Allocation], request: Request) -> bool:
-        """Whether it could run it if nothing were granted but `held`."""
+        """Return True if the node could run it if only `held` were granted."""
         left = dict(self._capacity)
         for allocation in held:
             for name, units in allocation.units.items():
@@ -41,7 +41,7 @@ class NodeBooks:
         return all(left.get(name, 0) >= units for name, units in request.units.items())
 
     def take(self, lease: int, allocation: Allocation) -> None:
-        """A grant."""
+        """Record a grant, and check that it is free."""
         assert lease not in self._leases, f"lease {lease} was granted twice"
         self._leases[lease] = allocation
         self._count(allocation, 1)
@@ -52,12 +52,12 @@ class NodeBooks:
                 assert used <= _WHOLE, f"{name} {number} was granted twice"
 
     def change(self, lease: int, allocation: Allocation) -> None:
-        """It lends, or has again, what it was granted."""
+        """Replace the grant of a lease that lends cores, or has them again."""
         self.give(lease)
         self.take(lease, allocation)
 
     def give(self, lease: int) -> None:
-        """Its end."""
+        """Record the end of a grant."""
         self._count(self._leases.pop(lease), -1)
 
     def _count(self, allocation: Allocation, sign: int) -> None:
@@ -70,6 +70,6 @@ class NodeBooks:
                 self._ids[name][number] += sign * share
 
     def check_empty(self, worker: int) -> None:
-        """Nothing is granted."""
+        """Check that nothing is granted."""
         assert not self._leases, f"worker {worker} is idle and holds {list(self._leases)}"
-        assert not any(self._used.values()), f"worker {worker} is idle and its books say {self._used}"
+        assert not any(self._used.values()), f"worker {worker} is idle, and {self._used} counts as used"

@@ -1,4 +1,6 @@
-"""The judge's books of jobs that wait for each other: was there really no help for one that was failed?"""
+"""Judge's records of jobs that wait for each other, to check that a job failed for a deadlock could indeed never
+start.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ __all__ = ["Circles"]
 
 
 class Circles:
-    """Whose jobs are whose, and which are at workers. `plans`, `outcome` and `nodes` are the judge's own, live."""
+    """Children of jobs, and jobs at workers. `plans`, `outcome` and `nodes` are the judge's own mappings."""
 
     def __init__(self, plans: dict[int, JobPlan], outcome: dict[int, str], nodes: dict[int, NodeBooks]) -> None:
         self._plans = plans
@@ -23,25 +25,25 @@ class Circles:
         self._at_workers: set[int] = set()
 
     def submitted(self, parent: int, job: int) -> None:
-        """A job has submitted another."""
+        """Record that a job has submitted another."""
         self._children.setdefault(parent, []).append(job)
 
     def assigned(self, job: int) -> None:
-        """A job is at a worker."""
+        """Record that a job is at a worker."""
         self._at_workers.add(job)
 
     def told(self, job: int) -> None:
-        """A worker has said how it ended."""
+        """Record that a worker has reported how a job ended."""
         self._at_workers.discard(job)
 
     def check(
         self, failed: int, waiting: set[Waiting], running: set[int], held: Callable[[Waiting], Allocation]
     ) -> None:
-        """Raise `AssertionError` if a job could start when all has ended that can, though it was said that it cannot.
+        """Raise `AssertionError` if the `failed` job could start once all jobs have ended that can.
 
-        Of those who wait, one can end when any of its own jobs can. `held` is what a job holds that waits.
+        A waiting job can end when any of its own jobs can. `held` returns what a waiting job holds.
         """
-        stranded = self._at_workers - running  # some stand there for devices that do not lie as they need them
+        stranded = self._at_workers - running  # some may wait there for a layout of devices
         if any("gpus" in self._plans[job].request for job in stranded):
             return
         left = set(waiting)
@@ -58,7 +60,7 @@ class Circles:
         wanted = self._plans[job].request
         for worker, books in self._nodes.items():
             taken = [held(key) for key in left if key[0] == worker]
-            # Shares of devices may lie so that no whole one is left, which amounts do not tell.
+            # Shares may be spread over devices so that no whole one is left, which amounts do not show.
             hidden = "gpus" in wanted and any("gpus" in allocation for allocation in taken)
             if not hidden and books.fits_beside(taken, wanted):
                 return True

@@ -1,4 +1,4 @@
-"""The judge's books of how runs are brought to an end: not before their time, and soon after somebody asked for it."""
+"""Judge's records of how runs are ended: not before their time, and soon after they were asked to."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from grainlike.wire import Code
 __all__ = ["Endings"]
 
 _DRIFT = 0.02
-"""How wrong clocks may be."""
+"""The largest relative error of clocks."""
 
 _SOON_S = 0.5
-"""How long it may take until a job that heeds a cancellation has ended, once its node was asked."""
+"""Seconds within which a job that obeys a cancellation has ended, once its node was asked."""
 
 _HEARD_S = 1.2
-"""How long a message may travel."""
+"""The most seconds that a message travels."""
 
 
 class _Run:
@@ -26,12 +26,12 @@ class _Run:
         self.worker = worker
         self.limit = limit
         self.begun = granted
-        """Or granted, as long as it does not run."""
+        """Time of the grant, until the job begins."""
         self.ended: float | None = None
 
 
 class Endings:
-    """Takes note of grants, ends, and requests to end; by job and attempt. Workers that stood still are excused."""
+    """Records grants, ends, and requests to end, by job and attempt. Workers that stood still are excused."""
 
     def __init__(self, clock: Clock, plans: dict[int, JobPlan], functions: tuple[FunctionPlan, ...]) -> None:
         self._clock = clock
@@ -43,39 +43,41 @@ class Endings:
         self._stopping: dict[int, float] = {}
         self._stalled: set[int] = set()
 
-    # --- what is asked for -------------------------------------------------------------------------------------------
+    # --- requests ----------------------------------------------------------------------------------------------------
 
     def unwanted(self, job: int) -> None:
-        """Nobody wants a job any more; the head knows it."""
+        """Record that a job was cancelled at the head."""
         self._unwanted[job] = self._clock.now
 
     def asked(self, worker: int, jobs: list[int], attempts: list[int]) -> None:
-        """A node has heard that these are to end."""
+        """Record that a node has received the cancellation of these attempts."""
         for job, attempt in zip(jobs, attempts, strict=True):
             self._asked.setdefault((worker, job, attempt), self._clock.now)
 
     def stopping(self, worker: int) -> None:
-        """A node was told to stop."""
+        """Record that a node was asked to stop."""
         self._stopping[worker] = self._clock.now
 
     def stalled(self, worker: int) -> None:
-        """A node, or its link, stands still for a while: it hears nothing and rings no alarm in time."""
+        """Record that a node, or its link, stands still for a while: it receives nothing, and its timers are late."""
         self._stalled.add(worker)
 
-    # --- what comes of it --------------------------------------------------------------------------------------------
+    # --- runs --------------------------------------------------------------------------------------------------------
 
     def granted(self, worker: int, job: int, attempt: int, limit: float) -> None:
-        """An attempt has its slots, for so many seconds at most."""
-        assert worker not in self._stopping, f"worker {worker} was told to stop, and starts job {job}"
-        assert (worker, job, attempt) not in self._asked, f"worker {worker} was told to end job {job}, and starts it"
+        """Record that an attempt has its slots, for `limit` seconds at most; check that it was not asked to end
+        before.
+        """
+        assert worker not in self._stopping, f"worker {worker} was asked to stop, and starts job {job}"
+        assert (worker, job, attempt) not in self._asked, f"worker {worker} was asked to end job {job}, and starts it"
         self._runs[job, attempt] = _Run(worker, self._clock.now, limit)
 
     def began(self, job: int, attempt: int) -> None:
-        """It runs."""
+        """Record that an attempt runs."""
         self._runs[job, attempt].begun = self._clock.now
 
     def ended(self, job: int, attempt: int, code: Code) -> None:
-        """It runs no more."""
+        """Record that an attempt runs no more; check that it ended in time."""
         run = self._runs[job, attempt]
         run.ended = self._clock.now
         if run.worker in self._stalled:
@@ -90,15 +92,15 @@ class Endings:
             assert late <= _SOON_S, f"job {job} was unwanted for {late:.3f} s, and came to its own end"
 
     def _late(self, run: _Run, job: int, attempt: int) -> float:
-        """How long ago it was to end."""
+        """Return how many seconds ago the attempt should have begun to end."""
         now = self._clock.now
         asked = min(self._asked.get((run.worker, job, attempt), now), self._stopping.get(run.worker, now))
         over = now - run.begun - run.limit * (1 + _DRIFT)
         return max(now - max(asked, run.begun), over)
 
     def timed_out(self, job: int, attempt: int) -> None:
-        """It is said to have run for longer than it may. Who waits for one that will not end need not wait for that."""
+        """Check that an attempt that is reported as timed out had its time. The report may come before its end."""
         run = self._runs.get((job, attempt))
-        assert run is not None, f"job {job} is said to have timed out, and it never had slots"
+        assert run is not None, f"job {job} is reported as timed out, and it never had slots"
         length = (self._clock.now if run.ended is None else run.ended) - run.begun
         assert length >= run.limit * (1 - _DRIFT), f"job {job} timed out after {length:.3f} s of {run.limit:.3f} s"

@@ -1,4 +1,4 @@
-"""The judge's books of jobs that wait for jobs of their own: what they lend meanwhile, and have again later."""
+"""Judge's records of jobs that wait for their own jobs: the cores that they lend, and get again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Waiting = tuple[int, int]
 
 
 class Loans:
-    """`plans` are the judge's own, live; `waiting` are those who wait."""
+    """Jobs that wait (`waiting`). `plans` is the judge's own mapping."""
 
     def __init__(self, plans: dict[int, JobPlan], functions: tuple[FunctionPlan, ...]) -> None:
         self._plans = plans
@@ -21,11 +21,11 @@ class Loans:
         self.waiting: set[Waiting] = set()
 
     def waits(self, worker: int, job: int) -> None:
-        """A job waits."""
+        """Record that a job waits."""
         self.waiting.add((worker, job))
 
     def lent(self, worker: int, wait: LeaseWait, kept: Allocation, *, runs: bool) -> None:
-        """A node says what is left of a lease; `runs`: its job has begun and not ended."""
+        """Check what a node reports as left of a lease; `runs`: its job has begun and not ended."""
         plan = self._plans[wait.job]
         whole = dict(plan.request.units)
         if wait.lent:
@@ -36,11 +36,11 @@ class Loans:
         assert kept.units == whole, f"job {wait.job} holds {kept} of {plan.request} while it waits"
 
     def went_on(self, worker: int, job: int, told: Allocation, held: Allocation) -> None:
-        """A job goes on, and was told what it has."""
+        """Check that a job that continues has all its cores, and was sent the allocation that it holds."""
         self.waiting.remove((worker, job))
         assert held.units == self._plans[job].request.units, f"job {job} went on without its cores"
-        assert held == told, f"job {job} was told {told} and holds {held}"
+        assert held == told, f"job {job} was sent {told} and holds {held}"
 
     def ended(self, worker: int, job: int) -> None:
-        """A job runs no more, whether it waited or not."""
+        """Record that a job runs no more, whether it waited or not."""
         self.waiting.discard((worker, job))

@@ -1,4 +1,4 @@
-"""The judge's books of order: of jobs that ask for the same, the more urgent are assigned first, then the older."""
+"""Judge's records of order: of jobs with the same request, the more urgent are assigned first, then the older."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["Order"]
 
 
 class Order:
-    """The jobs of the user's program that were never assigned, class by class. Those of a tree do not go by age.
+    """Jobs of the user's program that were never assigned, by class. Those of a tree do not go by age.
 
-    `plans` and `outcome` are the judge's own, live.
+    `plans` and `outcome` are the judge's own mappings.
     """
 
     def __init__(self, clock: Clock, plans: dict[int, JobPlan], outcome: dict[int, str]) -> None:
@@ -25,36 +25,36 @@ class Order:
         self._unassigned: dict[Key, deque[int]] = {}
         self._heard_of: dict[int, float] = {}
         self._came_back: set[Key] = set()
-        """The classes whose queues nobody but the head knows any more."""
+        """Classes whose queues have jobs that came back, so that only the head knows their order."""
         self._assigning: set[int] = set()
-        """The jobs that leave the queue at this moment."""
+        """Jobs that leave the queue at this moment."""
         self._planned: list[int] = []
-        """Those of them for which there is room now."""
+        """Jobs among them for which there is room now."""
 
     def submitted(self, job: int) -> Key:
-        """A job was accepted; its class is returned."""
+        """Record that a job was accepted; return its class."""
         key = key_of(self._plans[job])
         self._heard_of[job] = self._clock.now
         self._unassigned.setdefault(key, deque()).append(job)
         return key
 
     def front(self, key: Key) -> int | None:
-        """The first job of a class that was never assigned."""
+        """Return the first job of a class that was never assigned."""
         queue = self._unassigned.get(key)
         while queue and queue[0] in self._outcome:
             queue.popleft()
         return queue[0] if queue else None
 
     def came_back(self, job: int) -> None:
-        """A job may be queued again, before all that were never assigned."""
+        """Record that a job may be queued again, before all that were never assigned."""
         self._came_back.add(key_of(self._plans[job]))
 
     def assigning(self, jobs: Sequence[int]) -> None:
-        """These leave the queue at one moment, in whatever order that is said."""
+        """Record that these jobs leave the queue at one moment, in whatever order they are reported."""
         self._assigning = set(jobs)
 
     def leaves_queue(self, job: int, *, ahead: bool = False) -> None:
-        """A job is assigned, be it for the first time or not."""
+        """Check that a job may be assigned now, for the first time or again."""
         key = key_of(self._plans[job])
         first, queue = self.front(key), self._unassigned[key]
         if job not in queue:
@@ -68,7 +68,9 @@ class Order:
             self._planned.append(job)
 
     def decided(self) -> None:
-        """The head has done all that one event led to. What was sent ahead is for `Patience` to see."""
+        """Check priorities once the head has performed all actions of an event. Jobs sent ahead are left to
+        `Patience`.
+        """
         planned, self._planned = self._planned, []
         for job in planned:
             for key in self._unassigned:

@@ -1,7 +1,7 @@
-"""The judge of waiting: how long the first of its class stood while younger jobs went past it.
+"""Judge's measure of waiting: how long the first job of its class was passed over by younger jobs.
 
 A job is *passed over* while younger jobs of no higher priority take what it asks for on workers that could run it.
-Counting starts anew whenever a job that goes before it is assigned: waiting for one's elders is no injustice.
+The count starts again whenever a job that goes before it is assigned, as waiting for older jobs is in order.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ class _Front:
 
 
 class Patience:
-    """Holds the first waiting job of every class; `longest` is the longest time, and who had to wait.
+    """Keeps the first waiting job of every class; `longest` is the longest time that one was passed over, and its
+    number.
 
-    `roots` are the oldest jobs of the trees that nested jobs belong to. `fits(worker, job)` says whether a worker,
-    empty, could run a job, and nothing but room may keep it waiting. Meant for worlds in which nothing breaks.
+    `roots` are the oldest jobs of the trees that nested jobs belong to. `fits(worker, job)` returns True if the empty
+    worker could run the job, and only room may keep it waiting. For worlds without faults.
     """
 
     def __init__(self, plans: dict[int, JobPlan], roots: dict[int, int], fits: Callable[[int, int], bool]) -> None:
@@ -41,7 +42,9 @@ class Patience:
     def assigned(
         self, jobs: Sequence[int], workers: Sequence[int], now: float, front_of: Callable[[Key], int | None]
     ) -> None:
-        """Jobs were assigned to a worker, or one to several; `front_of` gives the first of a class that waits now."""
+        """Record that jobs were assigned to a worker, or one to several; `front_of` returns the first waiting job of a
+        class.
+        """
         youngest = max(jobs, key=self._order)
         for key in [*self._fronts]:
             self._renew(key, front_of(key))
@@ -53,7 +56,7 @@ class Patience:
             self._renew(key, front_of(key))
 
     def waiting(self, key: Key, front: int | None) -> None:
-        """Jobs of a class were submitted."""
+        """Record that jobs of a class were submitted."""
         self._renew(key, front)
 
     def _renew(self, key: Key, front: int | None) -> None:
@@ -83,5 +86,5 @@ def _names(request: Request) -> set[str]:
 
 
 def key_of(plan: JobPlan) -> Key:
-    """Jobs of one key ask for the same."""
+    """Return the key of a job's class: jobs with the same key have the same request."""
     return (plan.request, plan.priority, plan.isolate)

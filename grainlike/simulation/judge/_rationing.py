@@ -1,4 +1,4 @@
-"""The judge's books of limits and rates: what truly runs under a limit, and when launches happened."""
+"""Judge's records of limits and rates: which jobs run under a limit, and when jobs were started."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ __all__ = ["Rationing"]
 _WHOLE = 1_000_000_000
 
 LATE_S = 0.02
-"""How much of a launch's lateness may be made up for by the ones after it."""
+"""Seconds of a start's delay that the following ones may make up for."""
 
 
 class Rationing:
-    """Counts by name. What runs on a worker that the head has given up is beyond its power, and counts no more."""
+    """Counts by name. Jobs on a worker that the head has given up are beyond its control, and not counted any more."""
 
     def __init__(self) -> None:
         self._running: dict[tuple[int, int], Request] = {}
@@ -21,14 +21,16 @@ class Rationing:
         self._earliest: dict[str, float] = {}
 
     def launched(self, job: int, request: Request, now: float) -> None:
-        """A job was assigned. In no stretch of time are there more launches than its rate allows, give or take one."""
+        """Check the rate of a job that was assigned: no interval may have more starts than its rate allows, give or
+        take one.
+        """
         for name, per_second in first_of(request).rates.items():
             due = self._earliest.get(name, now)
             assert due <= now + LATE_S + 1e-9, f"job {job} was launched {due - now:.4f} s too early for rate {name!r}"
             self._earliest[name] = max(due, now) + _WHOLE / per_second
 
     def began(self, worker: int, job: int, request: Request) -> None:
-        """A job runs."""
+        """Record that a job runs; check its limits."""
         limits = first_of(request).limits
         if limits:
             self._running[worker, job] = request
@@ -37,18 +39,18 @@ class Rationing:
             assert count * _WHOLE <= most, f"job {job} makes {count} that run under limit {name!r}"
 
     def ended(self, worker: int, job: int) -> None:
-        """It runs no more, or its worker has said so."""
+        """Record that a job runs no more, or that its worker has reported so."""
         request = self._running.pop((worker, job), None)
         if request is not None:
             for name in request.limits:
                 self._count[name] -= 1
 
     def given_up(self, worker: int) -> None:
-        """The head has let go of a worker."""
+        """Record that the head has given up a worker."""
         for at, job in [key for key in self._running if key[0] == worker]:
             self.ended(at, job)
 
 
 def first_of(request: Request) -> Request:
-    """The first way to satisfy a request: all of them have the same limits, rates and number of nodes."""
+    """Return the first way to satisfy a request: all of them have the same limits, rates and number of nodes."""
     return request.options[0]

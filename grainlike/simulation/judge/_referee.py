@@ -1,40 +1,42 @@
-"""The independent judge: books of its own on what truly happens, held against what the minds say.
+"""Referee: the independent judge, with records of its own of what truly happens in a world.
 
-It believes nothing that a mind has in its books. It sees leases granted and freed, jobs begin and end in runners,
-answers reach awaiters; and raises `AssertionError` when one of these promises is broken:
+It uses no state of a scheduler. It observes leases granted and freed, jobs that begin and end in runners, and answers
+that reach awaiters; and raises `AssertionError` when one of these promises is broken:
 
 1. Every job that was accepted has one outcome, and one only; and that outcome truly came about.
 2. What is granted on a node is never more than it has, and no id is granted twice.
 3. A job runs only inside a lease that covers its request, and no lease is freed while a job runs in it.
 4. An attempt begins once at most, and only on the worker that it was assigned to.
 5. Jobs that ask for the same are first assigned in the order in which they came.
-6. A job is given up only after it was lost once more than its function forgives, at most once by a neighbour's fault.
-7. A job that was said to be returned had not begun.
+6. A job is given up only after it was lost more often than its function allows, at most once because of another job in
+   the same process.
+7. A job that was reported as returned had not begun.
 8. A gang is asked for on as many different workers as it has nodes; it begins when all of them hold its slots, and none
-   of them that is there lets go while it runs on a leader that the head has not given up. When the head gives one of
-   them up, it stops the job.
-9. Of the jobs that name a limit, no more run at once than it allows; those that name a rate are launched evenly.
-10. A job runs where the tokens are that it asked for, and starts where there is as much time left as it asked for.
-11. Nobody is ended for its time before that is over. What is to end gets no slots any more, and ends soon if it heeds a
-    cancellation, or else after the grace time if it is a process of its own.
-12. Of jobs that ask for the same and run the same function, the more urgent are assigned first.
-13. A worker that says that it stops gets no more jobs, and what it had to end counts as no loss.
-14. The slots of a process that was told to die are free when it is gone, and not before.
-15. A job that waits lends its cores and nothing else, and none if its function keeps them. It goes on only when its
-    lease has all again that it was granted, and is told which ids these are.
-16. A job is failed for a circle of jobs that wait only if no node could make room for it, whatever ends. (Looked at
-    until something broke: what the head cannot have heard of yet, it cannot know.)
-17. What an attempt had submitted has its outcome before the job has, or ends with it and is heard of no more.
-18. When the head dies, all that it had accepted is lost for its awaiters. A worker notices within the time of a
+   of them that is there releases them while it runs on a leader that the head has not given up. When the head gives
+   one of them up, it stops the job.
+9. Of the jobs that name a limit, no more run at once than it allows; those that name a rate are launched evenly. 10. A
+job runs where the tokens are that it asked for, and starts where there is as much time left as it asked for. 11. No job
+is ended for its time limit before that is over. A job that is to end gets no slots any more, and ends soon if
+    it obeys a cancellation, or else after the grace time if it has a process of its own.
+12. Of jobs with the same request and function, the more urgent are assigned first.
+13. A worker that has announced that it stops gets no more jobs, and the jobs that it ends do not count as lost.
+14. The slots of a process that was asked to die are free when it is gone, and not before.
+15. A job that waits lends its cores and nothing else, and none if its function keeps them. It continues only when its
+    lease has again all that it was granted, and receives the ids.
+16. A job is failed for a deadlock only if no node could make room for it, whatever ends. (Checked until the first
+    fault: the head cannot know of events whose reports have not arrived.)
+17. Jobs that an attempt has submitted have their outcome before it has, or end with it and without one.
+18. When the head dies, all jobs that it had accepted are lost for their awaiters. A worker notices within the time of a
     silence, begins nothing from then on, and has ended its jobs after the grace time.
-19. A worker that says that nothing is left has all its slots free.
-20. A job whose function says how long to wait between attempts is not assigned before that time is over. One
-    that failed for good, or is forgiven no loss, is not tried again.
-21. A worker whose link is broken, or that is silent for long, or in quarantine, gets nothing new; and what was on the
-    way when a link broke that is made anew comes once, in order. (That it costs no attempt is for the tests of such
-    worlds.)
+19. A worker that reports that nothing is left has all its slots free.
+20. A job with a backoff is not assigned before that is over. A job that failed for good, or whose function allows no
+    loss, is not tried again.
+21. A worker whose link is broken, or that is silent for long, or in quarantine, gets nothing new; and messages that
+were
+    on the way when a link broke that is opened again arrive once, in order. (That it costs no attempt is checked by the
+    tests of such worlds.)
 
-How long jobs were passed over is measured by `Patience`; how long that may be is for each test to say.
+`Patience` measures how long jobs were passed over; each test decides how long that may be.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ from grainlike.wire import Code, Completed, LeaseStart, LeaseWait
 __all__ = ["Referee"]
 
 _NOT_KNOWN_AT_ONCE = ("runner died", "worker died", "worker given up")
-"""After these, the head plans by what it cannot know any better."""
+"""Events after which the head plans with outdated knowledge."""
 
 
 class _Lease:
@@ -73,7 +75,7 @@ class _Lease:
 
 
 class Referee(Witness):
-    """See the module. `functions` are the workload's; `closed` says that lost nodes do not come back."""
+    """Checks all promises of the module. `functions` are the workload's; `closed`: lost nodes do not come back."""
 
     def __init__(self, clock: Clock, functions: tuple[FunctionPlan, ...], *, closed: bool) -> None:
         super().__init__(clock)
@@ -98,34 +100,34 @@ class Referee(Witness):
         self._failures: dict[int, int] = {}
         self._blame: dict[tuple[int, int], str] = {}
         self._losses: dict[int, dict[int, str]] = {}
-        """What cost each lost attempt of a job."""
+        """Cause of the loss of each lost attempt of a job."""
         self._told_in_time: set[tuple[int, int]] = set()
-        """The attempts of whose end the head heard from a worker that it had not given up."""
+        """Attempts whose end the head received from a worker that it had not given up."""
         self._last: dict[int, tuple[int, int]] = {}
-        """The worker and attempt of a job's last assignment."""
+        """Worker and attempt of a job's last assignment."""
         self._rationing = Rationing()
         self._leaving: set[int] = set()
         self._suspects: set[int] = set()
         self._quarantined: set[int] = set()
         self._given_up: set[int] = set()
         self._terminating: set[tuple[int, int]] = set()
-        """The processes that were told to die and live."""
+        """Processes that were asked to die and still live."""
         self._until: dict[int, float] = {}
         self._assigned_at: dict[tuple[int, int], float] = {}
         self._again_at: dict[int, float] = {}
-        """Not before this may a job be assigned."""
+        """Times before which jobs may not be assigned."""
         self._endings = Endings(clock, self.plans, functions)
         self._aftermath = Aftermath(clock)
 
     # --- workers -----------------------------------------------------------------------------------------------------
 
     def joined(self, worker: int, offer: Allocation) -> None:
-        """See `Witness`."""
+        """Record a new worker and its offer."""
         self._nodes[worker] = NodeBooks(offer)
         self._until[worker] = self.clock.now + (offer.walltime or float("inf"))
 
     def given_up(self, worker: int) -> None:
-        """See `Witness`."""
+        """Record a worker that the head has given up, and the losses of its jobs."""
         super().given_up(worker)
         self._count_losses(worker)
         self._gangs.given_up(worker, self.outcome)
@@ -136,63 +138,63 @@ class Referee(Witness):
                 self._order.came_back(job)
 
     def suspected(self, worker: int) -> None:
-        """See `Witness`."""
+        """Record that a worker may get nothing new."""
         super().suspected(worker)
         self._suspects.add(worker)
 
     def trusted(self, worker: int) -> None:
-        """See `Witness`."""
+        """Record that a suspected worker may get jobs again."""
         super().trusted(worker)
         self._suspects.discard(worker)
 
     def quarantined(self, worker: int) -> None:
-        """See `Witness`."""
+        """Record that a worker may get nothing new."""
         super().quarantined(worker)
         self._quarantined.add(worker)
 
     def released(self, worker: int) -> None:
-        """See `Witness`."""
+        """Record that a worker's quarantine is over."""
         self._quarantined.discard(worker)
 
     def leaving(self, worker: int) -> None:
-        """See `Witness`."""
+        """Record that the head has received that a worker stops."""
         super().leaving(worker)
         self._leaving.add(worker)
 
     def stalled(self, worker: int) -> None:
-        """See `Witness`."""
+        """Excuse delays of a worker that stands still."""
         super().stalled(worker)
         self._endings.stalled(worker)
         self._aftermath.stalled(worker)
 
     def told_to_stop(self, worker: int) -> None:
-        """See `Witness`."""
+        """Record that a worker has to end its jobs, and may release what it holds for gangs."""
         super().told_to_stop(worker)
         self._endings.stopping(worker)
         self._gangs.excused(worker)
 
     def headless(self, worker: int) -> None:
-        """See `Witness`."""
+        """Record that a worker has noticed the head's death, and has to end its jobs."""
         super().headless(worker)
         self._aftermath.noticed(worker)
         self._endings.stopping(worker)
         self._gangs.excused(worker)
 
     def at_rest(self, worker: int) -> None:
-        """See `Witness`."""
+        """Check that a worker that reports that nothing is left runs no job and has all its slots free."""
         assert not any(at == worker for at, _ in self._running), f"worker {worker} is at rest while jobs run on it"
         self._nodes[worker].check_empty(worker)
 
     def terminating(self, worker: int, runner: int) -> None:
-        """See `Witness`."""
+        """Record that a process was asked to die."""
         self._terminating.add((worker, runner))
 
     def to_be_ended(self, worker: int, jobs: list[int], attempts: list[int]) -> None:
-        """See `Witness`."""
+        """Record that a worker has received the cancellation of these attempts."""
         self._endings.asked(worker, jobs, attempts)
 
     def died(self, worker: int) -> None:
-        """See `Witness`."""
+        """Record the death of a worker, and the losses of its jobs."""
         super().died(worker)
         self._count_losses(worker)
         self._nodes.pop(worker, None)
@@ -215,7 +217,7 @@ class Referee(Witness):
                     self._losses.setdefault(job, {}).setdefault(attempt, "worker")
 
     def runner_died(self, worker: int, runner: int, killer: int) -> None:
-        """See `Witness`."""
+        """Record the death of a process, and which job caused it."""
         super().runner_died(worker, runner, killer)
         self._terminating.discard((worker, runner))
         for (at, _), lease in self._leases.items():
@@ -223,10 +225,10 @@ class Referee(Witness):
                 for job, attempt in lease.attempts.items():
                     self._blame[job, attempt] = "neighbour" if killer not in (0, job) else "own"
 
-    # --- what the head does ------------------------------------------------------------------------------------------
+    # --- the head ----------------------------------------------------------------------------------------------------
 
     def submitted(self, job: int, plan: JobPlan, parent: int = 0) -> None:
-        """See `Witness`."""
+        """Record a job that was accepted."""
         super().submitted(job, plan, parent)
         if parent:  # those of a tree do not go by age: the deepest are first
             self._parent[job] = parent
@@ -237,24 +239,24 @@ class Referee(Witness):
         self._patience.waiting(key, self._order.front(key))
 
     def assigning(self, jobs: Sequence[int]) -> None:
-        """See `Witness`."""
+        """Record which jobs leave the queue at this moment."""
         self._order.assigning(jobs)
 
     def assembled(self, action: AssembleGang) -> None:
-        """See `Witness`."""
+        """Check the workers of a gang that is placed, and its turn."""
         super().assembled(action)
         shut = (self._suspects | self._quarantined).intersection(action.workers)
-        assert not shut, f"job {action.job} was to be held by {shut}, who are not heard, or in quarantine"
+        assert not shut, f"slots of job {action.job} were asked of {shut}, which are suspected or in quarantine"
         self._gangs.asked(action, self.plans[action.job].request.nodes)
         self._order.leaves_queue(action.job)
         self._patience.assigned([action.job], action.workers, self.clock.now, self._order.front)
 
     def assigned(self, action: AssignJobs) -> None:
-        """See `Witness`."""
+        """Check the worker, the time, the rate, the turn and the attempt of jobs that are assigned."""
         late = action.worker in self._leaving and not action.gang
-        assert not late, f"worker {action.worker} got jobs after it said that it stops"
+        assert not late, f"worker {action.worker} got jobs after it had announced that it stops"
         shut = action.worker in self._suspects | self._quarantined and not action.gang
-        assert not shut, f"worker {action.worker} got jobs while it was not heard, or in quarantine"
+        assert not shut, f"worker {action.worker} got jobs while it was suspected or in quarantine"
         for job, attempt in zip(action.jobs, action.attempts, strict=True):
             assert job not in self.outcome, f"job {job} was assigned after it was {self.outcome[job]}"
             early = self._again_at.pop(job, 0.0) - self.clock.now
@@ -273,36 +275,36 @@ class Referee(Witness):
             self._patience.assigned(action.jobs, [action.worker], self.clock.now, self._order.front)
 
     def stopping(self, action: CancelJobs) -> None:
-        """See `Witness`."""
+        """Record a cancellation that is sent to a worker."""
         self._gangs.stopping(action)
 
     def heard(self, worker: int, completed: Completed) -> None:
-        """See `Witness`."""
+        """Record ends of attempts that the head receives."""
         if worker not in self._gone:
             self._gangs.heard(worker, completed)
             self._told_in_time.update(zip(completed.jobs, completed.attempts, strict=True))
 
     def lost_with_head(self, job: int) -> None:
-        """See `Witness`."""
+        """Record that a job is lost with the head."""
         super().lost_with_head(job)
         self._close(job, "LOST WITH THE HEAD")
 
     def head_died(self) -> None:
-        """See `Witness`."""
+        """Record the head's death; check that every job has an outcome."""
         super().head_died()
         self._aftermath.head_died()
         self._gangs.head_died()
         for job in self.plans:
             if job not in self.outcome:
-                assert job in self._parent, f"the head died with job {job}, and nobody was told"
-                self.outcome[job] = "LOST WITH THE HEAD"  # who awaits it is a job that is about to be ended
+                assert job in self._parent, f"the head died with job {job}, which has no outcome"
+                self.outcome[job] = "LOST WITH THE HEAD"  # its awaiter is a job that is about to be ended
 
     def decided(self) -> None:
-        """See `Witness`."""
+        """Check priorities once all actions of an event are performed."""
         self._order.decided()
 
     def _fits(self, worker: int, job: int) -> bool:
-        """Whether a job is promised to come to this worker: not if time or rations may forbid it."""
+        """Return True if a job is promised to run on this worker: no walltime, limit or rate may keep it waiting."""
         books, request = self._nodes.get(worker), self.plans[job].request
         if books is None or not books.fits_ever(request) or first_of(request).limits or first_of(request).rates:
             return False
@@ -310,11 +312,11 @@ class Referee(Witness):
 
     @property
     def passed_over(self) -> tuple[float, int]:
-        """See `Witness`."""
+        """The longest time for which a job was passed over, in seconds, and its number."""
         return self._patience.longest
 
     def settled(self, job: int, attempt: int, code: int) -> None:
-        """See `Witness`."""
+        """Check that an outcome is true, and that a job that failed had no retries left."""
         super().settled(job, attempt, code)
         self._close(job, Code(code).name)
         truth = self._truth.get((job, attempt))
@@ -323,7 +325,7 @@ class Referee(Witness):
             self._endings.timed_out(job, attempt)
         else:
             assert code in (Code.SUCCEEDED, Code.FAILED), f"job {job} was settled as {Code(code).name}"
-            assert truth == code, f"attempt {attempt} of job {job} is said to be {Code(code).name}, in truth {truth!r}"
+            assert truth == code, f"attempt {attempt} of job {job} is reported as {Code(code).name}, in truth {truth!r}"
         if code != Code.SUCCEEDED:
             self._failures[job] = self._failures.get(job, 0)
             final = code == Code.FAILED and self.plans[job].final
@@ -331,36 +333,36 @@ class Referee(Witness):
             assert final or self._failures[job] >= function.retries, f"job {job} failed with retries left"
 
     def lost(self, job: int, losses: int) -> None:
-        """See `Witness`."""
+        """Check that a job that is given up was lost often enough, and not because of others."""
         super().lost(job, losses)
         self._close(job, "LOST")
-        # Of a worker that was given up before it could tell, the head cannot know whose fault it was.
+        # For a worker that was given up before it reported, the head cannot know the cause.
         told = self._told_in_time
         losses_of = self._losses.get(job, {}).items()
         blames = [blame if (job, attempt) in told else "worker" for attempt, blame in losses_of]
         most = self._functions[self.plans[job].fn].losses
         if not most:
-            return  # it may have begun unheard
+            return  # it may have begun, and the report not have arrived
         assert len(blames) >= losses > most, f"job {job} was given up after {blames}"
         assert blames.count("neighbour") <= 1, f"job {job} was given up for its neighbours: {blames}"
 
     def backed_off(self, job: int, seconds: float) -> None:
-        """See `Witness`."""
+        """Check the length of a backoff."""
         super().backed_off(job, seconds)
         backoff = self._functions[self.plans[job].fn].backoff
-        assert backoff is not None, f"job {job} has to wait, and its function says nothing of that"
+        assert backoff is not None, f"job {job} has to wait, and its function has no backoff"
         assert 0.75 * backoff[0] <= seconds <= backoff[2], f"job {job} has to wait {seconds:.3f} s of {backoff}"
         self._again_at[job] = self.clock.now + seconds
         self._order.came_back(job)
 
     def refused(self, job: int, why: Missing | None) -> None:
-        """See `Witness`."""
+        """Check that a job is refused only in a closed world."""
         super().refused(job, why)
         self._close(job, "REFUSED")
         assert self._closed, f"job {job} was refused although a worker might join"
 
     def stuck(self, deadlock: Deadlock) -> None:
-        """See `Witness`."""
+        """Check that a job failed for a deadlock could indeed never start."""
         super().stuck(deadlock)
         self._close(deadlock.job, "STUCK")
         if not any(self.seen[what] for what in _NOT_KNOWN_AT_ONCE):
@@ -368,27 +370,27 @@ class Referee(Witness):
             self._circles.check(deadlock.job, self._loans.waiting, running, lambda key: self._lease_of[key].allocation)
 
     def cancelled(self, job: int) -> None:
-        """See `Witness`."""
+        """Record that a job was cancelled."""
         super().cancelled(job)
         self._endings.unwanted(job)
         self._close(job, "CANCELLED")
 
     def pending(self, jobs: list[int]) -> None:  # type: ignore[override]
-        """See `Witness`."""
+        """Record the requests for which there was a warning."""
         super().pending(jobs)
         self.warned.update(self.plans[job].request for job in jobs)
 
     def _close(self, job: int, outcome: str) -> None:
         assert job in self.plans, f"job {job} was never submitted"
         assert job not in self.outcome, f"job {job} was {self.outcome[job]}, and now {outcome}"
-        parents = self.outcome.get(self._parent.get(job, 0), "CANCELLED")  # a cancelled job may take its time to end
+        parents = self.outcome.get(self._parent.get(job, 0), "CANCELLED")  # a cancelled job may take some time to end
         assert outcome == "CANCELLED" or parents == "CANCELLED", f"job {job} outlived its parent, which was {parents}"
         self.outcome[job] = outcome
 
-    # --- what the nodes do -------------------------------------------------------------------------------------------
+    # --- the nodes ---------------------------------------------------------------------------------------------------
 
     def granted(self, worker: int, action: StartLease) -> None:
-        """See `Witness`."""
+        """Check that granted ids are free, and that the jobs belong on this worker."""
         super().granted(worker, action)
         allocation = parse_allocation(action.allocation)
         if not self._gangs.leads(worker, action.lease, allocation):
@@ -413,7 +415,7 @@ class Referee(Witness):
         self._endings.granted(worker, job, attempt, min(times, default=float("inf")))
 
     def lent(self, worker: int, wait: LeaseWait) -> None:
-        """See `Witness`."""
+        """Check what the lease of a waiting job has lent."""
         super().lent(worker, wait)
         kept = parse_allocation(wait.allocation) if wait.allocation else NO_ALLOCATION
         self._loans.lent(worker, wait, kept, runs=(worker, wait.job) in self._running)
@@ -421,17 +423,17 @@ class Referee(Witness):
         self._leases[worker, wait.lease].allocation = kept
 
     def waits(self, worker: int, job: int) -> None:
-        """See `Witness`."""
+        """Record that a job waits for its own jobs."""
         super().waits(worker, job)
         self._loans.waits(worker, job)
 
     def went_on(self, worker: int, job: int, allocation: str) -> None:
-        """See `Witness`."""
+        """Check that a job that continues has all its cores again."""
         super().went_on(worker, job, allocation)
         self._loans.went_on(worker, job, parse_allocation(allocation), self._lease_of[worker, job].allocation)
 
     def held(self, worker: int, start: LeaseStart) -> None:
-        """See `Witness`."""
+        """Check the ids that are held for a gang."""
         super().held(worker, start)
         allocation = parse_allocation(start.allocation)
         self._nodes[worker].take(start.lease, allocation)
@@ -439,7 +441,7 @@ class Referee(Witness):
         assert self.plans[start.jobs[0]].request.units == allocation.units, f"{allocation} is not what was asked for"
 
     def freed(self, worker: int, lease: int) -> None:
-        """See `Witness`."""
+        """Check that no job runs in a lease that is freed, and that its process is gone if it was asked to die."""
         if self._gangs.release(worker, lease, self._runs_for_the_head):
             self._nodes[worker].give(lease)
             return
@@ -453,12 +455,12 @@ class Referee(Witness):
         self._nodes[worker].give(lease)
 
     def _runs_for_the_head(self, job: int, attempt: int, leader: int) -> bool:
-        """Whether an attempt runs on a worker that the head has not given up."""
+        """Return True if an attempt runs on a worker that the head has not given up."""
         at = self._leases.get((leader, self._running.get((leader, job), 0)))
         return leader not in self._gone and at is not None and at.attempts[job] == attempt
 
     def told(self, worker: int, job: int, attempt: int, code: int) -> None:
-        """See `Witness`."""
+        """Check a reported end of an attempt, and record losses and failures."""
         super().told(worker, job, attempt, code)
         if not attempt:
             return
@@ -467,7 +469,7 @@ class Referee(Witness):
         if code != Code.SUCCEEDED:
             self._order.came_back(job)
         leads = first_of(self.plans[job].request).nodes == 1 or self._assigned_to.get((job, attempt)) == worker
-        if code == Code.RETURNED and leads:  # others let go of what they held for a gang
+        if code == Code.RETURNED and leads:  # other workers of a gang report the end of their holds
             assert (job, attempt) not in self._truth, f"attempt {attempt} of job {job} had begun; it was returned"
         elif code == Code.UNSTARTED:
             assert (job, attempt) not in self._truth, f"attempt {attempt} of job {job} had begun; it was not started"
@@ -477,10 +479,10 @@ class Referee(Witness):
         elif code in (Code.FAILED, Code.TIMED_OUT):
             self._failures[job] = self._failures.get(job, -1) + 1
 
-    # --- what is true ------------------------------------------------------------------------------------------------
+    # --- the runners -------------------------------------------------------------------------------------------------
 
     def began(self, worker: int, lease: int, job: int, attempt: int) -> None:
-        """See `Witness`."""
+        """Check that a job begins once, in a lease of its own."""
         super().began(worker, lease, job, attempt)
         held = self._leases.get((worker, lease))
         assert held is not None, f"job {job} began in lease {lease}, which worker {worker} has freed"
@@ -496,7 +498,7 @@ class Referee(Witness):
             self._rationing.began(worker, job, self.plans[job].request)
 
     def ended(self, worker: int, lease: int, job: int, attempt: int, code: Code) -> None:
-        """See `Witness`."""
+        """Record the true outcome of an attempt; check that it ended in time."""
         super().ended(worker, lease, job, attempt, code)
         assert self._running.pop((worker, job)) == lease
         self._loans.ended(worker, job)
@@ -508,7 +510,7 @@ class Referee(Witness):
     # --- at the end --------------------------------------------------------------------------------------------------
 
     def check_idle(self) -> None:
-        """Nothing runs, nothing is held, and every job that somebody could run has its outcome."""
+        """Check that nothing runs or is held, and that every job that a worker could run has its outcome."""
         assert not self._running, f"still running: {list(self._running)}"
         assert not self._leases, f"still held: {list(self._leases)}"
         self._gangs.check_empty()
@@ -519,4 +521,4 @@ class Referee(Witness):
                 fits = [worker for worker, books in self._nodes.items() if books.fits_ever(plan.request)]
                 enough = len(fits) >= first_of(plan.request).nodes
                 assert not enough, f"job {job} never ended, and worker {fits[0]} could have run it"
-                assert plan.request in self.warned, f"job {job} waits for ever, and nobody was told"
+                assert plan.request in self.warned, f"job {job} waits for ever, and there was no warning"
