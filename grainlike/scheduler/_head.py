@@ -551,7 +551,7 @@ class HeadScheduler:
             elif job.committed or (leased and not worker.stops) or not job.fn.losses:
                 self._attempts.lost(job, worker, event.reason, self._now, out, back, suspect=False)
             else:
-                job.attempt += 1  # it may have started unheard
+                job.attempt += 1  # it may have started, and the report was lost
                 back.append(job)
         for hold in worker.holds.values():
             unasked = not hold.released

@@ -39,9 +39,12 @@ class ResendBuffer(Generic[T]):
 
     Example::
 
-        buffer.sent(frame, size)            # for each message sent buffer.came(size)                   # for each
-        received; then, if `buffer.owes`: send `Ack(buffer.acknowledge())` buffer.acknowledged(count)          # for
-        each `Ack` received for frame in buffer.since(count):   # after a break, when the other end has received `count`
+        buffer.sent(frame, size)            # for each message sent
+        buffer.came(size)                   # for each message received
+        if buffer.owes:
+            send_ack(buffer.acknowledge())
+        buffer.acknowledged(count)          # for each acknowledgement received
+        for frame in buffer.since(count):   # after a break, when the other end has received `count`
             send(frame)
     """
 

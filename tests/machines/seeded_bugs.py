@@ -177,7 +177,7 @@ BUGS: tuple[Bug, ...] = (
         HEAD,
         "a job that may have started unheard is sent out under the same number",
         "judge",
-        (_HEAD, "job.attempt += 1  # it may have started unheard\n", "pass\n"),
+        (_HEAD, "job.attempt += 1  # it may have started, and the report was lost\n", "pass\n"),
     ),
     _bug(
         "settle_what_was_cancelled",

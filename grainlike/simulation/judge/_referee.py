@@ -7,17 +7,17 @@ that reach awaiters; and raises `AssertionError` when one of these promises is b
 2. What is granted on a node is never more than it has, and no id is granted twice.
 3. A job runs only inside a lease that covers its request, and no lease is freed while a job runs in it.
 4. An attempt begins once at most, and only on the worker that it was assigned to.
-5. Jobs that ask for the same are first assigned in the order in which they came.
+5. Jobs with the same request are first assigned in the order in which they came.
 6. A job is given up only after it was lost more often than its function allows, at most once because of another job in
    the same process.
 7. A job that was reported as returned had not begun.
 8. A gang is asked for on as many different workers as it has nodes; it begins when all of them hold its slots, and none
    of them that is there releases them while it runs on a leader that the head has not given up. When the head gives
    one of them up, it stops the job.
-9. Of the jobs that name a limit, no more run at once than it allows; those that name a rate are launched evenly. 10. A
-job runs where the tokens are that it asked for, and starts where there is as much time left as it asked for. 11. No job
-is ended for its time limit before that is over. A job that is to end gets no slots any more, and ends soon if
-    it obeys a cancellation, or else after the grace time if it has a process of its own.
+9. Of the jobs that name a limit, no more run at once than it allows; those that name a rate are launched evenly.
+10. A job runs where the tokens are that it asked for, and starts where there is as much time left as it asked for.
+11. No job is ended for its time limit before that is over. A job that is to end gets no slots any more, and ends soon
+    if it obeys a cancellation, or else after the grace time if it has a process of its own.
 12. Of jobs with the same request and function, the more urgent are assigned first.
 13. A worker that has announced that it stops gets no more jobs, and the jobs that it ends do not count as lost.
 14. The slots of a process that was asked to die are free when it is gone, and not before.
@@ -32,9 +32,8 @@ is ended for its time limit before that is over. A job that is to end gets no sl
 20. A job with a backoff is not assigned before that is over. A job that failed for good, or whose function allows no
     loss, is not tried again.
 21. A worker whose link is broken, or that is silent for long, or in quarantine, gets nothing new; and messages that
-were
-    on the way when a link broke that is opened again arrive once, in order. (That it costs no attempt is checked by the
-    tests of such worlds.)
+    were on the way when a link broke that is opened again arrive once, in order. (That it costs no attempt is checked
+    by the tests of such worlds.)
 
 `Patience` measures how long jobs were passed over; each test decides how long that may be.
 """
