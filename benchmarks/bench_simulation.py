@@ -23,7 +23,8 @@ from typing import TypeVar
 
 from grainlike.resources import Cores
 from grainlike.scheduler import FunctionDefined, HeadScheduler, JobsSubmitted, NodeScheduler
-from grainlike.simulation import QUICK, Dice, FunctionPlan, JobPlan, Outcome, Workload, World, equal_nodes, simulate
+from grainlike.simulation import QUICK, Dice, FunctionPlan, JobPlan, Workload
+from simtest import Outcome, Trial, equal_nodes, simulate
 
 A = TypeVar("A")
 
@@ -32,12 +33,12 @@ LARGE = (*SIZES, (10_000, 1_000_000))
 CORES = 4
 
 
-def sized(workers: int, jobs: int) -> World:
+def sized(workers: int, jobs: int) -> Trial:
     """One burst of one-core jobs of about a second for workers of four cores."""
     dice = Dice(workers)
     plans = tuple(JobPlan(0, Cores(1), dice.between(0.5, 1.5)) for _ in range(jobs))
     workload = Workload("burst", (FunctionPlan("second"),), plans)
-    return World(0, workload, equal_nodes(workers, Cores(CORES)), network=QUICK, judged=False)
+    return Trial(0, workload, equal_nodes(workers, Cores(CORES)), network=QUICK, judged=False)
 
 
 class Stopwatch:

@@ -1,22 +1,16 @@
-"""Simulation: the schedulers in virtual time, with seeded chance and an independent judge.
+"""The world in which the schedulers are tried: virtual time and seeded chance.
 
-A world runs a workload on the `HeadScheduler` and `NodeScheduler` of `grainlike.scheduler` themselves, under faults of
-links, processes, machines and clocks, and reports every promise that was broken. One seed decides a whole world: the
-same seed gives the same world bit for bit, on any machine, under any `PYTHONHASHSEED`, so a failing seed is a
-regression test.
+Answers: what the very same `HeadScheduler` and `NodeScheduler` of `grainlike.scheduler` do to a workload, in virtual
+time, under the faults that somebody strikes it with. `dry_run` plans with it; `simtest`, which is beside the tests and
+not in the wheel, draws workloads and faults and judges every step.
 
-There is no policy here: only the schedulers decide which job goes where. Nothing waits, starts a process, or draws
-random numbers other than `Dice`.
-
-::
-
-    python -m grainlike.simulation --seed 17 --workload poison
+Contains no policy: which job goes where is the schedulers' alone, and with a rule taken out of them a world goes
+another way. Never waits, never starts a process, rolls no dice but its own. Neighbours: `scheduler`, which it runs.
 """
 
 from grainlike.simulation._channel import Channel, Delay
 from grainlike.simulation._clock import Clock
 from grainlike.simulation._dice import Dice
-from grainlike.simulation._outcome import Outcome, lower_bound
 from grainlike.simulation._plans import (
     CALM,
     FOREVER,
@@ -30,15 +24,14 @@ from grainlike.simulation._plans import (
 )
 from grainlike.simulation._recorder import AttemptRun
 from grainlike.simulation._rehearsal import Rehearsal
-from grainlike.simulation._simulate import simulate
-from grainlike.simulation._workloads import WORKLOADS, draw_nodes, draw_workload, equal_nodes
+from grainlike.simulation._site import Site
+from grainlike.simulation._witness import Witness
 from grainlike.simulation._world import World
 
 __all__ = [
     "CALM",
     "FOREVER",
     "QUICK",
-    "WORKLOADS",
     "AttemptRun",
     "Channel",
     "Clock",
@@ -49,13 +42,9 @@ __all__ = [
     "JobPlan",
     "Network",
     "NodePlan",
-    "Outcome",
     "Rehearsal",
+    "Site",
+    "Witness",
     "Workload",
     "World",
-    "draw_nodes",
-    "draw_workload",
-    "equal_nodes",
-    "lower_bound",
-    "simulate",
 ]

@@ -30,7 +30,7 @@ class Rehearsal:
 
     def __init__(self, workload: Workload, offers: Sequence[Allocation]) -> None:
         nodes = [NodePlan(offer) for offer in offers]
-        self._world = World(0, workload, nodes, network=_AT_ONCE, closed=True, judged=False, witness=RunRecorder)
+        self._world = World(0, workload, nodes, network=_AT_ONCE, closed=True, witness=RunRecorder)
         witness = self._world.witness
         assert isinstance(witness, RunRecorder)
         self._recorder = witness

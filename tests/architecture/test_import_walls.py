@@ -17,14 +17,15 @@ HOLES = [
     ("minds", "grainlike/graph/_hole.py", "def late():\n    import asyncio\n    return asyncio\n"),
     ("pickles", "grainlike/net/_hole.py", "from pickle import loads\n"),
     ("worker", "worker/grainlike_worker/_hole.py", "import grainlike.executor\n"),
+    ("wheel", "grainlike/executor/_hole.py", "def judged():\n    import simtest\n    return simtest\n"),
     ("by-name", "grainlike/executor/_hole.py", "import grainlike_worker\n"),
 ]
 
 
 @pytest.fixture
 def house(tmp_path: Path) -> Path:
-    """A copy of the two packages and of the contracts, to make holes in."""
-    for name in ("grainlike", "worker"):
+    """A copy of the packages and of the contracts, to make holes in."""
+    for name in ("grainlike", "worker", "simtest"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     return tmp_path

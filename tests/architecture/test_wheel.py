@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -24,6 +25,16 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
 def test_only_the_two_packages_reach_site_packages(names: set[str]) -> None:
     tops = {name.split("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"grainlike", "grainlike_worker"}
+
+
+def test_the_judge_of_simulations_is_in_no_package_of_the_wheel() -> None:
+    """By the list of packages alone: nothing that only tests import travels to users."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    packages = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    inside = {path.stem for package in packages for path in (ROOT / package).rglob("*")}
+    assert "_witness" in inside
+    assert inside.isdisjoint({"simtest", "judge", "_referee", "_trial"})
+    assert (ROOT / "simtest" / "judge" / "_referee.py").exists()
 
 
 def test_both_packages_are_typed(names: set[str]) -> None:

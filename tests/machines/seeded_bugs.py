@@ -35,11 +35,12 @@ JUDGED = ("judge", "nested", "orphans")
 
 @dataclass(frozen=True)
 class Change:
-    """In a module of the minds, `old` becomes `new`. It is there once."""
+    """In a module of `package`, `old` becomes `new`. It is there once."""
 
     module: str
     old: str
     new: str
+    package: str = "grainlike"
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Bug:
     changes: tuple[Change, ...]
 
 
-WITHOUT_LAWS = Change("simulation/_world.py", "            scheduler.check()\n", "")
+WITHOUT_LAWS = Change("_trial.py", "            scheduler.check()\n", "", "simtest")
 
 
 def planted_source(change: Change) -> str:
@@ -62,7 +63,7 @@ def planted_source(change: Change) -> str:
     Raises:
         LookupError: the text to change is not there exactly once.
     """
-    text = (REPOSITORY / "grainlike" / change.module).read_text()
+    text = (REPOSITORY / change.package / change.module).read_text()
     if text.count(change.old) != 1:
         raise LookupError(f"{change.module} has this {text.count(change.old)} times, not once:\n{change.old}")
     return text.replace(change.old, change.new)
@@ -71,14 +72,14 @@ def planted_source(change: Change) -> str:
 def plant(bug: Bug | None, tree: Path) -> None:
     """Lay out what the suites need under `tree`, with the bug in it; `None` is none."""
     skip = shutil.ignore_patterns("__pycache__")
-    for part in ("grainlike", "worker", "tests"):
+    for part in ("grainlike", "worker", "simtest", "tests"):
         shutil.copytree(REPOSITORY / part, tree / part, ignore=skip)
     shutil.copy(REPOSITORY / "pyproject.toml", tree)
     changes: Sequence[Change] = () if bug is None else bug.changes
     if bug is not None and bug.suite in JUDGED:
         changes = (*changes, WITHOUT_LAWS)
     for change in changes:
-        path = tree / "grainlike" / change.module
+        path = tree / change.package / change.module
         text = path.read_text()
         assert text.count(change.old) == 1, f"{change.module} has this {text.count(change.old)} times:\n{change.old}"
         path.write_text(text.replace(change.old, change.new))

@@ -6,7 +6,8 @@ from collections import Counter
 
 import pytest
 
-from grainlike.simulation import Faults, simulate
+from grainlike.simulation import Faults
+from simtest import simulate
 
 BLINKS = Faults(blink=0.05, until=20.0)
 

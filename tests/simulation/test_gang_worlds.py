@@ -11,7 +11,8 @@ from grainlike.resources import Cores, Nodes
 from grainlike.scheduler import CancelJobs, HeadScheduler, NodeScheduler
 from grainlike.scheduler.node._holds import NodeHolds
 from grainlike.scheduler.planning._gangs import Gangs
-from grainlike.simulation import CALM, Dice, Faults, FunctionPlan, JobPlan, Workload, World, equal_nodes, simulate
+from grainlike.simulation import CALM, Dice, Faults, FunctionPlan, JobPlan, Workload
+from simtest import Trial, equal_nodes, simulate
 
 SEEDS = 100
 
@@ -40,7 +41,7 @@ def overlapping(seed, count=40):
 def test_gangs_that_want_each_others_workers_all_end(faults):
     utilisation = []
     for seed in range(5):
-        outcome = World(seed, overlapping(seed), equal_nodes(6, Cores(2)), faults=faults).run()
+        outcome = Trial(seed, overlapping(seed), equal_nodes(6, Cores(2)), faults=faults).run()
         assert outcome.violations == ()
         assert sum(outcome.seen.get(end, 0) for end in ("settled SUCCEEDED", "lost")) == 40
         utilisation.append(outcome.utilisation)
@@ -53,7 +54,7 @@ def narrow_stream_with_a_gang(seed):
     jobs = [JobPlan(0, Cores(1), dice.between(0.05, 0.15), at=at * 0.018) for at in range(400)]
     jobs.append(JobPlan(1, Nodes(3, each=Cores(2)), 0.1, at=1.0))
     workload = Workload("stream with a gang", (FunctionPlan("narrow"), FunctionPlan("gang")), tuple(jobs))
-    return World(seed, workload, equal_nodes(3, Cores(2))).run()
+    return Trial(seed, workload, equal_nodes(3, Cores(2))).run()
 
 
 @pytest.mark.parametrize("seed", range(3))

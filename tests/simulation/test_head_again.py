@@ -7,7 +7,8 @@ import pytest
 
 from grainlike.head.durable._snapshot import classes_of_books
 from grainlike.journal import draw_image, read_image
-from grainlike.simulation import _head, simulate
+from grainlike.simulation import _head
+from simtest import simulate
 
 SEEDS = range(12)
 

@@ -10,10 +10,11 @@ import pytest
 
 from grainlike.resources import Cores
 from grainlike.scheduler import GRACE_S, NodeScheduler
-from grainlike.simulation import FOREVER, Faults, FunctionPlan, JobPlan, Workload, World, equal_nodes, simulate
+from grainlike.simulation import FOREVER, Faults, FunctionPlan, JobPlan, Workload
 from grainlike.simulation._client import Client
 from grainlike.simulation._daemon import Daemon
 from grainlike.wire import LOST_S, Code
+from simtest import Trial, equal_nodes, simulate
 
 SEEDS = max(1, int(os.environ.get("GRAINLIKE_TEST_SEEDS", "640")) // 16)
 KINDS = ("any", "recursion", "gangs", "stream")
@@ -48,7 +49,7 @@ def stalled(seconds, jobs=6):
     functions = (FunctionPlan("plain"), FunctionPlan("coroutine", is_async=True))
     plans = [JobPlan(at % 2, Cores(1), seconds, awaits=bool(at % 2), on_stop="goes on") for at in range(jobs)]
     workload = Workload("stalled", functions, tuple(plans))
-    return lambda seed: World(seed, workload, equal_nodes(1, Cores(4)), faults=Faults(head_crash=1.0))
+    return lambda seed: Trial(seed, workload, equal_nodes(1, Cores(4)), faults=Faults(head_crash=1.0))
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -78,7 +79,7 @@ def test_nothing_comes_back():
     plans = tuple(JobPlan(0, Cores(1), 0.2, kills=FOREVER) for _ in range(20))
     workload = Workload("poison", (FunctionPlan("poison"),), plans)
     faults = Faults(head_crash=0.5, node_kill=0.3, until=100.0)
-    outcome = World(1, workload, equal_nodes(3, Cores(2)), faults=faults).run()
+    outcome = Trial(1, workload, equal_nodes(3, Cores(2)), faults=faults).run()
     assert outcome.violations == ()
     assert outcome.makespan < 1.0 + 0.5
 
@@ -87,7 +88,7 @@ def quick(seed):
     """Quick jobs, of which a node always has some that wait there when the head dies."""
     plans = tuple(JobPlan(0, Cores(1), 0.02) for _ in range(1000))
     workload = Workload("quick", (FunctionPlan("quick"),), plans)
-    return World(seed, workload, equal_nodes(1, Cores(2)), faults=Faults(head_crash=3.0))
+    return Trial(seed, workload, equal_nodes(1, Cores(2)), faults=Faults(head_crash=3.0))
 
 
 def test_what_waits_on_a_node_never_starts():

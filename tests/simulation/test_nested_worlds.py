@@ -12,8 +12,9 @@ from grainlike.scheduler import HeadScheduler, NodeScheduler
 from grainlike.scheduler import _deadlock_watch as standstill_module
 from grainlike.scheduler.node import _lending as lending_module
 from grainlike.scheduler.node._lending import Lending
-from grainlike.simulation import CALM, simulate
+from grainlike.simulation import CALM
 from grainlike.wire import Wait
+from simtest import simulate
 
 SEEDS = max(1, int(os.environ.get("GRAINLIKE_TEST_SEEDS", "160")) // 4)
 BLOCK = 20

@@ -5,8 +5,9 @@ from __future__ import annotations
 import gc
 
 from grainlike.resources import Cores
-from grainlike.simulation import Channel, Clock, Delay, Dice, FunctionPlan, JobPlan, Workload, World, equal_nodes
-from grainlike.simulation.__main__ import main
+from grainlike.simulation import Channel, Clock, Delay, Dice, FunctionPlan, JobPlan, Workload
+from simtest import Trial, equal_nodes
+from simtest.__main__ import main
 
 
 def live(clock):
@@ -86,7 +87,7 @@ def test_what_ends_leaves_nothing_for_the_cycle_collector():
     """Thousands of minds in one process would have it walk over all of them, for nothing."""
     plans = tuple(JobPlan(at % 2, Cores(1), 0.002, at=0.001 * at, awaits=bool(at % 2)) for at in range(300))
     workload = Workload("small", (FunctionPlan("plain"), FunctionPlan("coroutine", is_async=True)), plans)
-    world = World(0, workload, equal_nodes(2, Cores(2)), judged=False)
+    world = Trial(0, workload, equal_nodes(2, Cores(2)), judged=False)
     gc.collect()
     gc.disable()
     try:

@@ -7,19 +7,8 @@ from statistics import median
 import pytest
 
 from grainlike.resources import Cores, Limit, Memory, Rate
-from grainlike.simulation import (
-    CALM,
-    Delay,
-    Dice,
-    FunctionPlan,
-    JobPlan,
-    Network,
-    Workload,
-    World,
-    draw_workload,
-    equal_nodes,
-    simulate,
-)
+from grainlike.simulation import CALM, Delay, Dice, FunctionPlan, JobPlan, Network, Workload
+from simtest import Trial, draw_workload, equal_nodes, simulate
 
 STEADY = Network(spawn=Delay(0.05, 0.05))
 
@@ -30,7 +19,7 @@ def narrow_stream_with_a_wide_job(seed):
     jobs = [JobPlan(0, Cores(1), dice.between(0.05, 0.15), at=at * 0.028) for at in range(400)]
     jobs.append(JobPlan(1, Cores(4), 0.1, at=1.0))
     workload = Workload("stream with a wide job", (FunctionPlan("narrow"), FunctionPlan("wide")), tuple(jobs))
-    return World(seed, workload, equal_nodes(1, Cores(4)), network=STEADY).run()
+    return Trial(seed, workload, equal_nodes(1, Cores(4)), network=STEADY).run()
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -55,7 +44,7 @@ def test_a_job_that_is_not_wide_is_passed_over_until_its_patience_ends():
     jobs = [JobPlan(0, Cores(1), dice.between(0.05, 0.15), at=at * 0.024) for at in range(600)]
     jobs.append(JobPlan(1, Cores(2), 0.1, at=1.0))
     workload = Workload("half", (FunctionPlan("narrow"), FunctionPlan("half")), tuple(jobs))
-    outcome = World(0, workload, equal_nodes(1, Cores(4)), network=STEADY).run()
+    outcome = Trial(0, workload, equal_nodes(1, Cores(4)), network=STEADY).run()
     assert outcome.violations == ()
     assert 1.0 < outcome.starts[600] - 1.0 <= 5.0 + 0.3
 
@@ -65,7 +54,7 @@ def test_rations_are_used_up():
     functions = (FunctionPlan("quick"), FunctionPlan("steady"))
     jobs = [JobPlan(0, Cores(1) & Rate("api", 10), 0.01, at=3.0) for _ in range(20)]
     jobs += [JobPlan(1, Cores(1) & Limit("db", 2), 0.5, at=3.0) for _ in range(10)]
-    outcome = World(
+    outcome = Trial(
         0, Workload("start_limits", functions, tuple(jobs)), equal_nodes(1, Cores(16)), network=STEADY
     ).run()
     assert outcome.violations == ()
@@ -79,7 +68,7 @@ def test_what_waits_behind_a_surprise_runs_elsewhere():
     jobs = [JobPlan(0, Cores(1), 0.002) for _ in range(300)]
     jobs[296] = JobPlan(0, Cores(1), 5.0)
     workload = Workload("surprise", (FunctionPlan("quick"),), tuple(jobs))
-    outcome = World(0, workload, equal_nodes(2, Cores(1)), network=STEADY).run()
+    outcome = Trial(0, workload, equal_nodes(2, Cores(1)), network=STEADY).run()
     assert outcome.violations == ()
     assert max(start for at, start in outcome.starts.items() if at != 296) < 1.0
 
@@ -88,7 +77,7 @@ def test_without_sending_ahead_tiny_jobs_are_slow(monkeypatch):
     def makespan():
         jobs = tuple(JobPlan(0, Cores(1), 0.0002) for _ in range(1000))
         workload = Workload("tiny", (FunctionPlan("tiny"),), jobs)
-        return World(0, workload, equal_nodes(1, Cores(2)), network=STEADY, judged=False).run().makespan
+        return Trial(0, workload, equal_nodes(1, Cores(2)), network=STEADY, judged=False).run().makespan
 
     quick = makespan()
     monkeypatch.setattr("grainlike.scheduler.planning._ahead.AHEAD_MOST", 0)
@@ -100,7 +89,7 @@ def test_an_urgent_job_waits_for_one_end_only():
     jobs = [JobPlan(0, Cores(1), 0.01) for _ in range(2000)]
     jobs.append(JobPlan(1, Cores(1) & Memory("1G"), 0.01, at=1.0, priority=1))
     workload = Workload("urgent", (FunctionPlan("quick"), FunctionPlan("urgent")), tuple(jobs))
-    outcome = World(0, workload, equal_nodes(1, Cores(4) & Memory("4G")), network=STEADY, judged=False).run()
+    outcome = Trial(0, workload, equal_nodes(1, Cores(4) & Memory("4G")), network=STEADY, judged=False).run()
     assert outcome.starts[2000] - 1.0 < 0.1
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from grainlike.resources import EMPTY, Allocation, Cores, GPUs, Request, offer_of
-from grainlike.simulation import Dice, FunctionPlan, JobPlan, Rehearsal, Workload, World, equal_nodes
+from grainlike.simulation import Dice, FunctionPlan, JobPlan, Rehearsal, Workload
+from simtest import Trial, equal_nodes
 
 JOB = FunctionPlan("job")
 
@@ -73,7 +74,7 @@ def test_jobs_that_ask_for_nothing_keep_every_promise():
         jobs += [JobPlan(0, Cores(1), dice.between(0.1, 0.2), after=before) for _ in range(5)]
         jobs.append(JobPlan(0, EMPTY, 0.0, after=tuple(range(len(jobs) - 5, len(jobs)))))
         assert len(jobs) == (layer + 1) * 6
-    outcome = World(1, Workload("joints", (FunctionPlan("job"),), tuple(jobs)), equal_nodes(1, Cores(2))).run()
+    outcome = Trial(1, Workload("joints", (FunctionPlan("job"),), tuple(jobs)), equal_nodes(1, Cores(2))).run()
     assert outcome.violations == ()
     assert outcome.seen["settled SUCCEEDED"] == 30
 

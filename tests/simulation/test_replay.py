@@ -6,13 +6,14 @@ import os
 import subprocess
 import sys
 
-from grainlike.simulation import WORKLOADS, Dice, simulate
+from grainlike.simulation import Dice
+from simtest import WORKLOADS, simulate
 
 TIMES = int(os.environ.get("GRAINLIKE_TEST_REPLAYS", "1"))
 """How often each world is lived through under each of the hash seeds."""
 
 WORLDS = """
-from grainlike.simulation import WORKLOADS, simulate
+from simtest import WORKLOADS, simulate
 for workload in ("any", *WORKLOADS):
     for seed in range(12 if workload == "any" else 2):
         outcome = simulate(seed, workload)

@@ -8,7 +8,8 @@ from functools import cache
 
 import pytest
 
-from grainlike.simulation import CALM, WORKLOADS, simulate
+from grainlike.simulation import CALM
+from simtest import WORKLOADS, simulate
 
 SEEDS = int(os.environ.get("GRAINLIKE_TEST_SEEDS", "2000"))
 BLOCK = 50

@@ -44,19 +44,17 @@ from collections.abc import Sequence
 
 from grainlike.resources import NO_ALLOCATION, Allocation, Missing, Request, parse_allocation
 from grainlike.scheduler import AssembleGang, AssignJobs, CancelJobs, Deadlock, StartLease
-from grainlike.simulation._clock import Clock
-from grainlike.simulation._plans import FunctionPlan, JobPlan
-from grainlike.simulation._witness import Witness
-from grainlike.simulation.judge._aftermath import Aftermath
-from grainlike.simulation.judge._books import NodeBooks
-from grainlike.simulation.judge._circles import Circles
-from grainlike.simulation.judge._endings import Endings
-from grainlike.simulation.judge._gang_books import GangBooks
-from grainlike.simulation.judge._loans import Loans
-from grainlike.simulation.judge._order import Order
-from grainlike.simulation.judge._patience import Patience
-from grainlike.simulation.judge._rationing import Rationing, first_of
+from grainlike.simulation import Clock, FunctionPlan, JobPlan, Witness
 from grainlike.wire import Code, Completed, LeaseStart, LeaseWait
+from simtest.judge._aftermath import Aftermath
+from simtest.judge._books import NodeBooks
+from simtest.judge._circles import Circles
+from simtest.judge._endings import Endings
+from simtest.judge._gang_books import GangBooks
+from simtest.judge._loans import Loans
+from simtest.judge._order import Order
+from simtest.judge._patience import Patience
+from simtest.judge._rationing import Rationing, first_of
 
 __all__ = ["Referee"]
 

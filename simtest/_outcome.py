@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from grainlike.resources import Allocation, Request
-from grainlike.simulation._plans import Workload
+from grainlike.simulation import Workload
 
 __all__ = ["Outcome", "lower_bound"]
 

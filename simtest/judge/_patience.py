@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from grainlike.resources import Request
-from grainlike.simulation._plans import JobPlan
+from grainlike.simulation import JobPlan
 
 __all__ = ["Key", "Patience", "key_of"]
 

@@ -7,7 +7,7 @@ on a worker that was asked to stop. A job that outlives the head for longer than
 from __future__ import annotations
 
 from grainlike.scheduler import GRACE_S
-from grainlike.simulation._clock import Clock
+from grainlike.simulation import Clock
 from grainlike.wire import LOST_S
 
 __all__ = ["Aftermath"]

@@ -6,12 +6,10 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from grainlike.simulation._channel import Delay
-from grainlike.simulation._dice import Dice
-from grainlike.simulation._outcome import Outcome
-from grainlike.simulation._plans import CALM, QUICK, Faults, Network
-from grainlike.simulation._workloads import BENCHMARKS, draw_nodes, draw_workload, equal_nodes
-from grainlike.simulation._world import World
+from grainlike.simulation import CALM, QUICK, Delay, Dice, Faults, Network
+from simtest._outcome import Outcome
+from simtest._trial import Trial
+from simtest._workloads import BENCHMARKS, draw_nodes, draw_workload, equal_nodes
 
 __all__ = ["simulate"]
 
@@ -54,13 +52,13 @@ def simulate(
         plan = draw_workload(dice.fork("workload"), workload, 200 if jobs is None else jobs)
         nodes = equal_nodes(1 if workers is None else workers)
         calm = _with_crash(faults or CALM, head_crash)
-        return World(seed, plan, nodes, faults=calm, network=QUICK, judged=judged, show=show).run()
+        return Trial(seed, plan, nodes, faults=calm, network=QUICK, judged=judged, show=show).run()
     size = dice.fork("size")
     drawn_workers, drawn_jobs = 1 + size.below(4), 5 + size.below(46)
     plan = draw_workload(dice.fork("workload"), workload, drawn_jobs if jobs is None else jobs)
     nodes = draw_nodes(dice.fork("nodes"), drawn_workers if workers is None else workers, drift=_DRIFT)
     weather = dice.fork("weather")
-    return World(
+    return Trial(
         seed,
         plan,
         nodes,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from grainlike.resources import Allocation
-from grainlike.simulation._plans import FunctionPlan, JobPlan
+from grainlike.simulation import FunctionPlan, JobPlan
 from grainlike.wire import LeaseWait
 
 __all__ = ["Loans", "Waiting"]

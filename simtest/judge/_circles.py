@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from grainlike.resources import Allocation
-from grainlike.simulation._plans import JobPlan
-from grainlike.simulation.judge._books import NodeBooks
-from grainlike.simulation.judge._loans import Waiting
+from grainlike.simulation import JobPlan
+from simtest.judge._books import NodeBooks
+from simtest.judge._loans import Waiting
 
 __all__ = ["Circles"]
 

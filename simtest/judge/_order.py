@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from grainlike.simulation._clock import Clock
-from grainlike.simulation._plans import JobPlan
-from grainlike.simulation.judge._patience import Key, key_of
+from grainlike.simulation import Clock, JobPlan
+from simtest.judge._patience import Key, key_of
 
 __all__ = ["Order"]
 

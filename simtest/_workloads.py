@@ -21,8 +21,7 @@ from grainlike.resources import (
     WallTime,
     offer_of,
 )
-from grainlike.simulation._dice import Dice
-from grainlike.simulation._plans import FOREVER, FunctionPlan, JobPlan, NodePlan, Workload
+from grainlike.simulation import FOREVER, Dice, FunctionPlan, JobPlan, NodePlan, Workload
 
 __all__ = ["BENCHMARKS", "WORKLOADS", "draw_nodes", "draw_workload", "equal_nodes"]
 

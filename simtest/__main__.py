@@ -1,4 +1,4 @@
-"""Runs one simulated world and prints what happened: `python -m grainlike.simulation --seed 17 --workload poison`."""
+"""Lives through one world and prints what happened: `python -m simtest --seed 17 --workload poison`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import sys
 from collections.abc import Sequence
 from time import perf_counter
 
-from grainlike.simulation._outcome import Outcome
-from grainlike.simulation._plans import CALM
-from grainlike.simulation._simulate import simulate
-from grainlike.simulation._workloads import WORKLOADS
+from grainlike.simulation import CALM
+from simtest._outcome import Outcome
+from simtest._simulate import simulate
+from simtest._workloads import WORKLOADS
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,8 +56,8 @@ def _say(line: str) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m grainlike.simulation", description=__doc__)
-    parser.add_argument("--seed", type=int, default=0, help="seeds all that is not given (default 0)")
+    parser = argparse.ArgumentParser(prog="python -m simtest", description=__doc__)
+    parser.add_argument("--seed", type=int, default=0, help="decides all that is not given (default 0)")
     parser.add_argument("--workload", default="any", choices=["any", *WORKLOADS], help="default: any")
     parser.add_argument("--workers", type=int, help="how many nodes (default: drawn)")
     parser.add_argument("--jobs", type=int, help="how many jobs (default: drawn)")

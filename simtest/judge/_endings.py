@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from grainlike.scheduler import GRACE_S
-from grainlike.simulation._clock import Clock
-from grainlike.simulation._plans import FunctionPlan, JobPlan
+from grainlike.simulation import Clock, FunctionPlan, JobPlan
 from grainlike.wire import Code
 
 __all__ = ["Endings"]
