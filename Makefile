@@ -90,7 +90,7 @@ format: $(VENV)/.dev  ## mend style where a machine can
 	$(BIN)/ruff format
 
 bench: $(VENV)/.dev  ## run the benchmarks (ARGS=targets for every row of the table of targets)
-	$(BIN)/python -m benchmarks $(ARGS)
+	$(BIN)/python -m grainlike_bench $(ARGS)
 
 clean:  ## remove what these targets made
 	rm -rf .venv .venv-* build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

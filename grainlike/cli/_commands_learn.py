@@ -46,6 +46,7 @@ grainlike bench --workload throughput --size 100000 --json
 0 success
 1 a system could not be measured
 2 wrong usage
+3 the benchmarks are not installed
 """
 
 
@@ -155,15 +156,20 @@ def _bench(
 ) -> None:
     """Measure the speed here: the same small workloads on grainlike and on what else is installed, interleaved.
 
-    Give each system the machine for itself: other work on the same cores changes all figures.
+    Give each system the machine for itself: other work on the same cores changes all figures. The benchmarks are not in
+    grainlike's wheel: pip install ./grainlike_bench in its sources.
     """
-    from grainlike.cli._bench import ChoiceError, bench, show_systems
+    from grainlike.cli._bench import load_benchmarks
+    from grainlike.cli._exits import REFUSED
 
     def measured() -> int:
+        benchmarks = load_benchmarks()
+        if benchmarks is None:
+            return REFUSED
         if show:
-            return show_systems()
+            return int(benchmarks.show_systems())
         try:
-            return bench(
+            code = benchmarks.bench(
                 systems or [],
                 workload or [],
                 size=size,
@@ -172,7 +178,8 @@ def _bench(
                 drawing=picture,
                 as_json=as_json,
             )
-        except ChoiceError as error:
+        except benchmarks.ChoiceError as error:
             raise typer.BadParameter(str(error)) from error
+        return int(code)
 
     exit_with(measured)

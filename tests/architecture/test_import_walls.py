@@ -18,6 +18,7 @@ HOLES = [
     ("pickles", "grainlike/net/_hole.py", "from pickle import loads\n"),
     ("worker", "worker/grainlike_worker/_hole.py", "import grainlike.executor\n"),
     ("wheel", "grainlike/executor/_hole.py", "def judged():\n    import simtest\n    return simtest\n"),
+    ("wheel", "grainlike/cli/_hole.py", "import grainlike_bench\n"),
     ("by-name", "grainlike/executor/_hole.py", "import grainlike_worker\n"),
 ]
 
@@ -25,7 +26,7 @@ HOLES = [
 @pytest.fixture
 def house(tmp_path: Path) -> Path:
     """A copy of the packages and of the contracts, to make holes in."""
-    for name in ("grainlike", "worker", "simtest"):
+    for name in ("grainlike", "worker", "simtest", "grainlike_bench"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     return tmp_path

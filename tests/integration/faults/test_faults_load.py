@@ -8,9 +8,9 @@ import pytest
 from limits import LIMIT_S
 from waiting import until
 
-from benchmarks.bench_load import Head, Other
 from grainlike.client._connection import call
 from grainlike.wire import AskReport, AskWorkers, ReportIs, WorkersAre
+from grainlike_bench.bench_load import Head, Other
 
 WORKERS = 100
 JOBS = 50_000

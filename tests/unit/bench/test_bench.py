@@ -1,4 +1,4 @@
-"""`grainlike.bench`: figures are of right answers, rounds are interleaved, and what fails says why."""
+"""`grainlike_bench.compare`: figures are of right answers, rounds are interleaved, and what fails says why."""
 
 import asyncio
 import json
@@ -12,10 +12,21 @@ import psutil
 import pytest
 from limits import LIMIT_S
 
-from grainlike.bench import SYSTEMS, WORKLOADS, Figures, Session, System, facts, installed, measure, picture, table
-from grainlike.bench._system import drive_blocking
-from grainlike.bench.systems._limit import LimitSession
-from grainlike.bench.systems._pool import FuturesSession
+from grainlike_bench.compare import (
+    SYSTEMS,
+    WORKLOADS,
+    Figures,
+    Session,
+    System,
+    facts,
+    installed,
+    measure,
+    picture,
+    table,
+)
+from grainlike_bench.compare._system import drive_blocking
+from grainlike_bench.compare.systems._limit import LimitSession
+from grainlike_bench.compare.systems._pool import FuturesSession
 
 ROOT = Path(__file__).parents[3]
 SIZES = {"throughput": 20, "trips": 5, "tree": 7, "chain": 4, "bulk": 80_000, "large": 3_000_000}
@@ -134,7 +145,7 @@ def test_every_system_says_how_to_install_it() -> None:
 
 
 def test_measuring_prints_figures_last_whatever_a_system_prints_before() -> None:
-    command = [sys.executable, "-m", "grainlike.bench", "pool", "trips=3"]
+    command = [sys.executable, "-m", "grainlike_bench.compare", "pool", "trips=3"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=True)
     assert set(json.loads(done.stdout.splitlines()[-1])) == {"p50", "p99"}
 
@@ -156,7 +167,7 @@ async def test_the_limit_fails_when_its_server_is_gone() -> None:
 
 CHILDREN = """
 import subprocess, sys
-from grainlike.bench._usage import cpu_seconds, memory_bytes
+from grainlike_bench.compare._usage import cpu_seconds, memory_bytes
 
 before = cpu_seconds(), memory_bytes()
 script = "data = b'x' * 50_000_000; sum(i * i for i in range(3_000_000)); print(); input()"

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.targets import main
-from benchmarks.targets._goals import GOALS, Bound, Goal, chosen
-from benchmarks.targets._parts import PARTS, Part
-from benchmarks.targets._report import BEGIN, END, markdown, rewrite, text
-from benchmarks.targets._run import Run, run
-from benchmarks.targets._systems import ROWS, Row, figures_of, needed
-from grainlike.bench import SYSTEMS, WORKLOADS, Figures
+from grainlike_bench.compare import SYSTEMS, WORKLOADS, Figures
+from grainlike_bench.targets import main
+from grainlike_bench.targets._goals import GOALS, Bound, Goal, chosen
+from grainlike_bench.targets._parts import PARTS, Part
+from grainlike_bench.targets._report import BEGIN, END, markdown, rewrite, text
+from grainlike_bench.targets._run import Run, run
+from grainlike_bench.targets._systems import ROWS, Row, figures_of, needed
 
 GOAL = {goal.row: goal for goal in GOALS}
 PAGE = Path(__file__).parents[3] / "docs" / "performance.md"

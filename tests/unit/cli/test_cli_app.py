@@ -11,6 +11,7 @@ import pytest
 
 from grainlike import __version__
 from grainlike.cli import main
+from grainlike.cli._bench import load_benchmarks
 from grainlike.net import accesses_for, make_credentials, publish_access, read_access
 
 ROOT = Path(__file__).parents[3]
@@ -180,6 +181,38 @@ def test_bench_tells_figures_as_json(capsys: pytest.CaptureFixture[str]) -> None
 def test_bench_lists_what_can_be_measured(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "--list"]) == 0
     assert "ProcessPoolExecutor" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("line", [["bench"], ["bench", "--list"], ["bench", "pool"]])
+def test_bench_says_what_to_install_where_the_benchmarks_are_not(
+    line: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] == "grainlike_bench"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [_Without("grainlike_bench"), *sys.meta_path])
+    assert main(line) == 3
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "pip install ./grainlike_bench" in err
+
+
+def test_benchmarks_that_miss_a_module_of_their_own_are_not_taken_for_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] == "grainlike_bench"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [_Without("grainlike_bench.compare._table"), *sys.meta_path])
+    with pytest.raises(ModuleNotFoundError, match="_table"):
+        load_benchmarks()
+
+
+class _Without:
+    """A finder for which a module is not installed."""
+
+    def __init__(self, missing: str) -> None:
+        self._missing = missing
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        if name == self._missing:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
 def test_ctrl_c_is_an_exit_code_and_a_word(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,1 +1,0 @@
-"""What the numbers in the documentation come from; `python -m benchmarks` runs them."""

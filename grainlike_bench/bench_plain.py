@@ -1,0 +1,58 @@
+"""Plain functions that do nothing, in pinned processes of a worker's daemon, beside `ProcessPoolExecutor`.
+
+*With* run-lists is how they run: a function known to be tiny has many calls on one lease. *Without*, each call has a
+lease of its own, granted, told and given back. That is all that `isolate=True` means to a plain function, which has a
+process of its own anyway; nothing is switched off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from statistics import median
+from typing import Any
+
+from grainlike import Cores, delayed, gather
+from grainlike_bench._pairs import in_turn
+from grainlike_bench.bench_jobs import daemon
+
+JOBS = 10_000
+ROUNDS = 5
+
+
+def nothing(x: int) -> int:
+    return x
+
+
+def expect(values: Sequence[int]) -> None:
+    assert sum(values) == JOBS * (JOBS - 1) // 2
+
+
+async def pooled(pool: ProcessPoolExecutor) -> None:
+    futures = [pool.submit(nothing, i) for i in range(JOBS)]
+    expect([future.result() for future in futures])
+
+
+async def ours(function: Any) -> None:
+    expect(await gather([function(i) for i in range(JOBS)]))
+
+
+async def measure(rounds: int = ROUNDS) -> dict[str, list[float]]:
+    """Jobs a second of every round."""
+    listed = delayed(nothing) @ Cores(1)
+    alone = delayed(nothing, isolate=True) @ Cores(1)
+    with ProcessPoolExecutor(2) as pool:
+        async with daemon(insecure=True):
+            ways = {"pool": partial(pooled, pool), "with": partial(ours, listed), "without": partial(ours, alone)}
+            seconds = await in_turn(list(ways.values()), rounds)
+    return {name: [JOBS / took for took in taken] for name, taken in zip(ways, seconds, strict=True)}
+
+
+def main() -> None:
+    rates = asyncio.run(measure())
+    base = median(rates["pool"])
+    for name, found in rates.items():
+        what = "ProcessPoolExecutor(2)" if name == "pool" else f"grainlike, {name} run-lists"
+        print(f"{what:28} {median(found):9.0f} /s ({min(found):.0f}-{max(found):.0f}) {median(found) / base:5.2f} x")
