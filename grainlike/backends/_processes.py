@@ -8,10 +8,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from grainlike.backends._base import ClosesItself
-from grainlike.calls import BackendAnswer, BackendCall, CallProcess, CallProcessLostError, import_paths, run_call
+from grainlike.calls import BackendAnswer, BackendCall, CallProcess, CallProcessLostError, run_call
 from grainlike.errors import WorkerLostError
 from grainlike.payload import Payload, dump_arguments, dump_function, load_error, load_value
 from grainlike.resources import Cores, Request
+from grainlike.system import import_paths
 
 __all__ = ["ProcessBackend"]
 
@@ -136,7 +137,7 @@ def _packed(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
     packed = dump_arguments(args, kwargs, what=name).detached()
     buffers = tuple(bytes(buffer) for buffer in packed.buffers)
     blob = dump_function(fn).data
-    return BackendCall(blob, bytes(packed.data), buffers, 0, name, 1, "", "cores=[0]", None, import_paths())
+    return BackendCall(blob, bytes(packed.data), buffers, 0, name, 1, "", "cores=[0]", None, tuple(import_paths()))
 
 
 def _opened(answer: BackendAnswer) -> Any:

@@ -14,7 +14,7 @@ from anyio.abc import TaskGroup
 from grainlike.backends._admission import AdmissionQueue
 from grainlike.backends._job import BackendJob, BackendWorker
 from grainlike.backends._protocol import BackendAdapter
-from grainlike.calls import BackendAnswer, BackendCall, CallOutcome, import_paths, perform, run_call
+from grainlike.calls import BackendAnswer, BackendCall, CallOutcome, perform, run_call
 from grainlike.context import JobInfo
 from grainlike.errors import JobTimeoutError, UnsatisfiableError, WorkerLostError
 from grainlike.eventloop import EventLoopId, forget_the_loop, soon_from_anywhere
@@ -22,6 +22,7 @@ from grainlike.graph import Node, Retry, StreamNode
 from grainlike.jobs import NO_PARCEL, Job, JobCounters, Observer
 from grainlike.payload import Payload, dump_arguments, dump_error, dump_function, load_error, load_value
 from grainlike.resources import Ledger, Request, missing
+from grainlike.system import import_paths
 
 __all__ = ["BackendRunner"]
 
@@ -237,7 +238,7 @@ class BackendRunner:
             data, buffers = bytes(job.packed.data), tuple(bytes(buffer) for buffer in job.packed.buffers)
             slots = job.slots or ""
             call = BackendCall(
-                job.blob, data, buffers, job.id, job.name, job.attempt, "", slots, job.timeout, import_paths()
+                job.blob, data, buffers, job.id, job.name, job.attempt, "", slots, job.timeout, tuple(import_paths())
             )
             arguments = (run_call, call)
         if self._adapter.hears_requests:

@@ -5,7 +5,7 @@ process of a backend (`_call`), and how it is ended there (`_child`). It is impo
 executor, and is light.
 """
 
-from grainlike.calls._call import BackendAnswer, BackendCall, CallOutcome, import_paths, perform, run_call
+from grainlike.calls._call import BackendAnswer, BackendCall, CallOutcome, perform, run_call
 from grainlike.calls._child import CallProcess, CallProcessLostError
 from grainlike.calls._part import CallReport, PartPlan, run_part, run_part_async
 
@@ -17,7 +17,6 @@ __all__ = [
     "CallProcessLostError",
     "CallReport",
     "PartPlan",
-    "import_paths",
     "perform",
     "run_call",
     "run_part",

@@ -18,7 +18,7 @@ from grainlike.context import JobInfo, enter_job
 from grainlike.payload import Payload, dump_error, dump_value, load_arguments, load_function
 from grainlike.resources import Allocation, parse_allocation
 
-__all__ = ["BackendAnswer", "BackendCall", "CallOutcome", "import_paths", "perform", "run_call", "where"]
+__all__ = ["BackendAnswer", "BackendCall", "CallOutcome", "perform", "run_call", "where"]
 
 
 class BackendCall(NamedTuple):
@@ -135,8 +135,3 @@ def where() -> str:
     thread = threading.current_thread()
     tail = "" if thread is threading.main_thread() else f" {thread.name}"
     return f"{socket.gethostname()}:{os.getpid()}{tail}"
-
-
-def import_paths() -> tuple[str, ...]:
-    """Return the import paths of this process."""
-    return tuple(path or os.getcwd() for path in sys.path)  # noqa: PTH109 - "" is where a REPL is

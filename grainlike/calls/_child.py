@@ -19,8 +19,9 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
-from grainlike.calls._call import BackendAnswer, BackendCall, import_paths, run_call, where
+from grainlike.calls._call import BackendAnswer, BackendCall, run_call, where
 from grainlike.payload import Payload, dump_value, load_value
+from grainlike.system import import_paths
 
 __all__ = ["CallProcess", "CallProcessLostError", "answer_in_time", "serve"]
 

@@ -16,7 +16,7 @@ from grainlike.client._events import RemoteFeed, RemoteLeases
 from grainlike.client._remote_jobs import RemoteJobs
 from grainlike.engine import RETRIEVED_ELSEWHERE
 from grainlike.errors import GrainlikeError, GraphError, HeadLostError, SessionError
-from grainlike.executor import Executor, import_paths
+from grainlike.executor import Executor
 from grainlike.graph import Delayed, Node, RunsIn, State, Stream, StreamNode, node_behind
 from grainlike.head import LogLine
 from grainlike.head.server import MOST_NAMES
@@ -24,6 +24,7 @@ from grainlike.jobs import Event, Events, Job, WorkerInfo, explanation_of, worke
 from grainlike.net import RETURN_S, ByteLink, HeadLocator, ReconnectingLink, waits
 from grainlike.resources import EMPTY, Request
 from grainlike.scheduler import Explanation
+from grainlike.system import import_paths
 from grainlike.wire import (
     LOST_S,
     AskHead,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from grainlike.executor._blocking import result
     from grainlike.executor._current import AnyExecutor
     from grainlike.executor._head_daemon import HeadDaemon
-    from grainlike.executor._lifecycle import QUIET_S, import_paths
+    from grainlike.executor._lifecycle import QUIET_S
     from grainlike.executor._settings import NOT_GIVEN
 
 __all__ = [
@@ -30,7 +30,6 @@ __all__ = [
     "Executor",
     "HeadDaemon",
     "find",
-    "import_paths",
     "result",
     "run",
 ]
@@ -43,7 +42,6 @@ if not TYPE_CHECKING:  # else any name would be there
             "HeadDaemon": "_head_daemon",
             "NOT_GIVEN": "_settings",
             "QUIET_S": "_lifecycle",
-            "import_paths": "_lifecycle",
             "result": "_blocking",
         },
     )

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import logging
 import secrets
-import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import anyio
@@ -28,13 +26,14 @@ from grainlike.jobs import Job, Observer
 from grainlike.nested import leave_none
 from grainlike.resources import Allocation
 from grainlike.subprocesses import reserve_standard_descriptors
+from grainlike.system import import_paths
 
 if TYPE_CHECKING:
     from grainlike.backends import BackendRunner
     from grainlike.head import Recorder
     from grainlike.head.server import Endpoint, OutcomeStore
 
-__all__ = ["QUIET_S", "ExecutorBase", "import_paths"]
+__all__ = ["QUIET_S", "ExecutorBase"]
 
 logger = logging.getLogger("grainlike")
 
@@ -322,11 +321,6 @@ class ExecutorBase(BaseResolver):
 
     def _deserted(self) -> None:
         """The last client has left."""
-
-
-def import_paths() -> list[str]:
-    """Return the paths this program imports from, so that a worker's jobs can import the same modules."""
-    return [path or str(Path.cwd()) for path in sys.path]  # "" is the directory of a REPL
 
 
 def _innermost(error: Exception) -> BaseException:

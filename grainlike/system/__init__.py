@@ -6,6 +6,7 @@ from grainlike._later import later
 
 if TYPE_CHECKING:
     from grainlike.system._cgroup import MEMORY, Cgroup, own_cgroups
+    from grainlike.system._import_paths import import_paths
     from grainlike.system._late_file import LateFile
     from grainlike.system._limits import cpu_limit, max_message_bytes, memory_limit
 
@@ -14,6 +15,7 @@ __all__ = [
     "Cgroup",
     "LateFile",
     "cpu_limit",
+    "import_paths",
     "max_message_bytes",
     "memory_limit",
     "own_cgroups",
@@ -29,6 +31,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "cpu_limit": "_limits",
             "memory_limit": "_limits",
             "own_cgroups": "_cgroup",
+            "import_paths": "_import_paths",
             "max_message_bytes": "_limits",
         },
     )
