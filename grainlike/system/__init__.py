@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from grainlike.system._cgroup import MEMORY, Cgroup, own_cgroups
     from grainlike.system._import_paths import import_paths
     from grainlike.system._late_file import LateFile
-    from grainlike.system._limits import cpu_limit, max_message_bytes, memory_limit
+    from grainlike.system._limits import cpu_limit, max_message_bytes, memory_limit, own_memory
 
 __all__ = [
     "MEMORY",
@@ -19,6 +19,7 @@ __all__ = [
     "max_message_bytes",
     "memory_limit",
     "own_cgroups",
+    "own_memory",
 ]
 
 if not TYPE_CHECKING:  # else any name would be there
@@ -31,6 +32,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "cpu_limit": "_limits",
             "memory_limit": "_limits",
             "own_cgroups": "_cgroup",
+            "own_memory": "_limits",
             "import_paths": "_import_paths",
             "max_message_bytes": "_limits",
         },

@@ -1,6 +1,6 @@
-"""Message size limit of a head: half of the memory that it may use.
+"""Limits of this process: what its cgroups allow, and how large a message a head may receive.
 
-Limits of this process's cgroups: of both versions, and of each cgroup above, the least.
+Cgroups of both versions count, and each cgroup above: the least.
 """
 
 from __future__ import annotations
@@ -8,44 +8,30 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 
 from grainlike.system._cgroup import Cgroup, own_cgroups
 
-__all__ = ["cpu_limit", "max_message_bytes", "memory_limit"]
+__all__ = ["cpu_limit", "max_message_bytes", "memory_limit", "own_memory"]
 
 
 _SHARE = 2
 _UNKNOWN = 2**62
 
 
-def max_message_bytes(root: Path = Path("/")) -> int:
+def max_message_bytes(proc: str = "/proc/self") -> int:
     """Return the limit in bytes of buffers: half of the machine's memory, or of the limit of this process's cgroup.
 
     A larger message could be received, but hardly be sent on: it is taken off the wire, and its job fails.
     """
-    return min([_machine(), *_allowed(root)]) // _SHARE
+    return (own_memory(proc) or _UNKNOWN) // _SHARE
 
 
-def _machine() -> int:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError):
-        return _UNKNOWN
-
-
-def _allowed(root: Path) -> Iterator[int]:
-    """Iterate over the memory limits of this process's cgroups, of the unified tree."""
-    own = ""
-    with suppress(OSError):
-        lines = (root / "proc/self/cgroup").read_text(encoding="ascii", errors="replace").splitlines()
-        own = next((line[3:] for line in lines if line.startswith("0::")), "")
-    path = root / "sys/fs/cgroup" / own.lstrip("/")
-    for group in (path, *path.parents):
-        if group == root / "sys/fs":
-            return
-        with suppress(OSError, ValueError):  # "max" is no number, and no limit
-            yield int((group / "memory.max").read_text(encoding="ascii"))
+def own_memory(proc: str = "/proc/self") -> int:
+    """Return how many bytes of memory this process may use: the machine's, or what its cgroup allows; 0 if unknown."""
+    known = [memory_limit(proc)]
+    with suppress(ValueError, OSError):
+        known.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    return min((size for size in known if size is not None), default=0)
 
 
 def cpu_limit(proc: str = "/proc/self") -> float | None:

@@ -9,8 +9,8 @@ import pytest
 
 from grainlike.resources import parse
 from grainlike.system._cgroup import Cgroup, own_cgroups
-from grainlike.system._limits import cpu_limit, memory_limit
-from grainlike_worker.daemon._probe import offer_of_daemon, own_cores, own_memory
+from grainlike.system._limits import cpu_limit, memory_limit, own_memory
+from grainlike_worker.daemon._probe import offer_of_daemon, own_cores
 from grainlike_worker.linux import _worker_cgroups
 from grainlike_worker.linux._cgroup_memory import KernelLimit, was_out_of_memory
 from grainlike_worker.linux._worker_cgroups import claimed_cgroups, memory_tier

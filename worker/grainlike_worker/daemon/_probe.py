@@ -8,9 +8,9 @@ import os
 from pathlib import Path
 
 from grainlike.resources import Allocation, Cores, Memory, Request, Topology, logical_cores, offer_of
-from grainlike.system import cpu_limit, memory_limit
+from grainlike.system import cpu_limit, own_memory
 
-__all__ = ["logical_in", "offer_for", "offer_of_daemon", "own_cores", "own_memory", "topology", "warn_of_logical"]
+__all__ = ["logical_in", "offer_for", "offer_of_daemon", "own_cores", "topology", "warn_of_logical"]
 
 logger = logging.getLogger("grainlike.worker")
 
@@ -23,16 +23,6 @@ def own_cores() -> tuple[int, ...]:
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
     time = cpu_limit()
     return tuple(cores if time is None else cores[: max(1, math.ceil(time))])
-
-
-def own_memory() -> int:
-    """How much memory this process may use, in bytes: the machine's, or what its cgroup allows; 0 if nobody tells."""
-    try:
-        machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError):
-        return 0
-    allowed = memory_limit()
-    return machine if allowed is None else min(machine, allowed)
 
 
 def offer_for(what: Request | None) -> Allocation:
