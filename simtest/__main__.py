@@ -1,4 +1,4 @@
-"""Lives through one world and prints what happened: `python -m simtest --seed 17 --workload poison`."""
+"""Runs one simulated world and prints what happened: `python -m simtest --seed 17 --workload poison`."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _say(line: str) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m simtest", description=__doc__)
-    parser.add_argument("--seed", type=int, default=0, help="decides all that is not given (default 0)")
+    parser.add_argument("--seed", type=int, default=0, help="seeds all that is not given (default 0)")
     parser.add_argument("--workload", default="any", choices=["any", *WORKLOADS], help="default: any")
     parser.add_argument("--workers", type=int, help="how many nodes (default: drawn)")
     parser.add_argument("--jobs", type=int, help="how many jobs (default: drawn)")

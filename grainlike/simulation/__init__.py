@@ -1,11 +1,10 @@
-"""The world in which the schedulers are tried: virtual time and seeded chance.
+"""Simulation: the schedulers in virtual time, with seeded chance.
 
-Answers: what the very same `HeadScheduler` and `NodeScheduler` of `grainlike.scheduler` do to a workload, in virtual
-time, under the faults that somebody strikes it with. `dry_run` plans with it; `simtest`, which is beside the tests and
-not in the wheel, draws workloads and faults and judges every step.
+A world runs a workload on the `HeadScheduler` and `NodeScheduler` of `grainlike.scheduler` themselves. `dry_run` plans
+with it; `simtest`, which is beside the tests and not in the wheel, draws workloads and faults and judges every step.
 
-Contains no policy: which job goes where is the schedulers' alone, and with a rule taken out of them a world goes
-another way. Never waits, never starts a process, rolls no dice but its own. Neighbours: `scheduler`, which it runs.
+There is no policy here: only the schedulers decide which job goes where. Nothing waits, starts a process, or draws
+random numbers other than `Dice`.
 """
 
 from grainlike.simulation._channel import Channel, Delay

@@ -21,7 +21,7 @@ _SETTLED = {int(code): f"settled {code.name}" for code in Code}
 
 
 class Witness:
-    """Takes note of when jobs began and ended; judges nothing (a subclass may).
+    """Records when jobs began and ended; checks nothing (a subclass may).
 
     The world calls its methods, with jobs by their number at the head, and workers by the number of their connection.
 

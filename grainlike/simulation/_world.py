@@ -27,7 +27,7 @@ class World:
     Args:
         seed: seeds all random numbers in it.
         closed: no worker joins later, and none that is lost comes back.
-        witness: makes the observer of everything that happens; one that judges raises `AssertionError`.
+        witness: makes the observer of all events; one that judges raises `AssertionError`.
 
     Example::
 
@@ -81,7 +81,7 @@ class World:
         assert self.clock.steps < most, f"{most} steps, and {self.head.client.unsettled} jobs have no outcome"
         return going_on
 
-    # --- what the bodies ask for -------------------------------------------------------------------------------------
+    # --- calls of the drivers ----------------------------------------------------------------------------------------
 
     def new_daemon(self, plan: NodePlan) -> Daemon:
         """Return a new daemon for a node."""
@@ -118,4 +118,4 @@ class World:
         actions: list[HeadAction] | list[NodeAction],
         scheduler: HeadScheduler | NodeScheduler,
     ) -> None:
-        """Record the answer of a scheduler to an event; a world that only measures keeps nothing of it."""
+        """Record one step of a scheduler; a world that only measures keeps nothing of it."""
