@@ -12,9 +12,9 @@ _PACKAGE = "grainlike_bench"
 
 MISSING = """\
 The benchmarks are not installed here: they are the distribution grainlike-bench, and not part of grainlike's wheel.
-Install them from the folder grainlike_bench of the sources, a checkout or an unpacked sdist, of the same version:
+Install them from the folder benchmarks of the sources, a checkout or an unpacked sdist, of the same version:
 
-    pip install ./grainlike_bench
+    pip install ./benchmarks
 """
 
 

@@ -157,7 +157,7 @@ def _bench(
     """Measure the speed here: the same small workloads on grainlike and on what else is installed, interleaved.
 
     Give each system the machine for itself: other work on the same cores changes all figures. The benchmarks are not in
-    grainlike's wheel: pip install ./grainlike_bench in its sources.
+    grainlike's wheel: pip install ./benchmarks in its sources.
     """
     from grainlike.cli._bench import load_benchmarks
     from grainlike.cli._exits import REFUSED

@@ -26,7 +26,7 @@ HOLES = [
 @pytest.fixture
 def house(tmp_path: Path) -> Path:
     """A copy of the packages and of the contracts, to make holes in."""
-    for name in ("grainlike", "worker", "simtest", "grainlike_bench"):
+    for name in ("grainlike", "worker", "simtest", "benchmarks"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     return tmp_path
@@ -42,7 +42,7 @@ def lint(house: Path, *options: str) -> subprocess.CompletedProcess[str]:
             *options,
         ],
         cwd=house,
-        env={"PYTHONPATH": f"{house}:{house / 'worker'}", "PATH": "/usr/bin:/bin"},
+        env={"PYTHONPATH": f"{house}:{house / 'worker'}:{house / 'benchmarks'}", "PATH": "/usr/bin:/bin"},
         capture_output=True,
         text=True,
         check=False,

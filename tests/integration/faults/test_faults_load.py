@@ -5,12 +5,12 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
+from grainlike_bench.bench_load import Head, Other
 from limits import LIMIT_S
 from waiting import until
 
 from grainlike.client._connection import call
 from grainlike.wire import AskReport, AskWorkers, ReportIs, WorkersAre
-from grainlike_bench.bench_load import Head, Other
 
 WORKERS = 100
 JOBS = 50_000

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from limits import LIMIT_S
-
 from grainlike_bench.compare import (
     SYSTEMS,
     WORKLOADS,
@@ -27,6 +25,7 @@ from grainlike_bench.compare import (
 from grainlike_bench.compare._system import drive_blocking
 from grainlike_bench.compare.systems._limit import LimitSession
 from grainlike_bench.compare.systems._pool import FuturesSession
+from limits import LIMIT_S
 
 ROOT = Path(__file__).parents[3]
 SIZES = {"throughput": 20, "trips": 5, "tree": 7, "chain": 4, "bulk": 80_000, "large": 3_000_000}

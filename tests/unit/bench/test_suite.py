@@ -3,7 +3,6 @@
 import sys
 
 import pytest
-
 from grainlike_bench.__main__ import main
 
 

@@ -4,7 +4,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-
 from grainlike_bench.compare import SYSTEMS, WORKLOADS, Figures
 from grainlike_bench.targets import main
 from grainlike_bench.targets._goals import GOALS, Bound, Goal, chosen

@@ -193,7 +193,7 @@ def test_bench_says_what_to_install_where_the_benchmarks_are_not(
     assert main(line) == 3
     out, err = capsys.readouterr()
     assert out == ""
-    assert "pip install ./grainlike_bench" in err
+    assert "pip install ./benchmarks" in err
 
 
 def test_benchmarks_that_miss_a_module_of_their_own_are_not_taken_for_missing(monkeypatch: pytest.MonkeyPatch) -> None:
