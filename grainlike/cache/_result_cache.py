@@ -35,7 +35,7 @@ class CacheListener(Protocol):
 
 
 class CachedRecord(Record):
-    """What is known of a call that did not run: its value was kept."""
+    """Record of a call that did not run: its value was kept."""
 
     __slots__ = ("words",)
 

@@ -1,4 +1,4 @@
-"""What did the user write? Delayed functions, placeholders, and the lazy graph that they form.
+"""Lazy graph of a program: delayed functions, placeholders, and the nodes behind them.
 
 A call of a delayed function, and every operation on a placeholder, makes a `Node`; a `Delayed` points at one, and a
 `Stream` at that of an asynchronous generator. `pending_nodes` tells an executor what to do in which order, and the

@@ -27,7 +27,7 @@ _LAZY, _INLINE = State.LAZY, RunsIn.INLINE
 
 
 def _pick(value: Any, index: int, nout: int) -> Any:
-    """One of the `nout` values that were promised."""
+    """Return one of the `nout` values that were promised."""
     values = value if isinstance(value, tuple | list) else tuple(value)
     if len(values) != nout:
         raise ValueError(f"nout={nout} was promised, but there are {len(values)} values")

@@ -45,7 +45,7 @@ _REMOTE = RunsIn.REMOTE
 
 
 class _Wrapper(Generic[P, T_co]):
-    """What delayed functions have in common, whatever their calls give: a function, a request, and their manners."""
+    """Base of delayed functions, whatever their calls return: a function, a request, and how they behave."""
 
     # One dictionary, of the function's name, documentation and so on, serves all copies.
     __slots__ = ("__dict__", "__weakref__", "_bound", "_place", "function", "request")
@@ -130,7 +130,7 @@ class _Wrapper(Generic[P, T_co]):
 
     @property
     def __grainlike_constant__(self) -> bool:
-        """Whether it cannot change, but for the function inside: what a bound instance holds may."""
+        """Return True if nothing but the function inside can change: what a bound instance holds may."""
         return not self._bound
 
     def __copy__(self) -> Self:
@@ -282,7 +282,7 @@ def _refuse_precedence(symbol: str) -> NoReturn:
 
 
 class _Decorator(Protocol):
-    """What `@delayed(...)` with options gives."""
+    """Decorator that `@delayed(...)` with options returns."""
 
     @overload
     def __call__(self, fn: Callable[P, Coroutine[Any, Any, T]], /) -> DelayedFn[P, T]: ...

@@ -1,4 +1,4 @@
-"""What a delayed function is made of: the callable, its kind, and the options it was given."""
+"""Parts of a delayed function: the callable, its kind, and the options it was given."""
 
 import functools
 import inspect
@@ -86,7 +86,7 @@ def _check_text(option: str, value: object) -> None:
 
 
 def _is_text(value: str) -> bool:
-    """Whether it can be told to other processes: Python's strings may hold halves of characters, messages may not."""
+    """Return True if a string can be sent to other processes: Python's may hold halves of characters."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -107,7 +107,7 @@ _NO_OPTIONS = Options()
 
 
 class Function:
-    """One callable with its options, shared by every node that calls it and every `@` copy.
+    """Callable with its options, shared by every node that calls it and every `@` copy.
 
     Attributes:
         accepts_errors: whether it is called when inputs have failed, with their exceptions in place of their values.
@@ -180,7 +180,7 @@ class Function:
 
 
 def is_generator(callable: Callable[..., Any]) -> bool:  # noqa: A002
-    """Whether a call gives a plain generator."""
+    """Return True if a call gives a plain generator."""
     return _gives(callable, inspect.isgeneratorfunction)
 
 

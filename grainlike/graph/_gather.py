@@ -102,7 +102,7 @@ def gather(placeholders: Iterable[Delayed[A]], /, *, return_exceptions: Literal[
 @overload
 def gather(*items: Any, return_exceptions: bool = ...) -> Delayed[list[Any]]: ...
 def gather(*items: Any, return_exceptions: bool = False) -> Delayed[Any]:
-    """One placeholder for all of these, given as arguments or as one iterable: a list of values, in order.
+    """Return a placeholder for all of these, given as arguments or as one iterable: a list of values, in order.
 
     They run at the same time. What is not a placeholder is passed on as it is. The result knows its length and
     can be unpacked. If one fails, the result fails with its error. (Typed as a tuple where there are two to

@@ -31,7 +31,7 @@ _COST = 1.0
 
 @dataclass(slots=True, eq=False)
 class NamedJob:
-    """One job of a named graph.
+    """Job of a named graph.
 
     `needs` are the names that it waits for, for their values or for order alone; names of jobs that were added earlier.
     `cost` is None where none was given. `status` is how a run of the graph ended it, None before that.
@@ -45,7 +45,7 @@ class NamedJob:
 
     @property
     def weight(self) -> float:
-        """What it is taken to cost."""
+        """Return its cost: what was given, or 1."""
         return _COST if self.cost is None else self.cost
 
 

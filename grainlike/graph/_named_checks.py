@@ -1,4 +1,4 @@
-"""What the jobs and edges of a named graph must be; each refusal says whose it is."""
+"""Checks of the jobs and edges of a named graph; each error names the job."""
 
 from __future__ import annotations
 
@@ -73,6 +73,6 @@ def in_order(before: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def nearest(name: object, known: Iterable[str]) -> str:
-    """What was probably meant, as the end of a sentence; empty if nothing is near."""
+    """Return the name that was probably meant, as the end of a sentence; empty if nothing is near."""
     near = get_close_matches(str(name), known, n=1)
     return f"; the nearest is {near[0]!r}" if near else ""

@@ -37,11 +37,11 @@ class RetrievalObserver(Protocol):
     """Somebody who wants to know whether an error is ever seen."""
 
     def seen(self) -> None:
-        """It is."""
+        """Record that somebody has seen the error."""
 
 
 class Node(msgspec.Struct, eq=False):
-    """One call of a function, or one operation on placeholders.
+    """Call of a function, or operation on placeholders.
 
     What is to be done is fixed when the node is made: `function`, `request` (None unless `place` is
     `REMOTE`), `place`, and `deps`, the distinct nodes whose values it needs, in the order of the arguments.
@@ -72,7 +72,7 @@ class Node(msgspec.Struct, eq=False):
         return f"<Node {self.function.name} {self.state.label}>"
 
     def label(self) -> str:
-        """What the node does, in a few letters: the function's name, `.shape`, `[0]`, `+`."""
+        """Return what the node does, in a few letters: the function's name, `.shape`, `[0]`, `+`."""
         done = self.function.callable
         if self._args and done is getattr:
             return f".{self._args[1]}"
@@ -108,7 +108,7 @@ class Node(msgspec.Struct, eq=False):
             del error, trace
 
     def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """What to call the function with: values in place of the dependencies, all of which succeeded.
+        """Return the arguments for the function: values in place of the dependencies, all of which succeeded.
 
         A function that accepts errors is given the exceptions of those that did not.
         """
@@ -141,7 +141,8 @@ class Node(msgspec.Struct, eq=False):
         return self._args, self._outcome or {}
 
     def arguments_before(self, dep: Node, stand_in: object) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-        """What to call the function with once `dep`, the only dependency to come, is there: `stand_in` in its place.
+        """Return the arguments for the function once `dep`, the only dependency to come, is there: `stand_in` in its
+        place.
 
         None where it is not an argument by itself: a container may look at what it is made of.
         """

@@ -23,7 +23,7 @@ _WRITERS = frozenset({"copyto", "fill_diagonal", "place", "put", "put_along_axis
 
 
 class NumpyProtocols(Placeholder):
-    """What NumPy calls instead of computing."""
+    """Methods that NumPy calls instead of computing."""
 
     __slots__ = ()
 

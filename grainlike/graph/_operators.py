@@ -33,7 +33,7 @@ def _unary(function: Function, operand: Placeholder) -> Delayed[Any]:
 
 
 def binary(function: Function, left: Placeholder, right: Any) -> Delayed[Any]:
-    """What `operate` does, by a shorter way for the two operands that nearly all operations have."""
+    """Do as `operate` does, by a shorter way for the two operands that nearly all operations have."""
     node = left._node
     if type(right) in LEAVES:
         made = Node(function, None, _INLINE, (node, right), None, (node,))

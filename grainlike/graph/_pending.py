@@ -1,4 +1,4 @@
-"""What is still to be done for some nodes, in an order in which it can be done."""
+"""Pending work of some nodes, in an order in which it can be done."""
 
 from collections.abc import Iterable
 from operator import attrgetter
@@ -23,7 +23,7 @@ def pending_nodes(roots: Iterable[Node]) -> tuple[list[Node], list[Node]]:
 
 
 def unfinished_nodes(roots: Iterable[Node]) -> list[Node]:
-    """What is still to be done for `roots`, whoever does it: each node once, dependencies first."""
+    """Return the unfinished nodes that `roots` need, whoever runs them: each once, dependencies first."""
     return [node for node in ordered(roots) if not node.finished]
 
 

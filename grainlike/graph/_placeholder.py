@@ -21,7 +21,7 @@ _ALONE = 3
 
 
 class Placeholder:
-    """What every placeholder is, without its manners: a reference to a node, which may be changed."""
+    """Base of placeholders, without their behaviour: a reference to a node, which may be replaced."""
 
     __slots__ = ("__weakref__", "_node")
 
@@ -78,7 +78,7 @@ def capture(
 
 
 class _ArgumentCapture:
-    """One call's worth of capturing."""
+    """Capture of the arguments of one call."""
 
     __slots__ = ("_open", "_templates", "nodes")
 
@@ -144,7 +144,7 @@ def _is_namedtuple(kind: type) -> bool:
 
 
 def _parts(item: Any) -> Sequence[Any] | None:
-    """What a container holds, in the order that its maker takes; None for anything else."""
+    """Return the items of a container, in the order that its constructor takes; None for anything else."""
     kind = type(item)
     if kind is list or kind is tuple:
         return item  # type: ignore[no-any-return]

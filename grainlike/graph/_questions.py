@@ -1,4 +1,4 @@
-"""What is told about a placeholder and done to it, by functions, for its names belong to the value."""
+"""Functions on placeholders: they are no methods, for the names of a placeholder belong to its value."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Info:
-    """What is known of a placeholder at this moment.
+    """State of a placeholder at one moment.
 
     `state` is lazy, pending, running, succeeded, failed or cancelled. `worker`, `allocation`, `attempt` (0
     until there is one), `receipt` and `usage` are filled in as the job goes on; calls without resources have
@@ -42,7 +42,7 @@ _FACTS = tuple(field.name for field in fields(Info) if field.name not in ("name"
 
 
 def info(placeholder: Delayed[object] | Stream[object]) -> Info:
-    """What is known of a placeholder, or a stream, at this moment. It does not start it.
+    """Return the state of a placeholder, or a stream, at this moment. This does not start it.
 
     Raises:
         TypeError: it is not a placeholder.

@@ -23,7 +23,7 @@ class Record:
 
     @property
     def allocation(self) -> "Allocation | None":
-        """What the job was given."""
+        """Return what the job was given."""
         return None
 
     @property
@@ -33,22 +33,22 @@ class Record:
 
     @property
     def receipt(self) -> "Receipt | None":
-        """What was enforced, once the job has finished."""
+        """Return what was enforced, once the job has finished."""
         return None
 
     @property
     def usage(self) -> "Usage | None":
-        """What was used, once the job has finished."""
+        """Return what was used, once the job has finished."""
         return None
 
     @property
     def began(self) -> float | None:
-        """When the job started, on this process's monotonic clock, in seconds; None before it does."""
+        """Return when the job started, on this process's monotonic clock, in seconds; None before it does."""
         return None
 
     @property
     def ended(self) -> float | None:
-        """When it ended, on the same clock; None before it does."""
+        """Return when it ended, on the same clock; None before it does."""
         return None
 
     def elapsed_s(self) -> float | None:
@@ -56,5 +56,5 @@ class Record:
         return None
 
     def why_pending(self) -> str | None:
-        """One sentence on what a pending job waits for; None for any other."""
+        """Return one sentence on what a pending job waits for; None for any other."""
         return None

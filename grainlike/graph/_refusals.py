@@ -1,4 +1,4 @@
-"""What a placeholder cannot do, for it has no value yet; each refusal says what to write instead."""
+"""Operations that a placeholder refuses, as it has no value yet; each error says what to write instead."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ __all__ = ["Resolver", "current_resolver", "register"]
 
 
 class Resolver(Protocol):
-    """What the graph asks of an executor."""
+    """Interface of an executor, as far as the graph uses it."""
 
     async def wait(self, node: "Node") -> Any:
         """Start what is not started, wait for the node, and return its value or raise its error."""

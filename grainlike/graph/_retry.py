@@ -1,4 +1,4 @@
-"""When a call that failed, or was lost, is tried again."""
+"""Retry policy: when a call that failed, or was lost, is tried again."""
 
 from dataclasses import dataclass
 from math import isfinite
@@ -15,7 +15,7 @@ _Backoff = float | tuple[float, float, float] | None
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """What `retries=` of a delayed function takes where a number of further attempts does not say enough.
+    """Retry policy for `retries=` of a delayed function, where a number of further attempts does not say enough.
 
     Args:
         times: how many further attempts there are after failures.
@@ -63,7 +63,7 @@ class Retry:
         return self.backoff if isinstance(self.backoff, tuple) else None
 
     def covers(self, kind: type[BaseException]) -> bool:
-        """Whether a failure by this type is tried again."""
+        """Return True if a failure by this type is tried again."""
         return self.kinds is None or issubclass(kind, self.kinds)
 
 

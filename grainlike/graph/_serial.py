@@ -20,7 +20,9 @@ _LIST_ITERATOR: type = type(iter([]))
 
 
 class _AwaitSite:
-    """Where calls that nobody had started were awaited last, and how often in a row. `done` once the hint was given."""
+    """Place where calls that nobody had started were awaited last, and how often in a row. `done` once the hint was
+    given.
+    """
 
     __slots__ = ("done", "frame", "instruction", "times")
 

@@ -1,4 +1,4 @@
-"""Where a node is on its way, and where its work is done."""
+"""States of a node, and the places where its work is done."""
 
 from enum import IntEnum
 from typing import Literal, TypeAlias
@@ -10,7 +10,7 @@ Status: TypeAlias = Literal["succeeded", "failed", "skipped", "timed_out", "canc
 
 
 class State(IntEnum):
-    """How far a node is. Everything from `SUCCEEDED` on is final."""
+    """State of a node. Everything from `SUCCEEDED` on is final."""
 
     LAZY = 0
     PENDING = 1
@@ -26,7 +26,7 @@ class State(IntEnum):
 
 
 class RunsIn(IntEnum):
-    """Who does the work of a node."""
+    """Place where the work of a node is done."""
 
     INLINE = 0
     """The resolver itself, synchronously: operators, attributes, `gather`."""

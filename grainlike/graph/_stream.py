@@ -28,7 +28,8 @@ class StreamNode(Node):
 
 @final
 class Stream(Generic[T_co]):
-    """What a delayed asynchronous generator will yield. Calls of delayed `async def` functions with `yield` make them.
+    """Items that a delayed asynchronous generator will yield. Calls of delayed `async def` functions with `yield` make
+    them.
 
     Nothing runs until somebody reads it, with `async for`, or `start`s it. It runs once and is read once: items go to
     their reader and are kept nowhere else. The generator runs ahead of its reader by a bounded window (16 items, or

@@ -22,7 +22,7 @@ class Disk:
     __slots__ = ()
 
     def names(self, directory: Path) -> list[str]:
-        """What lies in a directory."""
+        """Return the names in a directory."""
         return sorted(os.listdir(directory))  # noqa: PTH208 - names alone, as this class is about calls
 
     def make_directory(self, path: Path) -> None:

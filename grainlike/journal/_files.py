@@ -44,12 +44,12 @@ def image_path(directory: Path, number: int) -> Path:
 
 
 def unfinished_path(path: Path) -> Path:
-    """What a file is called until all of it is on the disk."""
+    """Return the path of a file until all of it is on the disk."""
     return path.with_name(path.name + _UNFINISHED)
 
 
 def is_unfinished(name: str) -> bool:
-    """Whether a name is one of these."""
+    """Return True if a name is that of a file which is not all on the disk."""
     return name.endswith(_UNFINISHED) and _NAME.match(name) is not None
 
 
@@ -105,7 +105,7 @@ def _check_owner(path: Path, status: os.stat_result) -> None:
 
 @contextmanager
 def reading(disk: Disk, path: Path) -> Iterator[tuple[Read, int]]:
-    """How to read a file, and its size, for as long as the block runs. Refuses a file that others may write or read."""
+    """Context manager: a file that is open for reading, and its size. Refuses a file that others may write or read."""
     try:
         file = disk.open_to_read(path)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What a file of the journal looks like. Bytes in, bytes out; nothing here opens a file.
+"""Format of the journal's files. Bytes in, bytes out; nothing here opens a file.
 
 Integers are little-endian. A file is a header and then records::
 
@@ -55,7 +55,7 @@ class OtherVersionError(ValueError):
 
 
 class Kind(IntEnum):
-    """What a file holds."""
+    """Content of a file."""
 
     SEGMENT = 1
     IMAGE = 2
@@ -79,7 +79,7 @@ class Header:
 
     @property
     def seed(self) -> int:
-        """What the checksums of the file's records begin with."""
+        """Return the seed of the checksums of the file's records."""
         return zlib.crc32(_HEADER.pack(_MAGIC, _VERSION, self.kind, 0, self.number, 0, self.journal))
 
     def encode(self) -> bytes:
@@ -101,7 +101,7 @@ class Header:
 
 
 class RecordHead(NamedTuple):
-    """What stands before a payload; one that `ends` is the end of an image, and has none."""
+    """Header of a payload; one that `ends` is the end of an image, and has none."""
 
     sequence: int
     length: int

@@ -36,12 +36,14 @@ _REST_PER_SYNC = 10
 
 
 def rest_after(took_s: float) -> float:
-    """How long to rest, in seconds, after a sync that took so long: it takes a tenth of the time, or rests 50 ms."""
+    """Return how long to rest, in seconds, after a sync that took so long: it takes a tenth of the time, or rests 50
+    ms.
+    """
     return min(_REST_PER_SYNC * took_s, _INTERVAL_S)
 
 
 class _SyncGroup(NamedTuple):
-    """What one sync is about: the records up to `position`, in these files."""
+    """Records of one sync: those up to `position`, in these files."""
 
     position: int
     retired: tuple[SegmentWriter, ...]
@@ -122,7 +124,7 @@ class Journal:
 
     @property
     def position(self) -> int:
-        """How many records have been appended, over all segments and all processes that wrote it."""
+        """Return how many records have been appended, over all segments and all processes that wrote it."""
         return self._segment.position
 
     @property
@@ -158,7 +160,7 @@ class Journal:
         return self._segment.position
 
     def check_place(self) -> None:
-        """See that what is appended can be found by its name: that nobody has moved the files, or removed them.
+        """Check that what is appended can be found by its name: nobody has moved the files, or removed them.
 
         Raises:
             JournalError: it cannot, so whatever is synced would be gone with this process.

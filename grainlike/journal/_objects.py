@@ -101,7 +101,7 @@ def _mangled(cls: type, name: str) -> str:
 
 
 def _is_value(cls: type) -> bool:
-    """Whether objects of a class are equal when they hold the same, and may be keys; or can only be made whole."""
+    """Return True if objects of a class are equal if they hold the same, and may be keys; or can only be made whole."""
     return issubclass(cls, msgspec.Struct) or (cls.__hash__ is not object.__hash__ and cls.__hash__ is not None)
 
 
@@ -143,7 +143,7 @@ class _GraphWriter:
         self._size += 4 + len(data)
 
     def _value(self, thing: object) -> object:
-        """What stands for an object where it is referred to; it is made before, if it was not."""
+        """Return what stands for an object where it is referred to; it is made before, if it was not."""
         if type(thing) in _PLAIN and not (type(thing) is int and thing.bit_length() > _MOST_BITS):
             return thing
         number = self._numbers.get(id(thing))
@@ -165,7 +165,7 @@ class _GraphWriter:
         return number
 
     def _row(self, thing: Any) -> tuple[list[object], bool]:
-        """How an object is made, and whether it is filled later."""
+        """Return how an object is made, and whether it is filled later."""
         made = self._made(thing)
         if made is not None:
             name, items = made
@@ -241,7 +241,7 @@ class _GraphReader:
         self._root: list[Any] = []
 
     def root(self) -> Any:
-        """What it is the image of."""
+        """Return the object of which this is the image."""
         (root,) = self._root
         return root
 

@@ -63,7 +63,9 @@ class RecordReader(Iterator[bytes]):
 
 
 def valid_record_behind(read: Read, size: int, header: Header, offset: int, sequence: int) -> int | None:
-    """Where, from `offset` on, the first valid record begins that is numbered `sequence` or later; None if nowhere."""
+    """Return where, from `offset` on, the first valid record begins that is numbered `sequence` or later; None if
+    nowhere.
+    """
     while offset <= size - HEAD_SIZE:
         window = read(offset, _WINDOW)
         found = window.find(MARK)
@@ -83,5 +85,5 @@ def _is_record(read: Read, size: int, seed: int, offset: int, sequence: int) -> 
 
 
 def is_zero(read: Read, size: int) -> bool:
-    """Whether all of the bytes are zero."""
+    """Return True if all of the bytes are zero."""
     return all(not read(offset, _WINDOW).strip(b"\0") for offset in range(0, size, _WINDOW))

@@ -1,4 +1,4 @@
-"""What is done with a journal before it is written again: its torn tail is cut, and damage is refused or set aside."""
+"""Recovery of a journal before it is written again: its torn tail is cut, and damage is refused or set aside."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What a journal held when it was opened.
+    """Content of a journal when it was opened.
 
     Attributes:
         image: the chunks of the newest image; None if there is none.

@@ -1,4 +1,4 @@
-"""What lies in a journal's directory, read and changed in nothing: which files are sound, and where the first is not.
+"""Survey of a journal's directory, which changes nothing: which files are sound, and where the first is not.
 
 The *tail* is all that lies behind the last valid record. What is not valid there was being written when the machine or
 the process stopped: it is torn. Anything else that is not valid is damage.
@@ -32,7 +32,7 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class FileReport:
-    """One file: `end` of its `size` bytes are sound, and hold `records`.
+    """Report on a file: `end` of its `size` bytes are sound, and hold `records`.
 
     Attributes:
         header: None if it cannot be read.
@@ -51,12 +51,12 @@ class FileReport:
 
     @property
     def sound(self) -> bool:
-        """Whether all of it is valid."""
+        """Return True if all of it is valid."""
         return not self.problem and not self.torn
 
     @property
     def after(self) -> int:
-        """How many records there were in all segments up to its end."""
+        """Return how many records there were in all segments up to its end."""
         return self.header.first + self.records if self.header else 0
 
 
@@ -84,11 +84,11 @@ class Survey:
 
     @property
     def records(self) -> int:
-        """How many records there are to be read."""
+        """Return how many records there are to be read."""
         return sum(segment.records for segment in self.segments)
 
     def refusal(self) -> str:
-        """What is said of the damage, and of what salvage would keep."""
+        """Return the error's text about the damage, and what salvage would keep."""
         assert self.damage
         image = f"the image of segment {self.image.number} and " if self.image else ""
         records = {0: "no record", 1: "the record before it"}.get(self.records, f"the {self.records} records before it")

@@ -1,4 +1,4 @@
-"""What belongs to its process: open files, and locks that are held. They do not travel, whatever they are part of.
+"""Objects that belong to their process: open files, and locks that are held. They are not sent, whatever holds them.
 
 dill would open the file anew where the copy arrives, which empties one that was opened for writing; and copy a lock as
 it is, so that one that is held would be held there for ever.
@@ -18,7 +18,7 @@ _STREAMS = ("stdin", "stdout", "stderr", "__stdin__", "__stdout__", "__stderr__"
 
 
 def reduced_here(obj: object) -> Any:
-    """How a standard stream travels, which means the job's own: by its name. `NotImplemented` for what others reduce.
+    """Reduce a standard stream, which means the job's own, to its name. `NotImplemented` for what others reduce.
 
     Raises `TypeError` for an open or closed file, and for a lock that is held.
     """
@@ -33,7 +33,7 @@ def reduced_here(obj: object) -> Any:
 
 
 def _is_held(lock: Any) -> bool:
-    """Whether somebody has it: with a reentrant lock, this thread too."""
+    """Return True if a lock is held: if it is reentrant, by this thread too."""
     if hasattr(lock, "_is_owned") and lock._is_owned():
         return True
     free = lock.acquire(blocking=False)

@@ -1,4 +1,4 @@
-"""What cannot change in place, as far as that can be told from outside."""
+"""Constants: values that cannot change in place, as far as that can be told from outside."""
 
 import enum
 from collections.abc import Iterable
@@ -41,7 +41,7 @@ _ATOMS_ELSEWHERE = frozenset(
 
 
 def parts_of_constant(value: object) -> Iterable[Any] | None:
-    """What `value` is made of, if what it holds is settled with its making; None if it may change in place.
+    """Return the parts of `value`, if what it holds is settled with its making; None if it may change in place.
 
     >>> parts_of_constant((1, [2])), parts_of_constant([2]), parts_of_constant(3)
     ([[2]], None, ())
@@ -72,5 +72,5 @@ def _beside_atoms(parts: Iterable[Any]) -> list[Any]:
 
 
 def _says_so(value: object) -> bool:
-    """Whether a delayed function says that it is nothing but what it wraps."""
+    """Return True if a delayed function says that it is nothing but what it wraps."""
     return hasattr(type(value), "__grainlike_constant__") and bool(value.__grainlike_constant__)  # type: ignore[attr-defined]

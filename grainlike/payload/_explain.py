@@ -1,4 +1,4 @@
-"""Which object inside an object cannot travel: found by trying its parts, only on the way to an error."""
+"""Search for the object inside an object that cannot be pickled: by trying its parts, only on the way to an error."""
 
 import re
 import reprlib

@@ -135,7 +135,7 @@ def _restored(serializer: str, stream: bytes) -> Any:
 
 
 def _is_constant(function: Function) -> bool:
-    """Whether the callable has no state that could change: a built-in object's method has that object's."""
+    """Return True if the callable has no state that could change: a built-in object's method has that object's."""
     if isinstance(function, BuiltinFunctionType):
         return isinstance(function.__self__, ModuleType)
     return isinstance(function, FunctionType | type | partial)
@@ -153,8 +153,8 @@ def _fingerprint(mutable: tuple[Held, ...]) -> bytes | None:
 
 
 def _as_before(key: tuple[int, str], known: _Known, title: str, error: SerializationError) -> FunctionBlob:
-    """What travelled until now, where something that cannot has come into what the function holds: a task, a socket.
-    It is not looked at again.
+    """Return what was sent until now, where something that cannot be has come into what the function holds: a task, a
+    socket. It is not looked at again.
     """
     _logger.warning("%s goes on with what it held before: it holds what cannot travel now (%s)", title, error)
     _cache[key] = known._replace(mutable=())
@@ -201,7 +201,7 @@ def _by_value(obj: object, serializer: Serializer) -> Stream:
 
 
 def _lives_out_of_reach(function: Function) -> bool:
-    """Whether the function's module is loaded, but not found by an import. What it holds travels by value."""
+    """Return True if the function's module is loaded, but not found by an import. What it holds is sent by value."""
     inner: object = function
     while isinstance(inner, partial):
         inner = inner.func

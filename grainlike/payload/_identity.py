@@ -1,4 +1,4 @@
-"""Which calls are the same: a digest of arguments by their content, for those whose content can be told."""
+"""Identity of calls: a digest of arguments by their content, for those whose content can be told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a fresh interpreter finds by name, and what it does not.
+"""Names that a fresh interpreter finds by import, and those that it does not.
 
 `@delayed def f` in an importable module leaves a wrapper under the name `f`. Pickle looks the name up, finds
 another object than the function and gives up; dill and cloudpickle would copy the function with its module's
@@ -79,7 +79,7 @@ def is_registered(name: str) -> bool:
 
 
 def importable(name: str) -> bool:
-    """Whether an interpreter with the same search path would import the module loaded here as `name`.
+    """Return True if an interpreter with the same search path would import the module loaded here as `name`.
 
     A module that the program has told cloudpickle to copy counts as one that it would not.
     """

@@ -1,4 +1,4 @@
-"""What travels: one pickle stream, and the large buffers that stay out of it."""
+"""Payload of a message: one pickle stream, and the large buffers that stay out of it."""
 
 from collections.abc import Callable
 from pickle import PickleBuffer

@@ -57,7 +57,7 @@ def _pickles_its_own_way(cls: type[BaseException]) -> bool:
 
 
 def _is_of_somebody(reducer: object) -> bool:
-    """Whether a reducer was registered for its class on purpose. `tblib`, which comes with `import distributed`,
+    """Return True if a reducer was registered for its class on purpose. `tblib`, which comes with `import distributed`,
     registers its own for every exception there is. It needs to be at the receiver too, and fails for some classes.
     """
     return reducer is not None and not str(getattr(reducer, "__module__", None)).startswith("tblib.")

@@ -122,7 +122,9 @@ class Store:
 
 
 def memory_id() -> str:
-    """What two processes that can share a store have in common: machine, shared memory, user. Empty where none is."""
+    """Return an id that two processes have in common if they can share a store: machine, shared memory, user. Empty
+    where
+    there is none."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot}:{_HOME.stat().st_dev}:{os.getuid()}"
@@ -137,7 +139,7 @@ def know(directory: Path) -> None:
 
 
 def is_stored(data: Buffer) -> bool:
-    """Whether a payload's stream names shared memory in place of its buffers."""
+    """Return True if a payload's stream names shared memory in place of its buffers."""
     return data[: len(MARK)] == MARK
 
 

@@ -1,4 +1,4 @@
-"""What comes in place of a part of a payload that somebody on its way could not hold."""
+"""Substitute for a part of a payload that somebody on its way could not hold."""
 
 from __future__ import annotations
 

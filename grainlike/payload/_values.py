@@ -76,7 +76,7 @@ def dump_plain_arguments(args: tuple[object, ...]) -> bytes | None:
 
 
 def dump_plain_columns(calls: Sequence[tuple[object, ...]]) -> list[bytes] | None:
-    """What `dump_plain_arguments` gives for each of these calls; None where one has anything else.
+    """Return what `dump_plain_arguments` returns for each of these calls; None where one has anything else.
 
     >>> dump_plain_columns([(1,), (2,)]) == [dump_plain_arguments((1,)), dump_plain_arguments((2,))]
     True
@@ -87,7 +87,7 @@ def dump_plain_columns(calls: Sequence[tuple[object, ...]]) -> list[bytes] | Non
 
 
 def load_arguments(payload: Payload | tuple[Buffer, Sequence[Buffer]]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """What `dump_arguments` was given. `SerializationError` where it cannot be rebuilt here."""
+    """Return the arguments that `dump_arguments` was given. `SerializationError` where it cannot be rebuilt here."""
     data, buffers = payload
     arguments: tuple[tuple[Any, ...], dict[str, Any]]
     if buffers or data[:1] == _MARKED:
@@ -127,7 +127,9 @@ def dump_value(value: object, *, what: str = "the value") -> Payload:
 
 
 def load_value(payload: Payload | tuple[Buffer, Sequence[Buffer]], *, what: str = "the value") -> Any:
-    """What `dump_value` was given. `SerializationError`, naming `what`, where it cannot be rebuilt here."""
+    """Return the value that `dump_value` was given. `SerializationError`, naming `what`, where it cannot be rebuilt
+    here.
+    """
     data, buffers = payload
     if data[:1] == _MARKED:
         refuse_stand_in(data, what)
@@ -180,7 +182,7 @@ def load_values(payloads: Iterable[tuple[Buffer, Sequence[Buffer]]], put: Callab
 
 
 def names_reachable(stream: bytes) -> bool:
-    """Whether a stream by plain pickle names nothing that only this process has.
+    """Return True if a stream by plain pickle names nothing that only this process has.
 
     Pickle names what `__main__` holds, and the receiver's `__main__` is another. A harmless string with that
     name in it only costs the slower way. (`_main__` is also in `__mp_main__`, multiprocessing's name for it.)

@@ -1,4 +1,4 @@
-"""Which serializers are installed here: the two ends of a connection compare them before either trusts the other."""
+"""Serializers that are installed here: the two ends of a connection compare them before either trusts the other."""
 
 from __future__ import annotations
 

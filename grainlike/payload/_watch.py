@@ -1,4 +1,4 @@
-"""Whether a copied function would still find what it found when it was copied.
+"""Watch over copied functions: would they still find what they found when they were copied?
 
 A function that travels by value takes its globals and closure along, once. In a notebook, a helper that is run
 again is a new function under the old name, and whoever kept the bytes of its caller would go on with the old
@@ -37,7 +37,7 @@ Watch = tuple[_Watched, ...]
 
 
 def watch(function: object) -> tuple[Watch, tuple[Held, ...]]:
-    """What `function`, and each function and class that it takes along, finds by its names now.
+    """Return what `function`, and each function and class that it takes along, finds by its names now.
 
     The second is what among that may change in place.
     """
@@ -88,7 +88,7 @@ class _Walk:
 
 
 def unchanged(watched: Watch) -> bool:
-    """Whether every name and cell still holds the very object that it held."""
+    """Return True if every name and cell still holds the very object that it held."""
     for ref, variables, cells, is_class in watched:
         owner = ref()
         if owner is None:

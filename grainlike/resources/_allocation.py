@@ -13,7 +13,7 @@ from grainlike.resources._terms import kept, settled
 
 
 class Allocation(Request):
-    """What a job was given, or what a worker offers: amounts, and ids for cores and devices.
+    """Resources that a job was given, or that a worker offers: amounts, and ids for cores and devices.
 
     Made by `Cores([6, 7]) & Memory("8Gi")`, by a `Ledger`, or by `offer_of`. All that is true of requests
     is true of allocations, but a request that says which ids it wants is no request: see `as_request`. Of

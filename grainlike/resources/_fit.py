@@ -1,4 +1,4 @@
-"""Whether a request could be met within a limit, by its amounts and by its terms."""
+"""Comparison of a request with a limit, by its amounts and by its terms."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Capacity(NamedTuple):
-    """What there is to fit into."""
+    """Resources that a request is compared with."""
 
     units: Mapping[str, int]
     terms: Terms

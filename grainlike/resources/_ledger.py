@@ -161,7 +161,7 @@ class Ledger:
         return grant
 
     def _allocation(self, request: Request, ids: dict[str, tuple[int, ...]]) -> Allocation:
-        """What is given: one object for all grants of the same, so that its text is made once."""
+        """Return the allocation of a grant: one object for all grants of the same, so that its text is made once."""
         key = (request, *ids.values())
         found = self._given.get(key)
         if found is None:

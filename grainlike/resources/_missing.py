@@ -19,7 +19,7 @@ _NODES = "nodes"
 
 @dataclass(frozen=True, slots=True)
 class Short:
-    """One name of which everybody who has it has too little; amounts are nano-units."""
+    """Resource of which everybody who has it has too little; amounts are nano-units."""
 
     name: str
     asked: int

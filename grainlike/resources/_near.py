@@ -1,4 +1,4 @@
-"""Which name somebody may have meant."""
+"""Search for the name that was probably meant."""
 
 from collections.abc import Iterable
 

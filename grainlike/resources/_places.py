@@ -1,4 +1,4 @@
-"""Where on a machine a grant lies: cores near each other, and devices near their cores."""
+"""Places of a grant on a machine: cores near each other, and devices near their cores."""
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
@@ -12,7 +12,7 @@ from grainlike.resources._topology import Topology
 
 
 class NodeShare(NamedTuple):
-    """One NUMA node's share of an offer, as bit masks of ids."""
+    """Share of one NUMA node in an offer, as bit masks of ids."""
 
     socket: int
     cores: int

@@ -1,4 +1,4 @@
-"""Which ids are free: cores in a bit mask, devices with what is left of each."""
+"""Free ids: cores in a bit mask, devices with what is left of each."""
 
 from collections.abc import Iterable
 from typing import Protocol

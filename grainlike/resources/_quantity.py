@@ -108,7 +108,7 @@ def _scale(unit: str, text: str) -> tuple[int, int]:
 
 
 def _meant(digits: str, unit: str) -> str:
-    """What to write for a unit that others use, as `GB` and `gib`; as the end of a sentence."""
+    """Return what to write for a unit that others use, such as `GB` and `gib`, as the end of a sentence."""
     letter = unit[:1].upper()
     rest = unit[1:].lower()
     if letter not in tuple("KMGTPE") or rest not in ("", "b", "i", "ib"):

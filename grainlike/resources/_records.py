@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What was enforced on a job, read back by system calls inside it.
+    """Limits that were enforced on a job, read back by system calls inside it.
 
     Attributes:
         affinity: ids of the cores that it could run on, ascending.
@@ -22,7 +22,7 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a job used.
+    """Resources that a job used.
 
     Attributes:
         wall_s: seconds from start to end.

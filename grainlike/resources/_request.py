@@ -33,7 +33,7 @@ R = TypeVar("R", bound="Request")
 
 
 class Request:
-    """What a job asks for, exact and immutable: `Cores(4) & Memory("8Gi") & Token("big")`.
+    """Resources that a job asks for, exact and immutable: `Cores(4) & Memory("8Gi") & Token("big")`.
 
     Usually made by `Cores`, `GPUs`, `Memory`, `Resource`, `Node`, `WallTime`, `Token`, `Limit`, `Rate`, `Nodes` and
     `parse`; the constructor takes a mapping of names to amounts, in which `walltime` and `token` have their meaning.
@@ -74,7 +74,7 @@ class Request:
 
     @property
     def options(self) -> tuple[Request, ...]:
-        """What it may be granted as, in order of preference: `(self,)`, or the sides of `a | b`."""
+        """Return the requests that it may be granted as, in order of preference: `(self,)`, or the sides of `a | b`."""
         return (self,)
 
     @property
@@ -121,7 +121,7 @@ class Request:
 
     @property
     def limits(self) -> Mapping[str, int]:
-        """What it holds of each cluster-wide counter, by name, in nano-units."""
+        """Return the amount of each cluster-wide counter that it holds, by name, in nano-units."""
         return MappingProxyType(dict(self.terms.limits))
 
     @property
@@ -131,19 +131,21 @@ class Request:
 
     @property
     def nodes(self) -> int:
-        """How many nodes at the same time; 1 when it is no gang."""
+        """Return the number of nodes at the same time; 1 if it is no gang."""
         return self.terms.nodes
 
     @property
     def each(self) -> Request:
-        """What each node of a gang is asked for; the request itself when it is no gang."""
+        """Return the request for each node of a gang; the request itself if it is no gang."""
         if self.terms.nodes == 1:
             return self
         return build(Request, self.units, NO_IDS, settled(self.terms._replace(nodes=1)))
 
     @property
     def pack(self) -> Pack | None:
-        """Where its cores lie: `numa` within one NUMA node, `spread` over all, None compactly where it can be had."""
+        """Return where its cores lie: `numa` within one NUMA node, `spread` over all, None compactly where it can be
+        had.
+        """
         return self.terms.pack
 
     def grown(self) -> Request | None:
@@ -366,7 +368,7 @@ EMPTY = Request()
 
 
 def shareable(request: Request) -> bool:
-    """Whether slots for other jobs as well can stand for it: it has amounts and tokens, and nothing else.
+    """Return True if slots may serve other jobs too: the request has amounts and tokens, and nothing else.
 
     A choice, a gang, a time, a limit or a rate is for one job: for several together it would mean something else.
     """

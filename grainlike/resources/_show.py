@@ -1,4 +1,4 @@
-"""How requests are written: as text that `parse` reads back, and as code that `eval` reads back."""
+"""Text of requests: for `parse` to read back, and as code for `eval` to read back."""
 
 from collections.abc import Iterator, Mapping
 
@@ -57,7 +57,7 @@ def _terms_code(terms: Terms) -> Iterator[tuple[str, str]]:
 
 
 def _suffix(name: str, terms: Terms) -> str:
-    """What a term says about one amount, behind it."""
+    """Return the text of a term about one amount, which stands behind it."""
     if name == CORES and terms.pack is not None:
         return f":pack={terms.pack}"
     if name == MEMORY and terms.growth is not None:

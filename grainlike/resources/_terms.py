@@ -1,4 +1,4 @@
-"""What a request says beside its amounts: times, tokens, limits, rates, gangs, packing, growth."""
+"""Terms of a request beside its amounts: times, tokens, limits, rates, gangs, packing, growth."""
 
 from collections.abc import Iterator
 from typing import Literal, NamedTuple, TypeAlias
@@ -11,7 +11,7 @@ Pairs: TypeAlias = tuple[tuple[str, int], ...]
 
 
 class Growth(NamedTuple):
-    """How memory grows after a job ran out of it; in nano-units.
+    """Growth of memory after a job ran out of it; in nano-units.
 
     Attributes:
         factor: what it is multiplied with.
@@ -60,7 +60,7 @@ def settled(terms: Terms) -> Terms:
 
 
 def kept(terms: Terms) -> Terms:
-    """What a grant keeps of the terms of its request, and all that an offer can have: the time and the tokens."""
+    """Return the terms that a grant keeps of its request, and all that an offer can have: the time and the tokens."""
     return terms if terms is NO_TERMS else settled(Terms(walltime=terms.walltime, tokens=terms.tokens))
 
 

@@ -99,7 +99,7 @@ Program = Process | Handle
 
 
 class _Row(NamedTuple):
-    """What the system says of a process."""
+    """Entry of the system's table of processes."""
 
     pid: int
     parent: int

@@ -25,7 +25,7 @@ _MOST_DRAWN = 2000
 
 @dataclass(frozen=True, slots=True)
 class GraphNode:
-    """One node of a drawn graph. `request` is its text, empty for none; `place` says who does the work."""
+    """Node of a drawn graph. `request` is its text, empty for none; `place` says who does the work."""
 
     name: str
     state: State

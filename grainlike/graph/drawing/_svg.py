@@ -28,7 +28,7 @@ _SWEEPS = 6
 
 @dataclass(frozen=True, slots=True)
 class NodeShape:
-    """How one node looks: two lines of text (the second may be empty), a colour, and round ends or corners."""
+    """Look of a node: two lines of text (the second may be empty), a colour, and round ends or corners."""
 
     title: str
     subtitle: str

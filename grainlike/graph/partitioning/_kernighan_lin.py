@@ -78,7 +78,7 @@ class Cut:
             heappush(heap, (-self._gain(job, part), job, part))
 
     def _choices(self, job: int) -> Iterator[int]:
-        """Where it could gain something: the nearest part of what it needs, and of what needs it."""
+        """Iterate over parts where a node could gain: the nearest part of what it needs, and of what needs it."""
         here = self._parts[job]
         lowest, highest = self._range(job)
         if self._before[job] and lowest != here:
@@ -103,7 +103,7 @@ class Cut:
         )
 
     def _gain(self, job: int, part: int) -> int:
-        """How many edges fewer between parts, if it moved there."""
+        """Return how many edges fewer there are between parts, if a node moves there."""
         parts, here = self._parts, self._parts[job]
         gain = 0
         for other in (*self._before[job], *self._after[job]):

@@ -21,7 +21,7 @@ _STRATEGIES: tuple[str, ...] = get_args(Strategy)
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """How `dag.run(partition=...)` cuts a graph into parts, each of which is sent as one job.
+    """Partition for `dag.run(partition=...)`: how a graph is cut into parts, each of which is sent as one job.
 
     For graphs of very many small jobs, where sending each would cost more than running it. No part waits for another
     that waits for it, directly or through others, so each can run as a whole; parts that do not wait for each other run

@@ -142,7 +142,7 @@ class Given:
 
 @dataclass(slots=True)
 class Step:
-    """One call of a piece: `args` and `kwargs` have holes, and `needs` are the steps that must have succeeded.
+    """Call of a piece: `args` and `kwargs` have holes, and `needs` are the steps that must have succeeded.
 
     `inline` says that it is an operator, which works on the values themselves; a job has copies of its own.
     """
@@ -170,7 +170,7 @@ class Steps:
         self.numbers: dict[Node, int] = {}
 
     def of(self, node: Node) -> tuple[Step, tuple[Any, ...]]:
-        """What to call for a node, and the objects that it is given besides; only trying tells if those can travel.
+        """Return the call for a node, and the objects that it is given besides; only trying tells if those can be sent.
 
         It has holes for what it gets from nodes that are steps already; all else that it needs has succeeded.
         """
@@ -183,7 +183,7 @@ class Steps:
         return Step(args, kwargs, needs, node.place is RunsIn.INLINE), tuple(form.given)
 
     def add(self, node: Node) -> None:
-        """It is a step from now on."""
+        """Add a node: it is a step from now on."""
         self.numbers[node] = len(self.numbers)
 
 
@@ -197,7 +197,7 @@ class _Form:
         self._marks: dict[int, Any] = {}
 
     def item(self, item: Any) -> Any:
-        """One argument."""
+        """Return the form of one argument."""
         return self._marked(self._with_holes(item))
 
     def _with_holes(self, item: Any) -> Any:

@@ -64,7 +64,7 @@ def split_levels(levels: Sequence[int], costs: Sequence[float], k: int) -> list[
 
 
 def _shares(members: Sequence[Sequence[int]], weights: Sequence[float], k: int) -> list[int]:
-    """How many parts each level gets: one, and a further one where parts are the heaviest, while there are any."""
+    """Return how many parts each level gets: one, and a further one where parts are heaviest, while there are any."""
     shares = [1] * len(members)
     for _ in range(k - len(members)):
         wide = [level for level, jobs in enumerate(members) if shares[level] < len(jobs)]

@@ -1,4 +1,4 @@
-"""Whether a context module is there, before a worker offers anything."""
+"""Check that a context module is there, before a worker offers anything."""
 
 import os
 import subprocess

@@ -29,7 +29,7 @@ _FATAL = {
 
 
 class ProcessHandle(Protocol):
-    """What the daemon does with a process."""
+    """Interface of a process, as far as the daemon uses it."""
 
     pid: int
 
@@ -138,7 +138,7 @@ def with_our_paths(environment: Mapping[str, str]) -> tuple[dict[str, str], int]
 
 
 def _needed_paths() -> list[str]:
-    """Where this process has both packages from, unless any interpreter of this installation looks there anyway."""
+    """Return the directories of both packages, but for those where any interpreter of this installation looks."""
     homes = [str(Path(path).resolve().parent) for path in (*grainlike.__path__, *_worker_path())]
     usual = {str(Path(path).resolve()) for path in (*site.getsitepackages(), site.getusersitepackages())}
     return [home for home in dict.fromkeys(homes) if home not in usual]

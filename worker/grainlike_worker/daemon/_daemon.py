@@ -531,7 +531,7 @@ class _Daemon:
         return Setup(welcome.name, paths, self._context, welcome.store)
 
     async def _tend(self, number: int, runner: RunnerBody, kind: RunnerKind, tap: Tap) -> None:
-        """See a runner through its life; say when it is gone."""
+        """Watch a runner until it ends, and report that."""
         with watched(runner, partial(self._blocked, number), self._tasks):
             how = await runner.run(self._hear_runner(number, tap))
         logger.info("%s runner %d ended: %s", kind, number, how)
@@ -609,7 +609,7 @@ def _locks(name: str, offer: Allocation) -> CoreLocks:
 
 
 def _memory_tier(keeper: KeeperClient | None, cgroups: RunnerCgroups | None) -> str:
-    """What will hold jobs in runners of their own to their memory."""
+    """Return the means by which jobs in runners of their own are held to their memory."""
     if keeper is None:
         return "none"
     return "cgroup" if cgroups is not None and cgroups.limits else "watchdog"

@@ -302,7 +302,8 @@ async def _emptied(group: Cgroup) -> None:
 
 
 async def _end_of(process: subprocess.Popen[bytes]) -> str:
-    """How a keeper that did not answer ended. Its sockets are closed a little before it is gone; but then, what did not
+    """Return how a keeper that did not answer ended. Its sockets are closed a little before it is gone; but then, what
+    did not
     answer may have been a child of a keeper that lives, which is not to be waited for."""
     with anyio.move_on_after(DYING_S):
         await gone(process)

@@ -1,4 +1,4 @@
-"""What jobs write, on the worker's side: whose it is, where it is kept, and who is told.
+"""Output of jobs, on the worker's side: to which job it belongs, where it is kept, and who follows it.
 
 The daemon hands in what its runners' pipes bring. Each attempt that wrote anything has a record. The head is told
 nothing, unless it follows a job, or an attempt ends with its process: then it gets the last words.
@@ -56,7 +56,7 @@ class Outputs:
         self._followed: dict[int, _Followed] = {}
 
     def tap(self, runner: int) -> Tap:
-        """Where the output of one runner comes in."""
+        """Return the input for the output of one runner."""
         return Tap(self, runner)
 
     def close(self) -> None:
@@ -90,12 +90,12 @@ class Outputs:
         return record
 
     def __bool__(self) -> bool:
-        """Whether there is anything to do about jobs that end."""
+        """Return True if there is anything to do about jobs that end."""
         return bool(self._open) or self._dying is not None
 
     @contextmanager
     def dying(self, runner: Tap) -> Iterator[None]:
-        """What is told of jobs meanwhile is because this runner has died."""
+        """Context manager: jobs that are reported inside have ended because this runner has died."""
         self._dying = runner
         yield
         self._dying = None
@@ -181,7 +181,7 @@ class Outputs:
 
 
 class _Followed:
-    """Who follows a job, and what they have not heard of yet, once its output is long."""
+    """Followers of a job, and what was not sent to them yet, once its output is long."""
 
     __slots__ = ("followers", "late")
 
@@ -196,7 +196,7 @@ class _Followed:
 
 
 class Tap:
-    """Where the output of one runner comes in: bytes from its descriptors, and text whose job is known.
+    """Input for the output of one runner: bytes from its descriptors, and text whose job is known.
 
     What comes from the descriptors is the job's whose turn it is in a runner of its own. In a runner that jobs share,
     it is nobody's: it is kept for the end of the runner, and the beginning of it is put into the worker's log.
@@ -217,12 +217,12 @@ class Tap:
 
     @property
     def crowded(self) -> bool:
-        """Whether several jobs of a run-list are yet to run: the runner itself says then whose output it is."""
+        """Return True if several jobs of a run-list are yet to run: the runner itself says then whose output it is."""
         return len(self._jobs) > 1
 
     @property
     def leased(self) -> bool:
-        """Whether the runner has one lease at a time."""
+        """Return True if the runner has one lease at a time."""
         return bool(self._jobs)
 
     def lease(self, jobs: Sequence[int], attempts: Sequence[int]) -> None:

@@ -98,7 +98,7 @@ class OutputPipes:
                 self._read(fd, tap)  # as much as a pipe holds
 
     def _read(self, fd: int, tap: Tap) -> bytes | None:
-        """One read, handed in; b"" at the end, and None when there is nothing."""
+        """Read once and hand the bytes in; return b"" at the end, and None when there is nothing."""
         link = tap.at_link()  # before: a link that has ended has taken its output along
         try:
             data = os.read(fd, _READ_SIZE)

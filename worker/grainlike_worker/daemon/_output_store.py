@@ -1,4 +1,4 @@
-"""What one attempt of a job wrote, kept in bounded room: the beginning whole, and then the end.
+"""Output of one attempt of a job, kept in bounded room: the beginning whole, and then the end.
 
 The beginning lies in a file that has no name, so that nothing is left of it however the worker ends; what is small, and
 the end of what is large, lies in memory.
@@ -52,7 +52,7 @@ class Spool:
         return place
 
     def read(self, place: _Place) -> bytes | None:
-        """What lies there; None if it is gone."""
+        """Return what lies there; None if it is gone."""
         number, offset, size = place
         fd = self._files.get(number)
         if fd is None:
@@ -106,7 +106,7 @@ class PieceRing:
                 self._pieces.appendleft((stream, first[extra:]))
 
     def pieces(self) -> list[Piece]:
-        """What is left, with a note of what is not."""
+        """Return what is left, with a note of what is not."""
         return [*left_out(self.cut), *self._pieces]
 
     def take(self) -> list[Piece]:

@@ -1,4 +1,4 @@
-"""What this machine, or the part of it that this process may use, has to give."""
+"""Resources of this machine, or of the part of it that this process may use."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def own_cores() -> tuple[int, ...]:
 
 
 def offer_for(what: Request | None) -> Allocation:
-    """What the embedded worker of this process gives: `what` with concrete ids, or its own cores.
+    """Return the offer of the embedded worker of this process: `what` with concrete ids, or its own cores.
 
     Raises:
         ResourceSpecError: `what` is no offer.
@@ -36,7 +36,8 @@ def offer_for(what: Request | None) -> Allocation:
 
 
 def offer_of_daemon(what: Request | None) -> Allocation:
-    """What a worker gives that is a process of its own: `what` with concrete ids, or all cores and memory it may use.
+    """Return the offer of a worker that is a process of its own: `what` with concrete ids, or all cores and memory it
+    may use.
 
     Raises:
         ResourceSpecError: `what` is no offer.

@@ -1,4 +1,4 @@
-"""What the head is to be told at the end of a turn of the daemon's loop: many small things, in one message.
+"""Report to the head at the end of a turn of the daemon's loop: many small things, in one message.
 
 Streams on their way through the daemon: items up to the head, credit down to the runner that works for it.
 """
@@ -55,11 +55,11 @@ class ReportDraft:
 
     @property
     def full(self) -> bool:
-        """Whether it has as much in it as goes well into one frame."""
+        """Return True if the report has as much in it as goes well into one frame."""
         return self._size > BATCH_BYTES
 
     def message(self, now: float) -> Report:
-        """What to send, at this moment, along with `buffers`."""
+        """Return the message to send at this moment, along with `buffers`."""
         return Report(now, self.started, self._completed, self.ended, self.waits)
 
 

@@ -182,7 +182,7 @@ class RunnerSupervisor:
                 self._lease = None
 
     def _out_of_memory(self, claims: ClaimPage) -> list[Frame]:
-        """What the process would have said of its run-list, had it known its end."""
+        """Return what the process would have reported of its run-list, had it known its end."""
         lease, self._lease = self._lease, None
         if lease is None:
             return []
@@ -279,7 +279,7 @@ class RunnerSupervisor:
 
 
 class _SentLease:
-    """What the process was told to run, and how many of it are answered for, and since when it is at the rest."""
+    """Jobs that a process was sent to run, how many of them are answered for, and since when it is at the rest."""
 
     __slots__ = ("answered", "frames", "run", "since")
 
@@ -316,13 +316,13 @@ class _FrameFilter:
         self._held += frames
 
     def tell_held(self) -> None:
-        """It is gone."""
+        """Record that the runner is gone."""
         if self._held:
             self._on_frames(self._held)
 
 
 def _without(frames: Iterable[Frame], functions: set[int]) -> Iterator[Frame]:
-    """What is left when these functions are dropped."""
+    """Return the definitions without these functions."""
     for frame in frames:
         message, buffers = frame
         if isinstance(message, Define):
@@ -335,7 +335,7 @@ def _without(frames: Iterable[Frame], functions: set[int]) -> Iterator[Frame]:
 
 
 def _parted(frames: list[Frame]) -> tuple[list[Frame], list[Frame] | None]:
-    """What was said before `Renew`, and after it, if it was said."""
+    """Return the messages before `Renew`, and those after it, if it was sent."""
     for at, (message, _) in enumerate(frames):
         if isinstance(message, Renew):
             return frames[:at], frames[at:]

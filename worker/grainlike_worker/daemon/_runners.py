@@ -33,7 +33,7 @@ logger = logging.getLogger("grainlike.worker")
 
 
 class RunnerBody(Protocol):
-    """What the daemon does with a runner."""
+    """Interface of a runner, as far as the daemon uses it."""
 
     defined: set[int]
     """The functions that it was told of."""
@@ -66,7 +66,7 @@ class RunnerBody(Protocol):
         ...
 
     async def stack(self) -> str:
-        """What the code in it does now, in Python's words; "" if it cannot be told."""
+        """Return the Python stack of the code that it runs now; "" if it cannot be told."""
         ...
 
     def works_on(self, jobs: Sequence[int], attempts: Sequence[int]) -> None:
@@ -160,7 +160,7 @@ class _LoopRunner:
         """Many leases at a time: whose what is, is known by context."""
 
     def works_on_only(self, position: int) -> None:
-        """See `works_on`."""
+        """Record that the runner may work on the jobs up to this one only; see `works_on`."""
 
     def drain(self) -> None:
         for job, stream, data in self._output.take() if self._output is not None else ():

@@ -129,7 +129,7 @@ class RunnerProcess:
         self._process.send_signal(FLUSH_SIGNAL)
 
     async def stack(self) -> str:
-        """What all threads of a "shared" runner are doing now, as Python stacks; "" if it does not say."""
+        """Return the Python stacks of all threads of a "shared" runner; "" if it does not answer."""
         if self._stacks is None:
             return ""
         self._process.send_signal(FLUSH_SIGNAL)

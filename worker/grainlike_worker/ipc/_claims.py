@@ -1,4 +1,4 @@
-"""What a runner shares with those who watch it while it is too busy to answer: one page of memory.
+"""Page of memory that a runner shares with those who watch it while it is too busy to answer.
 
 A runner that runs a plain function cannot confirm that the next job "has not started". So daemon and runner both look
 here: the runner writes `started` before it reads `barrier`, the daemon writes `barrier` before it reads `started`.
@@ -24,7 +24,7 @@ _STARTED, _BARRIER, _LIMIT, _BASE, _LEASES, _WATCHED, _TAKEN, _LINK, _KERNEL = r
 
 
 class _Word:
-    """One number of the page; written and read whole, as the processor does with aligned words."""
+    """Number of the page; written and read whole, as the processor does with aligned words."""
 
     def __init__(self, index: int) -> None:
         self._index = index

@@ -1,4 +1,4 @@
-"""How a keeper is told to start a runner: one message with descriptors, and a file in memory with the rest.
+"""Requests to a keeper to start a runner: one message with descriptors, and a file in memory with the rest.
 
 The daemon sends, over a socket of sequenced packets, the descriptors of a `SpawnRequest`: first the file, then the
 status socket, then those that the runner gets, named by options. Over the status socket come the process id with a
@@ -45,7 +45,7 @@ PING = b"p"
 
 
 class SpawnRequest(NamedTuple):
-    """One runner to be: its options, its environment and directory, and its descriptors by option."""
+    """Request for a runner: its options, its environment and directory, and its descriptors by option."""
 
     arguments: list[str]
     environment: dict[str, str]
@@ -155,7 +155,7 @@ def send_exit_status(status: socket.socket, code: int) -> None:
 
 
 def receive_reply(status: socket.socket) -> SpawnReply | None:
-    """What the keeper answered; None when it did not live to. `OSError` when it could not start the runner."""
+    """Return the keeper's answer; None if it ended before. `OSError` when it could not start the runner."""
     data, fds, _, _ = socket.recv_fds(status, _NUMBER.size, 1)
     if not data:
         return None
@@ -166,6 +166,6 @@ def receive_reply(status: socket.socket) -> SpawnReply | None:
 
 
 def receive_exit_status(status: socket.socket) -> int | None:
-    """How the runner ended; None when the keeper did not live to tell."""
+    """Return how the runner ended; None if the keeper ended before."""
     data = status.recv(_NUMBER.size)
     return _NUMBER.unpack(data)[0] if data else None

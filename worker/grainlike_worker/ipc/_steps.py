@@ -1,4 +1,4 @@
-"""Which coroutine a shared runner is stepping, told in memory that its worker sees, without a word being sent.
+"""Step of a shared runner: which coroutine it runs, in memory that its worker reads, without a message.
 
 From it the worker knows who blocks the event loop that all share, and, when the process has died, whom to suspect.
 
@@ -46,7 +46,7 @@ class StepPage(Page[float]):
 
 
 class StackFile:
-    """Where a runner writes its Python stacks when a signal tells it to, even with its interpreter's lock held.
+    """File into which a runner writes its Python stacks on a signal, even with its interpreter's lock held.
 
     The runner registers the signal (`faulthandler.register`); the worker makes the file, sends the signal and reads.
     """
@@ -58,7 +58,7 @@ class StackFile:
         self._read = 0
 
     def read(self) -> str:
-        """What was written since the last time."""
+        """Return what was written since the last time."""
         data = os.pread(self.fd, 64 * 1024, self._read)
         self._read += len(data)
         return data.decode(errors="backslashreplace").strip()

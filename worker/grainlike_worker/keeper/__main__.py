@@ -333,7 +333,7 @@ def _judge(claims: ClaimPage, group: Cgroup | None) -> None:
 
 
 def _is_empty(group: Cgroup | None, strays: list[int]) -> bool:
-    """Whether nothing of a dead runner is left; if so, its cgroup goes too."""
+    """Return True if nothing of a dead runner is left; if so, its cgroup is removed."""
     if strays or (group is not None and group.is_populated()):
         return False
     if group is not None:
@@ -342,7 +342,7 @@ def _is_empty(group: Cgroup | None, strays: list[int]) -> bool:
 
 
 def _has_died(pid: int) -> bool:
-    """Whether this child has ended; it stays to be reaped."""
+    """Return True if this child has ended; it stays to be reaped."""
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 

@@ -32,7 +32,7 @@ class Watchdog:
         self._pages[pid] = claims
 
     def remove(self, pid: int) -> None:
-        """It is gone."""
+        """Stop watching a runner that is gone."""
         self._pages.pop(pid, None)
 
     def next_s(self) -> float | None:

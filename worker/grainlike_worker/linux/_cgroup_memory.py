@@ -37,7 +37,7 @@ class KernelLimit:
             self._group.write("memory.max", "max")
 
     def holds(self, limit: int) -> bool:
-        """Whether the kernel keeps this limit, as it says itself; rounded up to a page."""
+        """Return True if the kernel keeps this limit, as it says itself; rounded up to a page."""
         with suppress(OSError, ValueError):
             return 0 <= int(self._group.read("memory.max")) - limit < _PAGE
         return False
@@ -50,7 +50,8 @@ class KernelLimit:
 
 
 def was_out_of_memory(group: Cgroup) -> bool:
-    """Whether the kernel has ended what was in this cgroup at the cgroup's own limit; asked before it is removed.
+    """Return True if the kernel has ended what was in this cgroup at the cgroup's own limit; asked before it is
+    removed.
 
     A whole machine, or a whole container, that is out of memory is something else.
     """

@@ -32,7 +32,7 @@ _NAME = re.compile(r"grainlike\.(\d+)\.(\d+)\.[0-9a-f]{6}")
 
 
 class RunnerCgroups:
-    """Where a worker's runners get their cgroups; `limits` when the kernel can hold them to their memory."""
+    """Cgroup under which a worker's runners get theirs; `limits` if the kernel can hold them to their memory."""
 
     __slots__ = ("_jobs", "limits")
 
@@ -106,7 +106,7 @@ def claimed_cgroups(*, move: bool) -> Iterator[RunnerCgroups | None]:
 
 
 def memory_tier() -> tuple[str, str]:
-    """What would hold the jobs of a worker started here to their memory, and why that. What it tries it undoes."""
+    """Return what would hold the jobs of a worker started here to their memory, and why. What it tries it undoes."""
     if sys.platform != "linux":
         return "none", f"{sys.platform} tells nobody of the memory of others"
     cgroups, words = _claim(move=True)
@@ -176,7 +176,9 @@ def _remove_leftovers(own: Cgroup) -> None:
 
 
 def _started(pid: int) -> int:
-    """When a process was started, in ticks since the machine was; 0 if it is gone. Its number alone may come again."""
+    """Return when a process was started, in ticks since the machine was; 0 if it is gone. Its number alone may come
+    again.
+    """
     with suppress(OSError), open(f"/proc/{pid}/stat", "rb") as told:  # noqa: PTH123
         fields = told.read().rpartition(b")")[2].split()
         return 0 if fields[0] in (b"Z", b"X") else int(fields[19])

@@ -105,7 +105,7 @@ class _RunningChain:
         return None
 
     async def finish(self, link: Link, suspended: SuspendedCoroutine) -> None:
-        """See a link that waits to its end."""
+        """Run a link that waits to its end."""
         try:
             payload = _dump(await suspended, link)
         except BaseException as error:

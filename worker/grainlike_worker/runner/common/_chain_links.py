@@ -1,4 +1,4 @@
-"""Which link of a chain runs now, for whoever wants to know: a runner of its own, which tells output apart by it."""
+"""Running link of a chain, for a runner of its own, which attributes output by it."""
 
 from collections.abc import Callable
 
@@ -25,5 +25,5 @@ def begins(job: int) -> None:
 
 
 def ended(job: int) -> None:
-    """It has ended, and nothing of it runs any more but what it left behind."""
+    """Record that a link has ended, and nothing of it runs any more but what it left behind."""
     _ended(job)

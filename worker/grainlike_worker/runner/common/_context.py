@@ -29,7 +29,9 @@ __all__ = ["HOSTFILE", "NODES", "RANKFILE", "WorkerContext", "import_factory", "
 
 
 class WorkerContext:
-    """What `module:factory` makes, for one process with one event loop; `value` is what it gave, once `entered`."""
+    """Context that `module:factory` makes, for one process with one event loop; `value` is what it gave, once
+    `entered`.
+    """
 
     __slots__ = ("_holder", "_instance", "_leave", "_ready", "_spec", "entered", "value")
 
@@ -96,7 +98,7 @@ async def _manager(spec: str) -> AsyncIterator[Any]:
 
 
 def import_factory(spec: str) -> Any:
-    """What `module:name` names. Raises whatever importing raises, and `ValueError` for what is not so written."""
+    """Return what `module:name` names. Raises whatever importing raises, and `ValueError` for other text."""
     module, colon, name = spec.partition(":")
     if not (module and colon and name):
         raise ValueError(f"a context is written MODULE:FACTORY, not {spec!r}")

@@ -76,7 +76,7 @@ class SuspendedCoroutine:
 
 
 def as_coroutine(made: Awaitable[Any]) -> Coroutine[Any, Any, Any]:
-    """What a call of a function gave, as a coroutine: itself, or one that awaits it."""
+    """Return the result of a call as a coroutine: itself, or one that awaits it."""
     return made if type(made) is CoroutineType else _awaiting(made)
 
 

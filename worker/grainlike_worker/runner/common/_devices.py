@@ -1,4 +1,4 @@
-"""Which devices CUDA shows to a job: the ids of its allocation, in the words of the mask that the worker was born with.
+"""Devices that CUDA shows to a job: the ids of its allocation, in terms of the mask that the worker was started with.
 
 A batch system gives a worker two of a node's eight devices by starting it with `CUDA_VISIBLE_DEVICES=2,3`, or with the
 devices' UUIDs. What the worker offers as its GPUs 0 and 1 are these two, and a job that is given GPU 0 is shown `2`.
@@ -20,7 +20,7 @@ _LIBRARIES = (b"/libcuda.so", b"/libcudart", b"/libamdhip64", b"/libze_loader")
 
 
 class Devices:
-    """What each id of an offer is called in this machine's mask; without a mask, by its number.
+    """Names of the ids of an offer in this machine's mask; without a mask, their numbers.
 
     >>> devices = Devices.under("2,GPU-8f", [0, 1])
     >>> devices.shown([1]), devices.ids("GPU-8f")
@@ -48,7 +48,7 @@ class Devices:
 
     @classmethod
     def of_option(cls, text: str) -> "Devices":
-        """What `option` wrote."""
+        """Return the devices that `option` wrote."""
         pairs = (pair.partition("=") for pair in text.split(",") if pair)
         return cls({int(number): name for number, _, name in pairs})
 
@@ -78,5 +78,5 @@ class Devices:
 
 
 def device_library_loaded() -> bool:
-    """Whether a library that read the mask once and for all is in this process."""
+    """Return True if this process has loaded a library that reads the mask once and for all."""
     return loaded_any(_LIBRARIES, unknown=False)

@@ -80,7 +80,7 @@ class Enforcer:
         self._allocation = allocation
 
     def is_unfit_for(self, allocation: Allocation) -> bool:
-        """Whether a library of this process has seen other devices than this allocation's: it looks only once."""
+        """Return True if a library of this process, which looks once, has seen other devices than this allocation's."""
         if allocation is self._allocation:
             return False
         return self._devices.shown(allocation.gpus) != self._shown and device_library_loaded()
@@ -123,7 +123,7 @@ def _export(name: bytes, value: bytes | None) -> None:
 
 
 def read_receipt() -> ReceiptSpec:
-    """What the system says of this process now, which nobody holds to an allocation."""
+    """Return what the system says of this process now, which nobody holds to an allocation."""
     return ReceiptSpec(os.getpid(), sorted(_affinity()), {}, [], "none")
 
 

@@ -1,4 +1,4 @@
-"""How the exception that ended a job becomes its outcome."""
+"""Outcomes of jobs that an exception has ended."""
 
 import sys
 
@@ -31,7 +31,7 @@ def failure(error: BaseException) -> Payload:
 
 
 def is_cancellation(error: BaseException) -> bool:
-    """Whether `error` is asyncio's or trio's own cancellation."""
+    """Return True if `error` is asyncio's or trio's own cancellation."""
     # Neither is imported for the question's sake: asyncio alone would double the start of a runner.
     for module in ("asyncio.exceptions", "trio"):
         kind = getattr(sys.modules.get(module), "CancelledError" if module[0] == "a" else "Cancelled", None)

@@ -38,13 +38,13 @@ class LoadedFunction(NamedTuple):
     on: tuple[type[BaseException], ...] | None = None
 
     def is_final(self, error: BaseException) -> bool:
-        """Whether a call that failed with `error` is not to be tried again."""
+        """Return True if a call that failed with `error` is not to be tried again."""
         # By the type alone: `isinstance` asks the object too, and a user's class may raise at every look.
         return self.on is not None and not issubclass(type(error), self.on)
 
 
 class LoadedFunctions:
-    """What `Define` and `Setup` told. Nothing is unpickled before a job needs it."""
+    """Functions that `Define` and `Setup` brought. Nothing is unpickled before a job needs it."""
 
     __slots__ = ("_leaving", "_loaded", "context", "instance", "store", "unloaded", "value")
 
@@ -112,11 +112,11 @@ class LoadedFunctions:
 
     @property
     def count(self) -> int:
-        """How many functions are held."""
+        """Return the number of functions."""
         return len(self.unloaded) + len(self._loaded)
 
     def has_loaded(self, fn: int) -> bool:
-        """Whether `get` need not load the function of this number."""
+        """Return True if `get` need not load the function of this number."""
         return fn in self._loaded
 
     def get(self, fn: int) -> LoadedFunction:

@@ -66,7 +66,7 @@ class RunnerLease:
 
     @property
     def shared(self) -> bool:
-        """Whether several jobs were to run on it."""
+        """Return True if several jobs were to run on it."""
         return len(self.jobs) > 1
 
     @property
@@ -81,7 +81,7 @@ class RunnerLease:
 
     @property
     def current_is_stopped(self) -> bool:
-        """Whether the job at `index` was cancelled by the worker."""
+        """Return True if the job at `index` was cancelled by the worker."""
         return self.index < self.end and self.jobs[self.index] in self.stopped
 
     def arguments(self) -> Parcel:
@@ -91,7 +91,7 @@ class RunnerLease:
         return parcel
 
     def info(self, name: str) -> JobInfo:
-        """What the job at `index` shall see of itself."""
+        """Return the description that the job at `index` sees of itself."""
         run, index = self._run, self.index
         deadline = run.deadlines[index]
         if deadline is not None and self._late is not None:
@@ -99,8 +99,8 @@ class RunnerLease:
         return JobInfo(run.jobs[index], name, run.attempts[index], deadline, self._nodes, self.scratch.make)
 
     def upcoming(self, name: str) -> Iterator[tuple[JobInfo, Parcel | None]]:
-        """What the job at `index`, and those behind it that call the same function, `name`, shall see of themselves,
-        and their arguments.
+        """Return the descriptions that the job at `index`, and those behind it that call the same function, `name`, see
+        of themselves, and their arguments.
 
         It is the first alone where some are stopped, or it has a limit, or arguments are large: those are None here,
         for `arguments` to give out.

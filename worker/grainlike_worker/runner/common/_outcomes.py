@@ -78,13 +78,13 @@ class OutcomeBatch:
         self._final.append(job)
 
     def due(self, now: float) -> bool:
-        """Whether to send before the next job starts."""
+        """Return True if the outcomes are to be sent before the next job starts."""
         # Buffers are the memory of an object that the next job may change: they must leave before it starts.
         return now >= self.due_at or bool(self._apart) or len(self._jobs) >= _ROWS
 
     @property
     def due_at(self) -> float:
-        """When to send at the latest what is there."""
+        """Return when to send at the latest what is there."""
         return self.taken_at + FLUSH_S
 
     def take(self, rss: int) -> tuple[Completed, list[Buffer]]:

@@ -17,7 +17,7 @@ Post = Callable[[Items, Sequence[Buffer]], object]
 
 
 class StreamSenders:
-    """What drives the generators of one runner. `post` sends items towards their readers, and does not wait for them.
+    """Driver of the generators of one runner. `post` sends items towards their readers, and does not wait for them.
 
     Example::
 
@@ -71,7 +71,7 @@ class StreamSenders:
 
 
 class _StreamSender:
-    """One stream on the sender's side."""
+    """Stream on the sender's side."""
 
     __slots__ = ("_changed", "stopped", "window")
 

@@ -61,7 +61,7 @@ def _find() -> list[Pool]:
 
 
 def loaded_any(names: Iterable[bytes], *, unknown: bool) -> bool:
-    """Whether one is loaded whose path has any of `names` in it; `unknown` where the system does not say."""
+    """Return True if one is loaded whose path has any of `names` in it; `unknown` where the system does not say."""
     if sys.platform != "linux":
         return unknown
     with open("/proc/self/maps", "rb") as maps:  # noqa: PTH123 - pathlib costs more than the reading

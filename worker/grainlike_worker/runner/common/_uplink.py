@@ -25,7 +25,9 @@ class LoopUplink:
         """Of the jobs that have used it and not ended."""
 
     def attach(self, job: int, nesting: NestedSubmitter) -> bool:
-        """See `Uplink`. What was there before, for an earlier part of the job or an earlier loop, ends."""
+        """Attach the submitter of a job. What was there before, for an earlier part of the job or an earlier loop,
+        ends.
+        """
         before = self.nestings.get(job)
         self.nestings[job] = nesting
         if before is not None:
@@ -33,7 +35,7 @@ class LoopUplink:
         return True
 
     def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
-        """See `Uplink`."""
+        """Send a message, as `Uplink` says."""
         self._post(message, buffers)
 
     def hear(self, message: Outcomes | Resumed, buffers: Sequence[Buffer]) -> None:
@@ -78,7 +80,7 @@ class WatchedUplink(LoopUplink):
         self._pid = os.getpid()
 
     def attach(self, job: int, nesting: NestedSubmitter) -> bool:
-        """See `Uplink`."""
+        """Attach the submitter of a job."""
         if threading.current_thread() is not threading.main_thread() or os.getpid() != self._pid:
             return False
         trio = sys.modules.get("trio")
@@ -97,7 +99,7 @@ class WatchedUplink(LoopUplink):
             self._readable()
 
     def ended(self, job: int) -> bool:
-        """See `LoopUplink`."""
+        """Record the end of the loop, as `LoopUplink` says."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.remove_reader(self._fd)
         self._loop = None

@@ -1,4 +1,4 @@
-"""What a job used: CPU seconds with children, and the peak of resident memory."""
+"""Usage of a job: CPU seconds with children, and the peak of resident memory."""
 
 import os
 import sys

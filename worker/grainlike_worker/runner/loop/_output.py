@@ -66,7 +66,7 @@ class EmbeddedOutput:
             self._wake()
 
     def take(self) -> list[tuple[JobInfo, OutputStream, bytes]]:
-        """What was written since the last time."""
+        """Return what was written since the last time."""
         if not self._waiting:
             return []
         with self._lock:

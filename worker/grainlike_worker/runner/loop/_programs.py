@@ -183,7 +183,7 @@ def _noting_transports(start: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Wrapping:
-    """One wrapper around a function of an object's, for however many ask at a time."""
+    """Wrapper around a method of an object, shared by all who ask for it at a time."""
 
     def __init__(self, owner: Any, name: str, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
         self.users = 0

@@ -193,7 +193,7 @@ class LoopRunner:
         lease.may_begin(ready_at)
 
     async def _enter_context(self, lease: RunnerLease) -> bool:
-        """Whether the worker's context stands; if not, the jobs have failed."""
+        """Enter the worker's context; return True if it is there. If not, the jobs have failed."""
         error = await self._functions.enter_context()
         if error is not None:
             lease.refuse(*failed(error), time.monotonic())
@@ -292,13 +292,13 @@ class LoopRunner:
         return SuspendedCoroutine(context, coroutine, yielded, self._words, info.id, partial(self._blocked, info))
 
     def _coroutine(self, made: Any, function: LoadedFunction, info: JobInfo) -> Coroutine[Any, Any, Any]:
-        """What runs a call that gave no coroutine: a stream's generator, or something to await."""
+        """Return the coroutine that runs a call that gave none: a stream's generator, or something to await."""
         if isinstance(made, AsyncGeneratorType):
             return self._senders.drive(made, info, function.value_name)
         return as_coroutine(made)
 
     async def _wait_for(self, lease: RunnerLease, suspended: SuspendedCoroutine) -> None:
-        """See a job to its end that waits for something. What stands behind it in the run-list must not wait too."""
+        """Run a job that waits for something to its end. What stands behind it in the run-list must not wait too."""
         lease.columns.awaited = True
         if lease.shared:
             lease.hand_back(lease.index + 1)

@@ -1,4 +1,4 @@
-"""What processes hold of memory, and how a runner has itself held to what its job asked for."""
+"""Memory of processes, and how a runner is held to what its job asked for."""
 
 import os
 import signal
@@ -74,7 +74,7 @@ class MemoryLimit:
 
     @property
     def tier(self) -> str:
-        """What holds the running lease to its memory."""
+        """Return what holds the running lease to its memory."""
         claims = self._claims
         if claims is None or not claims.limit:
             return "none"

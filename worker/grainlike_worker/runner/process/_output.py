@@ -33,7 +33,7 @@ class ProcessOutput:
 
     @property
     def unread(self) -> Iterable[int]:
-        """What to poll for: there is something after a job that wrote anything, by whatever means."""
+        """Return the descriptors to poll: there is something after a job that wrote anything, by whatever means."""
         return self._streams
 
     def flush(self) -> None:

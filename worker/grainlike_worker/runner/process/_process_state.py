@@ -1,5 +1,5 @@
-"""What a job may leave in its process besides files and variables, put back for the next: timers, the umask, signals'
-handlers and which of them are blocked, resource limits, and priority.
+"""State that a job may leave in its process besides files and variables, put back for the next: timers, the umask,
+signals' handlers and which of them are blocked, resource limits, and priority.
 
 All of it is asked for anew after each lease, by a handful of system calls; but limits, of which there are many, where
 somebody has called what sets them.
@@ -83,7 +83,9 @@ class ProcessState:
         self._limited.called = False
 
     def _try(self, call: Any, *arguments: Any) -> None:
-        """What takes rights to undo stays, as a lowered hard limit does; and a handler that is not Python's."""
+        """Call a function that undoes something; what takes rights stays, as a lowered hard limit does; and a handler
+            that is
+        not Python's."""
         try:
             call(*arguments)
         except (OSError, ValueError, TypeError):
@@ -91,7 +93,7 @@ class ProcessState:
 
 
 class _CallRecorder:
-    """Whether one of these functions of `resource` has been called."""
+    """Recorder of calls of some functions of `resource`."""
 
     __slots__ = ("called",)
 

@@ -1,4 +1,4 @@
-"""What one job leaves behind in a warm process is not what the next one finds: put back, or the process is given up.
+"""Reset of a warm process between jobs: what one job leaves behind is put back, or the process is given up.
 
 Put back is what is cheap to compare: the working directory and the environment (`ProcessState` has the rest). A process
 is given up when its job left children behind (they are ended, but a library may still count on them), when its modules

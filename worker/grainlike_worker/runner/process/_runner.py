@@ -241,7 +241,7 @@ class ProcessRunner:
         self._pipe.send(Renew())
 
     def _enter_context(self, lease: RunnerLease) -> bool:
-        """Whether the worker's context stands; if not, the jobs have failed."""
+        """Enter the worker's context; return True if it is there. If not, the jobs have failed."""
         if self._functions.context is not None and not self._functions.context.entered:
             error = self._loop.do(self._functions.enter_context)
             if error is not None:
@@ -260,7 +260,7 @@ class ProcessRunner:
             self._loop.do(self._functions.context.leave)
 
     def _may_start(self, lease: RunnerLease) -> bool:
-        """Whether the job at `index` is ours to start; if not, it is answered for, and maybe the rest with it."""
+        """Return True if the job at `index` is ours to start; if not, it is answered for, maybe with the rest."""
         claims = self._claims
         if lease.shared:
             self._output.flush()
@@ -331,7 +331,7 @@ class ProcessRunner:
         return self._functions.kept(dump_value(value, what=function.value_name), info)
 
     def _out(self) -> "ProcessStreams":
-        """What drives streams; made for the first, because what it imports would double the start of a runner."""
+        """Return the driver of streams; made for the first: what it imports would double the start of a runner."""
         if self._own_streams is None:
             from grainlike_worker.runner.process._streams import ProcessStreams
 

@@ -18,7 +18,7 @@ _NAMES = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
 
 
 class StandardStreams:
-    """What the process has as descriptors 0 to 2 and as `sys.stdin` to `sys.stderr`, and the way back to it."""
+    """Descriptors 0 to 2 and `sys.stdin` to `sys.stderr` of the process, and the way back to them."""
 
     __slots__ = ("_kept", "_objects")
 
