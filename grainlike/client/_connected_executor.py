@@ -81,9 +81,9 @@ def connect(
             what is submitted afterwards waits for the next head, for at most `wait` seconds after the loss, and then
             fails until there is one. For services that outlive their heads.
 
-    All of `Executor` is there, with these differences: streams with resources need the program that is the head, and
-    `events()` are of this program's own jobs. Leaving the block cancels what still runs, unless it belongs to a
-    session, and does not wait until workers have ended it; so does the head when the program dies.
+    All of `Executor` is there, but `events()` are of this program's own jobs. Leaving the block cancels what still
+    runs, unless it belongs to a session, and does not wait until workers have ended it; so does the head when the
+    program dies. Streams end with the program in any case, for nobody else could read them.
 
     Raises, when it is opened:
         HeadLostError, ConnectionError: no head is there, nor was one within `wait` seconds.

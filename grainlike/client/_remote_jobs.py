@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from grainlike.client._events import RemoteLeases, outcome_of
+from grainlike.engine import buffer_of
 from grainlike.errors import JobCancelledError, JobTimeoutError
-from grainlike.graph import Function, Node, RunsIn
+from grainlike.graph import Function, Node, RunsIn, StreamNode
 from grainlike.jobs import NO_PARCEL, Job, JobCounters, OutcomeListener, Shipped, pack_calls, settle_calls, submissions
 from grainlike.net import Link
 from grainlike.resources import parse
 from grainlike.wire import (
     Began,
+    Buffer,
+    Credit,
     Frame,
+    Items,
     Numbered,
     Outcomes,
     ReleaseFunctions,
@@ -98,7 +103,7 @@ class RemoteJobs:
 
     def _send(self, nodes: list[Node]) -> None:
         self._release_functions()
-        batches = pack_calls(nodes, self._number, self._listener, "over a connection to a head")
+        batches = pack_calls(nodes, self._number, self._listener, streams=True)
         for message, buffers in submissions(0, 0, batches, self._shipped, self.names):
             self._link.post(message, buffers)
         for calls in batches.values():
@@ -200,6 +205,8 @@ class RemoteJobs:
                 settle_calls(message, buffers, self._take, self._listener)
                 self._pump()
                 self._release_functions()
+            case Items():
+                self._items(message, buffers)
             case Numbered():
                 for child, number in zip(message.children, message.jobs, strict=True):
                     job = self._job(child)
@@ -209,6 +216,19 @@ class RemoteJobs:
                 self._began(message)
             case Warned():
                 logger.warning("%s", message.words)
+
+    def _items(self, message: Items, buffers: Sequence[Buffer]) -> None:
+        """Hand items to their stream, if it is still wanted; its reader gives credit as it takes them."""
+        node = self._nodes.get(message.job)
+        if isinstance(node, StreamNode):
+            buffer = buffer_of(node)
+            if not buffer.begun:
+                buffer.begin(partial(self._credit, message.job, message.attempt))
+            buffer.put_all(message, buffers)
+
+    def _credit(self, child: int, attempt: int, items: int, size: int) -> None:
+        if child in self._nodes:
+            self._link.post(Credit(child, attempt, items, size))
 
     def _began(self, message: Began) -> None:
         rows = zip(message.children, message.attempts, message.workers, message.slots, strict=True)

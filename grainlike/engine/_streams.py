@@ -15,13 +15,13 @@ from grainlike.graph import State, StreamNode
 if TYPE_CHECKING:
     from grainlike.engine._resolver import BaseResolver
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import anyio
 
 from grainlike.graph import Node
 from grainlike.payload import Payload, load_value
-from grainlike.wire import Debt, Window
+from grainlike.wire import Buffer, Debt, Items, Window, unpack_parcels
 
 __all__ = ["ReaderWakeup", "StreamBuffer", "StreamReader", "buffer_of", "stream_here"]
 
@@ -58,6 +58,12 @@ class StreamBuffer:
         self._items.append((item, size))
         if self.bell is not None:
             self.bell()
+
+    def put_all(self, message: Items, buffers: Sequence[Buffer]) -> None:
+        """Bring the items of a message, packed."""
+        for data, outband in unpack_parcels(message.data, message.counts, buffers):
+            payload = Payload(data, tuple(outband))
+            self.put(payload, payload.nbytes)
 
     def take(self) -> Any:
         """The oldest item. Raises what unpacking it raises."""

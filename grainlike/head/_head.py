@@ -53,6 +53,7 @@ from grainlike.wire import (
     Beat,
     Blocked,
     Buffer,
+    Credit,
     Depart,
     Follow,
     Frame,
@@ -467,6 +468,22 @@ class Head:
     def withdraw_for(self, reply_to: ReplyTo, message: Withdraw) -> None:
         """A client does not want some of its own any more."""
         self.state.nested.withdraw(reply_to, message)
+
+    def credit_for(self, reply_to: ReplyTo, message: Credit) -> None:
+        """Pass on that the reader of a client's stream took items: its worker may send as many more.
+
+        Raises:
+            ProtocolError: it took more than was sent.
+        """
+        credit = self.state.nested.credit(reply_to, message)
+        runs = None if credit is None else self.state.scheduler.jobs.get(credit.job)
+        peer = None if runs is None or runs.worker is None else self.peers.get(runs.worker)
+        if credit is not None and peer is not None:
+            peer.post(credit)
+
+    def withdraw_streams(self, reply_to: ReplyTo) -> list[int]:
+        """Cancel the streams of a session whose program has left; return the numbers that it gave them."""
+        return self.state.nested.withdraw_streams(reply_to)
 
     def withdraw_all(self, reply_to: ReplyTo) -> None:
         """Cancel everything that a client which has left submitted."""

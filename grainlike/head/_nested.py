@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
-from grainlike.errors import GrainlikeError
+from grainlike.errors import GrainlikeError, ProtocolError
 from grainlike.head._functions import FunctionTable, Owner
 from grainlike.jobs import NO_PARCEL, Job, JobCounters, outcomes_message
 from grainlike.payload import dump_error
 from grainlike.resources import EMPTY, Request, parse
 from grainlike.scheduler import HeadEvent, JobsCancelled, JobsSubmitted
-from grainlike.wire import Buffer, Message, Parcel, Submit, Withdraw, split_by_bytes, unpack_parcels
+from grainlike.wire import Buffer, Credit, Message, Parcel, Submit, Window, Withdraw, split_by_bytes, unpack_parcels
 
 __all__ = ["RelayedJob", "RelayedJobs", "ReplyTo"]
 
@@ -35,7 +35,7 @@ class ReplyTo(Protocol):
 class RelayedJob(Job):
     """A job that came over a link. `child` is its number at the submitter: a job on worker `reply_to`, or a client."""
 
-    __slots__ = ("attempt_of", "child", "finished", "name", "reply_to", "timeout", "waiters")
+    __slots__ = ("attempt_of", "child", "finished", "name", "reply_to", "timeout", "waiters", "window")
 
     def __init__(
         self, job: int, fn: int, parcel: Parcel, reply_to: ReplyTo, attempt_of: _Attempt, child: int, name: str
@@ -46,6 +46,8 @@ class RelayedJob(Job):
         self.child = child
         self.name = name
         self.timeout: float | None = None
+        self.window: Window | None = None
+        """Items that were passed on to the client and not taken by its reader; None for a call that is no stream."""
         self.finished = False
         self.waiters: list[Any] | None = None
         """Waiters to notify of its end, by `set()`; as of `Source`."""
@@ -119,6 +121,8 @@ class RelayedJobs:
             spec = message.functions[at]
             job = RelayedJob(self._number(), fns[at], parcel, peer, attempt_of, child, spec.name)
             job.timeout = spec.timeout
+            if spec.stream and not message.parent:
+                job.window = Window()
             made.append(job)
             self._jobs[job.id] = job
             self._children.setdefault(attempt_of, {})[child] = job.id
@@ -166,6 +170,34 @@ class RelayedJobs:
         self.outbox.pop((reply_to.number, 0, 0), None)
         if numbers:
             self._tell(JobsCancelled(numbers))
+
+    def withdraw_streams(self, reply_to: ReplyTo) -> list[int]:
+        """Cancel the streams of a session whose reader has left; return the numbers that it gave them."""
+        known = self._children.get((reply_to.number, 0, 0), {})
+        gone = {child: number for child, number in known.items() if self._window_of(number) is not None}
+        self.forget(gone.values())
+        if gone:
+            self._tell(JobsCancelled(list(gone.values())))
+        return list(gone)
+
+    def credit(self, reply_to: ReplyTo, message: Credit) -> Credit | None:
+        """Take the credit of a client's reader; return what to send to the worker, None where the attempt has ended.
+
+        Raises:
+            ProtocolError: it is for more than was sent.
+        """
+        number = self._children.get((reply_to.number, 0, 0), {}).get(message.job)
+        window = None if number is None else self._window_of(number)
+        if number is None or window is None or self._jobs[number].attempt != message.attempt:
+            return None
+        if not window.covers(message.items, message.size):
+            raise ProtocolError(f"credit for {message.items} items of {message.size} bytes, which were never sent")
+        window.credited(message.items, message.size)
+        return Credit(number, message.attempt, message.items, message.size)
+
+    def _window_of(self, number: int) -> Window | None:
+        job = self._jobs.get(number)
+        return job.window if isinstance(job, RelayedJob) else None
 
     def withdraw(self, peer: ReplyTo, message: Withdraw) -> None:
         """A job does not want some of its own any more."""

@@ -218,21 +218,29 @@ class ResultHandler:
 
 
 def take_items(peer: WorkerConnection, job: Job | None, message: Items, buffers: Sequence[Buffer]) -> bool:
-    """Hand items to the stream of `job`, if they come from where it runs now. True for the first ones of a job."""
-    node = job.node if job is not None else None
-    if job is None or not isinstance(node, StreamNode):
+    """Hand items to the stream of `job`, if they come from where it runs now. True for the first ones of a job.
+
+    Those of a client's stream go on to the client as they are. Nothing of them is kept here, but what the client has
+    not acknowledged: at most a window, for the worker gets credit only when the client's reader has taken items.
+    """
+    placement = None if job is None else job.placement
+    if job is None or placement is None or (placement.worker, placement.attempt) != (peer.name, message.attempt):
         return False
-    placement = job.placement
-    if placement is None or (placement.worker, placement.attempt) != (peer.name, message.attempt):
+    first = not placement.streamed
+    if isinstance(job, RelayedJob):
+        if job.window is None:
+            return False
+        for data, outband in unpack_parcels(message.data, message.counts, buffers):
+            job.window.sent(Payload(data, tuple(outband)).nbytes)
+        job.reply_to.post(Items(job.child, message.attempt, message.data, message.counts), buffers)
+    elif isinstance(job.node, StreamNode):
+        buffer = buffer_of(job.node)
+        if not buffer.begun:
+            buffer.begin(partial(_credit, peer, job.id, placement.attempt))
+        buffer.put_all(message, buffers)
+    else:
         return False
-    buffer = buffer_of(node)
-    first = not buffer.begun
-    if first:
-        placement.streamed = True
-        buffer.begin(partial(_credit, peer, job.id, placement.attempt))
-    for data, outband in unpack_parcels(message.data, message.counts, buffers):
-        payload = Payload(data, tuple(outband))
-        buffer.put(payload, payload.nbytes)
+    placement.streamed = True
     return first
 
 

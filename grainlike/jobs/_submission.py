@@ -48,14 +48,15 @@ class JobCall(NamedTuple):
 
 
 def pack_calls(
-    nodes: Iterable[Node], number: Callable[[Node], int], listener: OutcomeListener, where: str
+    nodes: Iterable[Node], number: Callable[[Node], int], listener: OutcomeListener, *, streams: bool
 ) -> dict[tuple[Request, int, bool], list[JobCall]]:
-    """Pack the arguments of calls; what cannot travel fails at once, alone. `where` we are, for words about that."""
+    """Pack the arguments of calls; what cannot travel fails at once, alone. Without `streams`, neither can a stream."""
     batches: dict[tuple[Request, int, bool], list[JobCall]] = {}
     blobs: dict[Function, FunctionBlob] = {}
     for node in nodes:
         try:
-            _refuse_stream(node, where)
+            if not streams:
+                _refuse_stream(node)
             blob = blobs.get(node.function)
             if blob is None:
                 blob = blobs[node.function] = dump_function(node.function.callable)
@@ -132,6 +133,7 @@ def _functions(
             function.many,
             options.keep,
             here,
+            isinstance(call.node, StreamNode),
         )
         fns.append(functions.setdefault(spec, len(functions)))
     return list(functions), fns, blobs
@@ -164,11 +166,11 @@ def _settle(node: Node, message: Outcomes, row: int, payload: Payload, listener:
         listener.failed(node, error)
 
 
-def _refuse_stream(node: Node, where: str) -> None:
+def _refuse_stream(node: Node) -> None:
     if isinstance(node, StreamNode):
         raise UnsatisfiableError(
-            f"{node.function.name} asks for {node.request}, and a stream with resources cannot be read {where} yet: "
-            "read it in the program whose executor is the head"
+            f"{node.function.name} asks for {node.request}, and a stream with resources cannot be read inside a job: "
+            "read it in the program, which gives its items to jobs"
         )
 
 

@@ -78,7 +78,7 @@ class JobUplink:
 
     def submit(self, nodes: Iterable[Node]) -> None:
         """Send calls to the head. What cannot travel fails at once, alone."""
-        batches = pack_calls(nodes, self._number, self._listener, "inside a job")
+        batches = pack_calls(nodes, self._number, self._listener, streams=False)
         job = self._job
         for message, buffers in submissions(job.id, job.attempt, batches, self._shipped):
             self._uplink.post(message, buffers)

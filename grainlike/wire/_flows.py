@@ -19,7 +19,8 @@ class Items(BaseMessage, frozen=True, tag=50):
     """Items that the generator of a stream yielded, in order, after the earlier ones. `data` and `counts` are packed
     parcels.
 
-    A sender keeps to its `Window`. All items of an attempt come before the `Completed` that ends it.
+    A sender keeps to its `Window`. All items of an attempt come before the `Completed` that ends it. The head passes
+    those of a client's stream on: there `job` is the client's number of the call, and they come before its `Outcomes`.
     """
 
     job: int
@@ -29,7 +30,10 @@ class Items(BaseMessage, frozen=True, tag=50):
 
 
 class Credit(BaseMessage, frozen=True, tag=51):
-    """The reader of a stream has taken `items` items of `size` bytes together: as many more may be sent."""
+    """The reader of a stream has taken `items` items of `size` bytes together: as many more may be sent.
+
+    From a client to the head, `job` is the client's number of the call; the head passes it on to the worker.
+    """
 
     job: int
     attempt: int

@@ -27,7 +27,7 @@ from grainlike.wire._messages import Message
 
 __all__ = ["PROTOCOL", "AcceptingHandshake", "ConnectingHandshake", "Software"]
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Version of this protocol; a peer announces the range that it speaks."""
 
 _NAME_LIMIT = 255

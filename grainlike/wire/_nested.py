@@ -39,7 +39,7 @@ class RetrySpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class SubmittedFunction(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A function that a job or a client calls on workers.
+    """A function that a job or a client calls on workers. A `stream` sends `Items` before its outcome.
 
     With `here`, its serialized form comes with the message: the first time that the job, or the client, sends it. After
     that the head knows it by its digest, until the job has ended, or the client has left or sent `ReleaseFunctions`.
@@ -53,6 +53,7 @@ class SubmittedFunction(msgspec.Struct, frozen=True, array_like=True, gc=False):
     many: bool
     keep: bool
     here: bool
+    stream: bool = False
 
 
 class Submit(BaseMessage, frozen=True, tag=40):

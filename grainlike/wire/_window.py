@@ -33,6 +33,10 @@ class Window:
         self._items += 1
         self._size += size
 
+    def covers(self, items: int, size: int) -> bool:
+        """Whether so many items, of so many bytes together, were sent and not taken."""
+        return 0 <= items <= self._items and 0 <= size <= self._size
+
     def credited(self, items: int, size: int) -> None:
         """Count items that the reader took, and their bytes."""
         self._items -= items

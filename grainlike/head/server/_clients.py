@@ -45,6 +45,7 @@ from grainlike.wire import (
     AskWorkers,
     Beat,
     Buffer,
+    Credit,
     Done,
     EndSessions,
     EnoughLogs,
@@ -78,7 +79,7 @@ WORKERS_S = 0.1
 _Short = AskHead | AskWorkers | AskJobs | AskJob | AskCancel | AskDepart | AskStop | AskWanted | AskSessions | AskReport
 """Queries that are answered by one message, in the turn in which they arrive."""
 
-_WANTS = (Submit, Withdraw, ReleaseFunctions, ImportsFrom, Forget, EndSessions)
+_WANTS = (Submit, Withdraw, Credit, ReleaseFunctions, ImportsFrom, Forget, EndSessions)
 """Messages of clients about their jobs; all else is queries."""
 
 __all__ = ["ClientRegistry"]
@@ -126,6 +127,8 @@ class ClientRegistry:
             session = self.sessions.find(hello.session)
             if session is None:
                 session = self.sessions.open(hello.session, self._head.state.next_peer(), self._head.now())
+            elif session.connection is not None:
+                self._detach(session.connection, session)
             connection.reply_to = session
             session.attach(connection)
         return connection
@@ -165,11 +168,17 @@ class ClientRegistry:
         if self.here.pop(connection.number, None) is None:
             return
         if isinstance(connection.reply_to, NamedSession):
-            connection.reply_to.detach(connection)
+            self._detach(connection, connection.reply_to)
         else:
             self._head.withdraw_all(connection)
         self._head.release_for(connection.number)
         self.look_whether_alone()
+
+    def _detach(self, connection: ClientConnection, session: NamedSession) -> None:
+        """Detach a program from its session. Its streams end: nobody else could read them."""
+        if session.connection is connection:
+            session.detach(connection)
+            session.withdraws(self._head.withdraw_streams(session))
 
     def look_whether_alone(self) -> None:
         """A client or a job has ended, and perhaps with it the last session."""
@@ -288,6 +297,8 @@ class ClientRegistry:
                     if isinstance(connection.reply_to, NamedSession):
                         connection.reply_to.withdraws(message.children)
                     self._head.withdraw_for(connection.reply_to, message)
+                case Credit():
+                    self._head.credit_for(connection.reply_to, message)
                 case ReleaseFunctions():
                     self._head.release_for(connection.number, message.digests)
                 case Forget():

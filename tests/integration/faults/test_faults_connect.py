@@ -23,7 +23,6 @@ from grainlike import (
     JobCancelledError,
     JobTimeoutError,
     Retry,
-    UnsatisfiableError,
     VersionMismatchError,
     WorkerLostError,
     amap,
@@ -451,20 +450,6 @@ async def test_a_program_hears_that_nobody_could_run_its_jobs(caplog):
         assert info(job).worker is None
     by_whom = [record.module for record in caplog.records if record.getMessage().startswith(words)]
     assert sorted(by_whom) == ["_actions", "_remote_jobs"]
-
-
-async def test_a_stream_with_resources_is_refused_with_words():
-    @delayed
-    async def count(n):
-        for i in range(n):
-            yield i
-
-    async with asyncio.timeout(LIMIT_S), Executor(listen=TLS, local=Cores(1)), connect() as executor:
-        assert executor.workers()[0].name == "local"
-        with pytest.raises(UnsatisfiableError, match="over a connection to a head"):
-            async for _ in (count @ Cores(1))(3):
-                pass
-        assert [i async for i in count(3)] == [0, 1, 2]
 
 
 async def test_who_may_not_connect_hears_why(private_state, monkeypatch):

@@ -49,7 +49,7 @@ def messages(placeholders: list[Any]) -> list[tuple[int, int]]:
     decoder = FrameDecoder(FROM_CLIENT)
     found: list[tuple[int, int]] = []
     nodes = [node_of(r_) for r_ in placeholders]
-    batches = pack_calls(nodes, id, Nobody(), "here")
+    batches = pack_calls(nodes, id, Nobody(), streams=False)
     for message, buffers in submissions(0, 0, batches, set()):
         pieces = b"".join(bytes(piece) for piece in encode_frame(message, buffers))
         (frame,) = decoder.feed(pieces)

@@ -8,12 +8,16 @@ from typing import Any
 import pytest
 
 from grainlike.engine._streams import buffer_of
+from grainlike.errors import ProtocolError
 from grainlike.graph import StreamNode, delayed, node_behind
+from grainlike.head._functions import FunctionTable
+from grainlike.head._nested import RelayedJob, RelayedJobs
 from grainlike.head._results import take_items
+from grainlike.jobs import JobCounters
 from grainlike.jobs._job import Job
 from grainlike.payload import dump_value
 from grainlike.resources import Cores
-from grainlike.wire import WINDOW_BYTES, WINDOW_ITEMS, Credit, Items, pack_parcels
+from grainlike.wire import WINDOW_BYTES, WINDOW_ITEMS, Credit, Items, RetrySpec, Submit, SubmittedFunction, pack_parcels
 from grainlike_worker.daemon._report import StreamRelay
 
 
@@ -103,3 +107,58 @@ def test_the_relay_knows_a_runner_from_its_first_item_to_its_end() -> None:
     assert (relay.runner(credit), bool(relay), sent) == (3, True, [(message, buffers)])
     relay.forget([4, 5, 6])
     assert (relay.runner(credit), bool(relay)) == (None, False)
+
+
+class Program:
+    """A client that keeps what it is sent."""
+
+    number = 9
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+
+    def post(self, message: Any, buffers: Any = ()) -> None:
+        self.told.append(message)
+
+
+def a_relayed_job(program: Program, *, stream: bool = True) -> tuple[RelayedJobs, RelayedJob]:
+    """A call that a program has submitted as its number 3, and that runs on worker n1 as attempt 2."""
+    jobs: dict[int, Job] = {}
+    nested = RelayedJobs(jobs, FunctionTable(lambda _: None), lambda: 5, lambda _: None, JobCounters(0.0))
+    function = SubmittedFunction(b"digest", "numbers", True, None, RetrySpec(), False, False, True, stream)
+    nested.submit(program, Submit(0, 0, "cores=1", 0, False, [function], [3], [0], [b""], []), [b"code"], 9)
+    job = jobs[5]
+    assert isinstance(job, RelayedJob)
+    job.assigned("n1", 2)
+    return nested, job
+
+
+def test_items_of_a_client_s_stream_go_on_under_its_own_number() -> None:
+    peer: Any = Peer("n1")
+    program = Program()
+    nested, job = a_relayed_job(program)
+    assert take_items(peer, job, *items("a", "b"))
+    assert not take_items(peer, job, *items("c"))
+    assert [(message.job, message.attempt, len(message.data)) for message in program.told] == [(3, 2, 2), (3, 2, 1)]
+    size = sum(len(data) for message in program.told for data in message.data)
+    assert nested.credit(program, Credit(3, 2, 3, size)) == Credit(5, 2, 3, size)
+    assert nested.credit(program, Credit(4, 2, 1, 1)) is None
+    assert nested.credit(program, Credit(3, 1, 1, 1)) is None
+
+
+@pytest.mark.parametrize(("count", "size"), [(2, 0), (1, 1000), (-1, 0), (0, -1), (2**40, 2**60)])
+def test_credit_for_what_was_never_sent_is_refused(count: int, size: int) -> None:
+    peer: Any = Peer("n1")
+    program = Program()
+    nested, job = a_relayed_job(program)
+    take_items(peer, job, *items("a"))
+    with pytest.raises(ProtocolError, match="never sent"):
+        nested.credit(program, Credit(3, 2, count, size))
+
+
+def test_items_of_a_client_s_call_that_is_no_stream_reach_nobody() -> None:
+    peer: Any = Peer("n1")
+    program = Program()
+    _, job = a_relayed_job(program, stream=False)
+    assert not take_items(peer, job, *items("a"))
+    assert (program.told, job.streamed) == ([], False)
