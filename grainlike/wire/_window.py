@@ -34,7 +34,7 @@ class Window:
         self._size += size
 
     def covers(self, items: int, size: int) -> bool:
-        """Whether so many items, of so many bytes together, were sent and not taken."""
+        """Return True if so many items, of so many bytes together, were sent and not taken."""
         return 0 <= items <= self._items and 0 <= size <= self._size
 
     def credited(self, items: int, size: int) -> None:
