@@ -29,7 +29,16 @@ from grainlike.head._shared_memory import ObjectStore, drop_stored
 from grainlike.head._state import HeadState
 from grainlike.head._submit import JobFactory
 from grainlike.head._validation import check_frames
-from grainlike.jobs import NO_PARCEL, FirstOfChain, Job, JobCounters, Observer, OutcomeListener, Totals
+from grainlike.jobs import (
+    NO_PARCEL,
+    FirstOfChain,
+    Job,
+    JobCounters,
+    Observer,
+    OutcomeListener,
+    RepeatedArguments,
+    Totals,
+)
 from grainlike.net import Link
 from grainlike.resources import Allocation, Request
 from grainlike.scheduler import (
@@ -163,11 +172,12 @@ class Head:
         batches: dict[tuple[Request, int, bool], tuple[list[int], list[int]]] = {}
         alike: tuple[Request | None, Options | None] = (None, None)
         numbers: dict[Function, int] = {}
+        repeated: list[RepeatedArguments] = []
         jobs: list[int] = []
         fns: list[int] = []
         for node in nodes:
             try:
-                job = self._maker.make(node, numbers)
+                job = self._maker.make(node, numbers, repeated)
             except Exception as error:  # noqa: BLE001 - whatever the user's objects raise belongs to this job's awaiters
                 self._outcomes.failed(node, error)
                 self.counters.failed += 1

@@ -10,7 +10,7 @@ from grainlike.graph import Function, Node, RunsIn, bare_arguments
 from grainlike.head._chains import chained_after, follower_of
 from grainlike.head._shared_memory import ObjectStore
 from grainlike.head._state import HeadState
-from grainlike.jobs import NO_PARCEL, FirstOfChain, Job
+from grainlike.jobs import BIG, NO_PARCEL, FirstOfChain, Job, RepeatedArguments, is_big
 from grainlike.payload import dump_arguments, dump_plain_arguments, dump_plain_columns, is_stored
 from grainlike.wire import Parcel
 
@@ -28,11 +28,12 @@ class JobFactory:
         self._state = state
         self._object_store = object_store
 
-    def make(self, node: Node, numbers: dict[Function, int]) -> Job | None:
+    def make(self, node: Node, numbers: dict[Function, int], repeated: list[RepeatedArguments]) -> Job | None:
         """Make the job of a call whose arguments are there. Raises what the user's objects raise when they are
         pickled; returns None where they cancelled it.
 
         `numbers` are those of functions in this batch: that they have not changed is asked once for all its jobs.
+        `repeated` gets one that looks out for the same big argument in many of them, once there is a big one.
         """
         state = self._state
         fn = numbers.get(node.function)
@@ -43,6 +44,8 @@ class JobFactory:
         args, kwargs = node.take_arguments()
         data = None if kwargs else dump_plain_arguments(args)
         parcel = self._packed(node, args, kwargs) if data is None else (data, ())
+        if parcel[1] or len(parcel[0]) > BIG:
+            _see(repeated, node, args, kwargs, parcel)
         state.last_job = number = state.last_job + 1
         follower = None if node.dependents is None else follower_of(node)
         first = None if follower is None else self._first_of_chain(number, fn, node, follower, parcel, numbers)
@@ -73,6 +76,10 @@ class JobFactory:
             return None  # what the function holds has cancelled some
         first = state.last_job + 1
         state.last_job += len(nodes)
+        if len(data[0]) > BIG:
+            seen = RepeatedArguments()
+            for node, args in zip(nodes, calls or (), strict=True):
+                seen.see(node, args, {})
         numbers = list(range(first, first + len(nodes)))  # one object for each, wherever it stands
         jobs = [Job(number, fn, node, (stream, ())) for number, node, stream in zip(numbers, nodes, data, strict=True)]
         state.jobs.update(zip(numbers, jobs, strict=True))
@@ -117,3 +124,13 @@ class JobFactory:
         payload = dump_arguments((shipped, links), {}, what="a chain")
         runs = functions.chain(is_async=node.function.is_async)
         return FirstOfChain(job, fn, node, (bytes(payload.data), payload.buffers), runs, followers)
+
+
+def _see(
+    repeated: list[RepeatedArguments], node: Node, args: tuple[Any, ...], kwargs: Mapping[str, Any], parcel: Parcel
+) -> None:
+    """Look for big arguments of a call that many calls have."""
+    if is_stored(parcel[0]) or is_big(*parcel):
+        if not repeated:
+            repeated.append(RepeatedArguments())
+        repeated[0].see(node, args, kwargs)

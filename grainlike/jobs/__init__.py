@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from grainlike.jobs._interfaces import Lease, Observer, OutcomeListener, Worker
     from grainlike.jobs._job import NO_PARCEL, FirstOfChain, Job, Placement, allocation_of, close_all, note_of
     from grainlike.jobs._records import WorkerInfo
+    from grainlike.jobs._repeated import BIG, RepeatedArguments, is_big
     from grainlike.jobs._rows import explanation_of, job_is, worker_info, worker_row
     from grainlike.jobs._shipped import Shipped
     from grainlike.jobs._submission import (
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from grainlike.jobs._totals import JobCounters, Totals
 
 __all__ = [
+    "BIG",
     "NO_PARCEL",
     "Event",
     "Events",
@@ -33,6 +35,7 @@ __all__ = [
     "Observer",
     "OutcomeListener",
     "Placement",
+    "RepeatedArguments",
     "Shipped",
     "Totals",
     "Worker",
@@ -41,6 +44,7 @@ __all__ = [
     "allocation_of",
     "close_all",
     "explanation_of",
+    "is_big",
     "job_is",
     "note_of",
     "outcome_alone",
@@ -57,6 +61,9 @@ if not TYPE_CHECKING:  # else any name would be there
     __getattr__ = later(
         __name__,
         {
+            "BIG": "_repeated",
+            "RepeatedArguments": "_repeated",
+            "is_big": "_repeated",
             "Event": "_events",
             "Events": "_events",
             "Feed": "_events",

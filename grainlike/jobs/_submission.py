@@ -14,6 +14,7 @@ from grainlike.errors import JobMemoryError, JobTimeoutError, UnsatisfiableError
 from grainlike.graph import Function, Node, Retry, StreamNode
 from grainlike.jobs._interfaces import OutcomeListener
 from grainlike.jobs._job import Job, Placement
+from grainlike.jobs._repeated import RepeatedArguments, is_big
 from grainlike.jobs._shipped import Shipped
 from grainlike.payload import FunctionBlob, Payload, dump_arguments, dump_function, dump_value, load_error, load_value
 from grainlike.resources import Request
@@ -53,6 +54,7 @@ def pack_calls(
     """Pack the arguments of calls; what cannot travel fails at once, alone. Without `streams`, neither can a stream."""
     batches: dict[tuple[Request, int, bool], list[JobCall]] = {}
     blobs: dict[Function, FunctionBlob] = {}
+    repeated = RepeatedArguments()
     for node in nodes:
         try:
             if not streams:
@@ -63,6 +65,8 @@ def pack_calls(
             retry_spec(node.function.options.retry)
             args, kwargs = node.arguments()
             payload = dump_arguments(args, kwargs, what=node.function.name).detached()
+            if is_big(payload.data, payload.buffers):
+                repeated.see(node, args, kwargs)
         except Exception as error:  # noqa: BLE001 - whatever the user's objects raise belongs to this call's awaiters
             listener.failed(node, error)
             continue
