@@ -6,17 +6,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import islice
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 from msgspec.structs import replace
 
-from grainlike.resources import Missing, Nodes, Request, number
+from grainlike.resources import Missing, Nodes, Request, amount_text, number, quantity
 from grainlike.scheduler._job_tree import lent_by
 from grainlike.scheduler._records import HeadJob, Shape, WorkerState
 from grainlike.scheduler._states import JobState
 from grainlike.scheduler.planning._planner import Planner
 from grainlike.scheduler.planning._reservation import Reservation
 from grainlike.wire import Wait
+
+if TYPE_CHECKING:
+    from grainlike.resources import Amount
 
 __all__ = ["Explanation", "Shortage", "explain"]
 
@@ -30,6 +34,12 @@ class Shortage(msgspec.Struct, frozen=True):
     asked: object
     free: object
     capacity: object
+
+    def __str__(self) -> str:
+        asked, free, capacity = (
+            amount_text(self.name, quantity(cast("Amount", one))) for one in (self.asked, self.free, self.capacity)
+        )
+        return f"{self.name} (asked {asked}, free {free} of {capacity})"
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -283,7 +293,7 @@ def _placed(this: Explanation) -> str:
 
 
 def _no_room(this: Explanation) -> str:
-    short = ", ".join(f"{s.name} (asked {s.asked}, free {s.free} of {s.capacity})" for s in this.short)
+    short = ", ".join(map(str, this.short))
     held = f", held by jobs {', '.join(map(str, this.holders))}" if this.holders else ""
     if this.lacking:
         ready = f"there is room on {', '.join(this.members)}" if this.members else "there is room on none"
