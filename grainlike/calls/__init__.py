@@ -5,8 +5,8 @@ process of a backend (`_call`), and how it is ended there (`_child`). It is impo
 executor, and is light.
 """
 
-from grainlike.calls._call import BackendAnswer, BackendCall, CallOutcome, perform, run_call
-from grainlike.calls._child import CallProcess, CallProcessLostError
+from grainlike.calls._call import BackendAnswer, BackendCall, CallOutcome, perform
+from grainlike.calls._child import CallProcess, CallProcessLostError, run_call
 from grainlike.calls._part import CallReport, PartPlan, run_part, run_part_async
 
 __all__ = [

@@ -18,7 +18,7 @@ from grainlike.context import JobInfo, enter_job
 from grainlike.payload import Payload, dump_error, dump_value, load_arguments, load_function
 from grainlike.resources import Allocation, parse_allocation
 
-__all__ = ["BackendAnswer", "BackendCall", "CallOutcome", "perform", "run_call", "where"]
+__all__ = ["BackendAnswer", "BackendCall", "CallOutcome", "answer", "perform", "where"]
 
 
 class BackendCall(NamedTuple):
@@ -66,12 +66,8 @@ class CallOutcome(NamedTuple):
     cpu: float
 
 
-def run_call(call: BackendCall) -> BackendAnswer:
-    """Perform a call here, in this thread, or, if it has a timeout, in a process that can be ended."""
-    if call.timeout is not None:
-        from grainlike.calls._child import answer_in_time
-
-        return answer_in_time(call, call.timeout)
+def answer(call: BackendCall) -> BackendAnswer:
+    """Perform a call in this thread, whatever its timeout."""
     sys.path.extend(path for path in call.paths if path not in sys.path)
     try:
         function = load_function(call.function)

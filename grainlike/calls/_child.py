@@ -19,11 +19,11 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
-from grainlike.calls._call import BackendAnswer, BackendCall, run_call, where
+from grainlike.calls._call import BackendAnswer, BackendCall, answer, where
 from grainlike.payload import Payload, dump_value, load_value
 from grainlike.system import import_paths
 
-__all__ = ["CallProcess", "CallProcessLostError", "answer_in_time", "serve"]
+__all__ = ["CallProcess", "CallProcessLostError", "answer_in_time", "run_call", "serve"]
 
 _LENGTH = struct.Struct("!Q")
 
@@ -108,6 +108,11 @@ def answer_in_time(call: BackendCall, timeout: float) -> BackendAnswer:
         child.close()
 
 
+def run_call(call: BackendCall) -> BackendAnswer:
+    """Perform a call here, in this thread, or, if it has a timeout, in a process that can be ended."""
+    return answer(call) if call.timeout is None else answer_in_time(call, call.timeout)
+
+
 # --- in the child ----------------------------------------------------------------------------------------------------
 
 
@@ -122,7 +127,7 @@ def serve(descriptor: int) -> None:
         if key:
             import_module("multiprocessing.process").current_process().authkey = key
         while True:
-            _send(link, run_call(_receive(link)))
+            _send(link, answer(_receive(link)))
 
 
 def _authkey() -> bytes:

@@ -7,19 +7,13 @@ Streams without resources: generators that run in the caller's process, a window
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
-
-from grainlike.graph import State, StreamNode
-
-if TYPE_CHECKING:
-    from grainlike.engine._resolver import BaseResolver
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import Any, Protocol
 
 import anyio
 
-from grainlike.graph import Node
+from grainlike.graph import Node, State, StreamNode
 from grainlike.payload import Payload, load_value
 from grainlike.wire import Buffer, Debt, Items, Window, unpack_parcels
 
@@ -113,13 +107,25 @@ class ReaderWakeup:
             self._rung.set()
 
 
+class _StreamOwner(Protocol):
+    """Interface of the resolver of a stream, as far as its reader uses it; see `BaseResolver`."""
+
+    def start(self, nodes: Sequence[Node]) -> None: ...
+
+    def watch(self, node: Node, waiter: ReaderWakeup) -> None: ...
+
+    def end(self, nodes: Iterable[Node]) -> None: ...
+
+    def drop(self, node: Node) -> None: ...
+
+
 class StreamReader(AsyncIterator[Any]):
     """The one reader of a stream. It starts the work at the first step, and ends it when it goes away before the end.
 
     Being cancelled in a step ends the stream too, as with any generator. `aclose` ends it and does not wait for it.
     """
 
-    def __init__(self, executor: BaseResolver, node: StreamNode) -> None:
+    def __init__(self, executor: _StreamOwner, node: StreamNode) -> None:
         self._executor = executor
         self._node = node
         self._buffer = buffer_of(node)

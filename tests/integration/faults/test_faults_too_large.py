@@ -12,6 +12,7 @@ from limits import LIMIT_S
 
 from grainlike import Cores, Executor, SerializationError, connect, delayed, gather
 from grainlike.system import _limits
+from grainlike.wire import _payloads
 
 pytestmark = pytest.mark.asyncio
 
@@ -24,7 +25,8 @@ REFUSED = r"did not come through: a part of it has 60000\d\d bytes, and at most 
 
 @pytest.fixture(autouse=True)
 def small_head(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A head that takes only some megabytes."""
+    """A head that takes only some megabytes; what counts as large for a message is as small beside that as always."""
+    monkeypatch.setattr(_payloads, "_WEIGHS_A_BYTE", 4)
     monkeypatch.setattr(_limits, "_SHARE", 2 * _limits.max_message_bytes() // MOST)
     assert MOST <= _limits.max_message_bytes() < TOO_LARGE
 
