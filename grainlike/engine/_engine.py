@@ -17,6 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import Context, copy_context
+from itertools import islice
 from typing import Any, Protocol
 
 from grainlike.engine._unretrieved import log_if_unretrieved
@@ -224,7 +225,9 @@ class Engine:
 
     def pump(self) -> None:
         """Do all that can be done now. Calls from inside are no calls: the loop that runs sees to their work."""
-        if self._pumping or not (self._ended or self._ready or self._may_send):
+        if self._pumping:
+            return
+        if not (self._ended or self._ready) and (self._held or self._goes_on or not (self._remote or self._unsent)):
             return
         self._pumping = True
         try:
@@ -233,13 +236,15 @@ class Engine:
             self._pumping = False
 
     def _run(self, until: float) -> None:
-        while self._ended or self._ready or self._may_send:
+        while self._ended or self._ready or self._remote or self._unsent:
             if self._ended:
                 late = self._finish_all(until)
             elif self._ready:
                 node, context = self._ready.popleft()
                 self._begin(node, context)
                 late = time.monotonic() > until  # an operator on arrays may take a whole slice
+            elif self._held or self._goes_on:
+                return  # what is to be sent waits
             else:
                 self._submit_some()
                 late = bool(self._unsent) or time.monotonic() > until  # what is sent leaves with this turn
@@ -252,10 +257,6 @@ class Engine:
     def _go_on(self) -> None:
         self._goes_on = False
         self.pump()
-
-    @property
-    def _may_send(self) -> bool:
-        return bool(self._remote or self._unsent) and not (self._held or self._goes_on)
 
     def _finish_all(self, until: float) -> bool:
         """Settle what has ended; return True if the slice was over before all of it was."""
@@ -289,9 +290,14 @@ class Engine:
 
         What became ready later does not wait until all that came before is sent: they take turns.
         """
-        unsent = self._unsent
-        if self._remote:
-            unsent.append(self._remote)
+        unsent, remote = self._unsent, self._remote
+        if not unsent and len(remote) == 1:
+            node = remote.popleft()
+            if not node.finished:
+                self.jobs.submit([node])
+            return
+        if remote:
+            unsent.append(remote)
             self._remote = deque()
         room = _BATCH
         requests: set[Request | None] = set()
@@ -485,20 +491,25 @@ def _take(calls: deque[Node], most: int, requests: set[Request | None]) -> list[
     """Take the first calls, at most so many; those that have finished are dropped. `requests` are those of all that was
     taken in this step.
     """
-    taken: list[Node] = []
+    count = 0
     last: Request | None = None
-    for _ in range(min(most, len(calls))):
-        node = calls[0]
-        if not node.finished:
-            request = node.request
-            if request is not last:  # as most are that come together: to hash one for each call is dear
-                if request not in requests:
-                    if len(requests) >= _REQUESTS:
-                        break
-                    requests.add(request)
-                last = request
-            taken.append(node)
-        calls.popleft()
+    for node in islice(calls, most):
+        request = node.request
+        if (
+            request is not last and not node.finished
+        ):  # as most are that come together: to hash one for each call is dear
+            if request not in requests:
+                if len(requests) >= _REQUESTS:
+                    break
+                requests.add(request)
+            last = request
+        count += 1
+    taken = [node for node in islice(calls, count) if not node.finished]
+    if count == len(calls):
+        calls.clear()
+    else:
+        for _ in range(count):
+            calls.popleft()
     return taken
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -195,11 +195,17 @@ class Head:
                 jobs, fns = batches.setdefault((node.request, options.rank, options.isolate), ([], []))
             jobs.append(job.id)
             fns.append(job.runs if type(job) is FirstOfChain else job.fn)
-        with self.one_pass() if len(batches) > 1 else nullcontext():
-            for (request, priority, isolate), columns in batches.items():
-                jobs, fns = self._not_cancelled(*columns)
-                if jobs:
-                    self._tell(JobsSubmitted(request, jobs, fns, priority, isolate))
+        if len(batches) > 1:
+            with self.one_pass():
+                self._submit_batches(batches)
+        else:  # without a context manager: a single call is submitted alone
+            self._submit_batches(batches)
+
+    def _submit_batches(self, batches: Mapping[tuple[Request, int, bool], tuple[list[int], list[int]]]) -> None:
+        for (request, priority, isolate), columns in batches.items():
+            jobs, fns = self._not_cancelled(*columns)
+            if jobs:
+                self._tell(JobsSubmitted(request, jobs, fns, priority, isolate))
 
     @contextmanager
     def one_pass(self) -> Iterator[None]:

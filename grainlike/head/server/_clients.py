@@ -11,7 +11,6 @@ import os
 import platform
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -284,8 +283,10 @@ class ClientRegistry:
 
     def _take(self, connection: ClientConnection, frames: Sequence[Frame]) -> None:
         """Handle a client's messages about its jobs, each once, however often its link broke."""
-        many = len(frames) > 1 and sum(type(frame.message) is Submit for frame in frames) > 1
-        with self._head.one_pass() if many else nullcontext():
+        if len(frames) > 1 and sum(type(frame.message) is Submit for frame in frames) > 1:
+            with self._head.one_pass():
+                self._take_each(connection, frames)
+        else:
             self._take_each(connection, frames)
 
     def _take_each(self, connection: ClientConnection, frames: Sequence[Frame]) -> None:
