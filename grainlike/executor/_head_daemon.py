@@ -38,8 +38,8 @@ class HeadDaemon(Executor):
     state directory: `keep` bytes in all, by default half of what is free there. Then new calls with names are refused.
 
     Raises, besides what `Executor` does:
-        JournalError: the journal is damaged, in use, of another release, or open to others; or the disk refuses. From
-            closing: its end is not in the journal, so the next head will find its jobs.
+        JournalError: the journal is damaged, in use, of a schema that is not read here, or open to others; or the disk
+            refuses. From closing: its end is not in the journal, so the next head will find its jobs.
 
     Example::
 

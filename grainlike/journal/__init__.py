@@ -12,20 +12,23 @@ Neighbours: the head writes its inputs here, and reads them when it is started a
 from grainlike.journal._disk import Disk
 from grainlike.journal._image import commit_image
 from grainlike.journal._journal import Journal
-from grainlike.journal._objects import draw_image, read_image
+from grainlike.journal._objects import Conversion, Record, draw_image, fields_of, read_image
 from grainlike.journal._recovery import Records, Recovered
 from grainlike.journal._survey import Damage, FileReport, Survey, survey
 
 __all__ = [
+    "Conversion",
     "Damage",
     "Disk",
     "FileReport",
     "Journal",
+    "Record",
     "Records",
     "Recovered",
     "Survey",
     "commit_image",
     "draw_image",
+    "fields_of",
     "read_image",
     "survey",
 ]

@@ -6,6 +6,7 @@ constructor runs, nothing is imported, and nothing is called but what he gives.
 An image is a series of messages in msgpack, each a list. Objects are numbered in the order in which they are made. A
 value in a list is itself where it is a number, a string, bytes, True, False or None; `[n]` is object n::
 
+    ["c", class, field, ...]    the names of the fields of a class, before the first object of it
     ["o", class]                an object, filled later          ["l"]  ["d"]  ["s"]  ["q", longest]   the same: list,
     ["v", class, field, ...]    an object that is its value                      dictionary, set, deque
     ["t", item, ...]            a tuple                          ["n", class, item, ...]   a named one
@@ -17,6 +18,9 @@ value in a list is itself where it is a number, a string, bytes, True, False or 
 
 A field that holds nothing is `[-1]`.
 
+Classes, fields and methods go under names of their own (`Record`), so code may be renamed without a word in old images;
+and as an image names the fields of its classes, `Conversion`s can make those of today of it.
+
 Objects that may be keys are their values: they are whole when they are made, and what they hold comes first. All others
 are filled when all that they hold has been made, so objects may refer to each other in circles. A field `_hash`, where
 an object remembers its hash, is written as None: another process would work out another.
@@ -26,6 +30,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType, MethodType
 from typing import Any
@@ -34,7 +39,7 @@ import msgspec
 
 from grainlike.errors import JournalError
 
-__all__ = ["draw_image", "read_image"]
+__all__ = ["Conversion", "Record", "draw_image", "fields_of", "read_image"]
 
 _PLAIN = frozenset({int, float, str, bytes, bool, type(None)})
 _CHUNK = 256 * 1024
@@ -47,24 +52,62 @@ def _nothing(_: Any) -> None:
     """Everything has an image."""
 
 
-def draw_image(root: object, classes: Mapping[str, type], made: Made = _nothing) -> Iterator[bytes]:
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Class in an image: `names` are those of its fields there, `attributes` those of the same fields in the code."""
+
+    cls: type
+    names: tuple[str, ...]
+    attributes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """Step from one schema to the next.
+
+    Attributes:
+        renamed: new names of classes, by their old ones.
+        fields: changes of the fields of an object, in place, by the old name of its class.
+    """
+
+    renamed: Mapping[str, str] = field(default_factory=dict[str, str])
+    fields: Mapping[str, Callable[[dict[str, Any]], object]] = field(default_factory=dict)
+
+
+Classes = Mapping[str, type] | Mapping[str, Record]
+"""Classes that may be in an image, by the names under which they go; of a type, the fields keep their names."""
+
+_SAME: Mapping[str, str] = {}
+
+
+def draw_image(
+    root: object, classes: Classes, made: Made = _nothing, methods: Mapping[str, str] = _SAME
+) -> Iterator[bytes]:
     """The image of `root` and all that it refers to, in pieces of some 256 KiB.
 
-    `classes` are those that may be in it, by the names under which they go.
+    `classes` are those that may be in it. `methods` has the attributes of methods by their names in images; one that is
+    not there goes under its own.
 
     Raises:
         JournalError: an object is of none of these.
     """
-    return _GraphWriter(classes, made).draw(root)
+    return _GraphWriter(_records(classes), made, methods).draw(root)
 
 
-def read_image(chunks: Iterable[bytes], classes: Mapping[str, type], given: Mapping[str, Callable[..., object]]) -> Any:
+def read_image(
+    chunks: Iterable[bytes],
+    classes: Classes,
+    given: Mapping[str, Callable[..., object]],
+    methods: Mapping[str, str] = _SAME,
+    conversions: Sequence[Conversion] = (),
+) -> Any:
     """The object of which this is the image. `given` makes those that had none, by their names.
 
     Raises:
-        JournalError: it is no image, or one of a class that is not in `classes`.
+        JournalError: it is no image, or one of a class or a field that is not in `classes`, nor is made so by
+            `conversions`.
     """
-    reader = _GraphReader(classes, given)
+    reader = _GraphReader(_records(classes), given, methods, conversions)
     try:
         for row in _rows(chunks):
             reader.take(row)
@@ -73,20 +116,20 @@ def read_image(chunks: Iterable[bytes], classes: Mapping[str, type], given: Mapp
         raise JournalError(f"a damaged image: {error!r}") from None
 
 
-_known_fields: dict[type, tuple[str, ...]] = {}
+def _records(classes: Classes) -> dict[str, Record]:
+    return {name: thing if isinstance(thing, Record) else _record_of(thing) for name, thing in classes.items()}
 
 
-def _fields(cls: type) -> tuple[str, ...]:
-    """The names of what an object holds, in the order in which they are written."""
-    found = _known_fields.get(cls)
-    if found is None:
-        found = _known_fields[cls] = _look_at_fields(cls)
-    return found
+def _record_of(cls: type) -> Record:
+    return Record(cls, fields_of(cls), fields_of(cls))
 
 
-def _look_at_fields(cls: type) -> tuple[str, ...]:
+def fields_of(cls: type) -> tuple[str, ...]:
+    """Return the names of the fields of a class, but for those that only its instances' dictionaries have."""
     if issubclass(cls, msgspec.Struct):
         return cls.__struct_fields__
+    if issubclass(cls, tuple):
+        return tuple(getattr(cls, "_fields", ()))
     found: dict[str, None] = {}
     for base in reversed(cls.__mro__):
         slots = base.__dict__.get("__slots__", ())
@@ -112,8 +155,13 @@ _UNSET = object()
 class _GraphWriter:
     """Numbers what it meets. What is filled later waits in `_todo`."""
 
-    def __init__(self, classes: Mapping[str, type], made: Made) -> None:
-        self._names = {cls: name for name, cls in classes.items()}
+    def __init__(self, records: Mapping[str, Record], made: Made, methods: Mapping[str, str]) -> None:
+        self._names = {record.cls: name for name, record in records.items()}
+        self._attributes = {record.cls: record.attributes for record in records.values()}
+        self._records = records
+        self._methods = {attribute: name for name, attribute in methods.items()}
+        self._said = set[str]()
+        """Classes whose fields have been named."""
         self._made = made
         self._numbers: dict[int, int] = {}
         self._kept: list[object] = []
@@ -180,7 +228,8 @@ class _GraphWriter:
             case MappingProxyType():
                 return ["p", *self._values(item for pair in thing.items() for item in pair)], False
             case MethodType():
-                return ["m", self._value(thing.__self__), thing.__func__.__name__], False
+                method = thing.__func__.__name__
+                return ["m", self._value(thing.__self__), self._methods.get(method, method)], False
         kind = _BUILT_IN.get(type(thing))
         if kind is not None:
             return ([kind], True) if kind in "lds" else ([kind, *self._values(thing)], False)
@@ -190,6 +239,9 @@ class _GraphWriter:
         name = self._names.get(cls)
         if name is None:
             raise JournalError(f"there can be no image of a {cls.__module__}.{cls.__qualname__}: {thing!r:.200}")
+        if name not in self._said:
+            self._said.add(name)
+            self._write(["c", name, *self._records[name].names])
         if isinstance(thing, Enum):
             return ["e", name, thing.value], False
         if isinstance(thing, tuple):
@@ -203,9 +255,13 @@ class _GraphWriter:
             return [self._value(item) for pair in thing.items() for item in pair]
         if isinstance(thing, (list, deque, set)):
             return self._values(thing)
-        found = [self._field(thing, name) for name in _fields(type(thing))]
+        attributes = self._attributes[type(thing)]
+        found = [self._field(thing, name) for name in attributes]
         extra = getattr(thing, "__dict__", None)
-        return [*found, *self._values(item for pair in extra.items() for item in pair)] if extra else found
+        if extra:
+            pairs = [pair for pair in extra.items() if pair[0] not in attributes]
+            found += self._values(item for pair in pairs for item in pair)
+        return found
 
     def _field(self, thing: Any, name: str) -> object:
         value = None if name in _WORKED_OUT else getattr(thing, name, _UNSET)
@@ -231,12 +287,60 @@ def _rows(chunks: Iterable[bytes]) -> Iterator[list[Any]]:
             at += 4 + length
 
 
+class _Layout:
+    """Fields of one class as an image has them, and how they become those of today."""
+
+    __slots__ = ("_names", "_steps", "record")
+
+    def __init__(
+        self, name: str, names: list[str], records: Mapping[str, Record], conversions: Sequence[Conversion]
+    ) -> None:
+        self._names = names
+        self._steps: list[Callable[[dict[str, Any]], object]] = []
+        for conversion in conversions:
+            if name in conversion.fields:
+                self._steps.append(conversion.fields[name])
+            name = conversion.renamed.get(name, name)
+        self.record = records[name]
+
+    def fields(self, items: list[Any]) -> list[Any]:
+        """Return values in the order of the class's fields; behind them names and values of others."""
+        names, record = self._names, self.record
+        if not self._steps and len(names) == len(record.names) and tuple(names) == record.names:
+            return items
+        found = dict(zip(names, items, strict=False))
+        for step in self._steps:
+            step(found)
+        unlike = found.keys() ^ set(record.names)
+        if unlike - _with_defaults(record) or not found.keys() <= set(record.names):
+            raise ValueError(f"{record.cls.__name__} has other fields: {sorted(unlike)}")
+        return [*(found.get(name, _UNSET) for name in record.names), *items[len(names) :]]
+
+
+def _with_defaults(record: Record) -> set[str]:
+    """Return the fields of a message that an image may lack."""
+    if not issubclass(record.cls, msgspec.Struct):
+        return set()
+    optional = {info.name for info in msgspec.structs.fields(record.cls) if not info.required}
+    return {name for name, attribute in zip(record.names, record.attributes, strict=True) if attribute in optional}
+
+
 class _GraphReader:
     """Makes and fills objects, in the order of the rows."""
 
-    def __init__(self, classes: Mapping[str, type], given: Mapping[str, Callable[..., object]]) -> None:
-        self._classes = classes
+    def __init__(
+        self,
+        records: Mapping[str, Record],
+        given: Mapping[str, Callable[..., object]],
+        methods: Mapping[str, str],
+        conversions: Sequence[Conversion],
+    ) -> None:
+        self._records = records
         self._given = given
+        self._methods = methods
+        self._conversions = conversions
+        self._layouts: dict[str, _Layout] = {}
+        self._of_class: dict[type, _Layout] = {}
         self._things: list[Any] = []
         self._root: list[Any] = []
 
@@ -250,7 +354,12 @@ class _GraphReader:
         kind, *rest = row
         if kind == "F":
             number, *items = rest
-            _fill(self._things[number], self._values(items))
+            thing = self._things[number]
+            _fill(thing, self._values(items), self._of_class.get(type(thing)))
+        elif kind == "c":
+            name, *names = rest
+            layout = self._layouts[name] = _Layout(name, names, self._records, self._conversions)
+            self._of_class[layout.record.cls] = layout
         elif kind == "r":
             self._root = self._values(rest)
         else:
@@ -265,7 +374,7 @@ class _GraphReader:
     def _made(self, kind: str, rest: list[Any]) -> Any:
         match kind:
             case "o":
-                return object.__new__(self._classes[rest[0]])
+                return object.__new__(self._layouts[rest[0]].record.cls)
             case "l":
                 return []
             case "d":
@@ -286,38 +395,43 @@ class _GraphReader:
             case "b":
                 return bytearray(rest[0])
             case "e":
-                return self._classes[rest[0]](rest[1])
+                return self._layouts[rest[0]].record.cls(rest[1])
             case "n":
-                return self._classes[rest[0]](*self._values(rest[1:]))
+                layout = self._layouts[rest[0]]
+                return layout.record.cls(*layout.fields(self._values(rest[1:])))
             case "v":
-                return _value_of(self._classes[rest[0]], self._values(rest[1:]))
+                return _value_of(self._layouts[rest[0]], self._values(rest[1:]))
             case "m":
-                return getattr(self._values(rest[:1])[0], rest[1])
+                return getattr(self._values(rest[:1])[0], self._methods.get(rest[1], rest[1]))
             case "g":
                 return self._given[rest[0]](*self._values(rest[1:]))
         raise ValueError(f"a row of kind {kind!r}")
 
 
-def _value_of(cls: type, fields: list[Any]) -> Any:
+def _value_of(layout: _Layout, items: list[Any]) -> Any:
+    cls = layout.record.cls
     if issubclass(cls, msgspec.Struct):
-        return cls(**dict(zip(cls.__struct_fields__, fields, strict=True)))
+        named = zip(layout.record.attributes, layout.fields(items), strict=True)
+        return cls(**{name: value for name, value in named if value is not _UNSET})
     thing = object.__new__(cls)
-    _fill(thing, fields)
+    _fill(thing, items, layout)
     return thing
 
 
-def _fill(thing: Any, items: list[Any]) -> None:
+def _fill(thing: Any, items: list[Any], layout: _Layout | None) -> None:
     if isinstance(thing, dict):
         thing.update(zip(items[::2], items[1::2], strict=True))
     elif isinstance(thing, (list, deque)):
         thing.extend(items)
     elif isinstance(thing, set):
         thing.update(items)
-    else:
-        names = _fields(type(thing))
+    elif layout is not None:
+        names, items = layout.record.attributes, layout.fields(items)
         put = msgspec.structs.force_setattr if isinstance(thing, msgspec.Struct) else object.__setattr__
         for name, value in zip(names, items, strict=False):
             if value is not _UNSET:
                 put(thing, name, value)
         for name, value in zip(items[len(names) :: 2], items[len(names) + 1 :: 2], strict=True):
             put(thing, name, value)
+    else:
+        raise TypeError(f"a {type(thing).__name__} has no fields")

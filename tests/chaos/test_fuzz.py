@@ -18,7 +18,8 @@ import pytest
 from grainlike import Cores, Memory, parse
 from grainlike.errors import AuthenticationError, JournalError, ProtocolError, ResourceSpecError
 from grainlike.head.durable._records import TimeCame, WorkerDoubted, WorkerSaid, pack_input, unpack_input
-from grainlike.head.durable._snapshot import classes_of_books, read_title
+from grainlike.head.durable._schema import records
+from grainlike.head.durable._snapshot import read_title
 from grainlike.journal import draw_image, read_image
 from grainlike.net import find_access, make_credentials, parse_address, read_access, write_access
 from grainlike.net._access import Access
@@ -174,8 +175,8 @@ def test_a_record_of_a_journal_is_an_input_or_is_refused():
 
 def test_an_image_makes_plain_objects_or_is_refused():
     things = {"request": Cores(2) & Memory("1G"), "slots": parse_allocation("cores=[0,1]"), 7: [{1, 2}, (3, None)]}
-    images = [b"".join(draw_image(part, classes_of_books())) for part in (things, list(things.values()), [1.5, "x"])]
-    assert 0 < shake(lambda data: read_image([data], classes_of_books(), {}), JournalError, images) < COUNT
+    images = [b"".join(draw_image(part, records())) for part in (things, list(things.values()), [1.5, "x"])]
+    assert 0 < shake(lambda data: read_image([data], records(), {}), JournalError, images) < COUNT
 
 
 def test_the_title_of_an_image_is_one_or_is_refused():

@@ -40,6 +40,7 @@ from grainlike.head.durable._records import (
     WorkersSentOff,
     WorkerTold,
     WorkerWent,
+    WrittenBy,
     pack_input,
     unpack_input,
 )
@@ -179,6 +180,8 @@ class DurableHead(Head):
                 self.tick()
             case StartsHeld():
                 self.hold_starts(what.why)
+            case WrittenBy():
+                pass  # of those who read the records
             case _:
                 raise JournalError(f"{type(what).__name__} is out of place in a journal")
 

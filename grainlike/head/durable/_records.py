@@ -3,6 +3,10 @@
 A record is an input and the messages that came with it, as they travel::
 
     u32 length of the input | input (msgpack) | frames
+
+Both fall under the schema of the journal (`_schema`). A last field with a default may be added to an input or a message
+without raising that: records of before are read with the default, and an older release refuses records that have more.
+Tags are never used again. `HeadBegan` and `WrittenBy`, from which a reader learns the schema, never change otherwise.
 """
 
 from __future__ import annotations
@@ -34,6 +38,7 @@ __all__ = [
     "WorkerTold",
     "WorkerWent",
     "WorkersSentOff",
+    "WrittenBy",
     "pack_input",
     "unpack_input",
 ]
@@ -47,15 +52,15 @@ class _Input(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     now: float
 
 
-class HeadBegan(_Input, frozen=True, tag=0):
-    """The first of all: `seed` decides all chance. `version` is grainlike's, and `books` how it keeps them.
+class HeadBegan(_Input, frozen=True, tag=0, forbid_unknown_fields=False):
+    """Record: a head began. `seed` decides all chance; `version` of grainlike wrote what follows, in this `schema`.
 
-    `software` is what functions and arguments were pickled with.
+    `software` is what functions and arguments were pickled with. Before schemas had numbers, `schema` was a text.
     """
 
     seed: int
     version: str
-    books: str
+    schema: int | str
     software: Software
 
 
@@ -169,6 +174,13 @@ class AllWent(_Input, frozen=True, tag=14):
     """The head has ended its work, and all connections."""
 
 
+class WrittenBy(_Input, frozen=True, tag=17, forbid_unknown_fields=False):
+    """Record: what follows was written by this `version` of grainlike, in this `schema`."""
+
+    version: str
+    schema: int
+
+
 class RecordsMissing(_Input, frozen=True, tag=12):
     """Record: inputs before this are not all journaled, so it counts only after a snapshot that has them."""
 
@@ -191,6 +203,7 @@ Input = (
     | ClientRefused
     | AllWent
     | StartsHeld
+    | WrittenBy
 )
 
 _encoder = msgspec.msgpack.Encoder()

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
-from hashlib import blake2b
-from importlib import import_module
-from pkgutil import iter_modules
 
 import anyio
 import msgspec
@@ -18,30 +14,15 @@ from grainlike.errors import JournalError
 from grainlike.head import HeadState, LogFollower
 from grainlike.head.durable._head import DurableHead
 from grainlike.head.durable._records import HeadBegan
+from grainlike.head.durable._schema import METHODS, SCHEMA, check_schema, conversions_from, records
 from grainlike.head.server import ClientRegistry, software
 from grainlike.journal import draw_image, read_image
 from grainlike.net import ClosedLink, Link
 
-__all__ = ["began_here", "check_version", "classes_of_books", "draw_head", "read_head", "read_title"]
-
-_ROOMS = ("grainlike.resources", "grainlike.wire", "grainlike.scheduler", "grainlike.scheduler.planning")
-"""Packages whose classes are plain data."""
-
-_MODULES = (
-    "grainlike.head._connection",
-    "grainlike.head._functions",
-    "grainlike.head._nested",
-    "grainlike.head._peers",
-    "grainlike.head.durable._records",
-    "grainlike.head.server._client",
-    "grainlike.head.server._sessions",
-    "grainlike.jobs._job",
-    "grainlike.jobs._totals",
-    "grainlike.net._resumable_session",
-)
+__all__ = ["began_here", "by_this_release", "check_version", "draw_head", "read_head", "read_title"]
 
 
-class _Title(msgspec.Struct, frozen=True, array_like=True):
+class _Title(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=False):
     """Header of a snapshot: `now` is its moment on the scheduler's clock."""
 
     now: float
@@ -51,42 +32,19 @@ class _Title(msgspec.Struct, frozen=True, array_like=True):
 _decoder = msgspec.msgpack.Decoder(_Title)
 
 
-@cache
-def classes_of_books() -> dict[str, type]:
-    """Return all classes that may be in a snapshot, by name."""
-    modules = [f"{room}.{module.name}" for room in _ROOMS for module in iter_modules(import_module(room).__path__)]
-    modules += _MODULES
-    found: dict[str, type] = {}
-    for name in modules:
-        if not name.endswith("__main__"):
-            for thing in vars(import_module(name)).values():
-                if isinstance(thing, type) and thing.__module__ == name:
-                    found[f"{name}.{thing.__qualname__}"] = thing
-    return found
-
-
-@cache
-def _fingerprint() -> str:
-    """Differs between two releases in which the same object is not made of the same fields."""
-    told = blake2b(digest_size=16)
-    for name, cls in sorted(classes_of_books().items()):
-        slots = [getattr(base, "__slots__", ()) for base in cls.__mro__]
-        told.update(repr((name, slots, getattr(cls, "__annotations__", {}))).encode())
-    return told.hexdigest()
-
-
 def began_here(seed: int, now: float = 0.0) -> HeadBegan:
     """Return the first record of a head of this release, which begins at `now`."""
-    return HeadBegan(now, seed, __version__, _fingerprint(), software())
+    return HeadBegan(now, seed, __version__, SCHEMA, software())
+
+
+def by_this_release(began: HeadBegan) -> HeadBegan:
+    """Return the first record of a head as this release writes it from now on."""
+    return msgspec.structs.replace(began, version=__version__, schema=SCHEMA)
 
 
 def check_version(began: HeadBegan) -> None:
-    """Raise `JournalError` unless this release behaves as the one that wrote a journal, and loads its pickles."""
-    if (began.version, began.books) != (__version__, _fingerprint()):
-        raise JournalError(
-            f"this journal is of grainlike {began.version}, which may decide otherwise than {__version__}, or keep its "
-            "books in another way: let that release end its work, or begin a new journal"
-        )
+    """Raise `JournalError` unless this release reads the schema of a journal, and loads its pickles."""
+    check_schema(began.schema, began.version)
     unlike = software().unlike(began.software)
     if unlike is not None:
         name, here, there = unlike
@@ -98,9 +56,11 @@ def check_version(began: HeadBegan) -> None:
 
 def draw_head(head: DurableHead, clients: ClientRegistry, began: HeadBegan, now: float) -> Iterator[bytes]:
     """The image of a head with its clients. It must not be in the middle of anything."""
-    title = _Title(now, began)
+    title = _Title(now, by_this_release(began))
     yield msgspec.msgpack.encode(title)
-    state = [vars(head.state), clients.here, clients.sessions]
+    fields = records()["HeadState"]
+    held = {name: getattr(head.state, of) for name, of in zip(fields.names, fields.attributes, strict=True)}
+    state = [held, clients.here, clients.sessions]
 
     def made(thing: object) -> tuple[str, Sequence[object]] | None:
         match thing:
@@ -120,7 +80,7 @@ def draw_head(head: DurableHead, clients: ClientRegistry, began: HeadBegan, now:
                 return "nobody", ()
         return None
 
-    yield from draw_image(state, classes_of_books(), made)
+    yield from draw_image(state, records(), made, METHODS)
 
 
 def read_title(chunk: bytes) -> tuple[HeadBegan, float]:
@@ -135,8 +95,12 @@ def read_title(chunk: bytes) -> tuple[HeadBegan, float]:
     return title.began, title.now
 
 
-def read_head(chunks: Iterable[bytes], head: DurableHead, clients: ClientRegistry) -> None:
-    """Restore a head from its snapshot; `chunks` is everything after the header."""
+def read_head(chunks: Iterable[bytes], head: DurableHead, clients: ClientRegistry, schema: int | str = SCHEMA) -> None:
+    """Restore a head from its snapshot of this schema; `chunks` is everything after the header.
+
+    Raises:
+        JournalError: the image is damaged, or has not the fields that its schema says.
+    """
 
     given: dict[str, Callable[..., object]] = {
         "head": lambda: head,
@@ -146,10 +110,16 @@ def read_head(chunks: Iterable[bytes], head: DurableHead, clients: ClientRegistr
         "bytes": bytes,
         "nobody": lambda: None,
     }
-    held, here, sessions = read_image(chunks, classes_of_books(), given)
-    if held.keys() != vars(head.state).keys():
+    assert isinstance(schema, int), "a journal that was not checked"
+    steps = [step.image for step in conversions_from(schema)]
+    held, here, sessions = read_image(chunks, records(), given, METHODS, steps)
+    for step in steps:
+        step.fields.get("HeadState", _keep)(held)
+    fields = records()["HeadState"]
+    if held.keys() != set(fields.names):
         raise JournalError("a damaged image of a head")
-    vars(head.state).update(held)
+    for name, attribute in zip(fields.names, fields.attributes, strict=True):
+        setattr(head.state, attribute, held[name])
     clients.here, clients.sessions = here, sessions
     for connection in clients.here.values():
         connection.listening = {}  # it asks anew
@@ -161,3 +131,7 @@ def read_head(chunks: Iterable[bytes], head: DurableHead, clients: ClientRegistr
         for observer in head.observers:
             observer.joined(peer)
     head.wake()
+
+
+def _keep(fields: dict[str, object]) -> None:
+    """Change nothing."""

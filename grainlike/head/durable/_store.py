@@ -9,7 +9,7 @@ import gc
 import logging
 import os
 import signal
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import anyio
@@ -19,8 +19,16 @@ from grainlike.graph import Node
 from grainlike.head.durable._clients import DurableClients
 from grainlike.head.durable._clock import PersistentClock
 from grainlike.head.durable._head import DurableHead
-from grainlike.head.durable._records import HeadBegan, RecordsMissing, pack_input, unpack_input
-from grainlike.head.durable._snapshot import began_here, check_version, draw_head, read_head, read_title
+from grainlike.head.durable._records import HeadBegan, RecordsMissing, WrittenBy, pack_input, unpack_input
+from grainlike.head.durable._schema import SCHEMA, check_schema, conversions_from
+from grainlike.head.durable._snapshot import (
+    began_here,
+    by_this_release,
+    check_version,
+    draw_head,
+    read_head,
+    read_title,
+)
 from grainlike.journal import Journal, Recovered, commit_image
 from grainlike.subprocesses import die_with_parent
 from grainlike.wire import Buffer, JobRow
@@ -70,6 +78,7 @@ class HeadStore:
         """True if there is a log from before: what a sync had failed for would be in doubt without a snapshot."""
         try:
             self.began = self._begin(found.image, began)
+            self._written_by = (self.began.version, self.began.schema)
         except BaseException:
             self._journal.close()
             raise
@@ -99,10 +108,16 @@ class HeadStore:
         """Restore the head's state, and journal its inputs from now on."""
         self._head, self._clients = head, clients
         if self._image is not None:
-            read_head(self._image, head, clients)
+            read_head(self._image, head, clients, self.began.schema)
             self._dropped_before = head.state.functions.dropped_bytes
+        self._records = self._of_this_schema(self._records)
+        if self._image is not None:
             self._records = _behind_an_image(self._records)
         whole = head.replay(self._records, clients)
+        self.began = by_this_release(self.began)
+        ours = WrittenBy(self.clock(), self.began.version, SCHEMA)
+        if self._written_by != (ours.version, ours.schema):
+            self._journal.append(pack_input(ours))
         head.keep(self)
         self._journal.on_synced = head.on_disk
         self._journal.on_failure = self._fail
@@ -110,6 +125,20 @@ class HeadStore:
             head.hold_starts("")  # the last head ended when its disk had just taken an image
         if not whole:
             self._fail(JournalError("what was told while the disk refused is not in the journal"))
+
+    def _of_this_schema(self, records: Iterator[bytes]) -> Iterator[bytes]:
+        """Iterate over the records of the log, converted to `SCHEMA`; find who wrote the last of them."""
+        check_schema(self._written_by[1], self._written_by[0])
+        steps = _record_steps(self._written_by[1])
+        for written in records:
+            record = written
+            for step in steps:
+                record = step(record)
+            what, _ = unpack_input(record) if record[5:6] == _WRITTEN_BY else (None, ())
+            if isinstance(what, WrittenBy):
+                check_schema(what.schema, what.version)
+                self._written_by, steps = (what.version, what.schema), _record_steps(what.schema)
+            yield record
 
     def append(self, record: Sequence[Buffer]) -> int:
         """Write a record; return how far the log goes with it, or will go with what is written instead."""
@@ -263,6 +292,15 @@ def _tell_of_damage(found: Recovered) -> None:
         logger.warning("what was damaged in the journal, or lay behind that, is set aside: %s", path)
 
 
+_WRITTEN_BY = b"\x11"
+"""Tag of a `WrittenBy`, behind the length of its array: all other records are decoded once alone."""
+
+
+def _record_steps(schema: int | str) -> list[Callable[[bytes], bytes]]:
+    assert isinstance(schema, int), "a journal that was not checked"
+    return [step.record for step in conversions_from(schema)]
+
+
 def _behind_an_image(records: Iterator[bytes]) -> Iterator[bytes]:
     """Iterate over the records without a leading `RecordsMissing`: the snapshot has what the log may lack."""
     for at, record in enumerate(records):
@@ -290,7 +328,7 @@ def exported(directory: Path) -> list[JobRow]:
     """The jobs that had not ended, the oldest first. The head must not be running, and does not notice.
 
     Raises:
-        JournalError: the journal is damaged, in use, of another release, or open to others.
+        JournalError: the journal is damaged, in use, of a schema that is not read here, or open to others.
     """
     keeping = HeadStore(directory, began_here(0))
     try:

@@ -635,13 +635,21 @@ async def test_one_head_at_a_time_writes_a_journal(tmp_path):
                 pass
 
 
-async def test_a_journal_of_another_release_is_refused(tmp_path, monkeypatch):
+async def test_a_journal_of_a_release_before_is_read_and_one_of_a_later_schema_is_refused(tmp_path, monkeypatch):
     journal = tmp_path / "journal"
-    async with HeadDaemon(TLS, journal=journal):
+    with monkeypatch.context() as before:
+        before.setattr("grainlike.head.durable._snapshot.__version__", "0.0.1")
+        async with a_head(journal):
+            pass
+    async with a_head(journal):
         pass
-    monkeypatch.setattr("grainlike.head.durable._snapshot.__version__", "99.0")
-    with pytest.raises(JournalError, match=r"is of grainlike .*, which may decide otherwise than 99\.0"):
-        async with HeadDaemon(TLS, journal=journal):
+    with monkeypatch.context() as later:
+        for module in ("_schema", "_snapshot", "_store"):
+            later.setattr(f"grainlike.head.durable.{module}.SCHEMA", 99)
+        async with a_head(tmp_path / "later"):
+            pass
+    with pytest.raises(JournalError, match=r"this journal has schema 99, of grainlike .*: start it with that release"):
+        async with a_head(tmp_path / "later"):
             pass
 
 

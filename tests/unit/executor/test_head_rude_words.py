@@ -17,8 +17,9 @@ from grainlike.head.durable._clients import DurableClients
 from grainlike.head.durable._clock import PersistentClock
 from grainlike.head.durable._head import DurableHead
 from grainlike.head.durable._records import WorkerCame, WorkerSaid, pack_input
-from grainlike.head.durable._snapshot import began_here, classes_of_books, draw_head
-from grainlike.journal._objects import _fields, _rows
+from grainlike.head.durable._schema import records
+from grainlike.head.durable._snapshot import began_here, draw_head
+from grainlike.journal._objects import _rows
 from grainlike.net import ClosedLink
 from grainlike.resources import Cores, offer_of, parse_allocation
 from grainlike.wire import (
@@ -124,11 +125,11 @@ class Life:
 
 
 PASSING = {
-    "wire._resend_buffer.ResendBuffer": {"received", "_told", "_unsaid", "_allowed", "size"},
-    "net._resumable_session.ResumableSession": {"over"},
-    "head._peers.WorkerConnection": {"beats"},
-    "jobs._job.Placement": {"last_words", "blocks_since"},
-    "resources._allocation.Allocation": {"_text"},
+    "ResendBuffer": {"received", "_told", "_unsaid", "_allowed", "size"},
+    "ResumableSession": {"over"},
+    "WorkerConnection": {"beats"},
+    "Placement": {"last_words", "blocks_since"},
+    "Allocation": {"_text"},
 }
 """What heartbeats, output and acknowledgements change, which are not written down; and what is remembered for speed."""
 
@@ -138,11 +139,11 @@ def comparable(rows):
     made = []
     for kind, *rest in rows:
         name = rest[0] if kind in ("o", "v") else made[rest[0]] if kind == "F" else None
-        if kind != "F":
+        if kind not in ("F", "c"):
             made.append(name)
         if name is not None and (kind != "o"):
-            fields = _fields(classes_of_books()[name])
-            passing = PASSING.get(name.removeprefix("grainlike."), ())
+            fields = records()[name].names
+            passing = PASSING.get(name, ())
             own, pairs = rest[1 : 1 + len(fields)], rest[1 + len(fields) :]
             named = [*zip(fields, own, strict=False), *zip(pairs[::2], pairs[1::2], strict=False)]
             rest = [rest[0], *((field, value) for field, value in named if field not in passing)]

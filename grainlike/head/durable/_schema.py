@@ -1,0 +1,85 @@
+"""Schema of a head's journal: under which names images keep which fields of which classes, and how old ones are read.
+
+A journal of schema `SCHEMA` is read by each release of that schema, whatever its version. One of an older schema is
+read where `CONVERSIONS` leads from there to `SCHEMA`; all others are refused.
+
+Raise `SCHEMA`, and tell how to convert what was written before, when
+
+- a class that may be in an image gains, loses or renames a field: `RECORDS` of `_schema_scheduler` or `_schema_head`;
+- an input (`_records`), or a message inside one, changes otherwise than by a last field with a default;
+- a head decides otherwise than before from the same inputs, so a replay of the log would not lead to the same state.
+
+Rename classes, attributes and methods in the code as you like: in the line of a class its place in the code stands
+behind its record's name, and `field=attribute` is a field that the code calls otherwise::
+
+    Grant resources._ledger.Grant: owner amounts since=_began
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+
+from grainlike._version import __version__
+from grainlike.errors import JournalError
+from grainlike.head.durable import _schema_head, _schema_scheduler
+from grainlike.journal import Conversion, Record
+
+__all__ = ["CONVERSIONS", "METHODS", "SCHEMA", "SchemaConversion", "check_schema", "conversions_from", "records"]
+
+SCHEMA = 1
+
+
+def _as_it_is(record: bytes) -> bytes:
+    return record
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaConversion:
+    """Step from one schema to the next: of the image, and of each record of the log as bytes (see `_records`)."""
+
+    image: Conversion = field(default_factory=Conversion)
+    record: Callable[[bytes], bytes] = _as_it_is
+
+
+CONVERSIONS: dict[int, SchemaConversion] = {}
+"""Steps to the next schema, by the schema that each begins with."""
+
+METHODS = {"next_job": "next_job", "_tell": "_tell", "is_first": "is_first"}
+"""Attributes of the methods that objects of an image hold, by their names there."""
+
+
+@cache
+def records() -> dict[str, Record]:
+    """Return all classes that may be in an image, by the names of their records."""
+    lines = (_schema_scheduler.RECORDS + _schema_head.RECORDS).replace("\n    ", " ").split("\n")
+    return dict(_record(line) for line in lines if line)
+
+
+def _record(line: str) -> tuple[str, Record]:
+    head, _, fields = line.partition(":")
+    name, place = head.split()
+    module, _, cls = place.rpartition(".")
+    pairs = [field.partition("=") for field in fields.split()]
+    names = tuple(name for name, _, _ in pairs)
+    attributes = tuple(attribute or name for name, _, attribute in pairs)
+    return name, Record(getattr(import_module(f"grainlike.{module}"), cls), names, attributes)
+
+
+def check_schema(schema: int | str, version: str) -> None:
+    """Raise `JournalError` unless a journal of this schema, which grainlike `version` wrote, can be read here."""
+    number = schema if isinstance(schema, int) else 0  # a text: before schemas had numbers
+    words = f"this journal has schema {number}, of grainlike {version}, and grainlike {__version__} has schema {SCHEMA}"
+    if number > SCHEMA:
+        raise JournalError(f"{words}: start it with that release or a later one, or begin a new journal")
+    if any(step not in CONVERSIONS for step in range(number, SCHEMA)):
+        raise JournalError(
+            f"{words}, which has no conversion from there: let that release end its work, or begin a new journal"
+        )
+
+
+def conversions_from(schema: int) -> list[SchemaConversion]:
+    """Return the steps that lead from a schema to `SCHEMA`."""
+    return [CONVERSIONS[step] for step in range(schema, SCHEMA)]

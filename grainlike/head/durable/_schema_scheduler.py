@@ -1,0 +1,135 @@
+"""Schema of images: the records of the schedulers, requests and allocations; `_schema` has the form of these lines."""
+
+__all__ = ["RECORDS"]
+
+RECORDS = """
+Allocation resources._allocation.Allocation: _hash _text ids terms units
+Either resources._either.Either: _hash _text ids terms units _options
+Capacity resources._fit.Capacity: units terms
+ResourceKind resources._kinds.ResourceKind: name unit whole indexed shared word
+Grant resources._ledger.Grant: _ledger allocation generation lent request
+Ledger resources._ledger.Ledger: _all_cores _cores _devices _free _generation _given _held _places _pools avoided
+    capacity free
+Short resources._missing.Short: name asked best
+Missing resources._missing.Missing: request option absent short nearest lacking meant
+Need resources._missing._Need: name asked has
+Lack resources._missing._Lack: worker needs
+NodeShare resources._places.NodeShare: socket cores gpus
+NodeShares resources._places.NodeShares: _all _core_masks _devices
+CorePool resources._pools.CorePool: free
+DevicePool resources._pools.DevicePool: free shares
+Receipt resources._records.Receipt: affinity threads devices memory_tier
+Usage resources._records.Usage: wall_s cpu_s peak_rss cores_busy
+Request resources._request.Request: _hash _text ids terms units
+Growth resources._terms.Growth: factor most
+Terms resources._terms.Terms: walltime soft group tokens limits rates nodes pack growth
+NumaNode resources._topology.NumaNode: number socket cores gpus
+Topology resources._topology.Topology: nodes
+RetryPolicy scheduler._attempts.RetryPolicy: quarantine isolated _books _closed
+BackoffQueue scheduler._backoff.BackoffQueue: _heap _jobs _seed
+Catalogue scheduler._catalogue.Catalogue: classes shapes doubted may_be_full _workers _trees _class_ids _last_class
+    _last_shape _options _trees_most _at_work _groups _shape_ids
+Holder scheduler._deadlock.Holder: job worker held waits_for
+Deadlock scheduler._deadlock.Deadlock: job request holders
+Simulation scheduler._deadlock._Simulation: queued stranded waiting _free _workers _limits
+DeadlockWatch scheduler._deadlock_watch.DeadlockWatch: _books _closed _look_at _stuck_since wake
+Ticked scheduler._events.Ticked:
+WakeAt scheduler._events.WakeAt: at
+FunctionDefined scheduler._events.FunctionDefined: fn retries losses backoff on_timeout
+FunctionsDropped scheduler._events.FunctionsDropped: fns
+FunctionTimed scheduler._events.FunctionTimed: fn walls
+JobsSubmitted scheduler._events.JobsSubmitted: request jobs fns priority isolate client parent more
+JobsCancelled scheduler._events.JobsCancelled: jobs
+JobsCommitted scheduler._events.JobsCommitted: jobs
+WorkerJoined scheduler._events.WorkerJoined: worker name offer
+WorkerLost scheduler._events.WorkerLost: worker reason
+WorkerSuspected scheduler._events.WorkerSuspected: worker broke
+WorkerHeard scheduler._events.WorkerHeard: worker
+WorkerLeaving scheduler._events.WorkerLeaving: worker
+WorkerDrained scheduler._events.WorkerDrained: worker
+StartsPaused scheduler._events.StartsPaused: why
+WorkerReported scheduler._events.WorkerReported: worker started completed ended waits
+AssembleGang scheduler._events.AssembleGang: cls job attempt workers
+AssignJobs scheduler._events.AssignJobs: worker cls ahead jobs attempts fns hard_s gang
+RetractJobs scheduler._events.RetractJobs: worker jobs attempts
+CancelJobs scheduler._events.CancelJobs: worker jobs attempts
+JobsStarted scheduler._events.JobsStarted: worker start rows
+JobsSettled scheduler._events.JobsSettled: worker completed rows
+JobsLost scheduler._events.JobsLost: jobs worker reason losses
+WorkerQuarantined scheduler._events.WorkerQuarantined: worker why
+WorkerReleased scheduler._events.WorkerReleased: worker
+JobsBackedOff scheduler._events.JobsBackedOff: jobs seconds
+JobsRequeued scheduler._events.JobsRequeued: jobs
+JobsUnsatisfiable scheduler._events.JobsUnsatisfiable: jobs missing
+JobsPending scheduler._events.JobsPending: request job waiting missing
+JobsDeadlocked scheduler._events.JobsDeadlocked: deadlock failed
+JobsOrphaned scheduler._events.JobsOrphaned: jobs
+ShapesForgotten scheduler._events.ShapesForgotten: shapes
+JobsMoved scheduler._events.JobsMoved: job allocation
+RunnerCompleted scheduler._events.RunnerCompleted: runner completed
+RunnerAnswered scheduler._events.RunnerAnswered: runner
+RunnerReady scheduler._events.RunnerReady: runner
+RunnerRenewed scheduler._events.RunnerRenewed: runner
+RunnerGone scheduler._events.RunnerGone: runner how started stepping never_ran never_spawned
+BarrierHeld scheduler._events.BarrierHeld: runner lease started
+JobAwaits scheduler._events.JobAwaits: runner job attempt heard
+JobGoesOn scheduler._events.JobGoesOn: runner job attempt heard
+NodeStopped scheduler._events.NodeStopped:
+CoresTaken scheduler._events.CoresTaken: cores
+SpawnRunner scheduler._events.SpawnRunner: runner kind
+StartLease scheduler._events.StartLease: runner lease allocation jobs attempts fns deadlines limit
+StopJobs scheduler._events.StopJobs: runner jobs
+RaiseBarrier scheduler._events.RaiseBarrier: runner lease
+TerminateRunner scheduler._events.TerminateRunner: runner
+KillRunner scheduler._events.KillRunner: runner
+RunnerRetired scheduler._events.RunnerRetired: runner fns
+ResumeJob scheduler._events.ResumeJob: runner job attempt allocation
+TellStarted scheduler._events.TellStarted: start
+TellHeld scheduler._events.TellHeld: start
+TellCompleted scheduler._events.TellCompleted: completed forwarded
+TellEnded scheduler._events.TellEnded: lease
+TellWaits scheduler._events.TellWaits: wait
+HeadScheduler scheduler._head.HeadScheduler: paused closed late _state jobs workers classes shapes _catalogue
+    _functions _job_tree _planner _gangs _attempts _standstill _now _wake
+ChildJobs scheduler._job_tree.ChildJobs: children heard lease told waits
+JobTree scheduler._job_tree.JobTree: orphans trees waiting
+Record scheduler._quarantine._Record: kind level strikes until why
+Quarantine scheduler._quarantine.Quarantine: _records _look_at
+DeepestFirst scheduler._queues.DeepestFirst: _heap
+RequestClass scheduler._queues.RequestClass: blocked_job blocked_since claim client entry id is_simple isolate kind
+    may_be_ahead names needs passed_since place priority queue request root shapes timed visits warned wide_on
+HeadFunction scheduler._records.HeadFunction: backoff id losses on_timeout retries times
+HeadJob scheduler._records.HeadJob: attempt cancelled cls fn id rare sent shape state worker
+ExtraState scheduler._records.ExtraState: again_at cancelled_at committed depth failures family losses parent root
+Shape scheduler._records.Shape: group id isolate limits may_be_ahead nodes plain rates rationed request share tokens
+    units users walltime walltime_soft
+LeaseState scheduler._records.LeaseState: begun client fn id lent root shape
+GangHold scheduler._records.GangHold: allocation job lease planned_at released shape worker
+ChangeLog scheduler._records.ChangeLog: entries epoch
+WorkerState scheduler._records.WorkerState: _fits _log ahead ahead_in ahead_of ahead_s capacity draining free gone
+    held holds id kind leases leaving lenders lent name offer recalled shut tokens until using version
+SchedulerState scheduler._state.SchedulerState: backoffs catalogue functions gangs job_tree jobs planner workers
+JobState scheduler._states.JobState: 0 1 2 3 4
+RunTimes scheduler._statistics.RunTimes: awaits count mean memory variance
+AheadPlanner scheduler.planning._ahead.AheadPlanner: fresh left _classes _waiting _reserving _shares _room _holders
+    _heeded
+Candidates scheduler.planning._candidates.Candidates: _admits _epoch _heap _log _read _shape _workers
+PlacedGang scheduler.planning._gangs.PlacedGang: assembled broken holds job lost since
+Gangs scheduler.planning._gangs.Gangs: _shares _gangs assembling
+WorkerKinds scheduler.planning._kinds.WorkerKinds: _workers _kinds _capacities _are_many _least
+Patience scheduler.planning._patience.Patience: _classes _is_first unpassed _due _pushed
+Planner scheduler.planning._planner.Planner: _job_tree _lend_to_all log start_limits shares gangs wake whole waiting
+    reserving ahead _blocked _all_anew _lending _workers _classes _candidates _read
+Reservation scheduler.planning._reservation.Reservation: job shape spare start worker
+Reservations scheduler.planning._reservations.Reservations: by_worker by_class members reopened search _workers
+    _classes _waiting kinds _wide
+SearchProgress scheduler.planning._search.SearchProgress: again cursor failed found fruitless queue seen
+Search scheduler.planning._search.Search: turns _waiting _classes _workers _reservations _reserved _changed _kinds
+    _now _version _rooms _everywhere _wide_limits _patient_limit
+Shares scheduler.planning._shares.Shares: _held
+StartLimits scheduler.planning._start_limits.StartLimits: _running _next _awaited
+ClassIndex scheduler.planning._waiting.ClassIndex: _blocks _floor _lasts _least
+ClientQueue scheduler.planning._waiting.ClientQueue: always lines new patient size wide
+WaitingClasses scheduler.planning._waiting.WaitingClasses: _classes queues size of_shape are_few few _touched
+    patience
+"""

@@ -1,0 +1,154 @@
+"""Schema of a head's images: each class that may be in one keeps its fields, or the schema is raised."""
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import textwrap
+from enum import Enum
+from hashlib import blake2b
+
+import msgspec
+import pytest
+
+from grainlike.errors import JournalError
+from grainlike.head.durable import _schema
+from grainlike.head.durable._schema import CONVERSIONS, SCHEMA, check_schema, records
+from grainlike.journal import Conversion, Record, draw_image, fields_of, read_image
+
+FINGERPRINTS = {1: "1458738fa2b42031f8c35fc08edc92fe"}
+"""Of each schema. Never change a released one: raise `SCHEMA` in `_schema.py`, add its conversion, and a line here."""
+
+ROOMS = ("grainlike.resources", "grainlike.scheduler", "grainlike.scheduler.planning", "grainlike.wire")
+MODULES = (
+    "grainlike.head._connection",
+    "grainlike.head._functions",
+    "grainlike.head._nested",
+    "grainlike.head._peers",
+    "grainlike.head._state",
+    "grainlike.head.server._client",
+    "grainlike.head.server._sessions",
+    "grainlike.jobs._job",
+    "grainlike.jobs._totals",
+    "grainlike.net._resumable_session",
+)
+PASSING = ("wire._questions", "wire._runners", "wire._handshake", "wire._frames", "scheduler._explain")
+"""Modules of these rooms whose objects no head keeps."""
+
+
+def classes():
+    """The classes that may be in an image."""
+    modules = [
+        f"{room}.{module.name}"
+        for room in ROOMS
+        for module in pkgutil.iter_modules(importlib.import_module(room).__path__)
+    ]
+    for name in (*modules, *MODULES):
+        if name.removeprefix("grainlike.") not in PASSING and not name.endswith("__main__"):
+            for thing in vars(importlib.import_module(name)).values():
+                if isinstance(thing, type) and thing.__module__ == name and not getattr(thing, "_is_protocol", False):
+                    yield thing
+
+
+def attributes_of(cls):
+    """What objects of a class have: its declared fields, and all that its methods assign to `self`."""
+    if issubclass(cls, Enum):
+        return {str(member.value) for member in cls}
+    found = set(fields_of(cls))
+    if not issubclass(cls, (msgspec.Struct, tuple)):
+        for base in cls.__mro__:
+            if base.__module__.startswith("grainlike"):
+                found |= assigned(base, cls)
+    return found
+
+
+def assigned(base, cls):
+    tree = ast.parse(textwrap.dedent(inspect.getsource(base)))
+    return {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Store)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "self"
+        and not isinstance(inspect.getattr_static(cls, node.attr, None), property)
+    }
+
+
+def test_the_records_have_the_fields_of_their_classes():
+    """Red: mend the line of the class in `_schema_scheduler.py` or `_schema_head.py`; a renamed one is `old=new`."""
+    known = {record.cls: set(record.attributes) for record in records().values()}
+    unlike = {cls.__qualname__: attributes_of(cls) ^ known.get(cls, set()) for cls in classes()}
+    assert {name: fields for name, fields in unlike.items() if fields} == {}
+    assert known.keys() == set(classes())
+
+
+def fingerprint():
+    named = [(name, record.names) for name, record in sorted(records().items())]
+    return blake2b(repr((named, sorted(_schema.METHODS))).encode(), digest_size=16).hexdigest()
+
+
+def test_what_is_named_in_images_changes_with_the_schema_alone():
+    assert FINGERPRINTS[SCHEMA] == fingerprint()
+    assert set(CONVERSIONS) == set(range(1, SCHEMA)), "a step from each schema to the next"
+
+
+def test_both_kinds_of_schema_that_are_not_read_are_told():
+    check_schema(SCHEMA, "9.9.9")
+    with pytest.raises(
+        JournalError, match=rf"schema {SCHEMA + 1}, of grainlike 9\.9\.9, .* has schema {SCHEMA}: start it"
+    ):
+        check_schema(SCHEMA + 1, "9.9.9")
+    for before in (0, "a text"):
+        with pytest.raises(
+            JournalError, match=rf"schema 0, of grainlike 0\.1, .* has schema {SCHEMA}, which has no conv"
+        ):
+            check_schema(before, "0.1")
+
+
+# --- images of other schemas --------------------------------------------------------------------------------------
+
+
+class Before:
+    __slots__ = ("first", "second")
+
+
+class Now:
+    __slots__ = ("_one", "third")
+
+
+class Word(msgspec.Struct, array_like=True):
+    text: str
+
+
+class LongerWord(msgspec.Struct, array_like=True):
+    text: str
+    loud: bool = False
+
+
+def converted(thing, classes, now, *conversions):
+    return read_image(draw_image(thing, classes), now, {}, {}, conversions)
+
+
+def test_an_image_outlives_the_names_of_classes_and_fields():
+    before = Before()
+    before.first, before.second = before, 2
+    step = Conversion({"before": "now"}, {"before": lambda fields: fields.update(third=fields.pop("second") + 1)})
+    now = {"now": Record(Now, ("first", "third"), ("_one", "third"))}
+    found = converted(before, {"before": Before}, now, step)
+    assert type(found) is Now
+    assert found._one is found
+    assert found.third == 3
+
+
+def test_fields_that_nobody_converts_are_refused():
+    before = Before()
+    before.first = before.second = 1
+    for fields in (("first",), ("first", "second", "third"), ("first", "third")):
+        now = {"before": Record(Now, fields, fields)}
+        with pytest.raises(JournalError, match="damaged image"):
+            converted(before, {"before": Before}, now)
+
+
+def test_a_message_gets_the_defaults_of_fields_that_were_not_there():
+    assert converted([Word("x")], {"word": Word}, {"word": LongerWord}) == [LongerWord("x", False)]
