@@ -74,7 +74,9 @@ Insecure = Annotated[
     bool, typer.Option("--insecure", help="Ask a head that has no TLS, on this machine's loopback alone.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
-JobNumber = Annotated[int, typer.Argument(min=1, metavar="JOB", help="The job's number, as `grainlike jobs` shows it.")]
+JobNumber = Annotated[
+    int, typer.Argument(min=1, max=2**63 - 1, metavar="JOB", help="The job's number, as `grainlike jobs` shows it.")
+]
 
 
 class KeepScratch(StrEnum):

@@ -8,13 +8,16 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
-from grainlike.graph._retry import Retry
+from grainlike.graph._retry import MOST_SECONDS, MOST_TIMES, Retry
 from grainlike.graph._signature import positional_counts
 
 __all__ = ["LEVELS", "Function", "Options", "operation"]
 
 LEVELS = 16
 """How many steps there are within one priority. Few: jobs of different steps do not share a queue."""
+
+MOST_PRIORITY = 2**59 - 1
+"""Largest priority either way: with the steps within it, a rank has to fit into 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +52,12 @@ class Options:
         retry = self.retries
         if not isinstance(retry, Retry):
             _check_int("retries", retry, least=0, what="an integer, or a Retry")
+            if retry > MOST_TIMES:
+                raise ValueError(f"retries= must be at most {MOST_TIMES}, not {retry!r}")
             retry = Retry(retry)
         _check_int("priority", self.priority)
+        if abs(self.priority) > MOST_PRIORITY:
+            raise ValueError(f"priority= must be from -{MOST_PRIORITY} to {MOST_PRIORITY}, not {self.priority!r}")
         _check_flag("keep", self.keep)
         _check_flag("isolate", self.isolate)
         _check_text("name", self.name)
@@ -101,6 +108,10 @@ def _check_timeout(timeout: object) -> None:
         raise TypeError(f"timeout= takes a number of seconds, not {timeout!r}")
     if not (timeout > 0 and isfinite(timeout)):
         raise ValueError(f"timeout= must be a positive number of seconds, not {timeout!r}")
+    if timeout > MOST_SECONDS:
+        raise ValueError(
+            f"timeout= must be at most {MOST_SECONDS:g} seconds, not {timeout!r}: leave it out for no limit"
+        )
 
 
 _NO_OPTIONS = Options()

@@ -4,7 +4,13 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
-__all__ = ["LOSSES", "Retry"]
+__all__ = ["LOSSES", "MOST_SECONDS", "MOST_TIMES", "Retry"]
+
+MOST_SECONDS = 1e9
+"""Longest timeout or wait, 31 years: what messages between processes may say."""
+
+MOST_TIMES = 2**63 - 1
+"""Most attempts, for the same reason."""
 
 LOSSES = 2
 """How many losses of its worker or process a call is forgiven if nothing else was said."""
@@ -72,6 +78,8 @@ def _check_count(name: str, value: object) -> None:
         raise TypeError(f"{name}= takes an integer, not {value!r}")
     if value < 0:
         raise ValueError(f"{name}= must be at least 0, not {value!r}")
+    if value > MOST_TIMES:
+        raise ValueError(f"{name}= must be at most {MOST_TIMES}, not {value!r}")
 
 
 def _kinds(on: Any) -> tuple[type[BaseException], ...] | None:
@@ -95,4 +103,6 @@ def _backoff(backoff: Any) -> tuple[float, float, float] | None:
     first, factor, most = (float(part) for part in parts)
     if not all(map(isfinite, (first, factor, most))) or first < 0 or factor < 1 or most < first:
         raise ValueError(f"backoff= takes first from 0 on, factor from 1 on, max from first on, not {backoff!r}")
+    if most > MOST_SECONDS:
+        raise ValueError(f"backoff= takes waits of at most {MOST_SECONDS:g} seconds, not {backoff!r}")
     return first, factor, most

@@ -9,6 +9,9 @@ _TIME = re.compile(
     r"(?:(?:([0-9]{1,6})-(?=[0-9]+:[0-9]+:))?([0-9]{1,9}):)?"  # days, only before hours; then hours, or minutes
     r"(?:([0-9]{1,9}):)?([0-9]{1,12}(?:\.[0-9]{1,9})?)"
 )
+_MOST = 10**12 * UNIT
+"""Longest time: what `clock` writes of it is read back."""
+
 _MINUTE = 60
 _HOUR = 60 * _MINUTE
 _DAY = 24 * _HOUR
@@ -23,6 +26,8 @@ def duration(value: Amount) -> int:
     units = _from_text(value) if isinstance(value, str) else _from_number(value)
     if units <= 0:
         raise ResourceSpecError(f"walltime={value}: a time must be greater than zero")
+    if units > _MOST:
+        raise ResourceSpecError(f"walltime={value}: a time must be at most 1e12 seconds; leave it out for no limit")
     return units
 
 

@@ -206,7 +206,10 @@ class ConnectionHandler:
         known = head.incarnation if hello.role == "worker" else clients.incarnation
         connection = known(hello.incarnation)
         if connection is None or connection.session is None:
-            raise HeadLostError(f"{hello.role} {hello.name!r} was given up meanwhile; it may join as somebody new")
+            raise HeadLostError(
+                f"{hello.role} {hello.name!r} was given up meanwhile, as one that is silent for {LOST_S:g} s: its "
+                "event loop may have been blocked; it may join as somebody new"
+            )
         why_not = connection.session.why_not(hello.received)
         if why_not is not None or not isinstance(self._link, ByteLink):
             why_not = why_not or "this link cannot take the place of another"
