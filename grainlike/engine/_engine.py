@@ -125,7 +125,9 @@ class Engine:
         """The roots: what has not finished is among these, or is needed by one of them."""
         self._pumping = False
         self._goes_on = False
-        """Whether a later turn goes on with what this one left: it alone sends more calls then."""
+        """True if a later turn goes on with what this one left."""
+        self._sent_enough = False
+        """True if that turn alone sends more calls: this one has sent as many as a turn may."""
         self._held = True
 
     # --- from awaiters -----------------------------------------------------------------------------------------------
@@ -227,7 +229,7 @@ class Engine:
         """Do all that can be done now. Calls from inside are no calls: the loop that runs sees to their work."""
         if self._pumping:
             return
-        if not (self._ended or self._ready) and (self._held or self._goes_on or not (self._remote or self._unsent)):
+        if not (self._ended or self._ready) and (self._held or self._sent_enough or not (self._remote or self._unsent)):
             return
         self._pumping = True
         try:
@@ -243,11 +245,12 @@ class Engine:
                 node, context = self._ready.popleft()
                 self._begin(node, context)
                 late = time.monotonic() > until  # an operator on arrays may take a whole slice
-            elif self._held or self._goes_on:
+            elif self._held or self._sent_enough:
                 return  # what is to be sent waits
             else:
                 self._submit_some()
-                late = bool(self._unsent) or time.monotonic() > until  # what is sent leaves with this turn
+                self._sent_enough = bool(self._unsent)
+                late = self._sent_enough or time.monotonic() > until  # what is sent leaves with this turn
             if late:
                 if not self._goes_on:
                     self._goes_on = True
@@ -255,7 +258,7 @@ class Engine:
                 return
 
     def _go_on(self) -> None:
-        self._goes_on = False
+        self._goes_on = self._sent_enough = False
         self.pump()
 
     def _finish_all(self, until: float) -> bool:

@@ -113,3 +113,12 @@ def test_a_turn_drops_so_many_calls_at_most_that_nobody_wants_any_more() -> None
         turns.pop(0)()
         sent.append(head.view.unended)
     assert sent == [_BATCH, _BATCH, _BATCH, 2 * _BATCH]
+
+
+def test_a_call_that_is_started_late_in_a_turn_is_sent_at_once_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_engine, "_SLICE_S", -1.0)
+    turns: list[Callable[[], None]] = []
+    engine, head = begin(turns)
+    for number in range(1, 4):
+        engine.start([node_of((delayed(plain) @ Cores(1))(number))])
+        assert head.view.unended == number
