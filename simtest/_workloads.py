@@ -132,7 +132,14 @@ def stream(dice: Dice, count: int) -> Workload:
     """Jobs of one kind, evenly spaced; sometimes with another request."""
     fn, request = dice.below(len(_FUNCTIONS)), dice.pick(_REQUESTS)
     gap = dice.between(0.0, 2.0 * _SECONDS[fn])
-    jobs = [_job(dice, fn, request if dice.chance(0.9) else dice.pick(_REQUESTS), at * gap) for at in range(count)]
+    alike = dice.fork("alike")
+    own = alike.chance(0.2)
+
+    def asks() -> Request:
+        usual = request if dice.chance(0.9) else dice.pick(_REQUESTS)
+        return Cores(1) & Memory(10**9 - alike.below(4 * 10**7)) if own else usual
+
+    jobs = [_job(dice, fn, asks(), at * gap) for at in range(count)]
     return Workload("stream", _FUNCTIONS, tuple(jobs))
 
 

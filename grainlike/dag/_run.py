@@ -20,12 +20,12 @@ from grainlike.dag._report import DagReport, EndedJobState
 from grainlike.errors import JobCancelledError, JobTimeoutError
 from grainlike.executor import QUIET_S, Executor
 from grainlike.graph import NamedJob, Node, State, Status
-from grainlike.jobs import Job, Lease, allocation_of
+from grainlike.jobs import Job, Lease, allocation_of, slots_of
 from grainlike.resources import Allocation
 
 if TYPE_CHECKING:
     from grainlike.jobs import Worker
-    from grainlike.wire import Report
+    from grainlike.wire import LeaseStart, Report
 
 __all__ = ["DagRun"]
 
@@ -187,23 +187,23 @@ class DagRun:
         """Leases began and ended."""
         ended = frozenset(report.ended)
         for start in report.started:
-            jobs = self._jobs_of(start.jobs, start.attempts)
+            jobs = self._jobs_of(start)
             if jobs:
-                lease, allocation = (peer.number, start.lease), allocation_of(start.allocation)
-                self._holding[lease] = jobs
-                self._slots.take(lease, allocation, ended)
-                for job in jobs if not self._executor.assembles(start.jobs[0]) else ():
-                    self._acquired(job, lease, allocation)
+                lease = peer.number, start.lease
+                self._holding[lease] = [job for job, _ in jobs]
+                self._slots.take(lease, allocation_of(start.allocation), ended)
+                for job, slots in jobs if not self._executor.assembles(start.jobs[0]) else ():
+                    self._acquired(job, lease, allocation_of(slots))
         for number in report.ended:
             self._lease_ended((peer.number, number))
 
-    def _jobs_of(self, numbers: list[int], attempts: list[int]) -> list[NamedJob]:
-        """Return the jobs of this run among the jobs of a lease."""
-        found = []
-        for number, attempt in zip(numbers, attempts, strict=True):
+    def _jobs_of(self, start: LeaseStart) -> list[tuple[NamedJob, str]]:
+        """Return the jobs of this run among the jobs of a lease, with their slots."""
+        found: list[tuple[NamedJob, str]] = []
+        for number, attempt, slots in slots_of(start):
             live = self._executor.live_job(number, attempt)
             if live is not None and live.node is not None:
-                found.extend(self._carried(live.node))
+                found += [(job, slots) for job in self._carried(live.node)]
         return found
 
     def _carried(self, node: Node) -> list[NamedJob]:

@@ -15,7 +15,7 @@ from grainlike.head._peers import WorkerConnection
 from grainlike.head._results import ResultHandler
 from grainlike.head._shared_memory import ObjectStore
 from grainlike.head._state import HeadState
-from grainlike.jobs import Job, Observer, Placement
+from grainlike.jobs import Job, Observer, Placement, slots_of
 from grainlike.scheduler import (
     AssembleGang,
     AssignJobs,
@@ -45,6 +45,7 @@ from grainlike.wire import (
     ClassSpec,
     Gang,
     Hold,
+    LeaseStart,
     NodeSpec,
     Parcel,
     Retract,
@@ -180,7 +181,7 @@ class ActionExecutor:
             self._assign_in_parts(peer, action, parcels)
         else:
             columns = action.jobs, action.attempts, action.fns, data
-            peer.post(Assign(action.cls, action.ahead, *columns, [], action.hard_s))
+            peer.post(Assign(action.cls, action.ahead, *columns, [], action.hard_s, action.memory))
         if self._logs:
             self._logs.assigned(peer, jobs)
 
@@ -198,7 +199,7 @@ class ActionExecutor:
             part = slice(first, last)
             data, counts, buffers = pack_parcels(parcels[part])
             columns = action.jobs[part], action.attempts[part], action.fns[part], data
-            peer.post(Assign(action.cls, action.ahead, *columns, counts, action.hard_s), buffers)
+            peer.post(Assign(action.cls, action.ahead, *columns, counts, action.hard_s, action.memory[part]), buffers)
 
     def started(self, action: JobsStarted, skew: float) -> None:
         """Record that jobs run, as reported by a worker whose clock is `skew` seconds behind ours."""
@@ -214,9 +215,19 @@ class ActionExecutor:
                     node.state = _RUNNING
                 else:
                     began.append(job)
+        if start.memory:
+            self._narrow(start)
         for reply_to, jobs in _of_clients(began):
             children, attempts = [job.child for job in jobs], [job.attempt for job in jobs]
-            reply_to.post(Began(children, attempts, [job.worker or "" for job in jobs], [start.allocation] * len(jobs)))
+            workers, slots_each = [job.worker or "" for job in jobs], [job.slots or "" for job in jobs]
+            reply_to.post(Began(children, attempts, workers, slots_each))
+
+    def _narrow(self, start: LeaseStart) -> None:
+        """Record the slots of jobs that asked for less memory than their lease has."""
+        for number, attempt, slots in slots_of(start):
+            job = self._state.jobs.get(number)
+            if job is not None and job.placement is not None and job.attempt == attempt:
+                job.placement.slots = slots
 
     def _wait_again(self, numbers: list[int], seconds: float | None = None) -> None:
         """Mark requeued jobs pending, and notify their clients."""

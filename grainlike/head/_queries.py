@@ -133,7 +133,7 @@ class HeadQueries:
             worker_state.id,
             self.name_of(worker_state.id),
             "stopping" if worker_state.cancelled else _STATES[worker_state.state],
-            str(worker_state.cls.request),
+            str(worker_state.request),
             worker_state.cls.priority,
             worker_state.cls.client,
             worker_state.attempt,

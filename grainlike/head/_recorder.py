@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from grainlike.engine import LocalCall
 from grainlike.graph import Record
 from grainlike.head._nested import RelayedJob
-from grainlike.jobs import Job, allocation_of
+from grainlike.jobs import Job, allocation_of, slots_of
 from grainlike.observe import Depth, Stretch
 from grainlike.resources import held_amounts
 from grainlike.wire import Code
@@ -184,10 +184,10 @@ class Recorder:
 
     def _started(self, peer: Worker, start: LeaseStart) -> None:
         begun = {}
-        for key in zip(start.jobs, start.attempts, strict=True):
-            told = self._about(*key)
+        for number, attempt, slots in slots_of(start):
+            told = self._about(number, attempt)
             if told is not None:
-                begun[key] = _RunningAttempt(told[0], *key, start.allocation, start.at, told[1])
+                begun[number, attempt] = _RunningAttempt(told[0], number, attempt, slots, start.at, told[1])
         if begun:
             self._open[peer.number, start.lease] = _LeaseSpan(begun, start.at)
 

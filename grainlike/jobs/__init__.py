@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from grainlike.jobs._repeated import BIG, RepeatedArguments, is_big
     from grainlike.jobs._rows import explanation_of, job_is, worker_info, worker_row
     from grainlike.jobs._shipped import Shipped
+    from grainlike.jobs._slots import slots_of
     from grainlike.jobs._submission import (
         outcome_alone,
         outcomes_message,
@@ -52,6 +53,7 @@ __all__ = [
     "pack_calls",
     "retry_spec",
     "settle_calls",
+    "slots_of",
     "submissions",
     "worker_info",
     "worker_row",
@@ -90,6 +92,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "pack_calls": "_submission",
             "retry_spec": "_submission",
             "settle_calls": "_submission",
+            "slots_of": "_slots",
             "submissions": "_submission",
             "worker_info": "_rows",
             "worker_row": "_rows",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 import anyio
 
 from grainlike.jobs._job import Job, allocation_of
+from grainlike.jobs._slots import slots_of
 from grainlike.wire import Code
 
 if TYPE_CHECKING:
@@ -173,11 +174,10 @@ class WorkersFeed(Feed):
             self._end(began, job.ended, Code.SUCCEEDED if good else Code.FAILED)
 
     def _started(self, peer: Worker, start: LeaseStart, skew: float) -> None:
-        allocation = allocation_of(start.allocation)
-        for number, attempt in zip(start.jobs, start.attempts, strict=True):
+        for number, attempt, slots in slots_of(start):
             job = self._job(number, attempt)
             if job is not None and job.node is not None and not self._assembles(number):
-                began = self._begin(job, attempt, peer.name, allocation, start.at + skew)
+                began = self._begin(job, attempt, peer.name, allocation_of(slots), start.at + skew)
                 self._running[number, attempt] = began
 
     def _completed(self, completed: Completed, skew: float) -> None:

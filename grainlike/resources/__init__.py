@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from grainlike.resources._missing import Missing, Short, missing
     from grainlike.resources._near import near_name
     from grainlike.resources._records import Receipt, Usage
+    from grainlike.resources._rounding import memory_rounded, with_memory, with_memory_text
     from grainlike.resources._topology import NumaNode, Topology
 
 __all__ = [
@@ -63,6 +64,7 @@ __all__ = [
     "held_amounts",
     "keep_unbound",
     "logical_cores",
+    "memory_rounded",
     "missing",
     "near_name",
     "number",
@@ -76,6 +78,8 @@ __all__ = [
     "spread_over_nodes",
     "thread_widths",
     "widest",
+    "with_memory",
+    "with_memory_text",
 ]
 
 # Runners, and programs that only write requests, do without.
@@ -91,7 +95,10 @@ if not TYPE_CHECKING:  # else any name would be there
             "Short": "_missing",
             "Topology": "_topology",
             "Usage": "_records",
+            "memory_rounded": "_rounding",
             "missing": "_missing",
             "near_name": "_near",
+            "with_memory": "_rounding",
+            "with_memory_text": "_rounding",
         },
     )

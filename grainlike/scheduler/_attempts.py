@@ -111,7 +111,8 @@ class RetryPolicy:
             out.append(JobsLost([job.id], worker.id, reason, job.losses))
             return
         if suspect:
-            job.cls = self._books.catalogue.like(job.cls, job.cls.request, isolate=True)
+            job.cls = self._books.catalogue.like(job.cls, job.request, isolate=True)
+            job.own = None
         self._back_off(job, now, out, back)
 
     def _back_off(self, job: HeadJob, now: float, out: list[HeadAction], back: list[HeadJob]) -> None:
@@ -124,14 +125,14 @@ class RetryPolicy:
 
     def _grows(self, job: HeadJob) -> bool:
         """Give a job that ran out of memory the next larger request, if it has one that a worker here could grant."""
-        grown = job.cls.request.grown()
+        grown = job.request.grown()
         if grown is None:
             return False
         catalogue = self._books.catalogue
         cls = catalogue.like(job.cls, grown, isolate=job.cls.isolate)
         if self._closed and not catalogue.anybody_fits(cls):
             return False
-        job.cls = cls
+        job.cls, job.own = cls, None
         return True
 
     # --- workers -----------------------------------------------------------------------------------------------------

@@ -7,17 +7,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
 
-from grainlike.resources import Missing, Request, missing
+from grainlike.resources import Missing, Request, memory_rounded, missing
 from grainlike.scheduler._queues import RequestClass
 from grainlike.scheduler._records import Shape, WorkerState
 from grainlike.scheduler._statistics import RunTimes
 
-__all__ = ["KEPT_EMPTY", "Catalogue"]
+__all__ = ["ALIKE_MOST", "KEPT_EMPTY", "Catalogue"]
+
+ALIKE_MOST = 4
+"""Number of classes whose requests differ by a few percent of memory in which each request is counted exactly."""
 
 KEPT_EMPTY = 64
 """Number of classes without waiting jobs that are kept in any case, as jobs with the same request may come again; of
 unused shapes, twice as many.
 """
+
+_Key = tuple[int, Request, int, bool, int]
+"""Key of a class: client, request, priority, isolation and tree."""
 
 
 class Catalogue:
@@ -37,7 +43,7 @@ class Catalogue:
         self.may_be_full = False
         self._workers = workers
         self._trees = trees
-        self._class_ids: dict[tuple[int, Request, int, bool, int], RequestClass] = {}
+        self._class_ids: dict[_Key, RequestClass] = {}
         self._last_class = 0
         self._last_shape = 0
         self._options = 0
@@ -47,17 +53,46 @@ class Catalogue:
         """Number of shapes in use without a class, as of the last count."""
         self._groups: dict[str, RunTimes] = {}
         self._shape_ids: dict[tuple[Request, bool], Shape] = {}
+        self._alike: dict[_Key, int] = {}
+        """Number of classes that one class for the rounded request could stand for, by the key of that."""
 
     def class_of(self, client: int, request: Request, priority: int, *, isolate: bool, root: int = 0) -> RequestClass:
         """Return the one class of a request, in the tree `root`; 0 for jobs of the user's program."""
         key = (client, request, priority, isolate, root)
         found = self._class_ids.get(key)
-        if found is None:
-            shapes = tuple(self.shape_of(option, isolate=isolate) for option in request.options)
-            self._last_class += 1
-            found = RequestClass(self._last_class, client, request, priority, shapes, isolate=isolate, root=root)
-            self.know(found)
-        return found
+        return self._made(key) if found is None else found
+
+    def class_for(self, client: int, request: Request, priority: int, *, isolate: bool, root: int = 0) -> RequestClass:
+        """Return the class in which jobs with this request queue: as `class_of`; or, where more than `ALIKE_MOST`
+        classes differ by a few percent of memory, the one of the request with its memory rounded up.
+
+        It is never rounded up beyond what the workers here have.
+        """
+        key = (client, request, priority, isolate, root)
+        found = self._class_ids.get(key)
+        if found is not None:
+            return found
+        alike = _rounded(key)
+        if alike is None:
+            return self._made(key)
+        cls = self._class_ids.get(alike)
+        if cls is None and self._alike.get(alike, 0) >= ALIKE_MOST:
+            cls = self._made(alike)
+        if cls is not None and (self._has_fitted(cls) or not self._workers or self.anybody_fits(cls)):
+            return cls
+        return self._made(key)
+
+    def _has_fitted(self, cls: RequestClass) -> bool:
+        """Return True if jobs of a class wait for which there was a worker when that was last in doubt."""
+        return cls.head() is not None and cls.id not in self.doubted
+
+    def _made(self, key: _Key) -> RequestClass:
+        client, request, priority, isolate, root = key
+        shapes = tuple(self.shape_of(option, isolate=isolate) for option in request.options)
+        self._last_class += 1
+        made = RequestClass(self._last_class, client, request, priority, shapes, isolate=isolate, root=root)
+        self.know(made)
+        return made
 
     def like(self, cls: RequestClass, request: Request, *, isolate: bool) -> RequestClass:
         """Return the class of another request of the same client, tree and priority."""
@@ -69,7 +104,7 @@ class Catalogue:
         """
         if cls.id in self.classes:
             return cls
-        found = self._class_ids.get((cls.client, cls.request, cls.priority, cls.isolate, cls.root))
+        found = self._class_ids.get(_key(cls))
         if found is None:
             self.know(cls)
             return cls
@@ -77,7 +112,11 @@ class Catalogue:
 
     def know(self, cls: RequestClass) -> None:
         """Register a class, new or dropped before."""
-        self._class_ids[cls.client, cls.request, cls.priority, cls.isolate, cls.root] = self.classes[cls.id] = cls
+        key = _key(cls)
+        self._class_ids[key] = self.classes[cls.id] = cls
+        alike = _rounded(key)
+        if alike is not None:
+            self._alike[alike] = self._alike.get(alike, 0) + 1
         self._options += len(cls.shapes)
         if cls.root:
             self._trees.setdefault(cls.root, []).append(cls)
@@ -141,7 +180,7 @@ class Catalogue:
         trees: set[int] = set()
         for cls in [cls for cls in classes if cls.place is None and cls.head() is None]:
             del self.classes[cls.id]
-            del self._class_ids[cls.client, cls.request, cls.priority, cls.isolate, cls.root]
+            self._drop(cls)
             self.doubted.pop(cls.id, None)
             self._options -= len(cls.shapes)
             cls.blocked_job = None  # break the reference cycle of job and class
@@ -154,6 +193,15 @@ class Catalogue:
             else:
                 del self._trees[root]
         self._trees_most = 8 + 2 * len(self._trees)
+
+    def _drop(self, cls: RequestClass) -> None:
+        key = _key(cls)
+        del self._class_ids[key]
+        alike = _rounded(key)
+        if alike is not None:
+            self._alike[alike] -= 1
+            if not self._alike[alike]:
+                del self._alike[alike]
 
     def shape_of(self, request: Request, *, isolate: bool) -> Shape:
         """Return the one shape of one way to satisfy a request."""
@@ -197,3 +245,14 @@ class Catalogue:
     def staying(self) -> Iterator[WorkerState]:
         """Return the workers that may still be given jobs."""
         return (worker for worker in self._workers.values() if not worker.leaving)
+
+
+def _key(cls: RequestClass) -> _Key:
+    return cls.client, cls.request, cls.priority, cls.isolate, cls.root
+
+
+def _rounded(key: _Key) -> _Key | None:
+    """Return the key of the class for the rounded request; None where nothing may be rounded."""
+    client, request, priority, isolate, root = key
+    rounded = memory_rounded(request)
+    return None if rounded is None else (client, rounded, priority, isolate, root)

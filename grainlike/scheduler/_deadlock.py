@@ -57,7 +57,7 @@ def find_deadlock(
     if not stuck:
         return None
     youngest = max(stuck, key=lambda job: job.id)
-    return Deadlock(youngest.id, youngest.cls.request, tuple(map(_holder, play.waiting.values())))
+    return Deadlock(youngest.id, youngest.request, tuple(map(_holder, play.waiting.values())))
 
 
 def _holder(held: tuple[WorkerState, HeadJob]) -> Holder:

@@ -258,6 +258,7 @@ class AssignJobs(msgspec.Struct, frozen=True, gc=False):
     fns: list[int]
     hard_s: float | None = None
     gang: tuple[tuple[int, str], ...] = ()
+    memory: tuple[int, ...] = ()
 
 
 class RetractJobs(msgspec.Struct, frozen=True, gc=False):
@@ -517,6 +518,7 @@ class StartLease(msgspec.Struct, frozen=True, gc=False):
     fns: list[int]
     deadlines: list[float | None]
     limit: float | None
+    memory: tuple[int, ...] = ()
 
 
 class StopJobs(msgspec.Struct, frozen=True, gc=False):

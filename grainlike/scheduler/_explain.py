@@ -108,7 +108,7 @@ def explain(
         why_never: returns why no worker could ever run it; None if one could, or only the layout is in the way.
         paused: why no job is started for now; empty while jobs are.
     """
-    base = Explanation(job.id, job.state.name.lower(), job.attempt, job.cls.request)
+    base = Explanation(job.id, job.state.name.lower(), job.attempt, job.request)
     here = list(workers)
     if job.state is JobState.BACKOFF:
         most = job.attempt + job.retries

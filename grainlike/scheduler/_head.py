@@ -210,7 +210,7 @@ class HeadScheduler:
         found = self.jobs.get(job)
         if found is None:
             return None
-        why_never = lambda: self.why_never(found.cls.request)  # noqa: E731
+        why_never = lambda: self.why_never(found.request)  # noqa: E731
         return explain(found, self.workers.values(), self._planner, why_never, now, self.paused)
 
     def assembles(self, job: int) -> bool:
@@ -238,9 +238,9 @@ class HeadScheduler:
             return
         root = 0 if parent is None else parent.root
         client = event.client if parent is None else parent.cls.client
-        cls = self._catalogue.class_of(client, event.request, event.priority, isolate=event.isolate, root=root)
+        cls = self._catalogue.class_for(client, event.request, event.priority, isolate=event.isolate, root=root)
         if self.closed and not self._catalogue.anybody_fits(cls):
-            out.append(JobsUnsatisfiable(event.jobs, self.why_never(cls.request)))
+            out.append(JobsUnsatisfiable(event.jobs, self.why_never(event.request)))
             if parent is not None:
                 self._job_tree.refused(parent, len(event.jobs))
             return
@@ -250,6 +250,7 @@ class HeadScheduler:
         self._planner.ahead.fresh.add(cls.id)
         functions = self._functions
         jobs = [HeadJob(number, cls, functions[fn], parent) for number, fn in zip(event.jobs, event.fns, strict=True)]
+        cls.keep_own(event.request, jobs)
         self.jobs.update(zip(event.jobs, jobs, strict=True))
         cls.queue.extend(jobs)
         if cls.place is None or root:
@@ -574,6 +575,7 @@ class HeadScheduler:
 
     def _fail_impossible(self, out: list[HeadAction]) -> None:
         self._end_orphans(out)
+        self._state.split_unfit()
         for cls in self.classes.values():
             live = cls.live()
             if live and not self._catalogue.anybody_fits(cls):

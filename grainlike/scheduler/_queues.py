@@ -155,6 +155,13 @@ class RequestClass:
             queue.popleft()
         return None
 
+    def keep_own(self, request: Request, jobs: list[HeadJob]) -> None:
+        """Record that jobs of this class asked for less, if they did."""
+        if request is not self.request and request != self.request:
+            self.shapes[0].varied = True
+            for job in jobs:
+                job.own = request
+
     def live(self) -> list[HeadJob]:
         """Return all queued jobs, in order."""
         return [job for job in self.queue if not job.cancelled]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from grainlike.resources import Allocation, Request
+from grainlike.resources import MEMORY, UNIT, Allocation, Request
 from grainlike.scheduler._states import JobState
 from grainlike.scheduler._statistics import RunTimes
 
@@ -60,6 +60,7 @@ class HeadJob:
         "cls",
         "fn",
         "id",
+        "own",
         "rare",
         "sent",
         "shape",
@@ -72,6 +73,8 @@ class HeadJob:
         self.rare: ExtraState | None = None if parent is None else ExtraState(parent, parent.root, parent.depth + 1)
         self.cls = cls
         self.fn = fn
+        self.own: Request | None = None
+        """Its request, if that is for somewhat less memory than its class says; see `Catalogue.class_for`."""
         self.attempt = 1
         self.state = _QUEUED
         self.shape: Shape | None = None
@@ -79,6 +82,16 @@ class HeadJob:
         self.cancelled = False
         self.sent = 0.0
         """Time at which it was planned; of a job that was sent ahead, the seconds that it is expected to take."""
+
+    @property
+    def request(self) -> Request:
+        """The request as the user wrote it."""
+        return self.cls.request if self.own is None else self.own
+
+    @property
+    def memory(self) -> int:
+        """Bytes that it asked for, if its class says more; else 0."""
+        return 0 if self.own is None else self.own.units[MEMORY] // UNIT
 
     @property
     def parent(self) -> HeadJob | None:
@@ -182,6 +195,7 @@ class Shape:
         "tokens",
         "units",
         "users",
+        "varied",
         "walltime",
         "walltime_soft",
     )
@@ -191,6 +205,8 @@ class Shape:
         self.request = request.each
         self.nodes = request.nodes
         self.isolate = isolate
+        self.varied = False
+        """True if jobs of it may have asked for less memory (`HeadJob.own`)."""
         self.users: dict[int, WorkerState] = {}
         """The workers on which planned jobs or leases of it are counted now."""
         self.units = tuple(request.units.items())
@@ -292,6 +308,7 @@ class WorkerState:
         "_log",
         "ahead",
         "ahead_in",
+        "ahead_last",
         "ahead_of",
         "ahead_s",
         "capacity",
@@ -346,6 +363,8 @@ class WorkerState:
         """Number of jobs in `ahead`, by shape."""
         self.ahead_in: dict[int, int] = {}
         """Number of jobs in `ahead`, by class."""
+        self.ahead_last: tuple[int, int] = (0, 0)
+        """Order (`planning._reservation`) of the last job that was added to `ahead` since that was last empty."""
         self.recalled: set[int] = set()
         """Those of `ahead` that the worker was asked to return."""
         self.using: dict[int, int] = {}

@@ -13,6 +13,7 @@ from grainlike.scheduler._catalogue import Catalogue
 from grainlike.scheduler._events import HeadAction, JobsRequeued, ShapesForgotten
 from grainlike.scheduler._invariants import check_common_books
 from grainlike.scheduler._job_tree import JobTree
+from grainlike.scheduler._queues import RequestClass
 from grainlike.scheduler._records import HeadFunction, HeadJob, LeaseState, Shape, WorkerState
 from grainlike.scheduler._states import JobState
 from grainlike.scheduler.planning._planner import Planner
@@ -84,21 +85,54 @@ class SchedulerState:
 
     def requeue(self, jobs: list[HeadJob], out: list[HeadAction]) -> None:
         """Put jobs back to the front of their classes; drop cancelled ones."""
-        by_class: dict[int, list[HeadJob]] = {}
         begun = [job.id for job in jobs if job.state is JobState.LEASED and not job.cancelled]
         if begun:
             out.append(JobsRequeued(begun))
+        left: list[HeadJob] = []
         for job in jobs:
             if job.cancelled:
                 del self.jobs[job.id]
             else:
                 job.cls = self.catalogue.back(job.cls)
-                by_class.setdefault(job.cls.id, []).append(job)
+                if job.own is not None:
+                    job.cls.shapes[0].varied = True
+                left.append(job)
+        self._put_back(left)
+
+    def _put_back(self, jobs: list[HeadJob]) -> None:
+        by_class: dict[int, list[HeadJob]] = {}
+        for job in jobs:
+            by_class.setdefault(job.cls.id, []).append(job)
         for group in by_class.values():
             cls = group[0].cls
             cls.put_back(group)
             self.catalogue.doubt(cls)
             self.planner.waiting.touch(cls)
+
+    def split(self, cls: RequestClass) -> bool:
+        """Move the queued jobs of a class that asked for less memory than it says to classes of their own requests, as
+        no worker has room for the rounded amount. Return False if there are none.
+        """
+        varied = [job for job in cls.live() if job.own is not None]
+        if not varied:
+            return False
+        rest = [job for job in cls.live() if job.own is None]
+        cls.queue.clear()
+        cls.queue.extend(rest)
+        for job in varied:
+            exact = self.catalogue.like(cls, job.request, isolate=cls.isolate)
+            if exact.head() is None:
+                exact.blocked_since = cls.blocked_since
+            job.cls, job.own = exact, None
+        self._put_back(varied)
+        self.planner.waiting.touch(cls)
+        return True
+
+    def split_unfit(self) -> None:
+        """Split all classes that no worker has room for."""
+        for cls in list(self.catalogue.classes.values()):
+            if not self.catalogue.anybody_fits(cls):
+                self.split(cls)
 
     def forget_unused(self, out: list[HeadAction]) -> None:
         """Drop classes and shapes that no job uses, if they are many; workers receive the numbers of the shapes."""

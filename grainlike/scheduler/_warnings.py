@@ -30,7 +30,10 @@ def complain(books: SchedulerState, now: float, out: list[HeadAction]) -> float 
             due = cls.blocked_since + NOBODY_S
             if now < due and not somebody:
                 return due  # those behind it came later
+            if somebody and books.split(cls):
+                del doubted[cls.id]
+                return now
             cls.warned = True
-            out.append(JobsPending(cls.request, oldest.id, len(cls.live()), catalogue.why_never(cls.request)))
+            out.append(JobsPending(oldest.request, oldest.id, len(cls.live()), catalogue.why_never(oldest.request)))
         del doubted[cls.id]
     return now if doubted else None

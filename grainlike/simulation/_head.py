@@ -297,10 +297,8 @@ class SimulatedHead:
         self.witness.assigned(action)
         self._define(action.worker, action.cls, action.fns)
         blank = [b""] * len(action.jobs)
-        self._post(
-            action.worker,
-            Assign(action.cls, action.ahead, action.jobs, action.attempts, action.fns, blank, [], action.hard_s),
-        )
+        columns = action.jobs, action.attempts, action.fns, blank
+        self._post(action.worker, Assign(action.cls, action.ahead, *columns, [], action.hard_s, action.memory))
 
     def _define(self, worker: int, cls: int, fns: list[int]) -> None:
         peer = self.peers[worker]

@@ -57,7 +57,7 @@ class ReceiptSpec(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class LeaseStart(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A lease began: these jobs run one after another on this allocation."""
+    """A lease began: these jobs run one after another on this allocation. `memory` is as in `Assign`."""
 
     lease: int
     cls: int
@@ -65,6 +65,7 @@ class LeaseStart(msgspec.Struct, frozen=True, array_like=True, gc=False):
     jobs: list[int]
     attempts: list[int]
     at: float
+    memory: tuple[int, ...] = ()
 
 
 class LeaseWait(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -34,7 +34,7 @@ class Run(BaseMessage, frozen=True, tag=31):
     """A lease for a runner: run these jobs one after another on `allocation`.
 
     `limit` is the number of seconds that its only job may run. The deadline counts from the grant; for a process that
-    could not begin the job at once, from `Ready`.
+    could not begin the job at once, from `Ready`. `memory` is as in `Assign`.
     """
 
     lease: int
@@ -46,6 +46,7 @@ class Run(BaseMessage, frozen=True, tag=31):
     data: list[bytes]
     counts: list[int]
     limit: float | None = None
+    memory: tuple[int, ...] = ()
 
 
 class Stop(BaseMessage, frozen=True, tag=32):

@@ -42,7 +42,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from grainlike.resources import NO_ALLOCATION, Allocation, Missing, Request, parse_allocation
+from grainlike.resources import NO_ALLOCATION, Allocation, Missing, Request, parse_allocation, with_memory
 from grainlike.scheduler import AssembleGang, AssignJobs, CancelJobs, Deadlock, StartLease
 from grainlike.simulation import Clock, FunctionPlan, JobPlan, Witness
 from grainlike.wire import Code, Completed, LeaseStart, LeaseWait
@@ -393,11 +393,19 @@ class Referee(Witness):
         if not self._gangs.leads(worker, action.lease, allocation):
             self._nodes[worker].take(action.lease, allocation)
         lease = self._leases[worker, action.lease] = _Lease(action, allocation)
+        memory = dict(zip(action.jobs, action.memory, strict=True)) if action.memory else {}
         for job, attempt in lease.attempts.items():
             self._lease_of[worker, job] = lease
             assert self._assigned_to.get((job, attempt)) == worker, f"job {job} was not assigned to worker {worker}"
             assert (job, attempt) not in self._truth, f"attempt {attempt} of job {job} got a lease after it had begun"
-            self._check_choice(worker, job, attempt, allocation)
+            self._check_choice(worker, job, attempt, self._part(allocation, memory.get(job, 0)))
+
+    def _part(self, allocation: Allocation, memory: int) -> Allocation:
+        """Return what a job of a lease is told that it has, which may be a sixteenth less memory than the lease has."""
+        if not memory:
+            return allocation
+        assert memory < allocation.memory <= memory + memory // 16, f"{allocation} is far more than {memory} bytes"
+        return with_memory(allocation, memory)
 
     def _check_choice(self, worker: int, job: int, attempt: int, allocation: Allocation) -> None:
         plan, carried = self.plans[job], set(self._nodes[worker].offer.tokens)
@@ -416,6 +424,9 @@ class Referee(Witness):
         super().lent(worker, wait)
         kept = parse_allocation(wait.allocation) if wait.allocation else NO_ALLOCATION
         self._loans.lent(worker, wait, kept, runs=(worker, wait.job) in self._running)
+        whole = self._leases[worker, wait.lease].allocation
+        if kept.memory < whole.memory:  # its own part; the rest stays with the lease all the same
+            kept = with_memory(kept, whole.memory)
         self._nodes[worker].change(wait.lease, kept)
         self._leases[worker, wait.lease].allocation = kept
 

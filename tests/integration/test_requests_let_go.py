@@ -33,7 +33,7 @@ async def test_a_program_that_asks_for_something_else_each_time_does_not_grow():
     others = {id(found) for found in gc.get_objects() if type(found) in (_Daemon, WorkerConnection)}
     async with asyncio.timeout(LIMIT_S), Executor(local=Cores(2) & Memory("8Gi")) as executor:
         for start in range(0, 1_000, 50):
-            calls = [(seen @ Memory(MIB + i))(i) for i in range(start, start + 50)]
+            calls = [(seen @ Memory(MIB + i, grow=2))(i) for i in range(start, start + 50)]
             assert await gather(calls) == list(range(start, start + 50))
         scheduler = executor._head.state.scheduler
         assert scheduler._catalogue._last_shape >= 1_000

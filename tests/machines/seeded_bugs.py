@@ -125,6 +125,20 @@ BUGS: tuple[Bug, ...] = (
         (_TRANSCRIPT, "for _ in range(count - first):", "for _ in range(min(count - first, len(self._kept))):"),
     ),
     _bug(
+        "give_each_job_all_the_memory_of_its_lease",
+        HEAD,
+        "jobs that share a lease are told the rounded amount of memory, not what they asked for",
+        "judge",
+        (_AHEAD, "tuple(job.memory for job in jobs) if", "() if"),
+    ),
+    _bug(
+        "round_memory_far_up",
+        HEAD,
+        "a lease has twice the memory that its jobs asked for",
+        "judge",
+        ("resources/_rounding.py", "_STEPS_BITS = 4", "_STEPS_BITS = 0"),
+    ),
+    _bug(
         "keep_no_quarantine",
         HEAD,
         "a worker that can start no process gets the next job at once",
@@ -731,7 +745,7 @@ BUGS: tuple[Bug, ...] = (
         NODE,
         "the head never hears that cores are lent",
         "machine",
-        (_LENDING, "str(lease.grant.allocation), bool(lease.grant.lent)", "str(lease.grant.allocation), False"),
+        (_LENDING, "_slots(lease, job), bool(lease.grant.lent)", "_slots(lease, job), False"),
     ),
     _bug(
         "queue_the_shallow_first",

@@ -30,7 +30,7 @@ FunctionSpec wire._orders.FunctionSpec: fn digest name is_async timeout many kee
 ClassSpec wire._orders.ClassSpec: cls request isolate
 Define wire._orders.Define: functions classes
 Undefine wire._orders.Undefine: functions classes
-Assign wire._orders.Assign: cls ahead jobs attempts fns data counts hard_s
+Assign wire._orders.Assign: cls ahead jobs attempts fns data counts hard_s memory
 Cancel wire._orders.Cancel: jobs attempts
 Retract wire._orders.Retract: jobs attempts
 Hold wire._orders.Hold: cls jobs attempts
@@ -40,7 +40,7 @@ Depart wire._orders.Depart: kill
 Code wire._reports.Code: 0 1 2 3 4 5 6 7 9 8
 Wait wire._reports.Wait: 0 1 2
 ReceiptSpec wire._reports.ReceiptSpec: pid affinity threads devices memory_tier
-LeaseStart wire._reports.LeaseStart: lease cls allocation jobs attempts at
+LeaseStart wire._reports.LeaseStart: lease cls allocation jobs attempts at memory
 LeaseWait wire._reports.LeaseWait: lease job attempt waits heard lent allocation
 Completed wire._reports.Completed: lease jobs attempts codes begun wall cpu rss data counts sent_at awaited receipt
     details final never_ran

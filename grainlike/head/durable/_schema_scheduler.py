@@ -28,7 +28,7 @@ Topology resources._topology.Topology: nodes
 RetryPolicy scheduler._attempts.RetryPolicy: quarantine isolated _books _closed
 BackoffQueue scheduler._backoff.BackoffQueue: _heap _jobs _seed
 Catalogue scheduler._catalogue.Catalogue: classes shapes doubted may_be_full _workers _trees _class_ids _last_class
-    _last_shape _options _trees_most _at_work _groups _shape_ids
+    _last_shape _options _trees_most _at_work _groups _shape_ids _alike
 Holder scheduler._deadlock.Holder: job worker held waits_for
 Deadlock scheduler._deadlock.Deadlock: job request holders
 Simulation scheduler._deadlock._Simulation: queued stranded waiting _free _workers _limits
@@ -50,7 +50,7 @@ WorkerDrained scheduler._events.WorkerDrained: worker
 StartsPaused scheduler._events.StartsPaused: why
 WorkerReported scheduler._events.WorkerReported: worker started completed ended waits
 AssembleGang scheduler._events.AssembleGang: cls job attempt workers
-AssignJobs scheduler._events.AssignJobs: worker cls ahead jobs attempts fns hard_s gang
+AssignJobs scheduler._events.AssignJobs: worker cls ahead jobs attempts fns hard_s gang memory
 RetractJobs scheduler._events.RetractJobs: worker jobs attempts
 CancelJobs scheduler._events.CancelJobs: worker jobs attempts
 JobsStarted scheduler._events.JobsStarted: worker start rows
@@ -78,6 +78,7 @@ NodeStopped scheduler._events.NodeStopped:
 CoresTaken scheduler._events.CoresTaken: cores
 SpawnRunner scheduler._events.SpawnRunner: runner kind
 StartLease scheduler._events.StartLease: runner lease allocation jobs attempts fns deadlines limit
+    memory
 StopJobs scheduler._events.StopJobs: runner jobs
 RaiseBarrier scheduler._events.RaiseBarrier: runner lease
 TerminateRunner scheduler._events.TerminateRunner: runner
@@ -99,15 +100,15 @@ DeepestFirst scheduler._queues.DeepestFirst: _heap
 RequestClass scheduler._queues.RequestClass: blocked_job blocked_since claim client entry id is_simple isolate kind
     may_be_ahead names needs passed_since place priority queue request root shapes timed visits warned wide_on
 HeadFunction scheduler._records.HeadFunction: backoff id losses on_timeout retries times
-HeadJob scheduler._records.HeadJob: attempt cancelled cls fn id rare sent shape state worker
+HeadJob scheduler._records.HeadJob: attempt cancelled cls fn id own rare sent shape state worker
 ExtraState scheduler._records.ExtraState: again_at cancelled_at committed depth failures family losses parent root
 Shape scheduler._records.Shape: group id isolate limits may_be_ahead nodes plain rates rationed request share tokens
-    units users walltime walltime_soft
+    units users varied walltime walltime_soft
 LeaseState scheduler._records.LeaseState: begun client fn id lent root shape
 GangHold scheduler._records.GangHold: allocation job lease planned_at released shape worker
 ChangeLog scheduler._records.ChangeLog: entries epoch
-WorkerState scheduler._records.WorkerState: _fits _log ahead ahead_in ahead_of ahead_s capacity draining free gone
-    held holds id kind leases leaving lenders lent name offer recalled shut tokens until using version
+WorkerState scheduler._records.WorkerState: _fits _log ahead ahead_in ahead_last ahead_of ahead_s capacity draining free
+    gone held holds id kind leases leaving lenders lent name offer recalled shut tokens until using version
 SchedulerState scheduler._state.SchedulerState: backoffs catalogue functions gangs job_tree jobs planner workers
 JobState scheduler._states.JobState: 0 1 2 3 4
 RunTimes scheduler._statistics.RunTimes: awaits count mean memory variance

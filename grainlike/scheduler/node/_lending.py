@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 
-from grainlike.resources import Ledger, Request
+from grainlike.resources import Ledger, Request, with_memory_text
 from grainlike.scheduler._events import NodeAction, ResumeJob, TellWaits
 from grainlike.scheduler.node._records import NodeJob, NodeLease
 from grainlike.wire import LeaseWait, Wait
@@ -99,12 +99,12 @@ class Lending:
                 return False
             self._lent -= lease.grant.allocation.units[_CORES]
         self._tell(lease, job, Wait.NOTHING, lease.heard, out)
-        out.append(ResumeJob(lease.runner.id, job.id, job.attempt, str(lease.grant.allocation)))
+        out.append(ResumeJob(lease.runner.id, job.id, job.attempt, _slots(lease, job)))
         return True
 
     def _tell(self, lease: NodeLease, job: NodeJob, waits: Wait, heard: int, out: list[NodeAction]) -> None:
         lease.waits, lease.heard = waits, heard
-        held, lent = str(lease.grant.allocation), bool(lease.grant.lent)
+        held, lent = _slots(lease, job), bool(lease.grant.lent)
         out.append(TellWaits(LeaseWait(lease.id, job.id, job.attempt, waits, heard, lent, held)))
 
     def check(self) -> None:
@@ -118,3 +118,9 @@ class Lending:
             assert lease.waits is not Wait.NOTHING or not lease.grant.lent, "a job runs on cores that it has lent"
             assert (lease in wanting) == (lease.waits is Wait.CORES and not lease.runner.terminating)
         assert all(self._leases.get(lease.id) is lease for lease in wanting), "a lease that ended wants cores back"
+
+
+def _slots(lease: NodeLease, job: NodeJob) -> str:
+    """Return what a job holds, as text."""
+    allocation = str(lease.grant.allocation)
+    return with_memory_text(allocation, job.memory) if job.memory else allocation

@@ -30,7 +30,7 @@ class NodeFunction:
 class NodeClass:
     """Record of a request class. `ahead` is the queue of its jobs that were sent ahead of free slots."""
 
-    __slots__ = ("ahead", "alone", "devices", "fits", "id", "isolate", "request")
+    __slots__ = ("ahead", "alone", "devices", "fits", "id", "isolate", "request", "varied")
 
     def __init__(self, cls: int, request: Request, *, isolate: bool, fits: bool) -> None:
         self.id = cls
@@ -42,6 +42,8 @@ class NodeClass:
         self.alone = self.devices or bool(request.limits or request.rates)
         """True if its jobs never share a lease."""
         self.ahead: deque[NodeJob] = deque()
+        self.varied = False
+        """True if a job of it has asked for less memory than it says."""
 
 
 class NodeJob(msgspec.Struct, eq=False):
@@ -52,6 +54,8 @@ class NodeJob(msgspec.Struct, eq=False):
     fn: NodeFunction
     limit_s: float | None
     """Seconds that it may run at most, by its function's timeout and its request's walltime."""
+    memory: int = 0
+    """Bytes that it asked for, if its class says more; else 0."""
     lease: NodeLease | None = None
     position: int = 0
     """Its index in the run-list of its lease."""

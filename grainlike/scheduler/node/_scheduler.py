@@ -193,6 +193,10 @@ class NodeScheduler:
                 limit_s = _shorter(function.timeout, event.hard_s)
             job = self._jobs[number] = NodeJob(number, attempt, cls, fn, function, limit_s)
             queue.append(job)
+        if event.memory:
+            cls.varied = True
+            for number, memory in zip(event.jobs, event.memory, strict=True):
+                self._jobs[number].memory = memory
         if not cls.fits:
             self._tell_unstarted(self._named(event.jobs, event.attempts), Code.UNFIT, now, out)
 
@@ -269,8 +273,9 @@ class NodeScheduler:
         jobs, allocation = list(lease.jobs), str(lease.grant.allocation)
         runner, limit = lease.runner, lease.limit_s
         deadlines = [None if limit is None else now + limit] * len(jobs)
-        out.append(StartLease(runner.id, lease.id, allocation, jobs, attempts, fns, deadlines, limit))
-        out.append(TellStarted(LeaseStart(lease.id, lease.cls.id, allocation, jobs, attempts, now)))
+        memory = tuple(job.memory for job in run_list) if lease.cls.varied else ()
+        out.append(StartLease(runner.id, lease.id, allocation, jobs, attempts, fns, deadlines, limit, memory))
+        out.append(TellStarted(LeaseStart(lease.id, lease.cls.id, allocation, jobs, attempts, now, memory)))
         if limit is not None:
             self._runners.limit(lease, now)
         if len(run_list) > 1 and runner.kind == "own":

@@ -167,6 +167,8 @@ class AheadPlanner:
             return
         jobs = worker.fill_ahead(cls, shape, budget, AHEAD_MOST)
         if jobs:
+            last = order(jobs[-1])  # jobs of a class are sent in order
+            worker.ahead_last = last if len(worker.ahead) == len(jobs) else max(last, worker.ahead_last)
             self._holders.setdefault(shape.id, {})[worker.id] = worker
             out.append(assignment(worker.id, shape.id, jobs, ahead=True))
             self._room -= len(jobs)
@@ -205,12 +207,8 @@ class AheadPlanner:
         for worker in workers:
             if len(worker.ahead) == worker.ahead_in.get(blocked_class.id, 0):
                 continue  # all of them are of its own class: no need to look at thousands of jobs
-            past = [
-                job
-                for job in worker.ahead.values()
-                if job.shape is not None and _goes_first(blocked_class, job, job.shape, worker)
-            ]
-            if past and not worker.gone:
+            past = [] if worker.gone else _past(blocked_class, first, worker)
+            if past:
                 self._recall(worker, past, out)
                 return
 
@@ -259,21 +257,49 @@ def _first_holder(shape: int, holders: dict[int, WorkerState]) -> WorkerState | 
     return None
 
 
+def _past(blocked_class: RequestClass, first: HeadJob, worker: WorkerState) -> list[HeadJob]:
+    """Return the jobs sent ahead to a worker that `first`, the first of `blocked_class`, goes before.
+
+    Thousands of jobs may wait there, of few classes and shapes.
+    """
+    mine = order(first)
+    if mine > worker.ahead_last:
+        return []
+    makes_room: dict[tuple[int, int], bool] = {}
+    found: list[HeadJob] = []
+    for job in worker.ahead.values():
+        shape = job.shape
+        assert shape is not None
+        key = job.cls.id, shape.id
+        room = makes_room.get(key)
+        if room is None:
+            room = makes_room[key] = _makes_room(blocked_class, first, job.cls, shape, worker)
+        if room and mine <= order(job):
+            found.append(job)
+    return found
+
+
 def _goes_first(blocked_class: RequestClass, job: HeadJob, shape: Shape, worker: WorkerState) -> bool:
     """Return True if the first job of `blocked_class` goes before `job`, and one end of the job's shape here makes room
     for it.
+    """
+    first = blocked_class.head()
+    if first is None or order(first) > order(job):
+        return False
+    return _makes_room(blocked_class, first, job.cls, shape, worker)
+
+
+def _makes_room(
+    blocked_class: RequestClass, first: HeadJob, cls: RequestClass, shape: Shape, worker: WorkerState
+) -> bool:
+    """Return True if `first`, of `blocked_class`, could use the room that one end of a job of `cls` makes.
 
     Two classes of one priority that both have quick jobs running here are both sent ahead: the node goes by age. Room
     at one worker does not help a gang; it has reservations instead.
     """
-    first = blocked_class.head()
-    if first is None or blocked_class is job.cls or order(first) > order(job):
+    if blocked_class is cls:
         return False
-    if (
-        blocked_class.priority == job.cls.priority
-        and worker.using.get(blocked_class.shapes[0].id)
-        and first.fn.is_quick
-    ):
+    if blocked_class.priority == cls.priority and worker.using.get(blocked_class.shapes[0].id) and first.fn.is_quick:
         return False
     return any(wanted.nodes == 1 and worker.fits_after(wanted, shape) for wanted in blocked_class.shapes)
 
@@ -299,4 +325,6 @@ def assignment(worker: int, shape: int, jobs: list[HeadJob], *, ahead: bool) -> 
     """Return the action that sends jobs of one shape to a worker."""
     numbers, attempts = [job.id for job in jobs], [job.attempt for job in jobs]
     hard_s = None if jobs[0].shape is None else jobs[0].shape.hard_s
-    return AssignJobs(worker, shape, ahead, numbers, attempts, [job.fn.id for job in jobs], hard_s)
+    fns = [job.fn.id for job in jobs]
+    memory = tuple(job.memory for job in jobs) if jobs[0].shape is not None and jobs[0].shape.varied else ()
+    return AssignJobs(worker, shape, ahead, numbers, attempts, fns, hard_s, memory=memory)

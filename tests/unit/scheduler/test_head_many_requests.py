@@ -67,15 +67,16 @@ def full_cluster(waiting: int, ask: Callable[[int], Request]) -> Cluster:
 
 
 def narrow(i: int) -> Request:
-    return Cores(1) & Memory(GIB + i)
+    # Memory that grows is never rounded, so each request has a class of its own.
+    return Cores(1) & Memory(GIB + i, grow=2)
 
 
 def wide(i: int) -> Request:
-    return Cores(1) & Memory(5 * GIB + i)
+    return Cores(1) & Memory(5 * GIB + i, grow=2)
 
 
 def of_all_sizes(i: int) -> Request:
-    return Cores(1) & Memory(2 * GIB + (i * 7_919 % 10_007) * 600_000)
+    return Cores(1) & Memory(2 * GIB + (i * 7_919 % 10_007) * 600_000, grow=2)
 
 
 def of_two(i: int) -> Request:

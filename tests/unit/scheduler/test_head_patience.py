@@ -15,7 +15,7 @@ GIB = 1 << 30
 
 def own(i: int) -> Request:
     """A request that no other job has."""
-    return Cores(1) & Memory(GIB + i)
+    return Cores(1) & Memory(GIB + i, grow=2)
 
 
 @pytest.fixture(params=[1_000, 1], ids=["few classes", "many classes"])

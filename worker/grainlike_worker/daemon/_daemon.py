@@ -448,20 +448,8 @@ class _Daemon:
             self._give_key(action.runner)
         runner.unbar()
         runner.works_on(action.jobs, action.attempts)
-        runner.post(
-            Run(
-                action.lease,
-                action.allocation,
-                action.jobs,
-                action.attempts,
-                action.fns,
-                action.deadlines,
-                data,
-                counts,
-                action.limit,
-            ),
-            buffers,
-        )
+        columns = action.jobs, action.attempts, action.fns, action.deadlines, data, counts
+        runner.post(Run(action.lease, action.allocation, *columns, action.limit, action.memory), buffers)
 
     def _give_key(self, number: int) -> None:
         """Let the jobs of a runner reach managers of `multiprocessing` that this program has made, or will make."""

@@ -18,6 +18,7 @@ __all__ = ["Enforcer", "hide_job", "read_receipt", "show_job"]
 
 _VISIBLE = VISIBLE.encode()
 _JOB = b"GRAINLIKE_JOB"
+_MEMORY = b"GRAINLIKE_MEMORY"
 _environment: dict[bytes, bytes] = vars(os.environ)["_data"]
 
 
@@ -67,6 +68,10 @@ class Enforcer:
             if self._data.get(name) != value:
                 _export(name, value)
         self._pools.limit(self._width)
+
+    def show_memory(self, memory: int) -> None:
+        """Put the bytes that one job may take into the environment, for the programs that it starts."""
+        _export(_MEMORY, b"%d" % memory)
 
     def _prepare(self, allocation: Allocation) -> None:
         """Work out what it takes to hold the process to this allocation."""

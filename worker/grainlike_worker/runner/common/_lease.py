@@ -6,7 +6,7 @@ from itertools import repeat
 
 from grainlike.context import JobInfo, JobNode
 from grainlike.payload import Payload
-from grainlike.resources import parse_allocation
+from grainlike.resources import Allocation, parse_allocation, with_memory
 from grainlike.wire import Buffer, Code, Gang, Parcel, Run, unpack_parcels
 from grainlike_worker.runner.common._failures import failed
 from grainlike_worker.runner.common._job_directories import JobDirectories
@@ -25,8 +25,8 @@ class RunnerLease:
     """
 
     __slots__ = (
-        "_late", "_nodes", "_parcels", "_run", "allocation", "columns", "end", "gang", "index", "jobs", "limit",
-        "scratch", "stopped",
+        "_late", "_nodes", "_parcels", "_run", "columns", "end", "gang", "index", "jobs", "limit", "scratch", "stopped",
+        "whole",
     )  # fmt: skip
 
     def __init__(
@@ -47,7 +47,8 @@ class RunnerLease:
         self._nodes = () if gang is None else _nodes(gang)
         self._parcels = unpack_parcels(run.data, run.counts, buffers)
         self.jobs = run.jobs
-        self.allocation = _allocation(run.allocation)
+        self.whole = _allocation(run.allocation)
+        """The slots of the lease; `allocation` is the part of the job at `index`."""
         self.columns = OutcomeBatch(run.lease, now)
         self.index = 0
         self.end = len(run.jobs)
@@ -63,6 +64,17 @@ class RunnerLease:
         """The process was ready at that moment: if that is after the grant, the job's time is reckoned from then."""
         if self.limit is not None:
             self._late = at + self.limit
+
+    @property
+    def allocation(self) -> Allocation:
+        """The slots of the job at `index`: those of the lease, with the memory that it asked for."""
+        memory = self._run.memory
+        return with_memory(self.whole, memory[self.index]) if memory and memory[self.index] else self.whole
+
+    @property
+    def varied(self) -> bool:
+        """Return True if its jobs asked for different amounts of memory."""
+        return bool(self._run.memory)
 
     @property
     def shared(self) -> bool:
@@ -102,11 +114,11 @@ class RunnerLease:
         """Return the descriptions that the job at `index`, and those behind it that call the same function, `name`, see
         of themselves, and their arguments.
 
-        It is the first alone where some are stopped, or it has a limit, or arguments are large: those are None here,
-        for `arguments` to give out.
+        It is the first alone where some are stopped, or it has a limit, or a memory of its own, or arguments are large:
+        those are None here, for `arguments` to give out.
         """
         run, index = self._run, self.index
-        if self.stopped or self._late is not None or run.counts:
+        if self.stopped or self._late is not None or run.counts or run.memory:
             return iter([(self.info(name), None)])
         fns = run.fns[index:]
         alike = fns.count(fns[0])

@@ -18,6 +18,7 @@ from grainlike.errors import ProtocolError
 from grainlike.eventloop import Cancellation
 from grainlike.net import Link
 from grainlike.payload import Payload, dump_plain_value, dump_value, load_arguments
+from grainlike.resources import Allocation
 from grainlike.wire import (
     Beat,
     Code,
@@ -219,7 +220,7 @@ class LoopRunner:
         """
         function = self._functions.get(lease.fn)
         words, nestings, step, here = self._words, self._uplink.nestings, self._first_step, FORK_DEPTH[0]
-        brief = min(_BRIEF_S, BLOCKED_S)
+        brief, allocation = min(_BRIEF_S, BLOCKED_S), lease.allocation
         begun = now = laps.now
         code, final = Code.SUCCEEDED if function.refusal is None else Code.FAILED, False
         odd: Payload | SuspendedCoroutine | None = None
@@ -230,7 +231,7 @@ class LoopRunner:
             words[JOB] = info.id
             context = copy_context()
             try:
-                outcome = context.run(step, context, function, lease, info, arguments)
+                outcome = context.run(step, context, function, lease, allocation, info, arguments)
             except BaseException as error:  # noqa: BLE001 - whatever a job raises is its outcome
                 if lease.scratch.made:
                     lease.scratch.keep(f"{info.id}-{info.attempt}", error)
@@ -269,7 +270,13 @@ class LoopRunner:
             self._slow(info, seconds)
 
     def _first_step(
-        self, context: Context, function: LoadedFunction, lease: RunnerLease, info: JobInfo, arguments: Parcel | None
+        self,
+        context: Context,
+        function: LoadedFunction,
+        lease: RunnerLease,
+        allocation: Allocation,
+        info: JobInfo,
+        arguments: Parcel | None,
     ) -> bytes | Payload | SuspendedCoroutine:
         """Call the function and take its coroutine's first step: a value whose bytes are all there is, a value with
         buffers, an error that was there before, or what waits.
@@ -277,7 +284,7 @@ class LoopRunner:
         if function.refusal is not None:
             return function.refusal
         functions = self._functions
-        enter_job(lease.allocation, functions.instance, info, functions.value, self._uplink, output=self._output)
+        enter_job(allocation, functions.instance, info, functions.value, self._uplink, output=self._output)
         args, kwargs = load_arguments(lease.arguments() if arguments is None else arguments)
         made = function.callable(*args, **kwargs)
         coroutine = made if type(made) is CoroutineType else self._coroutine(made, function, info)

@@ -168,14 +168,14 @@ class ProcessRunner:
         if not self._clean:
             self._clean_up()
         if not self._fresh and (
-            self._leftovers.stay or self._enforcer.is_unfit_for(lease.allocation) or self._house.exceeds_memory()
+            self._leftovers.stay or self._enforcer.is_unfit_for(lease.whole) or self._house.exceeds_memory()
         ):
             self._give_up()
             return False
         if self._functions.context is not None and not self._enter_context(lease):
             return True
         self._fresh = False
-        self._enforcer.enforce(lease.allocation)
+        self._enforcer.enforce(lease.whole)
         if lease.gang is not None or self._shows_nodes:
             show_nodes(lease.gang)
             self._shows_nodes = lease.gang is not None
@@ -185,7 +185,7 @@ class ProcessRunner:
             self._peak.restart()
         if lease.limit is not None:
             self._tell_ready(lease)
-        self._memory.set(lease.allocation.memory)
+        self._memory.set(lease.whole.memory)
         self._clean = False
         self._run_jobs(lease)
         leave_job(whole_process=True)
@@ -287,6 +287,8 @@ class ProcessRunner:
         final = False
         if lease.scratch.made:
             lease.scratch.hide()  # that of the job in front of it
+        if lease.varied:
+            self._narrow(lease.allocation)
         try:
             interrupts.exposed = True
             payload = self._base.copy().run(
@@ -310,6 +312,12 @@ class ProcessRunner:
             lease.columns.awaited = True
         if nested or is_used_up():
             lease.hand_back(lease.index)
+
+    def _narrow(self, allocation: Allocation) -> None:
+        """Hold this process to the memory of one job, of a lease whose jobs asked for different amounts."""
+        self._enforcer.show_memory(allocation.memory)
+        self._memory.lift()
+        self._memory.set(allocation.memory)
 
     def _call(self, function: LoadedFunction, arguments: Parcel, allocation: Allocation, info: JobInfo) -> Payload:
         if function.refusal is not None:
