@@ -24,7 +24,7 @@ from grainlike.client import connect
 from grainlike.errors import GrainlikeError, JobCancelledError
 from grainlike.eventloop import loop_options
 from grainlike.executor import Executor
-from grainlike.graph import Delayed, Node, node_behind
+from grainlike.graph import Delayed, Node, excuse, node_behind, unfinished_nodes
 
 if TYPE_CHECKING:
     from grainlike.jobs import Job, Worker, WorkerInfo
@@ -97,7 +97,11 @@ class ExecutorThread:
         # The future outlives its call: a reference back to the call would be a cycle, and would keep the arguments.
         known = weakref.ref(call)
         with self._lock:
-            self._check_open()
+            try:
+                self._check_open()
+            except RuntimeError:
+                excuse(unfinished_nodes([call.node]))  # the error says it all
+                raise
             self._post(_Request(lambda: self._starting.append(call), future))
         future.add_done_callback(lambda done: self._cancelled(known()) if done.cancelled() else None)
         return future

@@ -14,7 +14,7 @@ from contextlib import aclosing
 import anyio
 from msgspec.structs import replace
 
-from grainlike.cli._exits import FAILED, OK, REFUSED
+from grainlike.cli._exits import FAILED, OK, REFUSED, USAGE, is_of_output
 from grainlike.cli._words import amounts, as_plain, escaped, escaped_line, print_jobs, print_json, print_table, seconds
 from grainlike.client import HeadClient, RefusedQueryError, call
 from grainlike.errors import GrainlikeError
@@ -72,7 +72,11 @@ def asking(head: str | None, insecure: bool, ask: Callable[[HeadClient], Awaitab
         code, why = FAILED, str(error)
     except BrokenPipeError:
         raise  # nobody reads what we print; a head that is gone is a HeadLostError
+    except UnicodeEncodeError as error:
+        code, why = USAGE, f"{error.object!r} is not valid UTF-8"
     except (GrainlikeError, OSError, ValueError) as error:
+        if is_of_output(error):
+            raise
         code, why = REFUSED, str(error)
     print(f"grainlike: {escaped(why)}", file=sys.stderr)  # noqa: T201 - a command line speaks
     return code

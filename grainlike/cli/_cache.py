@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grainlike.cache import ResultStore, StoredResult, results_directory
-from grainlike.cli._exits import FAILED, OK, REFUSED
+from grainlike.cli._exits import FAILED, OK, REFUSED, is_of_output
 from grainlike.cli._words import escaped, print_json, print_table
 
 __all__ = ["list_results", "remove_results"]
@@ -61,6 +61,8 @@ def _reading(work: Callable[[ResultStore], int]) -> int:
     except BrokenPipeError:
         raise  # nobody reads what we print
     except OSError as error:
+        if is_of_output(error):
+            raise
         print(f"grainlike: {escaped(str(error))}", file=sys.stderr)  # noqa: T201 - a command line speaks
         return REFUSED
 

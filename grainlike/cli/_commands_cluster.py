@@ -387,7 +387,12 @@ def _head_wanted(
     Jobs that will be done in time without them want none; nor do those that wait after a failure.
     """
     from grainlike.cli._ask import asking, show_wanted
+    from grainlike.resources import parse
 
+    try:
+        parse(offer)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
     exit_with(
         lambda: asking(
             head, insecure, lambda caller: show_wanted(caller, offer, most=most, within_s=within, as_json=as_json)

@@ -1,11 +1,19 @@
 """The exit codes of every command. Wrong usage is 2, and comes from the parser or from the worker's own program."""
 
-__all__ = ["FAILED", "INTERRUPTED", "OK", "REFUSED", "UNREAD"]
+import errno
+
+__all__ = ["FAILED", "INTERRUPTED", "OK", "REFUSED", "UNREAD", "USAGE", "is_of_output"]
 
 OK = 0
 FAILED = 1
+USAGE = 2
 REFUSED = 3
 """Exit code without a head or worker, or when refused; also for an extra that is not installed."""
 INTERRUPTED = 130
 UNREAD = 141
 """Exit code as of a shell for a program whose output is read no more."""
+
+
+def is_of_output(error: BaseException) -> bool:
+    """Return True if what is printed cannot be written: no file was named, and the disk is full."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT) and error.filename is None

@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from grainlike import __version__
-from grainlike.cli._exits import INTERRUPTED, UNREAD
+from grainlike.cli._exits import FAILED, INTERRUPTED, UNREAD
 
 __all__ = [
     "Head",
@@ -103,6 +103,10 @@ def exit_with(run: Callable[[], int]) -> NoReturn:
     except BrokenPipeError:  # whoever read our output has had enough, as `head` has
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it ends
         code = UNREAD
+    except OSError as error:  # a full disk, for one; what was asked of a head has its own errors
+        print(f"grainlike: {error}", file=sys.stderr)  # noqa: T201 - a command line speaks
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = FAILED
     except KeyboardInterrupt:
         print("grainlike: interrupted", file=sys.stderr)  # noqa: T201 - a command line speaks
         code = INTERRUPTED

@@ -22,7 +22,7 @@ from grainlike.errors import GrainlikeError
 from grainlike.executor import NOT_GIVEN, Executor
 from grainlike.graph import Delayed, delayed, info, start
 from grainlike.head import LogLine
-from grainlike.resources import parse
+from grainlike.resources import Request, parse
 from grainlike.subprocesses import run_command
 
 __all__ = ["UsageError", "submit"]
@@ -67,7 +67,7 @@ def submit(
     try:
         warnings: list[str] = []
         commands = _commands(words, " ".join(requests) or None, file, lenient=lenient, warn=warnings)
-        local = NOT_GIVEN if offer is None else parse(offer)
+        local = NOT_GIVEN if offer is None else _offer(offer)
         executor = Executor(local=local, on_failure="continue", echo=False) if run_once else None
         variables = _variables(env)
     except ValueError as error:
@@ -86,6 +86,13 @@ def submit(
         return REFUSED
 
 
+def _offer(text: str) -> Request:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise UsageError(f"--resources: {error}") from error
+
+
 def _commands(
     words: Sequence[str], request: str | None, file: TextIO | None, *, lenient: bool, warn: list[str]
 ) -> list[Command]:
@@ -101,7 +108,11 @@ def _commands(
         raise UsageError("the command has no name: its first word is empty")
     if request is None:
         raise UsageError("give -r TEXT, what the command asks for, as -r 'cores=1'")
-    return [Command(tuple(words), read_request(request, lenient=lenient, warn=warn))]
+    try:
+        asked = read_request(request, lenient=lenient, warn=warn)
+    except ValueError as error:
+        raise UsageError(f"-r: {error}") from error
+    return [Command(tuple(words), asked)]
 
 
 def _variables(given: Sequence[str]) -> dict[str, str]:

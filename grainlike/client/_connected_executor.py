@@ -17,7 +17,17 @@ from grainlike.client._remote_jobs import RemoteJobs
 from grainlike.engine import RETRIEVED_ELSEWHERE
 from grainlike.errors import GrainlikeError, GraphError, HeadLostError, SessionError
 from grainlike.executor import Executor
-from grainlike.graph import Delayed, Node, RunsIn, State, Stream, StreamNode, node_behind
+from grainlike.graph import (
+    Delayed,
+    Node,
+    RunsIn,
+    State,
+    Stream,
+    StreamNode,
+    excuse,
+    node_behind,
+    unfinished_nodes,
+)
 from grainlike.head import LogLine
 from grainlike.head.server import MOST_NAMES
 from grainlike.jobs import Event, Events, Job, WorkerInfo, explanation_of, worker_info
@@ -90,7 +100,7 @@ def connect(
         AuthenticationError: another head answered, the head refused us, or others may read the access file.
         VersionMismatchError: its Python, serializers or protocol do not go with ours.
         SessionError: another program has this session.
-        ValueError: `address` is none, or not an access file; `session` is no name; or `wait` is negative.
+        ValueError: `address` is none, or not an access file; `session` is no name; or `wait` or `patience` is negative.
 
     A connection that breaks is retried for 30 s: meanwhile jobs continue, what is submitted waits, and nothing is
     lost or done twice. When the head is lost, what waits for it fails with `HeadLostError`, and so does all that is
@@ -130,8 +140,8 @@ class ConnectedExecutor(Executor):
         wait: float = 0.0,
         reconnect: bool = False,
     ) -> None:
-        if not wait >= 0:
-            raise ValueError(f"wait is a number of seconds, zero or more; {wait!r} is not")
+        _check_seconds("wait", wait)
+        _check_seconds("patience", patience)
         super().__init__(local=None, on_failure=on_failure)
         self._wanted = head
         self._plain = insecure
@@ -354,11 +364,15 @@ class ConnectedExecutor(Executor):
             async with connect(session="sweep") as ex:
                 r_ = ex.name("fit", (fit @ Cores(4))(data))
         """
-        self._check_loop("used")
-        self._check_session()
-        check_name(name, "a call")
-        self._check_free(name)
         node = node_behind(placeholder)
+        try:
+            self._check_loop("used")
+            self._check_session()
+            check_name(name, "a call")
+            self._check_free(name)
+        except (RuntimeError, ValueError):
+            excuse(unfinished_nodes([node]))  # the error says it all
+            raise
         if node.place is not RunsIn.REMOTE or isinstance(node, StreamNode) or node.state is not State.LAZY:
             raise GraphError(
                 f"{node.function.name} can not be given a name: that takes a call with resources, unstarted"
@@ -465,3 +479,8 @@ def check_name(name: object, of: str) -> None:
     """Raise `ValueError` for an invalid name."""
     if not (isinstance(name, str) and name.isprintable() and 0 < len(name) <= NAME_LIMIT):
         raise ValueError(f"the name of {of} takes 1 to {NAME_LIMIT} printable characters, which {name!r} has not")
+
+
+def _check_seconds(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+        raise ValueError(f"{name} is a number of seconds, zero or more; {value!r} is not")

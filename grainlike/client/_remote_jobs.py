@@ -104,8 +104,12 @@ class RemoteJobs:
     def _send(self, nodes: list[Node]) -> None:
         self._release_functions()
         batches = pack_calls(nodes, self._number, self._listener, streams=True)
-        for message, buffers in submissions(0, 0, batches, self._shipped, self.names):
-            self._link.post(message, buffers)
+        try:
+            for message, buffers in submissions(0, 0, batches, self._shipped, self.names):
+                self._link.post(message, buffers)
+        except BaseException:
+            self._shipped.take_back()  # else later calls of these functions would go without them
+            raise
         for calls in batches.values():
             last = None
             for call in calls:

@@ -256,7 +256,11 @@ class ActionExecutor:
 
     def _lost(self, action: JobsLost) -> None:
         def lost(job: Job) -> WorkerLostError:
-            how = "had given items" if job.streamed else f"was running {action.losses} times"
+            how = (
+                "had given items"
+                if job.streamed
+                else f"was running {action.losses} {'time' if action.losses == 1 else 'times'}"
+            )
             return WorkerLostError(f"{name_of(job)} {how} when it was lost: {action.reason}")
 
         self._settling.end(action.jobs, lost)

@@ -265,21 +265,21 @@ def _read_private(path: Path) -> str:
         raise HeadLostError(f"no access file at {path}: the head has closed, or never was") from None
     except OSError as error:
         raise AuthenticationError(f"cannot read the access file {path}: {error.strerror}") from None
-    try:
-        _check_private(path, os.fstat(handle))
-    except AuthenticationError:
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode):
         os.close(handle)
-        raise
+        raise AuthenticationError(f"{path} is not a regular file; an access file must be one")
     with os.fdopen(handle, "rb") as file:
         text = file.read(_SIZE_LIMIT + 1)
     if len(text) > _SIZE_LIMIT:
         raise ValueError(f"{path} is not an access file: it has over {_SIZE_LIMIT} bytes")
+    if b'"version"' not in text:  # before anything is said of its mode: it may be any file of the system
+        raise ValueError(f"{path} is not an access file, or a damaged one")
+    _check_private(path, status)
     return text.decode("utf-8", "replace")
 
 
 def _check_private(path: Path, status: os.stat_result) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        raise AuthenticationError(f"{path} is not a regular file; an access file must be one")
     if status.st_uid != os.geteuid():
         raise AuthenticationError(
             f"{path} belongs to user id {status.st_uid}, not to us ({os.geteuid()}): make your own copy of it"

@@ -62,7 +62,6 @@ from grainlike.wire import Code, Completed, LeaseStart, LeaseWait, Wait
 __all__ = ["HeadScheduler"]
 
 _NO_PARENT = (0, 0)
-
 _SUCCEEDED = Code.SUCCEEDED
 _AHEAD, _LEASED = JobState.AHEAD, JobState.LEASED
 
@@ -250,7 +249,8 @@ class HeadScheduler:
         self._planner.ahead.fresh.add(cls.id)
         functions = self._functions
         jobs = [HeadJob(number, cls, functions[fn], parent) for number, fn in zip(event.jobs, event.fns, strict=True)]
-        cls.keep_own(event.request, jobs)
+        if cls.request is not event.request:
+            cls.keep_own(event.request, jobs)
         self.jobs.update(zip(event.jobs, jobs, strict=True))
         cls.queue.extend(jobs)
         if cls.place is None or root:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import warnings
 from concurrent.futures import CancelledError, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -150,3 +151,12 @@ def test_calls_for_which_there_are_free_threads_have_begun_when_the_others_are_c
     free.set()
     pool.shutdown()
     assert [future.cancelled() for future in futures] == [False, False, True, True, True]
+
+
+def test_a_call_that_a_closed_pool_refuses_is_not_said_to_be_never_awaited() -> None:
+    pool = GrainlikePool(backend=ThreadBackend(1))
+    pool.shutdown()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(RuntimeError, match="cannot schedule new futures after shutdown"):
+            pool.submit(abs, -1)

@@ -67,6 +67,9 @@ def serve(
     except ResourceSpecError as error:
         print(f"grainlike worker: --resources: {error}", file=sys.stderr)  # noqa: T201 - a command line speaks
         return USAGE
+    if name is not None and any("\ud800" <= letter <= "\udfff" for letter in name):  # bytes that are no UTF-8
+        print(f"grainlike worker: --name: {name!r} is not valid UTF-8", file=sys.stderr)  # noqa: T201
+        return USAGE
     _warn_of_slips(offer)
     if keep_scratch is not None:
         os.environ[KEEP] = keep_scratch

@@ -766,3 +766,19 @@ async def test_what_a_job_closes_is_open_again_for_the_next(how, tmp_path):
         first = await (delayed(close) @ Cores(1))(how)
         assert await (delayed(write) @ Cores(1))(data) == first
     assert data.read_text() == "data"
+
+
+@pytest.mark.parametrize("kind", [StopIteration, GeneratorExit])
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_what_ends_an_iterator_comes_back_as_an_error_that_says_so(kind, is_async):
+    def ends():
+        raise kind("early")
+
+    async def ends_in_loop():
+        raise kind("early")
+
+    async with Executor(local=Cores(1)):
+        with pytest.raises(RuntimeError) as caught:
+            await (delayed(ends_in_loop if is_async else ends) @ Cores(1))()
+    assert kind.__name__ in str(caught.value)
+    assert any("attempt 1 of ends" in note for note in caught.value.__notes__)

@@ -176,6 +176,8 @@ async def test_leaving_while_a_head_is_looked_for_ends():
         assert info(held_).state in ("cancelled", "failed")
 
 
-async def test_a_negative_wait_is_refused():
-    with pytest.raises(ValueError, match="wait is a number of seconds"):
-        connect(wait=-1)
+@pytest.mark.parametrize("option", ["wait", "patience"])
+@pytest.mark.parametrize("value", [-1, float("nan"), True, "1"])
+async def test_what_is_no_number_of_seconds_is_refused(option, value):
+    with pytest.raises(ValueError, match=f"{option} is a number of seconds"):
+        connect(**{option: value})

@@ -1,6 +1,7 @@
 """Named sessions: jobs that outlive the program that submitted them, and whoever comes back for them."""
 
 import asyncio
+import gc
 import json
 
 import pytest
@@ -226,6 +227,17 @@ async def test_what_can_have_no_name_is_refused_with_words(monkeypatch):
             with pytest.raises(SessionError, match="has 1 names"):
                 ex.name("s", (square @ Cores(1))(2))
             assert list(ex.placeholders()) == ["r"]
+
+
+async def test_a_call_whose_name_is_refused_is_not_said_to_be_never_awaited(recwarn):
+    async with Executor(local=Cores(1), listen=TLS), connect(session="s") as ex:
+        first_ = ex.name("one", (square @ Cores(1))(2))
+        for name in ("one", ""):
+            with pytest.raises((SessionError, ValueError)):
+                ex.name(name, (square @ Cores(1))(3))
+        assert await first_ == 4
+    gc.collect()
+    assert [str(warned.message) for warned in recwarn] == []
 
 
 async def test_names_come_over_broken_links_once(tmp_path):

@@ -26,6 +26,34 @@ def test_nobody_is_bothered_when_who_reads_has_had_enough() -> None:
     assert (done.returncode, done.stderr) == (141, "")
 
 
+def test_a_disk_that_is_full_is_told_of_and_is_no_want_of_a_head() -> None:
+    command = [sys.executable, "-m", "grainlike", "cache", "ls", "--json"]
+    with Path("/dev/full").open("wb") as out:
+        done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True, cwd=ROOT, check=False)
+    assert (done.returncode, done.stderr) == (1, "grainlike: [Errno 28] No space left on device\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (["head", "wanted", "zzz"], "'zzz' is not"),
+        (["head", "wanted", "\udcff"], "is not"),
+        (["submit", "--run-once", "-r", "foo", "--", "true"], "-r: parts must be KEY=VALUE"),
+        (["submit", "--run-once", "--resources", "foo", "-r", "cores=1", "--", "true"], "--resources: parts must be"),
+    ],
+)
+def test_wrong_usage_is_told_of_with_its_option(
+    line: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(line) == 2
+    assert words in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_name_that_is_no_text_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["worker", "start", "--name", "n\udcff"]) == 2
+    assert "--name: 'n\\udcff' is not valid UTF-8" in capsys.readouterr().err
+
+
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, object]]:
     """The options with which the worker was started: none is, here."""

@@ -204,6 +204,17 @@ def test_a_program_sends_again_what_it_has_let_go_of():
     assert len(shipped) == 0
 
 
+def test_a_function_whose_message_was_not_sent_goes_along_with_the_next_call():
+    shipped = Shipped()
+    function = closure(1)
+    shipped.add(b"sent")
+    shipped.note(function, b"sent")
+    shipped.add(b"not sent")
+    shipped.take_back()
+    assert b"sent" in shipped
+    assert b"not sent" not in shipped
+
+
 def test_a_program_lets_go_of_what_a_function_was_before_it_was_rebound():
     shipped = Shipped()
     function = closure(1)

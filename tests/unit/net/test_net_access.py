@@ -208,6 +208,15 @@ def test_a_file_open_to_others_is_refused_with_the_command_that_mends_it(bits: i
         find_access()
 
 
+@pytest.mark.parametrize("text", ["root:x:0:0:root:/root:/bin/bash", "", "{}"])
+def test_nobody_is_told_to_close_a_file_that_is_no_access_file(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "passwd"
+    path.write_text(text)
+    path.chmod(0o644)
+    with pytest.raises(ValueError, match=f"{path} is not an access file"):
+        read_access(path)
+
+
 def test_a_file_of_another_user_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     path = publish() / "worker.json"
     ours = os.geteuid()

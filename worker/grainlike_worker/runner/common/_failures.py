@@ -21,13 +21,22 @@ def failure(error: BaseException) -> Payload:
     """The payload of a job that failed with `error`, whatever it is; never raises.
 
     A job that raises the event loop's cancellation though nobody cancelled it has failed: sent on as it is, it would
-    pose as a cancellation of whoever awaits the job. It becomes a `JobCancelledError`, caused by what was raised.
+    pose as a cancellation of whoever awaits the job. It becomes a `JobCancelledError`, caused by what was raised. So
+    does what ends an iterator or a generator become a `RuntimeError`, as it would in any coroutine that awaits the job.
     """
+    if issubclass(type(error), (StopIteration, GeneratorExit)):
+        return dump_error(_renamed(error))
     if not is_cancellation(error):
         return dump_error(error)
     told = JobCancelledError("the job raised the event loop's cancellation, but nobody had cancelled it")
     told.__cause__ = error
     return dump_error(told.with_traceback(error.__traceback__))
+
+
+def _renamed(error: BaseException) -> RuntimeError:
+    told = RuntimeError(f"the job raised {type(error).__name__}: {error}")
+    told.__cause__ = error
+    return told.with_traceback(error.__traceback__)
 
 
 def is_cancellation(error: BaseException) -> bool:

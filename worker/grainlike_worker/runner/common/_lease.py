@@ -25,8 +25,8 @@ class RunnerLease:
     """
 
     __slots__ = (
-        "_late", "_nodes", "_parcels", "_run", "columns", "end", "gang", "index", "jobs", "limit", "scratch", "stopped",
-        "whole",
+        "_late", "_nodes", "_parcels", "_run", "columns", "end", "gang", "index", "jobs", "limit", "memory", "scratch",
+        "stopped", "whole",
     )  # fmt: skip
 
     def __init__(
@@ -49,6 +49,8 @@ class RunnerLease:
         self.jobs = run.jobs
         self.whole = _allocation(run.allocation)
         """The slots of the lease; `allocation` is the part of the job at `index`."""
+        self.memory = run.memory
+        """Bytes that each job asked for, where they differ."""
         self.columns = OutcomeBatch(run.lease, now)
         self.index = 0
         self.end = len(run.jobs)
@@ -68,13 +70,8 @@ class RunnerLease:
     @property
     def allocation(self) -> Allocation:
         """The slots of the job at `index`: those of the lease, with the memory that it asked for."""
-        memory = self._run.memory
-        return with_memory(self.whole, memory[self.index]) if memory and memory[self.index] else self.whole
-
-    @property
-    def varied(self) -> bool:
-        """Return True if its jobs asked for different amounts of memory."""
-        return bool(self._run.memory)
+        memory = self.memory[self.index] if self.memory else 0
+        return with_memory(self.whole, memory) if memory else self.whole
 
     @property
     def shared(self) -> bool:

@@ -287,12 +287,14 @@ class ProcessRunner:
         final = False
         if lease.scratch.made:
             lease.scratch.hide()  # that of the job in front of it
-        if lease.varied:
-            self._narrow(lease.allocation)
+        allocation = lease.whole
+        if lease.memory:
+            allocation = lease.allocation
+            self._narrow(allocation)
         try:
             interrupts.exposed = True
             payload = self._base.copy().run(
-                self._call, function, lease.arguments(), lease.allocation, lease.info(function.name)
+                self._call, function, lease.arguments(), allocation, lease.info(function.name)
             )
             interrupts.exposed = False
             code = Code.SUCCEEDED if function.refusal is None else Code.FAILED
