@@ -15,7 +15,7 @@ from grainlike.resources._offer import logical_cores, offer_of
 from grainlike.resources._parse import parse, parse_allocation
 from grainlike.resources._programs import BINDINGS, keep_unbound, program_environment, spread_over_nodes, thread_widths
 from grainlike.resources._quantity import UNIT, Amount, number, plain, quantity
-from grainlike.resources._request import EMPTY, Request, shareable, widest
+from grainlike.resources._request import EMPTY, Request
 from grainlike.resources._terms import Pack
 from grainlike.resources._terms_words import Limit, Nodes, Rate, Token, WallTime
 from grainlike.resources._words import Cores, GPUs, Memory, Node, Resource
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from grainlike.resources._near import near_name
     from grainlike.resources._records import Receipt, Usage
     from grainlike.resources._rounding import memory_rounded, with_memory, with_memory_text
+    from grainlike.resources._sharing import shareable, widest
     from grainlike.resources._topology import NumaNode, Topology
 
 __all__ = [
@@ -98,6 +99,8 @@ if not TYPE_CHECKING:  # else any name would be there
             "memory_rounded": "_rounding",
             "missing": "_missing",
             "near_name": "_near",
+            "shareable": "_sharing",
+            "widest": "_sharing",
             "with_memory": "_rounding",
             "with_memory_text": "_rounding",
         },

@@ -62,7 +62,7 @@ class Allocation(Request):
         """The request for the same amounts, time and tokens."""
         return build(Request, self.units, terms=self.terms)
 
-    def __and__(self, other: Request) -> "Allocation":
+    def __and__(self, other: Request) -> "Allocation":  # type: ignore[override]  # also beside a plain request
         # A request with several options refuses an allocation itself, in its `__rand__`.
         return as_allocation(join(self, other)) if type(other) in (Request, Allocation) else NotImplemented
 

@@ -1,15 +1,21 @@
 """Comparison of a request with a limit, by its amounts and by its terms."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from grainlike.resources._mapping import TIME, TOKEN, tags
 from grainlike.resources._quantity import Amount, quantity
 from grainlike.resources._terms import NO_TERMS, Pairs, Terms
 from grainlike.resources._time import duration
 
-if TYPE_CHECKING:
-    from grainlike.resources._request import Request
+
+class Quantified(Protocol):
+    """Interface of what is compared: a request without a choice, an offer, or a `Capacity`."""
+
+    @property
+    def units(self) -> Mapping[str, int]: ...
+    @property
+    def terms(self) -> Terms: ...
 
 
 class Capacity(NamedTuple):
@@ -19,35 +25,34 @@ class Capacity(NamedTuple):
     terms: Terms
 
 
-def excess(request: "Request", limit: "Mapping[str, Amount | Iterable[str]] | Request") -> str | None:
-    """Give the first name, in order, of which `request` has more than `limit`; None where it fits.
+def excess(asked: Sequence[Quantified], given: Sequence[Quantified]) -> str | None:
+    """Give the first name, in order, of which the options `asked` have more than `given`; None where they fit.
 
-    Whichever option of the limit is given, one of the request must fit; else the name is of the preferred one.
+    Whichever option of `given` there is, one of those asked for must fit; else the name is of the preferred one.
     """
-    for room in _rooms(limit):
-        over = [_over(option, room) for option in request.options]
+    for room in given:
+        over = [_over(option, room) for option in asked]
         if None not in over:
             return over[0]
     return None
 
 
-def _rooms(limit: "Mapping[str, Amount | Iterable[str]] | Request") -> list[Capacity]:
-    if not isinstance(limit, Mapping):
-        return [Capacity(option.units, option.terms) for option in limit.options]
+def capacity_of(limit: "Mapping[str, Amount | Iterable[str]]") -> Capacity:
+    """Read a mapping of names to amounts, in which `walltime` and `token` have their meaning."""
     units = {name: quantity(_amount(value)) for name, value in limit.items() if name not in (TIME, TOKEN)}
     time = limit.get(TIME)
     left = None if time is None else duration(time) if isinstance(time, str) else quantity(_amount(time))
-    return [Capacity(units, Terms(walltime=left, tokens=tags(limit.get(TOKEN, ()))))]
+    return Capacity(units, Terms(walltime=left, tokens=tags(limit.get(TOKEN, ()))))
 
 
 def _amount(value: "Amount | Iterable[str]") -> Amount:
     return value  # type: ignore[return-value]  # what is no amount is refused by `quantity`
 
 
-def _over(request: "Request", room: Capacity) -> str | None:
-    over = [name for name, value in request.units.items() if value > room.units.get(name, 0)]
-    if request.terms is not NO_TERMS:
-        over += _terms_over(request.terms, room.terms)
+def _over(asked: Quantified, room: Quantified) -> str | None:
+    over = [name for name, value in asked.units.items() if value > room.units.get(name, 0)]
+    if asked.terms is not NO_TERMS:
+        over += _terms_over(asked.terms, room.terms)
     return min(over, default=None)
 
 

@@ -7,10 +7,9 @@ from typing import cast
 
 from grainlike.errors import ResourceSpecError
 from grainlike.resources._allocation import Allocation, as_allocation
-from grainlike.resources._either import either
 from grainlike.resources._kinds import CORES, MEMORY, amount, checked_name
 from grainlike.resources._quantity import Amount
-from grainlike.resources._request import EMPTY, Request, build
+from grainlike.resources._request import EMPTY, Request, build, either
 from grainlike.resources._terms import Pack
 from grainlike.resources._terms_words import Limit, Nodes, Rate, Token, WallTime
 from grainlike.resources._words import Cores, Memory, Resource

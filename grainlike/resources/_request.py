@@ -1,16 +1,13 @@
-"""`Request`: what a job asks for, by amounts and by terms such as tokens and times.
-
-One request for several jobs that run one after another on the same slots.
-"""
+"""`Request`: what a job asks for, by amounts and by terms such as tokens and times; `a | b` is a choice of requests."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar, NoReturn, TypeVar, overload
+from typing import TYPE_CHECKING, ClassVar, NoReturn, TypeVar
 
 from grainlike.errors import ResourceSpecError
-from grainlike.resources._fit import excess, time_fits, tokens_fit
+from grainlike.resources._fit import capacity_of, excess, time_fits, tokens_fit
 from grainlike.resources._kinds import CORES, check_grantable
 from grainlike.resources._mapping import split
 from grainlike.resources._quantity import UNIT, Amount, number, plain
@@ -19,10 +16,6 @@ from grainlike.resources._terms import NO_TERMS, Pack, Terms, grown, joined, set
 
 if TYPE_CHECKING:
     from decimal import Decimal
-
-    from grainlike.resources._allocation import Allocation
-
-__all__ = ["shareable", "widest"]
 
 
 Ids = Mapping[str, tuple[int, ...]]
@@ -184,7 +177,7 @@ class Request:
 
     def excess(self, limit: Mapping[str, Amount | Iterable[str]] | Request) -> str | None:
         """Give the first name, in order, of which this has more than `limit`; None where it fits."""
-        return excess(self, limit)
+        return excess(self.options, limit.options if isinstance(limit, Request) else (capacity_of(limit),))
 
     def fits_units(self, limit: Mapping[str, int]) -> bool:
         """As `fits`, on the amounts alone, in nano-units: what a scheduler's inner loop compares."""
@@ -203,30 +196,24 @@ class Request:
             return NotImplemented
         if not self._several and not other._several and self.terms is other.terms is NO_TERMS:
             return self.fits_units(other.units)
-        return excess(self, other) is None
+        return self.excess(other) is None
 
     def __lt__(self, other: Request) -> bool:
         if not isinstance(other, Request):
             return NotImplemented
-        return excess(self, other) is None and excess(other, self) is not None
+        return self.excess(other) is None and other.excess(self) is not None
 
     # What it makes with others
 
-    @overload
-    def __and__(self, other: Allocation) -> Allocation: ...
-    @overload
-    def __and__(self, other: Request) -> Request: ...
-    def __and__(self, other: Request) -> Request:
-        """Ask for both. ResourceSpecError where both have the same kind."""
+    def __and__(self, other: R) -> R:
+        """Ask for both; the answer is an allocation beside one. ResourceSpecError where both have the same kind."""
         # Allocations, and requests with several options, have a say of their own in `__rand__`.
-        return join(self, other) if type(other) is Request else NotImplemented
+        return join(self, other) if type(other) is Request else NotImplemented  # type: ignore[return-value]
 
     def __or__(self, other: Request) -> Request:
         """Ask for either, this one preferred. ResourceSpecError where one has ids, or is empty."""
         if not isinstance(other, Request):
             return NotImplemented
-        from grainlike.resources._either import either  # an `Either` is a `Request`: its module comes after this one
-
         return either((*self.options, *other.options))
 
     def __add__(self, other: Request) -> Request:
@@ -367,27 +354,81 @@ _set_text = Request.__dict__["_text"].__set__
 EMPTY = Request()
 
 
-def shareable(request: Request) -> bool:
-    """Return True if slots may serve other jobs too: the request has amounts and tokens, and nothing else.
+class Either(Request):
+    """A request with at least two different options, each a simple request; made by `either` alone."""
 
-    A choice, a gang, a time, a limit or a rate is for one job: for several together it would mean something else.
-    """
-    return len(request.options) == 1 and settled(request.terms._replace(tokens=())) == Terms()
+    __slots__ = ("_options",)
+    _several: ClassVar[bool] = True
+
+    _options: tuple[Request, ...]
+
+    @property
+    def options(self) -> tuple[Request, ...]:
+        return self._options
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return tuple(sorted({part for option in self._options for part in option.parts}))
+
+    def grown(self) -> Request | None:
+        """Let every option grow that can; None if none can."""
+        grown = [option.grown() for option in self._options]
+        if not any(grown):
+            return None
+        return either(tuple(more or option for more, option in zip(grown, self._options, strict=True)))
+
+    def __and__(self, other: Request) -> Request:  # type: ignore[override]  # never an allocation: that is refused
+        if not isinstance(other, Request):
+            return NotImplemented
+        return either(tuple(mine & theirs for mine in self._options for theirs in other.options))
+
+    def __rand__(self, other: Request) -> Request:
+        return either(tuple(other & mine for mine in self._options))
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Request):
+            return NotImplemented
+        return self._options == other.options
+
+    def __hash__(self) -> int:
+        return hash(self._options)
+
+    def __str__(self) -> str:
+        return " | ".join(map(str, self._options))
+
+    def __repr__(self) -> str:
+        return " | ".join(map(repr, self._options))
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Everything that belongs to each option: the slots of `Request` stay unset here."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise AttributeError(f"{self} has several options: ask each of its .options for {name!r}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return either, (self._options,)
 
 
-def widest(requests: Iterable[Request]) -> Request:
-    """The element-wise maximum of shareable requests, with the tokens of all.
+MOST_OPTIONS = 64  # each of them is looked at whenever something is free
 
-    >>> from grainlike import Cores, Memory
-    >>> str(widest([Cores(2) & Memory(100), Cores(1) & Memory(300)]))
-    'cores=2 memory=300'
-    """
-    units: dict[str, int] = {}
-    tokens: set[str] = set()
-    for request in requests:
-        tokens.update(request.tokens)
-        for name, amount in request.units.items():
-            units[name] = max(amount, units.get(name, 0))
-    if not units and not tokens:
-        return EMPTY
-    return build(Request, by_name(units), NO_IDS, settled(Terms(tokens=tuple(sorted(tokens)))))
+_set_options = Either.__dict__["_options"].__set__
+
+
+def either(options: tuple[Request, ...]) -> Request:
+    """Give a request for any of the options, in this order; the same one twice counts once."""
+    distinct = tuple(dict.fromkeys(options))
+    if len(distinct) > MOST_OPTIONS:
+        raise ResourceSpecError(f"a request with {len(distinct)} options is no request: there may be {MOST_OPTIONS}")
+    for option in distinct:
+        if type(option) is not Request:
+            raise ResourceSpecError(f"{option!r}: a choice is for requests, and ids belong to offers")
+        if not option:
+            raise ResourceSpecError("a | b: an empty request is no choice, for it always fits")
+    if len(distinct) == 1:
+        return distinct[0]
+    made = Either.__new__(Either)
+    _set_options(made, distinct)
+    return made

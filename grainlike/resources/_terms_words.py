@@ -5,10 +5,9 @@ from typing import SupportsIndex
 
 from grainlike.errors import ResourceSpecError
 from grainlike.resources._allocation import as_request
-from grainlike.resources._either import either
 from grainlike.resources._kinds import checked_word
 from grainlike.resources._quantity import UNIT, Amount, plain, quantity
-from grainlike.resources._request import EMPTY, NO_IDS, Request, build
+from grainlike.resources._request import EMPTY, NO_IDS, Request, build, either
 from grainlike.resources._terms import Terms
 from grainlike.resources._time import clock, duration
 

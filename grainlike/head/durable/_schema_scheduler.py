@@ -4,7 +4,7 @@ __all__ = ["RECORDS"]
 
 RECORDS = """
 Allocation resources._allocation.Allocation: _hash _text ids terms units
-Either resources._either.Either: _hash _text ids terms units _options
+Either resources._request.Either: _hash _text ids terms units _options
 Capacity resources._fit.Capacity: units terms
 ResourceKind resources._kinds.ResourceKind: name unit whole indexed shared word
 Grant resources._ledger.Grant: _ledger allocation generation lent request
