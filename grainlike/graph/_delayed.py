@@ -10,12 +10,11 @@ from typing import Any, Generic, TypeVar, cast, final
 
 from grainlike.graph._function import Function, operation
 from grainlike.graph._misspelled import coroutine_hint, hint_at_future, refuse_called_request
-from grainlike.graph._node import Node
+from grainlike.graph._node import Node, current_resolver
 from grainlike.graph._numpy import NumpyProtocols
 from grainlike.graph._operators import Operators, binary, operate
 from grainlike.graph._placeholder import Placeholder, rebind
 from grainlike.graph._refusals import Refusals
-from grainlike.graph._resolver import current_resolver
 from grainlike.graph._serial import hint_at_serial_loop
 from grainlike.graph._state import RunsIn, State
 
@@ -60,7 +59,7 @@ _DELITEM = operation(_without_item, "delitem")
 
 
 @final
-class Delayed(Operators, NumpyProtocols, Refusals, Generic[T_co]):
+class Delayed(Operators["Delayed[Any]"], NumpyProtocols, Refusals, Generic[T_co]):
     """A placeholder for a value of type `T`: a node of a lazy graph. Calls of delayed functions make them.
 
     Nothing runs until somebody awaits it, or `start`s it. `await r_` gives the value or raises what the job

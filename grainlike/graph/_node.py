@@ -1,11 +1,14 @@
-"""A node of the graph: one call or one operation, what it waits for, and its outcome.
+"""A node of the graph: one call or one operation, what it waits for, its outcome, and the interface of who runs it.
 
-Users never see nodes; a placeholder points at one. Executors see nothing else.
+Users never see nodes; a placeholder points at one. Executors see nothing else, and the graph knows no executor: one
+registers a function that finds the resolver of the current context. In a job on a worker nobody has had a reason to
+load one: there it is loaded, by name, when a placeholder is awaited.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from importlib import import_module
 from operator import attrgetter, getitem
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,10 +22,18 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from grainlike.graph._record import Record
-    from grainlike.graph._resolver import Resolver
     from grainlike.resources import Request
 
-__all__ = ["Node", "RetrievalObserver", "Template", "bare_arguments"]
+__all__ = [
+    "Node",
+    "Resolver",
+    "RetrievalObserver",
+    "StreamNode",
+    "Template",
+    "bare_arguments",
+    "current_resolver",
+    "register",
+]
 
 _DEPS, _KEYWORDS = attrgetter("deps"), attrgetter("_outcome")
 _LAZY = State.LAZY
@@ -210,6 +221,61 @@ def bare_arguments(nodes: Sequence[Node]) -> list[tuple[Any, ...]] | None:
     if any(map(_DEPS, nodes)) or any(map(_KEYWORDS, nodes)):
         return None
     return [node._args for node in nodes]
+
+
+class StreamNode(Node):
+    """The call of an asynchronous generator function. It succeeds, with None, when the generator has ended.
+
+    `buffer`, where items wait for their reader, belongs to the executor that runs the node; here it is only given room.
+    """
+
+    buffer: Any = None
+    read: bool = False
+    """Whether somebody reads it, or did."""
+
+
+class Resolver(Protocol):
+    """Interface of an executor, as far as the graph uses it."""
+
+    async def wait(self, node: Node) -> Any:
+        """Start what is not started, wait for the node, and return its value or raise its error."""
+
+    def start(self, nodes: Sequence[Node]) -> None:
+        """Start the nodes and what they need, without waiting."""
+
+    def cancel(self, node: Node) -> None:
+        """End the work of a node that this resolver owns."""
+
+    def read(self, node: StreamNode) -> AsyncIterator[Any]:
+        """Start a stream at the first step, and yield its items. Dropping the iterator ends the stream."""
+        ...
+
+    def drop(self, node: Node) -> None:
+        """Nobody holds a stream that this resolver owns any more: end it. From any thread, and in a destructor."""
+
+
+_USUAL = "grainlike.executor"
+"""What registers itself when it is imported."""
+
+_finders: list[Callable[[Node], Resolver]] = []
+
+
+def register(find: Callable[[Node], Resolver]) -> None:
+    """Let `find` say who resolves a node in the current context. The last one registered is asked."""
+    _finders[:] = [find]
+
+
+def current_resolver(node: Node) -> Resolver:
+    """The resolver of a node in the current context.
+
+    Raises:
+        RuntimeError: none is registered; or whatever `find` raises when it has none to give.
+    """
+    if not _finders:
+        import_module(_USUAL)
+    if not _finders:
+        raise RuntimeError("nothing runs placeholders here: open an Executor, or call run(main)")
+    return _finders[0](node)
 
 
 class Template:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic, TypeVar
 
 from grainlike.graph._function import Function, operation
 from grainlike.graph._node import Node
@@ -13,10 +13,9 @@ from grainlike.graph._placeholder import LEAVES, Placeholder, capture
 from grainlike.graph._state import RunsIn
 from grainlike.resources import Request
 
-if TYPE_CHECKING:
-    from grainlike.graph._delayed import Delayed
-
 __all__ = ["Operators", "binary", "operate"]
+
+P = TypeVar("P", bound=Placeholder)
 
 _INLINE = RunsIn.INLINE
 
@@ -26,13 +25,13 @@ def operate(function: Function, *args: Any, **kwargs: Any) -> Node:
     return Node(function, None, _INLINE, *capture(args, kwargs))
 
 
-def _unary(function: Function, operand: Placeholder) -> Delayed[Any]:
+def _unary(function: Function, operand: Operators[P]) -> P:
     node = operand._node
     alone = (node,)
     return type(operand)(Node(function, None, _INLINE, alone, None, alone))  # type: ignore[return-value]
 
 
-def binary(function: Function, left: Placeholder, right: Any) -> Delayed[Any]:
+def binary(function: Function, left: Operators[P], right: Any) -> P:
     """Do as `operate` does, by a shorter way for the two operands that nearly all operations have."""
     node = left._node
     if type(right) in LEAVES:
@@ -95,143 +94,146 @@ _CEIL = operation(math.ceil, "ceil")
 _POW_MOD = operation(pow, "pow")
 
 
-class Operators(Placeholder):
-    """The operators. In-place ones are left to Python: `s_ += x` is `s_ = s_ + x`, and changes no value."""
+class Operators(Placeholder, Generic[P]):
+    """The operators of placeholders whose results are of type `P`, which is their own type.
+
+    In-place ones are left to Python: `s_ += x` is `s_ = s_ + x`, and changes no value.
+    """
 
     __slots__ = ()
 
     __hash__ = object.__hash__
 
-    def __add__(self, other: Any) -> Delayed[Any]:
+    def __add__(self, other: Any) -> P:
         return binary(_ADD, self, other)
 
-    def __radd__(self, other: Any) -> Delayed[Any]:
+    def __radd__(self, other: Any) -> P:
         return binary(_RADD, self, other)
 
-    def __sub__(self, other: Any) -> Delayed[Any]:
+    def __sub__(self, other: Any) -> P:
         return binary(_SUB, self, other)
 
-    def __rsub__(self, other: Any) -> Delayed[Any]:
+    def __rsub__(self, other: Any) -> P:
         return binary(_RSUB, self, other)
 
-    def __mul__(self, other: Any) -> Delayed[Any]:
+    def __mul__(self, other: Any) -> P:
         return binary(_MUL, self, other)
 
-    def __rmul__(self, other: Any) -> Delayed[Any]:
+    def __rmul__(self, other: Any) -> P:
         return binary(_RMUL, self, other)
 
-    def __truediv__(self, other: Any) -> Delayed[Any]:
+    def __truediv__(self, other: Any) -> P:
         return binary(_DIV, self, other)
 
-    def __rtruediv__(self, other: Any) -> Delayed[Any]:
+    def __rtruediv__(self, other: Any) -> P:
         return binary(_RDIV, self, other)
 
-    def __floordiv__(self, other: Any) -> Delayed[Any]:
+    def __floordiv__(self, other: Any) -> P:
         return binary(_FLOORDIV, self, other)
 
-    def __rfloordiv__(self, other: Any) -> Delayed[Any]:
+    def __rfloordiv__(self, other: Any) -> P:
         return binary(_RFLOORDIV, self, other)
 
-    def __mod__(self, other: Any) -> Delayed[Any]:
+    def __mod__(self, other: Any) -> P:
         return binary(_MOD, self, other)
 
-    def __rmod__(self, other: Any) -> Delayed[Any]:
+    def __rmod__(self, other: Any) -> P:
         return binary(_RMOD, self, other)
 
-    def __divmod__(self, other: Any) -> Delayed[Any]:
+    def __divmod__(self, other: Any) -> P:
         return binary(_DIVMOD, self, other)
 
-    def __rdivmod__(self, other: Any) -> Delayed[Any]:
+    def __rdivmod__(self, other: Any) -> P:
         return binary(_RDIVMOD, self, other)
 
-    def __pow__(self, other: Any, modulo: Any = None) -> Delayed[Any]:
+    def __pow__(self, other: Any, modulo: Any = None) -> P:
         if modulo is None:
             return binary(_POW, self, other)
         return type(self)(operate(_POW_MOD, self, other, modulo))  # type: ignore[return-value]
 
-    def __rpow__(self, other: Any) -> Delayed[Any]:
+    def __rpow__(self, other: Any) -> P:
         return binary(_RPOW, self, other)
 
-    def __lshift__(self, other: Any) -> Delayed[Any]:
+    def __lshift__(self, other: Any) -> P:
         return binary(_LSHIFT, self, other)
 
-    def __rlshift__(self, other: Any) -> Delayed[Any]:
+    def __rlshift__(self, other: Any) -> P:
         return binary(_RLSHIFT, self, other)
 
-    def __rshift__(self, other: Any) -> Delayed[Any]:
+    def __rshift__(self, other: Any) -> P:
         return binary(_RSHIFT, self, other)
 
-    def __rrshift__(self, other: Any) -> Delayed[Any]:
+    def __rrshift__(self, other: Any) -> P:
         return binary(_RRSHIFT, self, other)
 
-    def __and__(self, other: Any) -> Delayed[Any]:
+    def __and__(self, other: Any) -> P:
         _refuse_request("&", other)
         return binary(_AND, self, other)
 
-    def __rand__(self, other: Any) -> Delayed[Any]:
+    def __rand__(self, other: Any) -> P:
         _refuse_request("&", other)
         return binary(_RAND, self, other)
 
-    def __or__(self, other: Any) -> Delayed[Any]:
+    def __or__(self, other: Any) -> P:
         _refuse_request("|", other)
         return binary(_OR, self, other)
 
-    def __ror__(self, other: Any) -> Delayed[Any]:
+    def __ror__(self, other: Any) -> P:
         _refuse_request("|", other)
         return binary(_ROR, self, other)
 
-    def __xor__(self, other: Any) -> Delayed[Any]:
+    def __xor__(self, other: Any) -> P:
         return binary(_XOR, self, other)
 
-    def __rxor__(self, other: Any) -> Delayed[Any]:
+    def __rxor__(self, other: Any) -> P:
         return binary(_RXOR, self, other)
 
-    def __matmul__(self, other: Any) -> Delayed[Any]:
+    def __matmul__(self, other: Any) -> P:
         _refuse_request("@", other)
         return binary(_MATMUL, self, other)
 
-    def __rmatmul__(self, other: Any) -> Delayed[Any]:
+    def __rmatmul__(self, other: Any) -> P:
         _refuse_request("@", other)
         return binary(_RMATMUL, self, other)
 
-    def __eq__(self, other: object) -> Delayed[Any]:  # type: ignore[override]
+    def __eq__(self, other: object) -> P:  # type: ignore[override]
         return binary(_EQ, self, other)
 
-    def __ne__(self, other: object) -> Delayed[Any]:  # type: ignore[override]
+    def __ne__(self, other: object) -> P:  # type: ignore[override]
         return binary(_NE, self, other)
 
-    def __lt__(self, other: Any) -> Delayed[Any]:
+    def __lt__(self, other: Any) -> P:
         return binary(_LT, self, other)
 
-    def __le__(self, other: Any) -> Delayed[Any]:
+    def __le__(self, other: Any) -> P:
         return binary(_LE, self, other)
 
-    def __gt__(self, other: Any) -> Delayed[Any]:
+    def __gt__(self, other: Any) -> P:
         return binary(_GT, self, other)
 
-    def __ge__(self, other: Any) -> Delayed[Any]:
+    def __ge__(self, other: Any) -> P:
         return binary(_GE, self, other)
 
-    def __neg__(self) -> Delayed[Any]:
+    def __neg__(self) -> P:
         return _unary(_NEG, self)
 
-    def __pos__(self) -> Delayed[Any]:
+    def __pos__(self) -> P:
         return _unary(_POS, self)
 
-    def __invert__(self) -> Delayed[Any]:
+    def __invert__(self) -> P:
         return _unary(_INVERT, self)
 
-    def __abs__(self) -> Delayed[Any]:
+    def __abs__(self) -> P:
         return _unary(_ABS, self)
 
-    def __trunc__(self) -> Delayed[Any]:
+    def __trunc__(self) -> P:
         return _unary(_TRUNC, self)
 
-    def __floor__(self) -> Delayed[Any]:
+    def __floor__(self) -> P:
         return _unary(_FLOOR, self)
 
-    def __ceil__(self) -> Delayed[Any]:
+    def __ceil__(self) -> P:
         return _unary(_CEIL, self)
 
-    def __round__(self, ndigits: Any = None) -> Delayed[Any]:
+    def __round__(self, ndigits: Any = None) -> P:
         return _unary(_ROUND, self) if ndigits is None else binary(_ROUND, self, ndigits)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any, TypeVar, overload
 
 from grainlike.graph._delayed import Delayed
-from grainlike.graph._resolver import current_resolver
+from grainlike.graph._node import current_resolver
 from grainlike.graph._stream import Stream, node_behind
 from grainlike.resources import Allocation, Receipt, Usage
 

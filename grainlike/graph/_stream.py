@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar, final
+from typing import TYPE_CHECKING, Generic, NoReturn, Self, TypeVar, final
 
 from grainlike.errors import SerializationError
 from grainlike.graph._delayed import Delayed, node_of
-from grainlike.graph._node import Node
-from grainlike.graph._resolver import current_resolver
+from grainlike.graph._node import Node, StreamNode, current_resolver
 
-__all__ = ["Stream", "StreamNode", "node_behind"]
+__all__ = ["Stream", "node_behind"]
 
 T_co = TypeVar("T_co", covariant=True)
-
-
-class StreamNode(Node):
-    """The call of an asynchronous generator function. It succeeds, with None, when the generator has ended.
-
-    `buffer`, where items wait for their reader, belongs to the executor that runs the node; here it is only given room.
-    """
-
-    buffer: Any = None
-    read: bool = False
-    """Whether somebody reads it, or did."""
 
 
 @final

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from grainlike.errors import GraphError
-from grainlike.graph import Node, RunsIn, State, _resolver, pending_nodes, register
+from grainlike.graph import Node, RunsIn, State, _node, pending_nodes, register
 
 
 class LoopResolver:
@@ -100,17 +100,17 @@ class LoopResolver:
 @pytest.fixture
 def resolver() -> Iterator[LoopResolver]:
     """The resolver of this test; what was registered before is back afterwards."""
-    before = _resolver._finders[:]
+    before = _node._finders[:]
     resolver = LoopResolver()
     register(lambda _: resolver)
     yield resolver
-    _resolver._finders[:] = before
+    _node._finders[:] = before
 
 
 @pytest.fixture
 def nobody() -> Iterator[None]:
     """No executor at all."""
-    before = _resolver._finders[:]
-    _resolver._finders.clear()
+    before = _node._finders[:]
+    _node._finders.clear()
     yield
-    _resolver._finders[:] = before
+    _node._finders[:] = before

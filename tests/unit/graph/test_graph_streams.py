@@ -29,7 +29,7 @@ from grainlike.graph import (
     node_of,
     register,
 )
-from grainlike.graph import _resolver as door
+from grainlike.graph import _node as door
 from grainlike.resources import Cores, Memory
 
 
