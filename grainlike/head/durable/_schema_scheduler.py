@@ -66,30 +66,6 @@ JobsDeadlocked scheduler._events.JobsDeadlocked: deadlock failed
 JobsOrphaned scheduler._events.JobsOrphaned: jobs
 ShapesForgotten scheduler._events.ShapesForgotten: shapes
 JobsMoved scheduler._events.JobsMoved: job allocation
-RunnerCompleted scheduler._events.RunnerCompleted: runner completed
-RunnerAnswered scheduler._events.RunnerAnswered: runner
-RunnerReady scheduler._events.RunnerReady: runner
-RunnerRenewed scheduler._events.RunnerRenewed: runner
-RunnerGone scheduler._events.RunnerGone: runner how started stepping never_ran never_spawned
-BarrierHeld scheduler._events.BarrierHeld: runner lease started
-JobAwaits scheduler._events.JobAwaits: runner job attempt heard
-JobGoesOn scheduler._events.JobGoesOn: runner job attempt heard
-NodeStopped scheduler._events.NodeStopped:
-CoresTaken scheduler._events.CoresTaken: cores
-SpawnRunner scheduler._events.SpawnRunner: runner kind
-StartLease scheduler._events.StartLease: runner lease allocation jobs attempts fns deadlines limit
-    memory
-StopJobs scheduler._events.StopJobs: runner jobs
-RaiseBarrier scheduler._events.RaiseBarrier: runner lease
-TerminateRunner scheduler._events.TerminateRunner: runner
-KillRunner scheduler._events.KillRunner: runner
-RunnerRetired scheduler._events.RunnerRetired: runner fns
-ResumeJob scheduler._events.ResumeJob: runner job attempt allocation
-TellStarted scheduler._events.TellStarted: start
-TellHeld scheduler._events.TellHeld: start
-TellCompleted scheduler._events.TellCompleted: completed forwarded
-TellEnded scheduler._events.TellEnded: lease
-TellWaits scheduler._events.TellWaits: wait
 HeadScheduler scheduler._head.HeadScheduler: paused closed late _state jobs workers classes shapes _catalogue
     _functions _job_tree _planner _gangs _attempts _standstill _now _wake
 ChildJobs scheduler._job_tree.ChildJobs: children heard lease told waits

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Mapping
 
 from grainlike.resources import Ledger, Request, with_memory_text
-from grainlike.scheduler._events import NodeAction, ResumeJob, TellWaits
+from grainlike.scheduler.node._events import NodeAction, ResumeJob, TellWaits
 from grainlike.scheduler.node._records import NodeJob, NodeLease
 from grainlike.wire import LeaseWait, Wait
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from grainlike.scheduler._events import (
+from grainlike.scheduler.node._events import (
     KillRunner,
     NodeAction,
     RunnerKind,

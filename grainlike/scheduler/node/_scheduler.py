@@ -21,7 +21,10 @@ from collections import deque
 from msgspec.structs import replace
 
 from grainlike.resources import Allocation, Grant, Ledger, Topology, parse
-from grainlike.scheduler._events import (
+from grainlike.scheduler._events import Ticked
+from grainlike.scheduler._outcomes import told_rows, without_payloads
+from grainlike.scheduler._statistics import TINY_S
+from grainlike.scheduler.node._events import (
     BarrierHeld,
     CoresTaken,
     JobAwaits,
@@ -40,10 +43,7 @@ from grainlike.scheduler._events import (
     TellCompleted,
     TellEnded,
     TellStarted,
-    Ticked,
 )
-from grainlike.scheduler._outcomes import told_rows, without_payloads
-from grainlike.scheduler._statistics import TINY_S
 from grainlike.scheduler.node._holds import NodeHold, NodeHolds
 from grainlike.scheduler.node._lending import Lending
 from grainlike.scheduler.node._records import NodeClass, NodeFunction, NodeJob, NodeLease, NodeRunner, by_age, front

@@ -6,7 +6,10 @@ from collections.abc import Iterator, Mapping
 from heapq import heappop, heappush
 from typing import Literal
 
-from grainlike.scheduler._events import NodeAction, WakeAt
+from grainlike.scheduler._events import WakeAt
+from grainlike.scheduler.node._events import (
+    NodeAction,
+)
 from grainlike.scheduler.node._records import NodeLease
 
 __all__ = ["TimerAction", "Timers"]
