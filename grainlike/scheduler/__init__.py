@@ -11,17 +11,18 @@ for the messages that events and actions carry.
 """
 
 from grainlike.scheduler._backoff import backoff_s
-from grainlike.scheduler._deadlock import Deadlock, Holder
 from grainlike.scheduler._events import (
     MAX_LOSSES,
     AssembleGang,
     AssignJobs,
     CancelJobs,
+    Deadlock,
     FunctionDefined,
     FunctionsDropped,
     FunctionTimed,
     HeadAction,
     HeadEvent,
+    Holder,
     JobsBackedOff,
     JobsCancelled,
     JobsCommitted,

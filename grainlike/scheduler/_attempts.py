@@ -14,9 +14,10 @@ from grainlike.scheduler._events import (
     WorkerReleased,
 )
 from grainlike.scheduler._quarantine import Quarantine, Strike
-from grainlike.scheduler._records import HeadJob, Shape, WorkerState
+from grainlike.scheduler._records import HeadJob, Shape
 from grainlike.scheduler._state import SchedulerState
 from grainlike.scheduler._states import JobState
+from grainlike.scheduler._workers import WorkerState
 from grainlike.wire import Code, Completed
 
 __all__ = ["RetryPolicy"]

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
 
 from grainlike.resources import Missing, Request, memory_rounded, missing
-from grainlike.scheduler._queues import RequestClass
-from grainlike.scheduler._records import Shape, WorkerState
+from grainlike.scheduler._records import RequestClass, Shape
 from grainlike.scheduler._statistics import RunTimes
+from grainlike.scheduler._workers import WorkerState
 
 __all__ = ["ALIKE_MOST", "KEPT_EMPTY", "Catalogue"]
 
@@ -213,6 +213,11 @@ class Catalogue:
             found = Shape(self._last_shape, request, group, isolate=isolate)
             self._shape_ids[request, isolate] = self.shapes[found.id] = found
         return found
+
+    def left(self, worker: WorkerState) -> None:
+        """Drop a worker that is gone from the users of its shapes."""
+        for number in worker.using:
+            self.shapes[number].users.pop(worker.id, None)
 
     # --- what can never run ------------------------------------------------------------------------------------------
 

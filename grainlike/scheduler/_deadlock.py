@@ -12,34 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import msgspec
-
 from grainlike.resources import Request
+from grainlike.scheduler._events import Deadlock, Holder
 from grainlike.scheduler._job_tree import lent_by, stands_still
-from grainlike.scheduler._queues import RequestClass
-from grainlike.scheduler._records import HeadJob, Shape, WorkerState
+from grainlike.scheduler._records import HeadJob, RequestClass, Shape
+from grainlike.scheduler._workers import WorkerState
 from grainlike.wire import Wait
 
-__all__ = ["Deadlock", "Holder", "find_deadlock"]
+__all__ = ["find_deadlock"]
 
 _UNIT = 10**9
-
-
-class Holder(msgspec.Struct, frozen=True):
-    """A job that waits: what it holds meanwhile, and the numbers of the jobs that it waits for."""
-
-    job: int
-    worker: str
-    held: str
-    waits_for: tuple[int, ...]
-
-
-class Deadlock(msgspec.Struct, frozen=True):
-    """A job that can never start, though it would fit on an empty worker; the jobs of `holders` hold what it needs."""
-
-    job: int
-    request: Request
-    holders: tuple[Holder, ...]
 
 
 def find_deadlock(

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from grainlike.scheduler._deadlock import Deadlock, find_deadlock
-from grainlike.scheduler._events import HeadAction, JobsDeadlocked
+from grainlike.scheduler._deadlock import find_deadlock
+from grainlike.scheduler._events import Deadlock, HeadAction, JobsDeadlocked
 from grainlike.scheduler._job_tree import stands_still
 from grainlike.scheduler._records import HeadJob
 from grainlike.scheduler._state import SchedulerState

@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 
 from grainlike.resources import Allocation, Missing, Request
-from grainlike.scheduler._deadlock import Deadlock
 from grainlike.wire import Completed, LeaseStart, LeaseWait
 
 __all__ = [
@@ -13,11 +12,13 @@ __all__ = [
     "AssembleGang",
     "AssignJobs",
     "CancelJobs",
+    "Deadlock",
     "FunctionDefined",
     "FunctionTimed",
     "FunctionsDropped",
     "HeadAction",
     "HeadEvent",
+    "Holder",
     "JobsBackedOff",
     "JobsCancelled",
     "JobsCommitted",
@@ -311,6 +312,23 @@ class JobsPending(msgspec.Struct, frozen=True, gc=False):
     job: int
     waiting: int
     missing: Missing | None
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """A job that waits: what it holds meanwhile, and the numbers of the jobs that it waits for."""
+
+    job: int
+    worker: str
+    held: str
+    waits_for: tuple[int, ...]
+
+
+class Deadlock(msgspec.Struct, frozen=True):
+    """A job that can never start, though it would fit on an empty worker; the jobs of `holders` hold what it needs."""
+
+    job: int
+    request: Request
+    holders: tuple[Holder, ...]
 
 
 class JobsDeadlocked(msgspec.Struct, frozen=True, gc=False):

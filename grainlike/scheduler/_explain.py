@@ -13,8 +13,9 @@ from msgspec.structs import replace
 
 from grainlike.resources import Missing, Nodes, Request, amount_text, number, quantity
 from grainlike.scheduler._job_tree import lent_by
-from grainlike.scheduler._records import HeadJob, Shape, WorkerState
+from grainlike.scheduler._records import HeadJob, Shape
 from grainlike.scheduler._states import JobState
+from grainlike.scheduler._workers import WorkerState
 from grainlike.scheduler.planning._planner import Planner
 from grainlike.scheduler.planning._reservation import Reservation
 from grainlike.wire import Wait

@@ -50,12 +50,13 @@ from grainlike.scheduler._events import (
     WorkerSuspected,
 )
 from grainlike.scheduler._explain import Explanation, explain
-from grainlike.scheduler._records import GangHold, HeadFunction, HeadJob, LeaseState, WorkerState
+from grainlike.scheduler._records import HeadFunction, HeadJob, LeaseState
 from grainlike.scheduler._scale_hint import wanted
 from grainlike.scheduler._state import SchedulerState
 from grainlike.scheduler._states import JobState
 from grainlike.scheduler._statistics import TINY_S
 from grainlike.scheduler._warnings import complain
+from grainlike.scheduler._workers import GangHold, WorkerState
 from grainlike.scheduler.planning._gangs import PlacedGang
 from grainlike.wire import Code, Completed, LeaseStart, LeaseWait, Wait
 
@@ -559,8 +560,7 @@ class HeadScheduler:
             self._gangs.ended(hold)
             if unasked:
                 self._break(hold, event.reason, out, back)
-        for number in worker.using:
-            self.shapes[number].users.pop(worker.id, None)
+        self._catalogue.left(worker)
         self._state.requeue(back, out)
         if self.closed:
             self._fail_impossible(out)

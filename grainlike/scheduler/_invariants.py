@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from grainlike.scheduler._records import Shape, WorkerState
+from grainlike.scheduler._records import Shape
 from grainlike.scheduler._states import JobState
+from grainlike.scheduler._workers import WorkerState
 from grainlike.scheduler.planning._planner import Planner
 from grainlike.scheduler.planning._shares import Shares
 

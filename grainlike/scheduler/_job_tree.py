@@ -10,32 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from grainlike.scheduler._queues import RequestClass
-from grainlike.scheduler._records import HeadJob, LeaseState, WorkerState
+from grainlike.scheduler._records import ChildJobs, HeadJob, RequestClass
 from grainlike.scheduler._states import JobState
+from grainlike.scheduler._workers import WorkerState
 from grainlike.wire import LeaseWait, Wait
 
-__all__ = ["SEND_STALL_S", "ChildJobs", "JobTree", "lent_by", "stands_still"]
+__all__ = ["SEND_STALL_S", "JobTree", "lent_by", "stands_still"]
 
 SEND_STALL_S = 10.0
 """Seconds after which a cancelled job is no longer expected to end: twice the time that its worker gives it."""
-
-
-class ChildJobs:
-    """The children of one attempt of a job, and what it waits for."""
-
-    __slots__ = ("children", "heard", "lease", "told", "waits")
-
-    def __init__(self) -> None:
-        self.children: dict[int, HeadJob] = {}
-        """Those that have not ended and were not cancelled."""
-        self.told = 0
-        """Number of outcomes that it was sent."""
-        self.heard = 0
-        """Number of outcomes that it had received when it last reported a wait."""
-        self.waits = Wait.NOTHING
-        self.lease: LeaseState | None = None
-        """The lease in which it waits."""
 
 
 class JobTree:

@@ -1,23 +1,24 @@
-"""Records of the head: jobs, shapes, leases and workers, in amounts only; workers alone deal in concrete ids.
+"""Records of the head: functions, jobs and the classes in which they queue, shapes and leases, in amounts only.
+
+Workers alone deal in concrete ids; what the head knows of each is in `_workers`.
 
 Amounts are integers of one billionth (see `grainlike.resources`), so that sums are exact.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections import deque
+from collections.abc import Iterable, Iterator
+from heapq import heapify, heappop, heappush
 
-from grainlike.resources import MEMORY, UNIT, Allocation, Request
+from grainlike.resources import MEMORY, UNIT, Request
+from grainlike.scheduler._events import FunctionDefined
 from grainlike.scheduler._states import JobState
 from grainlike.scheduler._statistics import RunTimes
+from grainlike.scheduler.planning._class_index import ClassIndex, Entry, Kind
+from grainlike.wire import Wait
 
-if TYPE_CHECKING:
-    from grainlike.scheduler._events import FunctionDefined
-    from grainlike.scheduler._job_tree import ChildJobs
-    from grainlike.scheduler._queues import RequestClass
-
-__all__ = ["ChangeLog", "GangHold", "HeadFunction", "HeadJob", "LeaseState", "Shape", "WorkerState"]
+__all__ = ["ChildJobs", "DeepestFirst", "HeadFunction", "HeadJob", "LeaseState", "RequestClass", "Shape"]
 
 
 _UNIT = 10**9
@@ -25,7 +26,7 @@ _UNIT = 10**9
 AHEAD_QUICK_S = 0.1
 """Mean run time above which a function's jobs are not sent ahead: a round trip is negligible for them."""
 
-_QUEUED, _AHEAD = JobState.QUEUED, JobState.AHEAD
+_QUEUED = JobState.QUEUED
 
 
 class HeadFunction:
@@ -173,6 +174,23 @@ class ExtraState:
         self.committed = False
 
 
+class ChildJobs:
+    """The children of one attempt of a job, and what it waits for."""
+
+    __slots__ = ("children", "heard", "lease", "told", "waits")
+
+    def __init__(self) -> None:
+        self.children: dict[int, HeadJob] = {}
+        """Those that have not ended and were not cancelled."""
+        self.told = 0
+        """Number of outcomes that it was sent."""
+        self.heard = 0
+        """Number of outcomes that it had received when it last reported a wait."""
+        self.waits = Wait.NOTHING
+        self.lease: LeaseState | None = None
+        """The lease in which it waits."""
+
+
 class Shape:
     """A way to satisfy a request: what a job takes on one worker. Messages to workers name it by its number.
 
@@ -207,8 +225,8 @@ class Shape:
         self.isolate = isolate
         self.varied = False
         """True if jobs of it may have asked for less memory (`HeadJob.own`)."""
-        self.users: dict[int, WorkerState] = {}
-        """The workers on which planned jobs or leases of it are counted now."""
+        self.users: dict[int, None] = {}
+        """Numbers of the workers on which planned jobs or leases of it are counted now, in the order of the first."""
         self.units = tuple(request.units.items())
         self.share = request.units.get("cores", _UNIT)
         """The amount that one job of it counts in fair shares: its cores, one if it asks for none."""
@@ -257,319 +275,163 @@ class LeaseState:
         self.begun = begun
 
 
-class GangHold:
-    """Slots of a gang on one worker, from the moment it is asked to hold them until it has confirmed their release.
+class DeepestFirst:
+    """The queue of a tree's jobs, with the interface of a deque: the deepest job first, at the same depth the
+    oldest.
 
-    `lease` and `allocation` come with its answer; until then the amounts are counted like a planned job's. `released`:
-    it was asked to release them, or did so by itself.
+    A recursion then goes deep before it goes wide, and the number of waiting jobs is its depth. In order of age, all
+    jobs of a level would be started before the first of them could end.
     """
 
-    __slots__ = ("allocation", "job", "lease", "planned_at", "released", "shape", "worker")
-
-    def __init__(self, job: HeadJob, worker: WorkerState, shape: Shape, planned_at: float) -> None:
-        self.job = job
-        self.worker = worker
-        self.shape = shape
-        self.planned_at = planned_at
-        self.lease = 0
-        self.allocation = ""
-        self.released = False
-
-
-class ChangeLog:
-    """Log of the workers whose free amounts changed, in order; a reader that keeps an index goes on from where it
-    stopped.
-
-    An entry costs an append; a reader that never reads costs nothing. When the log has become much longer than the
-    number of workers, it is emptied, `epoch` changes, and readers look at all workers again.
-    """
-
-    __slots__ = ("entries", "epoch")
+    __slots__ = ("_heap",)
 
     def __init__(self) -> None:
-        self.entries: list[WorkerState] = []
-        self.epoch = 0
+        self._heap: list[tuple[int, int, HeadJob]] = []
 
-    def compact(self, workers: int) -> None:
-        """Empty the log if reading it costs more than a look at all workers."""
-        if len(self.entries) > 8 * workers + 1024:
-            self.entries.clear()
-            self.epoch += 1
+    def append(self, job: HeadJob) -> None:
+        """Insert a job at its place."""
+        heappush(self._heap, (-job.depth, job.id, job))
+
+    appendleft = append
+
+    def extend(self, jobs: Iterable[HeadJob]) -> None:
+        """Insert jobs at their places."""
+        for job in jobs:
+            self.append(job)
+
+    def popleft(self) -> HeadJob:
+        """Remove and return the first job."""
+        return heappop(self._heap)[2]
+
+    def remove(self, job: HeadJob) -> None:
+        """Remove a job from anywhere."""
+        self._heap.remove((-job.depth, job.id, job))
+        heapify(self._heap)
+
+    def clear(self) -> None:
+        """Remove all jobs."""
+        self._heap.clear()
+
+    def __getitem__(self, at: int) -> HeadJob:
+        return self._heap[at][2]
+
+    def __iter__(self) -> Iterator[HeadJob]:
+        return (job for _, _, job in sorted(self._heap))
+
+    def __len__(self) -> int:
+        return len(self._heap)
 
 
-class WorkerState:
-    """Record of a worker: what it offers, what is free by the head's counts, and the jobs that it holds.
+class RequestClass:
+    """Jobs of one client with the same request and priority: one queue, first in, first out; for a tree the deepest
+    first.
 
-    `until` is the end of its walltime on the clock of `now`, infinite for one that has none.
+    Jobs leave the queue at its front only; a cancelled one stays in it, and `head` skips it.
     """
 
     __slots__ = (
-        "_fits",
-        "_log",
-        "ahead",
-        "ahead_in",
-        "ahead_last",
-        "ahead_of",
-        "ahead_s",
-        "capacity",
-        "draining",
-        "free",
-        "gone",
-        "held",
-        "holds",
+        "blocked_job",
+        "blocked_since",
+        "claim",
+        "client",
+        "entry",
         "id",
+        "is_simple",
+        "isolate",
         "kind",
-        "leases",
-        "leaving",
-        "lenders",
-        "lent",
-        "name",
-        "offer",
-        "recalled",
-        "shut",
-        "tokens",
-        "until",
-        "using",
-        "version",
+        "may_be_ahead",
+        "names",
+        "needs",
+        "passed_since",
+        "place",
+        "priority",
+        "queue",
+        "request",
+        "root",
+        "shapes",
+        "timed",
+        "visits",
+        "warned",
+        "wide_on",
     )
 
-    def __init__(self, worker: int, name: str, offer: Allocation, now: float, log: ChangeLog) -> None:
-        self.id = worker
-        self.name = name
-        self.offer = offer
-        self.tokens = frozenset(offer.tokens)
-        self.until = float("inf") if offer.walltime is None else now + offer.walltime
-        self.capacity = dict(offer.units)
-        self.kind = 0
-        """Which other workers offer as much (`planning._kinds`)."""
-        self.free = dict(self.capacity)
-        self.gone = False
-        self.version = 0
-        """A counter that grows with each change of `free`."""
-        self.held: dict[int, HeadJob] = {}
-        """All jobs that are at this worker, by number, in the order of arrival."""
-        self.ahead: dict[int, HeadJob] = {}
-        """Those of `held` that were sent ahead and have not started."""
-        self.leases: dict[int, LeaseState] = {}
-        self.lent = 0
-        """Amount of free cores that belong to jobs which wait for jobs of their own."""
-        self.lenders: dict[int, int] = {}
-        """Number of leases of each tree that have lent their cores."""
-        self.holds: dict[tuple[int, int], GangHold] = {}
-        """Slots that it was asked to hold for gangs, by job and attempt, until it has confirmed their release."""
-        self.ahead_s = 0.0
-        """Seconds of work that `ahead` is expected to be."""
-        self.ahead_of: dict[int, int] = {}
-        """Number of jobs in `ahead`, by shape."""
-        self.ahead_in: dict[int, int] = {}
-        """Number of jobs in `ahead`, by class."""
-        self.ahead_last: tuple[int, int] = (0, 0)
-        """Order (`planning._reservation`) of the last job that was added to `ahead` since that was last empty."""
-        self.recalled: set[int] = set()
-        """Those of `ahead` that the worker was asked to return."""
-        self.using: dict[int, int] = {}
-        """Number of planned jobs and leases of each shape that are counted against `free`."""
-        self.leaving = False
-        """True once it has announced that it stops, or was asked to: nothing fits any more."""
-        self.draining = False
-        """True while it was asked to stop and has not announced it yet: its running jobs continue."""
-        self.shut: dict[str, str] = {}
-        """Reasons why it gets no jobs for now, in words, by `"suspect"` or `"quarantine"`."""
-        self._fits: dict[int, bool] = {}
-        self._log = log
-        log.entries.append(self)
+    def __init__(
+        self,
+        cls: int,
+        client: int,
+        request: Request,
+        priority: int,
+        shapes: tuple[Shape, ...],
+        *,
+        isolate: bool,
+        root: int = 0,
+    ) -> None:
+        self.id = cls
+        self.root = root
+        """The tree of its jobs (`_job_tree`); 0 for jobs of the user's program."""
+        self.client = client
+        self.request = request
+        self.priority = priority
+        self.isolate = isolate
+        self.shapes = shapes
+        # The parent of a tree's job holds slots while it waits, so the job must not queue at a full
+        # worker, where nothing may ever make room for it.
+        self.may_be_ahead = not root and shapes[0].may_be_ahead
+        """True if its jobs may wait at a worker that is full."""
+        self.queue: deque[HeadJob] | DeepestFirst = DeepestFirst() if root else deque()
+        self.warned = False
+        self.blocked_job: HeadJob | None = None
+        self.blocked_since = 0.0
+        self.passed_since: float | None = None
+        """When `blocked_job` was passed over for the first time (`planning._patience`); None until then."""
+        # What follows is for the index of those that wait (`_waiting`).
+        self.is_simple = not any(shape.rationed or shape.group is not None for shape in shapes)
+        """True if only a change of workers can let its jobs start."""
+        self.timed = any(shape.soft_s is not None or shape.group is not None for shape in shapes)
+        common = [name for name, _ in shapes[0].units if all(name in shape.request.units for shape in shapes)]
+        self.names = tuple(sorted(common))
+        self.needs = tuple(min(shape.request.units[name] for shape in shapes) for name in self.names)
+        """The least that a job takes of each of `names`, whichever shape it gets."""
+        self.place: ClassIndex | None = None
+        """The index in which it stands, with `entry` and `kind` as its key there; None while no jobs wait."""
+        self.entry: Entry | None = None
+        self.kind: Kind = (), 0, False
+        self.claim: ClassIndex | None = None
+        """Where it stands among those that may be reserved for."""
+        self.wide_on: tuple[int, ...] = ()
+        """Kinds of workers for which it may be wide, as long as it is blocked."""
+        self.visits = 0
+        """Number of searches of passes for a worker for it."""
 
-    def refuse(self, shape: Shape) -> None:
-        """Record that the node has reported that it can never grant the shape."""
-        self._fits[shape.id] = False
-        self._changed()
-
-    def forget(self, shapes: Iterable[int]) -> None:
-        """Drop what is known of shapes that no job asks for any more."""
-        for number in shapes:
-            self._fits.pop(number, None)
-
-    def leave(self) -> None:
-        """Record that it stops: from now on nothing fits."""
-        self.leaving, self.draining = True, False
-        self._fits.clear()
-        self._changed()
-
-    def drain(self) -> None:
-        """Record that it is to stop when its running jobs have ended: from now on nothing fits."""
-        self.leaving = self.draining = True
-        self._fits.clear()
-        self._changed()
-
-    @property
-    def stops(self) -> bool:
-        """True if it has announced that it stops: it then ends its jobs in good order, and none of them counts as
-        lost.
-        """
-        return self.leaving and not self.draining
-
-    def shut_for(self, kind: str, why: str) -> None:
-        """Give it no jobs for now; those that it has continue."""
-        self.shut[kind] = why
-        self._changed()
-
-    def open_again(self, kind: str) -> None:
-        """Remove one reason for which it gets no jobs."""
-        if self.shut.pop(kind, None) is not None:
-            self._changed()
-
-    def heard_again(self, now: float) -> None:
-        """End its suspicion; as it may receive its jobs only now, their waiting time begins again."""
-        for job in self.held.values():
-            if job.state is not _AHEAD:
-                job.sent = now
-        self.open_again("suspect")
-
-    def fits_ever(self, shape: Shape) -> bool:
-        """Return True if this worker, when empty and with all of its walltime left, could run a job of the shape."""
-        if self.leaving:
-            return False
-        fits = self._fits.get(shape.id)
-        if fits is None:
-            fits = self._fits[shape.id] = self._could_fit(shape)
-        return fits
-
-    def _could_fit(self, shape: Shape) -> bool:
-        if not shape.tokens <= self.tokens:
-            return False
-        if shape.walltime_soft is not None and shape.walltime_soft > (self.offer.walltime or float("inf")):
-            return False
-        return all(self.capacity.get(name, 0) >= amount for name, amount in shape.units)
-
-    def fits_now(self, shape: Shape) -> bool:
-        """Return True if it gets jobs, and one of the shape fits into what is free."""
-        return not self.shut and self.has_room(shape)
-
-    def has_room(self, shape: Shape) -> bool:
-        """Return True if a job of the shape fits into what is free."""
-        if not (self._fits.get(shape.id) or self.fits_ever(shape)):
-            return False
-        free = self.free
-        for name, amount in shape.units:
-            if free[name] < amount:
-                return False
-        return True
-
-    def fits_after(self, shape: Shape, ended: Shape) -> bool:
-        """Return True if a job of the shape would fit here once a job of the shape `ended` has ended."""
-        if not self.fits_ever(shape):
-            return False
-        free, back = self.free, ended.request.units
-        return all(free[name] + back.get(name, 0) >= amount for name, amount in shape.units)
-
-    def take(self, shape: Shape) -> None:
-        """Count a job of the shape against the free amounts."""
-        free = self.free
-        for name, amount in shape.units:
-            free[name] -= amount
-        used = self.using.get(shape.id, 0)
-        self.using[shape.id] = used + 1
-        if not used:
-            shape.users[self.id] = self
-        self._changed()
-
-    def give(self, shape: Shape) -> None:
-        """Count the amounts of a job of the shape as free again."""
-        free = self.free
-        for name, amount in shape.units:
-            free[name] += amount
-        used = self.using[shape.id] - 1
-        if used:
-            self.using[shape.id] = used
-        else:  # there may be very many shapes, most of them with one job
-            del self.using[shape.id]
-            shape.users.pop(self.id, None)
-        self._changed()
-
-    def lend(self, lease: LeaseState) -> None:
-        """Count the cores of a lease as free, because its job waits."""
-        lease.lent = lease.shape.request.units["cores"]
-        self.free["cores"] += lease.lent
-        self.lent += lease.lent
-        self.lenders[lease.root] = self.lenders.get(lease.root, 0) + 1
-        self._changed()
-
-    def reclaim(self, lease: LeaseState) -> None:
-        """Count lent cores as the lease's own again. If the head has planned others on them, less than nothing is free
-        then.
-        """
-        self.free["cores"] -= lease.lent
-        self.lent -= lease.lent
-        lease.lent = 0
-        self.lenders[lease.root] -= 1
-        if not self.lenders[lease.root]:
-            del self.lenders[lease.root]
-        self._changed()
-
-    def own_is_enough(self, shape: Shape) -> bool:
-        """Return True if a job of the shape, which fits, needs no cores that are lent."""
-        cores = shape.request.units.get("cores", 0)
-        return not (self.lent and cores) or self.free["cores"] - self.lent >= cores
-
-    def _changed(self) -> None:
-        self.version += 1
-        self._log.entries.append(self)
-
-    def fill_ahead(self, cls: RequestClass, shape: Shape, seconds: float, most: int) -> list[HeadJob]:
-        """Move quick jobs of a class from its queue to this worker, in order, until the jobs that wait here are
-        expected to take `seconds`, or are `most`.
-
-        One loop over local variables, without calls for each job, as thousands may be moved at once.
-        """
-        jobs: list[HeadJob] = []
-        ahead, held, ahead_s = self.ahead, self.held, self.ahead_s
-        fn: HeadFunction | None = None
-        expected = 0.0
-        queue = cls.queue
-        while len(ahead) < most and ahead_s < seconds and queue:
+    def head(self) -> HeadJob | None:
+        """Return the job to run next, or None."""
+        queue = self.queue
+        while queue:
             job = queue[0]
-            if job.cancelled:
-                queue.popleft()
-                continue
-            if job.fn is not fn:
-                fn = job.fn
-                if not fn.is_quick:
-                    break
-                expected = fn.times.mean
+            if not job.cancelled:
+                return job
             queue.popleft()
-            job.state, job.worker, job.shape, job.sent = _AHEAD, self.id, shape, expected
-            ahead_s += expected
-            held[job.id] = ahead[job.id] = job
-            jobs.append(job)
-        if jobs:
-            self.ahead_s = ahead_s
-            self.ahead_of[shape.id] = self.ahead_of.get(shape.id, 0) + len(jobs)
-            self.ahead_in[cls.id] = self.ahead_in.get(cls.id, 0) + len(jobs)
-        return jobs
+        return None
 
-    def leave_ahead(self, jobs: Iterable[HeadJob]) -> None:
-        """Remove jobs from those that were sent ahead."""
-        ahead, ahead_of, ahead_in, recalled = self.ahead, self.ahead_of, self.ahead_in, self.recalled
-        ahead_s = self.ahead_s
-        for job in jobs:
-            assert job.shape is not None
-            del ahead[job.id]
-            ahead_of[job.shape.id] -= 1
-            ahead_in[job.cls.id] -= 1
-            recalled.discard(job.id)
-            ahead_s = ahead_s - job.sent if ahead else 0.0
-        self.ahead_s = ahead_s
-        if not ahead:  # in the course of time there may be very many shapes and classes
-            ahead_of.clear()
-            ahead_in.clear()
+    def keep_own(self, request: Request, jobs: list[HeadJob]) -> None:
+        """Record that jobs of this class asked for less, if they did."""
+        if request is not self.request and request != self.request:
+            self.shapes[0].varied = True
+            for job in jobs:
+                job.own = request
 
-    def room_left(self, shape: Shape) -> int:
-        """Return what would be left of the scarcest resource of the shape: a small number is a tight fit."""
-        free = self.free
-        left = [free[name] - amount for name, amount in shape.units]
-        return min(left) if left else 0
+    def live(self) -> list[HeadJob]:
+        """Return all queued jobs, in order."""
+        return [job for job in self.queue if not job.cancelled]
 
-    def is_wide(self, shape: Shape) -> bool:
-        """Return True if the shape asks for more than half of some resource of this worker."""
-        capacity = self.capacity
-        return any(2 * amount > capacity.get(name, 0) for name, amount in shape.units)
+    def put_back(self, jobs: list[HeadJob]) -> None:
+        """Return jobs to the front, oldest first."""
+        for job in sorted(jobs, key=_by_age, reverse=True):
+            job.state = JobState.QUEUED
+            job.worker = 0
+            job.shape = None
+            self.queue.appendleft(job)
+
+
+def _by_age(job: HeadJob) -> int:
+    return job.id

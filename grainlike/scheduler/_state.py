@@ -13,9 +13,9 @@ from grainlike.scheduler._catalogue import Catalogue
 from grainlike.scheduler._events import HeadAction, JobsRequeued, ShapesForgotten
 from grainlike.scheduler._invariants import check_common_books
 from grainlike.scheduler._job_tree import JobTree
-from grainlike.scheduler._queues import RequestClass
-from grainlike.scheduler._records import HeadFunction, HeadJob, LeaseState, Shape, WorkerState
+from grainlike.scheduler._records import HeadFunction, HeadJob, LeaseState, RequestClass, Shape
 from grainlike.scheduler._states import JobState
+from grainlike.scheduler._workers import WorkerState
 from grainlike.scheduler.planning._planner import Planner
 
 __all__ = ["SchedulerState"]

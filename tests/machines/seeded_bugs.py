@@ -85,15 +85,15 @@ def plant(bug: Bug | None, tree: Path) -> None:
         path.write_text(text.replace(change.old, change.new))
 
 
-_HEAD, _BOOKS, _PLANNING = "scheduler/_head.py", "scheduler/_records.py", "scheduler/planning/_planner.py"
+_HEAD, _WORKERS, _PLANNING = "scheduler/_head.py", "scheduler/_workers.py", "scheduler/planning/_planner.py"
 _RESERVING, _AHEAD = "scheduler/planning/_reservations.py", "scheduler/planning/_ahead.py"
 _RATIONS, _RESERVATION, _SHARES = (
     "scheduler/planning/_start_limits.py",
     "scheduler/planning/_reservation.py",
     "scheduler/planning/_shares.py",
 )
-_ATTEMPTS, _MOVES, _QUEUES = "scheduler/_attempts.py", "scheduler/_state.py", "scheduler/_queues.py"
-_PATIENCE = "scheduler/planning/_patience.py"
+_ATTEMPTS, _MOVES, _RECORDS = "scheduler/_attempts.py", "scheduler/_state.py", "scheduler/_records.py"
+_PATIENCE, _INDEX = "scheduler/planning/_patience.py", "scheduler/planning/_class_index.py"
 _WAITING, _CATALOGUE = "scheduler/planning/_waiting.py", "scheduler/_catalogue.py"
 _CANDIDATES, _NODE = "scheduler/planning/_candidates.py", "scheduler/node/_scheduler.py"
 _RUNNERS = "scheduler/node/_runners.py"
@@ -158,7 +158,7 @@ BUGS: tuple[Bug, ...] = (
         HEAD,
         "a worker that is not heard gets jobs as ever",
         "judge",
-        (_BOOKS, "return not self.shut and self.has_room(shape)", "return self.has_room(shape)"),
+        (_WORKERS, "return not self.shut and self.has_room(shape)", "return self.has_room(shape)"),
     ),
     _bug(
         "keep_a_place_where_nobody_may_start",
@@ -299,7 +299,7 @@ BUGS: tuple[Bug, ...] = (
         HEAD,
         "a worker that was asked once to give jobs back is never asked again",
         "laws",
-        (_BOOKS, "            recalled.discard(job.id)\n", ""),
+        (_WORKERS, "            recalled.discard(job.id)\n", ""),
     ),
     # --- order -------------------------------------------------------------------------------------------------------
     _bug(
@@ -318,7 +318,7 @@ BUGS: tuple[Bug, ...] = (
         HEAD,
         "jobs that come back go to the front the wrong way round",
         "machine",
-        (_QUEUES, "for job in sorted(jobs, key=_by_age, reverse=True):", "for job in sorted(jobs, key=_by_age):"),
+        (_RECORDS, "for job in sorted(jobs, key=_by_age, reverse=True):", "for job in sorted(jobs, key=_by_age):"),
     ),
     _bug(
         "forget_priority",
@@ -364,7 +364,7 @@ BUGS: tuple[Bug, ...] = (
         "machine",
         (_WAITING, "FEW = 64\n", "FEW = 0\n"),
         (
-            _WAITING,
+            _INDEX,
             "                if fits(entry, entry[3], rooms):\n",
             "                if fits(entry, block[0][3], rooms):\n",
         ),
@@ -753,7 +753,7 @@ BUGS: tuple[Bug, ...] = (
         "a tree of jobs goes wide before it goes down",
         "machine",
         (
-            _QUEUES,
+            _RECORDS,
             "        heappush(self._heap, (-job.depth, job.id, job))\n",
             "        heappush(self._heap, (job.depth, job.id, job))\n",
         ),

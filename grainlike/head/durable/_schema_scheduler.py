@@ -29,8 +29,8 @@ RetryPolicy scheduler._attempts.RetryPolicy: quarantine isolated _books _closed
 BackoffQueue scheduler._backoff.BackoffQueue: _heap _jobs _seed
 Catalogue scheduler._catalogue.Catalogue: classes shapes doubted may_be_full _workers _trees _class_ids _last_class
     _last_shape _options _trees_most _at_work _groups _shape_ids _alike
-Holder scheduler._deadlock.Holder: job worker held waits_for
-Deadlock scheduler._deadlock.Deadlock: job request holders
+Holder scheduler._events.Holder: job worker held waits_for
+Deadlock scheduler._events.Deadlock: job request holders
 Simulation scheduler._deadlock._Simulation: queued stranded waiting _free _workers _limits
 DeadlockWatch scheduler._deadlock_watch.DeadlockWatch: _books _closed _look_at _stuck_since wake
 Ticked scheduler._events.Ticked:
@@ -68,12 +68,12 @@ ShapesForgotten scheduler._events.ShapesForgotten: shapes
 JobsMoved scheduler._events.JobsMoved: job allocation
 HeadScheduler scheduler._head.HeadScheduler: paused closed late _state jobs workers classes shapes _catalogue
     _functions _job_tree _planner _gangs _attempts _standstill _now _wake
-ChildJobs scheduler._job_tree.ChildJobs: children heard lease told waits
+ChildJobs scheduler._records.ChildJobs: children heard lease told waits
 JobTree scheduler._job_tree.JobTree: orphans trees waiting
 Record scheduler._quarantine._Record: kind level strikes until why
 Quarantine scheduler._quarantine.Quarantine: _records _look_at
-DeepestFirst scheduler._queues.DeepestFirst: _heap
-RequestClass scheduler._queues.RequestClass: blocked_job blocked_since claim client entry id is_simple isolate kind
+DeepestFirst scheduler._records.DeepestFirst: _heap
+RequestClass scheduler._records.RequestClass: blocked_job blocked_since claim client entry id is_simple isolate kind
     may_be_ahead names needs passed_since place priority queue request root shapes timed visits warned wide_on
 HeadFunction scheduler._records.HeadFunction: backoff id losses on_timeout retries times
 HeadJob scheduler._records.HeadJob: attempt cancelled cls fn id own rare sent shape state worker
@@ -81,15 +81,15 @@ ExtraState scheduler._records.ExtraState: again_at cancelled_at committed depth 
 Shape scheduler._records.Shape: group id isolate limits may_be_ahead nodes plain rates rationed request share tokens
     units users varied walltime walltime_soft
 LeaseState scheduler._records.LeaseState: begun client fn id lent root shape
-GangHold scheduler._records.GangHold: allocation job lease planned_at released shape worker
-ChangeLog scheduler._records.ChangeLog: entries epoch
-WorkerState scheduler._records.WorkerState: _fits _log ahead ahead_in ahead_last ahead_of ahead_s capacity draining free
+GangHold scheduler._workers.GangHold: allocation job lease planned_at released shape worker
+ChangeLog scheduler._workers.ChangeLog: entries epoch
+WorkerState scheduler._workers.WorkerState: _fits _log ahead ahead_in ahead_last ahead_of ahead_s capacity draining free
     gone held holds id kind leases leaving lenders lent name offer recalled shut tokens until using version
 SchedulerState scheduler._state.SchedulerState: backoffs catalogue functions gangs job_tree jobs planner workers
 JobState scheduler._states.JobState: 0 1 2 3 4
 RunTimes scheduler._statistics.RunTimes: awaits count mean memory variance
-AheadPlanner scheduler.planning._ahead.AheadPlanner: fresh left _classes _waiting _reserving _shares _room _holders
-    _heeded
+AheadPlanner scheduler.planning._ahead.AheadPlanner: fresh left _workers _classes _waiting _reserving _shares _room
+    _holders _heeded
 Candidates scheduler.planning._candidates.Candidates: _admits _epoch _heap _log _read _shape _workers
 PlacedGang scheduler.planning._gangs.PlacedGang: assembled broken holds job lost since
 Gangs scheduler.planning._gangs.Gangs: _shares _gangs assembling
@@ -105,7 +105,7 @@ Search scheduler.planning._search.Search: turns _waiting _classes _workers _rese
     _now _version _rooms _everywhere _wide_limits _patient_limit
 Shares scheduler.planning._shares.Shares: _held
 StartLimits scheduler.planning._start_limits.StartLimits: _running _next _awaited
-ClassIndex scheduler.planning._waiting.ClassIndex: _blocks _floor _lasts _least
+ClassIndex scheduler.planning._class_index.ClassIndex: _blocks _floor _lasts _least
 ClientQueue scheduler.planning._waiting.ClientQueue: always lines new patient size wide
 WaitingClasses scheduler.planning._waiting.WaitingClasses: _classes queues size of_shape are_few few _touched
     patience

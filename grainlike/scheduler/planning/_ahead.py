@@ -18,8 +18,8 @@ from collections.abc import Iterable
 from itertools import chain, islice
 
 from grainlike.scheduler._events import AssignJobs, HeadAction, RetractJobs
-from grainlike.scheduler._queues import RequestClass
-from grainlike.scheduler._records import HeadJob, Shape, WorkerState
+from grainlike.scheduler._records import HeadJob, RequestClass, Shape
+from grainlike.scheduler._workers import WorkerState
 from grainlike.scheduler.planning._reservation import order
 from grainlike.scheduler.planning._reservations import Reservations
 from grainlike.scheduler.planning._shares import Shares
@@ -57,10 +57,16 @@ class AheadPlanner:
     """
 
     def __init__(
-        self, classes: dict[int, RequestClass], waiting: WaitingClasses, reserving: Reservations, shares: Shares
+        self,
+        workers: dict[int, WorkerState],
+        classes: dict[int, RequestClass],
+        waiting: WaitingClasses,
+        reserving: Reservations,
+        shares: Shares,
     ) -> None:
         self.fresh: set[int] = set()
         self.left: list[WorkerState] = []
+        self._workers = workers
         self._classes = classes
         self._waiting = waiting
         self._reserving = reserving
@@ -144,7 +150,7 @@ class AheadPlanner:
             return
         shape = cls.shapes[0]
         if cls.id in self.fresh:
-            changed = list(islice(shape.users.values(), FRESH_MOST))
+            changed = [self._workers[number] for number in islice(shape.users, FRESH_MOST)]
         for at, worker in enumerate(changed):
             job = cls.head()
             if job is None or not job.fn.is_quick:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heapify, heappop, heappush
 
-from grainlike.scheduler._records import ChangeLog, HeadJob, Shape, WorkerState
+from grainlike.scheduler._records import HeadJob, Shape
+from grainlike.scheduler._workers import ChangeLog, WorkerState
 
 __all__ = ["Candidates"]
 

@@ -24,7 +24,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from grainlike.scheduler._events import AssembleGang, AssignJobs, CancelJobs, HeadAction
-from grainlike.scheduler._records import GangHold, HeadJob, Shape, WorkerState
+from grainlike.scheduler._records import HeadJob, Shape
+from grainlike.scheduler._workers import GangHold, WorkerState
 from grainlike.scheduler.planning._reservation import order
 from grainlike.scheduler.planning._shares import Shares
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from grainlike.scheduler._queues import RequestClass
-from grainlike.scheduler._records import Shape, WorkerState
+from grainlike.scheduler._records import RequestClass, Shape
+from grainlike.scheduler._workers import WorkerState
 
 __all__ = ["WorkerKinds"]
 

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from typing import Protocol, TypeVar
 
-from grainlike.scheduler._queues import RequestClass
-from grainlike.scheduler._records import HeadJob
+from grainlike.scheduler._records import HeadJob, RequestClass
 from grainlike.scheduler.planning._reservation import order, patience_of
 
 __all__ = ["Patience"]

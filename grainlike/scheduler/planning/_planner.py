@@ -20,9 +20,9 @@ from heapq import heapify, heappop, heapreplace
 
 from grainlike.scheduler._events import HeadAction
 from grainlike.scheduler._job_tree import JobTree
-from grainlike.scheduler._queues import RequestClass
-from grainlike.scheduler._records import ChangeLog, HeadJob, Shape, WorkerState
+from grainlike.scheduler._records import HeadJob, RequestClass, Shape
 from grainlike.scheduler._states import JobState
+from grainlike.scheduler._workers import ChangeLog, WorkerState
 from grainlike.scheduler.planning._ahead import AheadPlanner, assignment
 from grainlike.scheduler.planning._candidates import Candidates
 from grainlike.scheduler.planning._gangs import Gangs
@@ -62,7 +62,7 @@ class Planner:
         """True if the last pass came to its end."""
         self.waiting = WaitingClasses(classes)
         self.reserving = Reservations(workers, classes, self.waiting)
-        self.ahead = AheadPlanner(classes, self.waiting, self.reserving, self.shares)
+        self.ahead = AheadPlanner(workers, classes, self.waiting, self.reserving, self.shares)
         self._blocked: list[RequestClass] = []
         """Classes that a pass over all classes found blocked, in order."""
         self._all_anew = False

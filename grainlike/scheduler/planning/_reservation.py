@@ -21,8 +21,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from heapq import nlargest, nsmallest
 
-from grainlike.scheduler._records import HeadFunction, HeadJob, LeaseState, Shape, WorkerState
+from grainlike.scheduler._records import HeadFunction, HeadJob, LeaseState, Shape
 from grainlike.scheduler._states import JobState
+from grainlike.scheduler._workers import WorkerState
 
 __all__ = [
     "PATIENCE_RUNS",

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import chain
 
-from grainlike.scheduler._queues import RequestClass
-from grainlike.scheduler._records import HeadJob, Shape, WorkerState
+from grainlike.scheduler._records import HeadJob, RequestClass, Shape
+from grainlike.scheduler._workers import WorkerState
 from grainlike.scheduler.planning._kinds import WorkerKinds
 from grainlike.scheduler.planning._reservation import (
     RESERVATIONS_MOST,

@@ -1,9 +1,8 @@
 """Index of the request classes in which jobs wait, which finds those that could start in the room that there is.
 
 The classes of a client stand in *lines*, in scheduling order: a line for each set of requested resources and each
-function. A line is cut into blocks, each with the least amounts that its classes ask for, so that the
-first class that fits into given amounts is found without a look at those that do not. A class whose jobs were never
-compared with all workers is *new*; every other one is blocked, and only what has changed since can help it.
+function. Each is a `ClassIndex`. A class whose jobs were never compared with all workers is *new*; every other one is
+blocked, and only what has changed since can help it.
 
 Passes that looked at every waiting class took seconds for 1500 jobs with a request each, and thousands of such jobs
 kept the head from its heartbeats. Up to `FEW` classes that is still cheaper than the index.
@@ -11,130 +10,21 @@ kept the head from its heartbeats. Up to `FEW` classes that is still cheaper tha
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from heapq import merge
-from operator import le
 
-from grainlike.scheduler._queues import RequestClass
-from grainlike.scheduler._records import HeadJob
+from grainlike.scheduler._records import HeadJob, RequestClass
+from grainlike.scheduler.planning._class_index import ClassIndex, Entry, Kind
 from grainlike.scheduler.planning._patience import Patience
 from grainlike.scheduler.planning._reservation import order
 
-__all__ = ["ClassIndex", "ClientQueue", "Entry", "Kind", "Order", "Room", "WaitingClasses", "entry_of", "fits"]
-
-BLOCK = 256
-"""Approximate number of classes in a block of a line."""
+__all__ = ["ClientQueue", "WaitingClasses", "entry_of"]
 
 FEW = 64
 """Number of classes up to which a pass looks at all of them, without an index."""
 
 IMPATIENT_MOST = 512
 """Number of classes that one pass marks as having waited for long; the next pass marks the others."""
-
-Order = tuple[int, int]
-"""Priority and age: the smallest goes first."""
-
-Entry = tuple[int, int, int, tuple[int, ...]]
-"""A class in its line: the order of its oldest job, its number, the least amounts that it needs."""
-
-Kind = tuple[tuple[str, ...], int, bool]
-"""Properties that the classes of a line share: names of resources, function (0 where a walltime counts), tree or
-not.
-"""
-
-Room = tuple[tuple[int, ...], Order | None]
-"""Amounts, in the order of the names of a line, and up to which job in order they are open; None for all."""
-
-
-class ClassIndex:
-    """Classes in order. Finding the first that fits costs a step for each block, and a look into one of them."""
-
-    __slots__ = ("_blocks", "_floor", "_lasts", "_least")
-
-    def __init__(self) -> None:
-        self._blocks: list[list[Entry]] = []
-        self._lasts: list[Entry] = []
-        self._least: list[tuple[int, ...]] = []
-        """The least amounts of each block; they may be too low after a class has left."""
-        self._floor: tuple[int, ...] = ()
-        """The least amounts of all blocks; they may be too low, too."""
-
-    def __bool__(self) -> bool:
-        return bool(self._blocks)
-
-    def __iter__(self) -> Iterator[Entry]:
-        return (entry for block in self._blocks for entry in block)
-
-    def add(self, entry: Entry) -> None:
-        """Insert a class at its place."""
-        if not self._blocks:
-            self._blocks, self._lasts, self._least, self._floor = [[entry]], [entry], [entry[3]], entry[3]
-            return
-        self._floor = tuple(map(min, self._floor, entry[3]))
-        at = min(bisect_left(self._lasts, entry), len(self._lasts) - 1)
-        block = self._blocks[at]
-        insort(block, entry)
-        self._lasts[at] = block[-1]
-        self._least[at] = tuple(map(min, self._least[at], entry[3]))
-        if len(block) > 2 * BLOCK:
-            self._blocks[at : at + 1] = halves = [block[:BLOCK], block[BLOCK:]]
-            self._lasts[at : at + 1] = [half[-1] for half in halves]
-            self._least[at : at + 1] = [_least_of(half) for half in halves]
-
-    def remove(self, entry: Entry) -> None:
-        """Remove a class."""
-        at = bisect_left(self._lasts, entry)
-        block = self._blocks[at]
-        del block[bisect_left(block, entry)]
-        if block:
-            self._lasts[at] = block[-1]
-        else:
-            del self._blocks[at], self._lasts[at], self._least[at]
-
-    def after(self, entry: Entry | None) -> Entry | None:
-        """Return the class that comes next after `entry`, or the first."""
-        at = 0 if entry is None else bisect_right(self._lasts, entry)
-        if at == len(self._blocks):
-            return None
-        block = self._blocks[at]
-        return block[0] if entry is None else block[bisect_right(block, entry)]
-
-    def first_fitting(self, rooms: Sequence[Room], after: Entry | None) -> Entry | None:
-        """Return the first class that fits into one of the rooms, of those that come later than `after`."""
-        rooms = [
-            (room, until)
-            for room, until in rooms
-            if all(map(le, self._floor, room)) and (until is None or after is None or after[:2] <= until)
-        ]
-        if not rooms:
-            return None
-        begin = 0 if after is None else bisect_right(self._lasts, after)
-        for at in range(begin, len(self._blocks)):
-            block = self._blocks[at]
-            if not fits(block[0], self._least[at], rooms):
-                continue
-            skipped = bisect_right(block, after) if after is not None and at == begin else 0
-            for entry in block[skipped:] if skipped else block:
-                if fits(entry, entry[3], rooms):
-                    return entry
-            if not skipped:
-                self._least[at] = _least_of(block)
-        if after is None:
-            self._floor = tuple(map(min, zip(*self._least, strict=True)))
-        return None
-
-
-def _least_of(block: list[Entry]) -> tuple[int, ...]:
-    return tuple(map(min, zip(*(entry[3] for entry in block), strict=True)))
-
-
-def fits(entry: Entry, amounts: tuple[int, ...], rooms: Sequence[Room]) -> bool:
-    """Return True if amounts of the class, or a bound of a block that begins with it, fit into one of the rooms."""
-    for room, until in rooms:
-        if all(map(le, amounts, room)) and (until is None or entry[:2] <= until):
-            return True
-    return False
 
 
 class ClientQueue:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from grainlike.resources import Cores, GPUs, offer_of
-from grainlike.scheduler._records import ChangeLog, LeaseState, Shape, WorkerState
+from grainlike.scheduler._records import LeaseState, Shape
+from grainlike.scheduler._workers import ChangeLog, WorkerState
 
 
 def lending_worker():

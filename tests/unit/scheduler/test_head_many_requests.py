@@ -20,7 +20,7 @@ from grainlike.scheduler import (
     WakeAt,
     WorkerLost,
 )
-from grainlike.scheduler.planning import _kinds, _planner, _search, _waiting
+from grainlike.scheduler.planning import _class_index, _kinds, _planner, _search, _waiting
 
 FEW, MANY = 100, 3_000
 GIB = 1 << 30
@@ -174,7 +174,7 @@ def test_what_was_cancelled_waits_no_more() -> None:
 @pytest.mark.parametrize("seed", range(30))
 def test_a_look_at_everything_finds_no_more_than_what_was_found(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """After each event of a random history, a pass that compares all with all gives nothing out."""
-    monkeypatch.setattr(_waiting, "BLOCK", 2)
+    monkeypatch.setattr(_class_index, "BLOCK", 2)
     monkeypatch.setattr(_waiting, "FEW", 1 if seed % 2 == 0 else 6)
     monkeypatch.setattr(_search, "FAILED_MOST", 2)
     monkeypatch.setattr(_planner, "VISITS_MOST", 5)

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from grainlike.scheduler.planning import _waiting
-from grainlike.scheduler.planning._waiting import ClassIndex, Entry, Room
+from grainlike.scheduler.planning import _class_index
+from grainlike.scheduler.planning._class_index import ClassIndex, Entry, Room
 
 SEEDS = range(20)
 
@@ -24,7 +24,7 @@ def naive(entries: list[Entry], rooms: list[Room], after: Entry | None) -> Entry
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_first_that_fits_is_found_as_by_a_walk_over_all(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_waiting, "BLOCK", 3)
+    monkeypatch.setattr(_class_index, "BLOCK", 3)
     dice = random.Random(seed)
     line, entries = ClassIndex(), list[Entry]()
     for step in range(400):
