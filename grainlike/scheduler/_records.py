@@ -18,7 +18,7 @@ from grainlike.scheduler._statistics import RunTimes
 from grainlike.scheduler.planning._class_index import ClassIndex, Entry, Kind
 from grainlike.wire import Wait
 
-__all__ = ["ChildJobs", "DeepestFirst", "HeadFunction", "HeadJob", "LeaseState", "RequestClass", "Shape"]
+__all__ = ["ChildJobs", "DeepestFirst", "HeadFunction", "HeadJob", "LeaseState", "RequestClass", "Shape", "order"]
 
 
 _UNIT = 10**9
@@ -153,6 +153,11 @@ class HeadJob:
         if self.rare is None:
             self.rare = ExtraState(None, self.id, 0)
         return self.rare
+
+
+def order(job: HeadJob) -> tuple[int, int]:
+    """Return the order within a client: priority, then age; a job's own jobs are as old as it is."""
+    return (-job.cls.priority, job.root)
 
 
 class ExtraState:

@@ -14,9 +14,8 @@ from collections.abc import Iterable, Sequence
 from math import ceil
 
 from grainlike.resources import Allocation
-from grainlike.scheduler._records import HeadFunction, RequestClass, Shape
+from grainlike.scheduler._records import HeadFunction, RequestClass, Shape, order
 from grainlike.scheduler._workers import ChangeLog, WorkerState
-from grainlike.scheduler.planning._reservation import order
 from grainlike.scheduler.planning._start_limits import StartLimits
 
 __all__ = ["wanted"]

@@ -325,7 +325,7 @@ BUGS: tuple[Bug, ...] = (
         HEAD,
         "only age counts",
         "judge",
-        (_RESERVATION, "return (-job.cls.priority, job.root)", "return (0, job.root)"),
+        (_RECORDS, "return (-job.cls.priority, job.root)", "return (0, job.root)"),
     ),
     _bug(
         "block_those_behind",

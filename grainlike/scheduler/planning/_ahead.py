@@ -18,9 +18,8 @@ from collections.abc import Iterable
 from itertools import chain, islice
 
 from grainlike.scheduler._events import AssignJobs, HeadAction, RetractJobs
-from grainlike.scheduler._records import HeadJob, RequestClass, Shape
+from grainlike.scheduler._records import HeadJob, RequestClass, Shape, order
 from grainlike.scheduler._workers import WorkerState
-from grainlike.scheduler.planning._reservation import order
 from grainlike.scheduler.planning._reservations import Reservations
 from grainlike.scheduler.planning._shares import Shares
 from grainlike.scheduler.planning._waiting import WaitingClasses

@@ -24,9 +24,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from grainlike.scheduler._events import AssembleGang, AssignJobs, CancelJobs, HeadAction
-from grainlike.scheduler._records import HeadJob, Shape
+from grainlike.scheduler._records import HeadJob, Shape, order
 from grainlike.scheduler._workers import GangHold, WorkerState
-from grainlike.scheduler.planning._reservation import order
 from grainlike.scheduler.planning._shares import Shares
 
 __all__ = ["ASSEMBLE_S", "Gangs", "PlacedGang"]

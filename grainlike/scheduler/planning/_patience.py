@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from typing import Protocol, TypeVar
 
-from grainlike.scheduler._records import HeadJob, RequestClass
-from grainlike.scheduler.planning._reservation import order, patience_of
+from grainlike.scheduler._records import HeadJob, RequestClass, order
+from grainlike.scheduler.planning._reservation import patience_of
 
 __all__ = ["Patience"]
 

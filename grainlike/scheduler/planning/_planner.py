@@ -20,13 +20,13 @@ from heapq import heapify, heappop, heapreplace
 
 from grainlike.scheduler._events import HeadAction
 from grainlike.scheduler._job_tree import JobTree
-from grainlike.scheduler._records import HeadJob, RequestClass, Shape
+from grainlike.scheduler._records import HeadJob, RequestClass, Shape, order
 from grainlike.scheduler._states import JobState
 from grainlike.scheduler._workers import ChangeLog, WorkerState
 from grainlike.scheduler.planning._ahead import AheadPlanner, assignment
 from grainlike.scheduler.planning._candidates import Candidates
 from grainlike.scheduler.planning._gangs import Gangs
-from grainlike.scheduler.planning._reservation import order, soft_limit
+from grainlike.scheduler.planning._reservation import soft_limit
 from grainlike.scheduler.planning._reservations import Reservations
 from grainlike.scheduler.planning._search import LOAN_S, VISITS_MOST, Search
 from grainlike.scheduler.planning._shares import Shares
@@ -302,7 +302,8 @@ class Planner:
     def _assign(self, cls: RequestClass, job: HeadJob, shape: Shape, workers: list[WorkerState], now: float) -> None:
         """Move a job from its queue to the first of these workers; the others hold slots for a gang."""
         cls.queue.popleft()
-        self.reserving.charge(job, shape, workers, now)
+        if self.reserving.by_worker:
+            self.reserving.charge(job, shape, workers, now)
         if self.waiting.patience.unpassed:
             self.waiting.patience.started(job, now)
         if shape.rationed:

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from heapq import nlargest, nsmallest
 
-from grainlike.scheduler._records import HeadFunction, HeadJob, LeaseState, Shape
+from grainlike.scheduler._records import HeadFunction, HeadJob, LeaseState, Shape, order
 from grainlike.scheduler._states import JobState
 from grainlike.scheduler._workers import WorkerState
 
@@ -30,7 +30,6 @@ __all__ = [
     "PATIENCE_S",
     "RESERVATIONS_MOST",
     "Reservation",
-    "order",
     "patience_of",
     "renewed",
     "reserve_on",
@@ -96,11 +95,6 @@ class Reservation:
         if ends_by(job.fn, shape, now) > self.start:
             for name, amount in shape.units:
                 self.spare[name] -= amount
-
-
-def order(job: HeadJob) -> tuple[int, int]:
-    """Return the order within a client: priority, then age; a job's own jobs are as old as it is."""
-    return (-job.cls.priority, job.root)
 
 
 def soft_limit(fn: HeadFunction, shape: Shape) -> float | None:

@@ -10,16 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import chain
 
-from grainlike.scheduler._records import HeadJob, RequestClass, Shape
+from grainlike.scheduler._records import HeadJob, RequestClass, Shape, order
 from grainlike.scheduler._workers import WorkerState
 from grainlike.scheduler.planning._kinds import WorkerKinds
-from grainlike.scheduler.planning._reservation import (
-    RESERVATIONS_MOST,
-    Reservation,
-    order,
-    renewed,
-    reserve_on,
-)
+from grainlike.scheduler.planning._reservation import RESERVATIONS_MOST, Reservation, renewed, reserve_on
 from grainlike.scheduler.planning._search import Search
 from grainlike.scheduler.planning._waiting import WaitingClasses
 
@@ -74,12 +68,14 @@ class Reservations:
                 return
 
     def charge(self, job: HeadJob, shape: Shape, workers: Iterable[WorkerState], now: float) -> None:
-        """Record that a job starts on these workers: spare amounts shrink, and its own reservations end."""
-        if self.by_worker:
-            for held in chain.from_iterable(self.by_worker.get(worker.id, ()) for worker in workers):
-                if held.job is not job:
-                    held.charge(job, shape, now)
-            self.release(job)
+        """Record that a job starts on these workers: spare amounts shrink, and its own reservations end.
+
+        Needless while nothing is reserved (`by_worker` is empty).
+        """
+        for held in chain.from_iterable(self.by_worker.get(worker.id, ()) for worker in workers):
+            if held.job is not job:
+                held.charge(job, shape, now)
+        self.release(job)
 
     def _may_reserve(self, worker: WorkerState, job: HeadJob, *, patient: bool) -> bool:
         """Return True if the job goes before the last reservation, or may get one beside it after a long wait."""

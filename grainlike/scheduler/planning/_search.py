@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from heapq import heappop, heappush
 
-from grainlike.scheduler._records import HeadFunction, HeadJob, RequestClass
+from grainlike.scheduler._records import HeadFunction, HeadJob, RequestClass, order
 from grainlike.scheduler._workers import WorkerState
 from grainlike.scheduler.planning._class_index import ClassIndex, Entry, Kind, Order, Room, fits
 from grainlike.scheduler.planning._kinds import WorkerKinds
-from grainlike.scheduler.planning._reservation import RESERVATIONS_MOST, Reservation, order
+from grainlike.scheduler.planning._reservation import RESERVATIONS_MOST, Reservation
 from grainlike.scheduler.planning._waiting import ClientQueue, WaitingClasses, entry_of
 
 __all__ = ["LOAN_S", "Search"]

@@ -13,10 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from heapq import merge
 
-from grainlike.scheduler._records import HeadJob, RequestClass
+from grainlike.scheduler._records import HeadJob, RequestClass, order
 from grainlike.scheduler.planning._class_index import ClassIndex, Entry, Kind
 from grainlike.scheduler.planning._patience import Patience
-from grainlike.scheduler.planning._reservation import order
 
 __all__ = ["ClientQueue", "WaitingClasses", "entry_of"]
 
