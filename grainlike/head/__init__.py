@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 from grainlike._later import later
 
 if TYPE_CHECKING:
-    from grainlike.head._connection import Connection
     from grainlike.head._functions import FunctionTable
     from grainlike.head._head import FAREWELL_S, Head
     from grainlike.head._logs import LogFollower, LogLine
     from grainlike.head._nested import ReplyTo
-    from grainlike.head._peers import WorkerConnection
+    from grainlike.head._peers import Connection, WorkerConnection
     from grainlike.head._recorder import HERE, MOST, Recorder
     from grainlike.head._shared_memory import ObjectStore
     from grainlike.head._state import HeadState
@@ -55,7 +54,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "LogFollower": "_logs",
             "LogLine": "_logs",
             "MOST": "_recorder",
-            "Connection": "_connection",
+            "Connection": "_peers",
             "WorkerConnection": "_peers",
             "Recorder": "_recorder",
             "check_hello": "_validation",

@@ -6,10 +6,9 @@ from typing import TypeVar
 
 from grainlike.errors import ResourceError, ResourceSpecError
 from grainlike.resources._allocation import Allocation
-from grainlike.resources._bits import lowest_compact
 from grainlike.resources._kinds import CORES, GPUS, KINDS, indexed, is_grantable
 from grainlike.resources._places import NodeShares
-from grainlike.resources._pools import CorePool, DevicePool, Pool
+from grainlike.resources._pools import CorePool, DevicePool, Pool, lowest_compact
 from grainlike.resources._quantity import UNIT
 from grainlike.resources._request import Request, build, by_name
 from grainlike.resources._terms import NO_TERMS, Pack, kept

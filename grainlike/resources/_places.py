@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
-from grainlike.resources._bits import bits, lowest_compact, mask_of
-from grainlike.resources._pools import DevicePool
+from grainlike.resources._pools import DevicePool, bits, lowest_compact, mask_of
 from grainlike.resources._quantity import UNIT
 from grainlike.resources._terms import Pack
 from grainlike.resources._topology import Topology

@@ -50,7 +50,7 @@ Leaving wire._reports.Leaving: reason
 ResendBuffer wire._resend_buffer.ResendBuffer: _acknowledged _allowed _kept _told _unsaid received sent_in_all size
 Window wire._window.Window: _items _size
 Debt wire._window.Debt: _items _size
-Connection head._connection.Connection: number name link hello session taken_over heard
+Connection head._peers.Connection: number name link hello session taken_over heard
 Blob head._functions._Blob: data keys owners
 FunctionTable head._functions.FunctionTable: _define _numbers _specs _blobs _last _known _collected _by_client
     _by_job _unowned _unowned_bytes _swept_jobs _swept_at dropped_bytes

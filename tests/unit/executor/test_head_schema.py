@@ -21,7 +21,6 @@ FINGERPRINTS = {1: "736612a5079725d5ed0ff58eadbcb408"}
 
 ROOMS = ("grainlike.resources", "grainlike.scheduler", "grainlike.scheduler.planning", "grainlike.wire")
 MODULES = (
-    "grainlike.head._connection",
     "grainlike.head._functions",
     "grainlike.head._nested",
     "grainlike.head._peers",
