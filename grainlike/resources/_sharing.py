@@ -1,4 +1,4 @@
-"""One request for several jobs that run one after another on the same slots."""
+"""Sharing of slots: one request for several jobs that run one after another on the same slots."""
 
 from collections.abc import Iterable
 

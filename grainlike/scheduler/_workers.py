@@ -120,7 +120,7 @@ class WorkerState:
         self.ahead_in: dict[int, int] = {}
         """Number of jobs in `ahead`, by class."""
         self.ahead_last: tuple[int, int] = (0, 0)
-        """Order (`planning._reservation`) of the last job that was added to `ahead` since that was last empty."""
+        """Order (`_records.order`) of the last job that was added to `ahead` since that was last empty."""
         self.recalled: set[int] = set()
         """Those of `ahead` that the worker was asked to return."""
         self.using: dict[int, int] = {}

@@ -42,7 +42,7 @@ RunnerKind = Literal["shared", "own"]
 """`"shared"`: the one runner of coroutines; `"own"`: a process that holds one lease at a time."""
 
 
-# --- events ------------------------------------------------------------------------------------
+# --- events ----------------------------------------------------------------------------------------------------------
 
 
 class RunnerCompleted(msgspec.Struct, frozen=True, gc=False):
@@ -145,7 +145,7 @@ NodeEvent = (
 )
 
 
-# --- actions -----------------------------------------------------------------------------------
+# --- actions ---------------------------------------------------------------------------------------------------------
 
 
 class SpawnRunner(msgspec.Struct, frozen=True, gc=False):

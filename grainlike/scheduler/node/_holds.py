@@ -16,12 +16,7 @@ from collections.abc import Callable, Iterator
 
 from grainlike.resources import Allocation, Grant, Ledger
 from grainlike.scheduler._outcomes import without_payloads
-from grainlike.scheduler.node._events import (
-    NodeAction,
-    TellCompleted,
-    TellEnded,
-    TellHeld,
-)
+from grainlike.scheduler.node._events import NodeAction, TellCompleted, TellEnded, TellHeld
 from grainlike.scheduler.node._records import NodeClass
 from grainlike.wire import Assign, Cancel, Code, LeaseStart
 from grainlike.wire import Hold as HoldSlots

@@ -11,9 +11,7 @@ import msgspec
 
 from grainlike.resources import Grant, Request
 from grainlike.scheduler._statistics import RunTimes
-from grainlike.scheduler.node._events import (
-    RunnerKind,
-)
+from grainlike.scheduler.node._events import RunnerKind
 from grainlike.wire import Code, Wait
 
 __all__ = ["NodeClass", "NodeFunction", "NodeJob", "NodeLease", "NodeRunner", "by_age", "front"]

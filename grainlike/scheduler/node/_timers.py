@@ -7,9 +7,7 @@ from heapq import heappop, heappush
 from typing import Literal
 
 from grainlike.scheduler._events import WakeAt
-from grainlike.scheduler.node._events import (
-    NodeAction,
-)
+from grainlike.scheduler.node._events import NodeAction
 from grainlike.scheduler.node._records import NodeLease
 
 __all__ = ["TimerAction", "Timers"]

@@ -11,15 +11,7 @@ import pytest
 from scheduler_cluster import Cluster
 
 from grainlike.resources import Cores, Memory, Request, WallTime
-from grainlike.scheduler import (
-    AssignJobs,
-    HeadScheduler,
-    JobsCancelled,
-    JobsSubmitted,
-    Ticked,
-    WakeAt,
-    WorkerLost,
-)
+from grainlike.scheduler import AssignJobs, HeadScheduler, JobsCancelled, JobsSubmitted, Ticked, WakeAt, WorkerLost
 from grainlike.scheduler.planning import _class_index, _kinds, _planner, _search, _waiting
 
 FEW, MANY = 100, 3_000
