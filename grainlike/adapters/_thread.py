@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import Context, copy_context
+from functools import partial
 from importlib import import_module
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -235,7 +236,7 @@ class ExecutorThread:
                 self.finished(node)
             elif node in self._calls and node not in self._watched:
                 self._watched.add(node)
-                self.executor.watch(node, _NodeEnd(self, node))
+                self.executor.watch(node, partial(self.finished, node))
 
     def _start(self, calls: list[PoolCall]) -> None:
         if self._keeps_contexts:
@@ -365,19 +366,6 @@ class ExecutorThread:
         """The executor is closed: by `end`, or because it has failed."""
         self._failed = True
         self._wake.set()
-
-
-class _NodeEnd:
-    """Waiter of one node: notifies the thread of its end."""
-
-    __slots__ = ("_node", "_thread")
-
-    def __init__(self, thread: ExecutorThread, node: Node) -> None:
-        self._thread = thread
-        self._node = node
-
-    def set(self) -> None:
-        self._thread.finished(self._node)
 
 
 def _executor(options: dict[str, Any]) -> Executor:

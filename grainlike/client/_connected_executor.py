@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from grainlike.client._connection import LOOK_S, HeadClient, RefusedQueryError, find_client_access, first_link
 from grainlike.client._events import RemoteFeed, RemoteLeases
 from grainlike.client._remote_jobs import RemoteJobs
-from grainlike.engine import RETRIEVED_ELSEWHERE
+from grainlike.engine import retrieved_elsewhere
 from grainlike.errors import GrainlikeError, GraphError, HeadLostError, SessionError
 from grainlike.executor import Executor
 from grainlike.graph import (
@@ -267,7 +267,7 @@ class ConnectedExecutor(Executor):
         near = [node for node in found.values() if not self._jobs.is_far(node)]
         self._engine.adopt(near)
         for node in near:
-            self._engine.watch(node, RETRIEVED_ELSEWHERE)
+            self._engine.watch(node, retrieved_elsewhere)
         self._named.update((name, Delayed(node)) for name, node in found.items())
 
     def _fetch(self, node: Node, child: int) -> None:
@@ -379,7 +379,7 @@ class ConnectedExecutor(Executor):
             )
         self._jobs.names[node] = name
         self._named[name] = placeholder
-        self.watch(node, RETRIEVED_ELSEWHERE)
+        self.watch(node, retrieved_elsewhere)
         self.start([node])
         return placeholder
 

@@ -7,7 +7,8 @@ a part the engine runs as usual, since it receives all outcomes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from grainlike.calls import CallReport, PartPlan, run_part, run_part_async
@@ -82,7 +83,7 @@ class PartitionedRun(DagRun):
                 self._launch(piece)
 
         for node in list(missing):
-            self._executor.watch(node, _NodeWaiter(arrived, node))
+            self._executor.watch(node, partial(arrived, node))
         if not missing:
             self._launch(piece)
 
@@ -114,7 +115,7 @@ class PartitionedRun(DagRun):
         function = Function(run, options, name=f"part {piece.part}")
         job = Node(function, piece.request, RunsIn.REMOTE, (plan,), None, ())
         self._sent[job] = nodes
-        self._executor.watch(job, _NodeWaiter(self._arrived, job))
+        self._executor.watch(job, partial(self._arrived, job))
         self._executor.start([job])
 
     def _arrived(self, job: Node) -> None:
@@ -226,19 +227,6 @@ class _PartBuilder:
         return PartPlan(
             list(self._blobs), self._functions, self._names, retries, self._lines, self._packed, self._given, fail_fast
         )
-
-
-class _NodeWaiter:
-    """Calls with a node when it has finished."""
-
-    __slots__ = ("_call", "_node")
-
-    def __init__(self, call: Callable[[Node], None], node: Node) -> None:
-        self._call = call
-        self._node = node
-
-    def set(self) -> None:
-        self._call(self._node)
 
 
 class StepRecord(Record):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
@@ -80,7 +81,7 @@ class DagRun:
 
     def _begin(self) -> None:
         for node in self._open:
-            self._executor.watch(node, _JobWaiter(self, node))
+            self._executor.watch(node, partial(self.finished, node))
         self._start_all()
 
     def _start_all(self) -> None:
@@ -263,16 +264,3 @@ def _status(node: Node, needs: Iterable[Node]) -> Status:
     if any(need.finished and need.state is not State.SUCCEEDED and need.error is node.error for need in needs):
         return "skipped"  # where it accepts their errors, its own is another
     return "timed_out" if isinstance(node.error, JobTimeoutError) else "failed"
-
-
-class _JobWaiter:
-    """Waiter of one node: notifies a run that it has finished."""
-
-    __slots__ = ("_node", "_run")
-
-    def __init__(self, run: DagRun, node: Node) -> None:
-        self._run = run
-        self._node = node
-
-    def set(self) -> None:
-        self._run.finished(self._node)

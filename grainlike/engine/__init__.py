@@ -15,11 +15,10 @@ if TYPE_CHECKING:
     from grainlike.engine._resolver import BaseResolver
     from grainlike.engine._streams import ReaderWakeup, buffer_of
     from grainlike.engine._thread_call import ThreadCall, this_call
-    from grainlike.engine._unretrieved import RETRIEVED_ELSEWHERE
+    from grainlike.engine._unretrieved import retrieved_elsewhere
 
 __all__ = [
     "QUIET_S",
-    "RETRIEVED_ELSEWHERE",
     "BaseResolver",
     "Engine",
     "LocalCall",
@@ -27,6 +26,7 @@ __all__ = [
     "ReaderWakeup",
     "ThreadCall",
     "buffer_of",
+    "retrieved_elsewhere",
     "this_call",
 ]
 
@@ -40,7 +40,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "LocalCalls": "_local_calls",
             "QUIET_S": "_local_calls",
             "BaseResolver": "_resolver",
-            "RETRIEVED_ELSEWHERE": "_unretrieved",
+            "retrieved_elsewhere": "_unretrieved",
             "ThreadCall": "_thread_call",
             "buffer_of": "_streams",
             "this_call": "_thread_call",

@@ -26,7 +26,7 @@ from grainlike.eventloop import new_wakeup
 from grainlike.graph import Node, RunsIn, State, pending_nodes, unfinished_nodes
 from grainlike.resources import Request
 
-__all__ = ["CallCache", "CallRunner", "Engine", "JobRunner", "Waiter"]
+__all__ = ["CallCache", "CallRunner", "Engine", "JobRunner"]
 
 _SLICE_S = 0.005
 """Seconds for which the engine keeps the event loop before other callbacks get a turn."""
@@ -87,13 +87,6 @@ class CallCache(Protocol):
 
     def forget(self, node: Node) -> None:
         """Drop the state of a call that has finished."""
-
-
-class Waiter(Protocol):
-    """Waiter of a node: notified when it has finished."""
-
-    def set(self) -> object:
-        """Notify the waiter that the node has finished."""
 
 
 class Engine:
@@ -160,24 +153,25 @@ class Engine:
         self.pump()
         if not node.finished:
             arrived = new_wakeup()()
-            self.watch(node, arrived)
+            wake = arrived.set
+            self.watch(node, wake)
             try:
                 await arrived.wait()
             finally:
                 if not node.finished:
-                    self.unwatch(node, arrived)
+                    self.unwatch(node, wake)
                     self.release([node])
         return node.result()
 
-    def watch(self, node: Node, waiter: Waiter) -> None:
-        """Call `waiter.set()` when the node has finished."""
+    def watch(self, node: Node, waiter: Callable[[], object]) -> None:
+        """Call `waiter` when the node has finished."""
         if node.waiters is None:
             node.waiters = [waiter]
         else:
             node.waiters.append(waiter)
 
-    def unwatch(self, node: Node, waiter: Waiter) -> None:
-        """Remove `waiter` from `node`; no-op if it was already notified."""
+    def unwatch(self, node: Node, waiter: Callable[[], object]) -> None:
+        """Remove `waiter` from `node`; no-op if it was already called."""
         if node.waiters is not None and waiter in node.waiters:
             node.waiters.remove(waiter)
 
@@ -517,10 +511,10 @@ def _take(calls: deque[Node], most: int, requests: set[Request | None]) -> list[
 
 
 def _wake(node: Node) -> None:
-    """Notify the waiters of a node that it has finished."""
+    """Call the waiters of a node that has finished."""
     waiters, node.waiters = node.waiters, None
     for waiter in waiters or ():
-        waiter.set()
+        waiter()
 
 
 _EMPTY = Context()

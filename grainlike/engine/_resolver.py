@@ -13,7 +13,7 @@ from grainlike.eventloop import EventLoopId, here, soon, soon_from_anywhere
 from grainlike.graph import Delayed, Node, Stream, StreamNode
 
 if TYPE_CHECKING:
-    from grainlike.engine._engine import Engine, Waiter
+    from grainlike.engine._engine import Engine
 
 __all__ = ["BaseResolver"]
 
@@ -81,8 +81,8 @@ class BaseResolver(ABC):
         self._check_loop("cancelled")
         self._engine.cancel([node])
 
-    def watch(self, node: Node, waiter: Waiter) -> None:
-        """Call `waiter.set()` when the node has finished."""
+    def watch(self, node: Node, waiter: Callable[[], object]) -> None:
+        """Call `waiter` when the node has finished."""
         self._engine.watch(node, waiter)
 
     def release(self, nodes: Sequence[Node], *, skipped: bool = False) -> None:

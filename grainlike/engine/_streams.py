@@ -112,7 +112,7 @@ class _StreamOwner(Protocol):
 
     def start(self, nodes: Sequence[Node]) -> None: ...
 
-    def watch(self, node: Node, waiter: ReaderWakeup) -> None: ...
+    def watch(self, node: Node, waiter: Callable[[], object]) -> None: ...
 
     def end(self, nodes: Iterable[Node]) -> None: ...
 
@@ -154,7 +154,7 @@ class StreamReader(AsyncIterator[Any]):
         if not self._node.finished:
             self._buffer.bell = self._bell.set
             self._executor.start([self._node])
-            self._executor.watch(self._node, self._bell)
+            self._executor.watch(self._node, self._bell.set)
 
     def _take(self) -> Any:
         try:

@@ -9,7 +9,7 @@ from traceback import TracebackException
 from grainlike.errors import JobCancelledError
 from grainlike.graph import Node, StreamNode
 
-__all__ = ["RETRIEVED_ELSEWHERE", "log_if_unretrieved"]
+__all__ = ["log_if_unretrieved", "retrieved_elsewhere"]
 
 logger = logging.getLogger("grainlike")
 
@@ -75,10 +75,7 @@ def _parts(whole: TracebackException) -> Iterator[TracebackException]:
             waiting += [other for other in others if other is not None]
 
 
-class _SeenElsewhere:
-    def set(self) -> None:
-        """Do nothing: the outcome is kept elsewhere."""
-
-
-RETRIEVED_ELSEWHERE = _SeenElsewhere()
-"""Marks a node's error as retrieved: its outcome is kept elsewhere, so do not log it when the node is dropped."""
+def retrieved_elsewhere() -> None:
+    """Do nothing. As a waiter it marks a node's error as retrieved: its outcome is kept elsewhere, so it is not logged
+    when the node is dropped.
+    """

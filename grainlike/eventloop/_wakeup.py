@@ -58,7 +58,7 @@ def new_wakeup() -> Callable[[], Wakeup]:
     Example::
 
         bell = bells()()
-        node.waiters = [bell]
+        node.waiters = [bell.set]
         await bell.wait()
     """
     return _Future if on_asyncio() else anyio.Event

@@ -77,7 +77,7 @@ class Node(msgspec.Struct, eq=False):
     missing: int = 0
     interest: int = 0
     record: Record | None = None
-    waiters: list[Any] | None = None
+    waiters: list[Callable[[], object]] | None = None
 
     def __repr__(self) -> str:
         return f"<Node {self.function.name} {self.state.label}>"

@@ -53,7 +53,7 @@ class Source(Protocol):
     """Job whose output is read: a placeholder, or a job that has none here."""
 
     waiters: list[Any] | None
-    """Waiters to notify of the end, by `set()`."""
+    """Functions to call at the end."""
 
     @property
     def record(self) -> Any:
@@ -105,7 +105,7 @@ class LogRouter:
         number = self._number()
         listener = self._listeners[number] = LogFollower(number, node, self._ask, follow=follow)
         if not node.finished:
-            node.waiters = [*(node.waiters or ()), listener]
+            node.waiters = [*(node.waiters or ()), listener.set]
         try:
             for line in listener.catch_up(peers):
                 yield line
@@ -114,8 +114,8 @@ class LogRouter:
                     yield line
         finally:
             del self._listeners[listener.number]
-            if node.waiters is not None and listener in node.waiters:
-                node.waiters.remove(listener)
+            if node.waiters is not None and listener.set in node.waiters:
+                node.waiters.remove(listener.set)
             listener.leave()
 
     def assigned(self, peer: WorkerConnection, jobs: Sequence[Job]) -> None:

@@ -50,7 +50,7 @@ class RelayedJob(Job):
         """Items that were passed on to the client and not taken by its reader; None for a call that is no stream."""
         self.finished = False
         self.waiters: list[Any] | None = None
-        """Waiters to notify of its end, by `set()`; as of `Source`."""
+        """Functions to call at its end; as of `Source`."""
 
     @property
     def record(self) -> RelayedJob:
@@ -58,12 +58,12 @@ class RelayedJob(Job):
         return self
 
     def close(self) -> None:
-        """Drop the state that only a live job needs, and notify the waiters."""
+        """Drop the state that only a live job needs, and call the waiters."""
         super().close()
         self.finished = True
         waiters, self.waiters = self.waiters, None
         for waiter in waiters or ():
-            waiter.set()
+            waiter()
 
 
 class RelayedJobs:

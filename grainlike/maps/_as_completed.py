@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
-from typing import Any, Generic, TypeVar
+from functools import partial
+from typing import Generic, TypeVar
 
 import anyio
 
@@ -75,7 +76,7 @@ class _Arrivals(OnlyAsync, AsyncIterator[Delayed[T]], Generic[T]):
         if unfinished:
             self._executor = find()
             for node in unfinished:
-                self._executor.watch(node, _Arrival(self, node))
+                self._executor.watch(node, partial(self.arrive, node))
             self._executor.start(unfinished)
 
     def arrive(self, node: Node) -> None:
@@ -84,14 +85,3 @@ class _Arrivals(OnlyAsync, AsyncIterator[Delayed[T]], Generic[T]):
         self._finished.extend(self._placeholders[node])
         if self._arrived is not None:
             self._arrived.set()
-
-
-class _Arrival:
-    __slots__ = ("_arrivals", "_node")
-
-    def __init__(self, arrivals: _Arrivals[Any], node: Node) -> None:
-        self._arrivals = arrivals
-        self._node = node
-
-    def set(self) -> None:
-        self._arrivals.arrive(self._node)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterable, Iterator
+from functools import partial
 from typing import Any
 
 import anyio
@@ -119,7 +120,7 @@ class MapState:
         if isinstance(self._source, AsyncIterable):
             self._feeder = Node(Function(self._feed, name="amap"), None, RunsIn.LOCAL, (self._source,), None, ())
             executor.start([self._feeder])
-            executor.watch(self._feeder, _Fed(self, self._feeder))
+            executor.watch(self._feeder, partial(self._fed, self._feeder))
 
     def stop(self) -> None:
         """Cancel what is left."""
@@ -202,8 +203,9 @@ class MapState:
                 with anyio.CancelScope(shield=True):
                     await close()
 
-    def fed(self, error: BaseException | None) -> None:
+    def _fed(self, feeder: Node) -> None:
         """The source that has to be waited for has ended."""
+        error = feeder.error
         self._source = None
         if not self._over and not self._failed:
             self._launch()
@@ -326,12 +328,11 @@ class MapJob:
                 self.fail(error)
                 return
         if node.finished:
-            self.set()
+            self._job_ended()
         else:
-            executor.watch(node, self)
+            executor.watch(node, self._job_ended)
 
-    def set(self) -> None:
-        """The job has ended. Called by the engine."""
+    def _job_ended(self) -> None:
         if self._flight is not None and self.node is not None:
             self.done = True
             self.failed = self.node.error is not None or (self.calls > 0 and self.node.value[1] is not None)
@@ -367,14 +368,3 @@ class MapJob:
             raise self._error
         assert self.node is not None
         self.node.result()
-
-
-class _Fed:
-    __slots__ = ("_flight", "_node")
-
-    def __init__(self, flight: MapState, node: Node) -> None:
-        self._flight = flight
-        self._node = node
-
-    def set(self) -> None:
-        self._flight.fed(self._node.error)

@@ -76,13 +76,13 @@ class JobExecutor(BaseResolver):
             self._engine.start([node])
             if not node.finished:
                 arrived = anyio.Event()
-                self._engine.watch(node, arrived)
+                self._engine.watch(node, arrived.set)
                 await self.pause(arrived, lambda: [node], lambda: self._release(node, arrived))
                 self._release(node, arrived)
         return node.result()
 
     def _release(self, node: Node, arrived: anyio.Event) -> None:
-        self._engine.unwatch(node, arrived)
+        self._engine.unwatch(node, arrived.set)
         self._engine.release([node])
 
     async def pause(self, event: Waitable, nodes: Callable[[], Iterable[Node]], release: Callable[[], None]) -> None:

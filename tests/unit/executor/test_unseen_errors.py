@@ -11,7 +11,7 @@ import pytest
 
 from grainlike import Cores
 from grainlike.engine._engine import Engine
-from grainlike.engine._unretrieved import RETRIEVED_ELSEWHERE
+from grainlike.engine._unretrieved import retrieved_elsewhere
 from grainlike.errors import JobCancelledError
 from grainlike.graph import Delayed, delayed, gather, info, node_of
 
@@ -97,7 +97,7 @@ def test_what_waits_for_a_call_or_depends_on_it_has_its_error(engine: Engine, sa
 
 def test_what_is_watched_is_seen(engine: Engine, said: Callable[[], list[str]]) -> None:
     r_ = job()
-    engine.watch(node_of(r_), RETRIEVED_ELSEWHERE)
+    engine.watch(node_of(r_), retrieved_elsewhere)
     failed(engine, r_)
     del r_
     assert said() == []

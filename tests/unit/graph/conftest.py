@@ -3,12 +3,18 @@
 import asyncio
 import inspect
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
 
 from grainlike.errors import GraphError
 from grainlike.graph import Node, RunsIn, State, _node, pending_nodes, register
+
+
+def _set(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 class LoopResolver:
@@ -23,7 +29,7 @@ class LoopResolver:
         self.start([node])
         if not node.finished:
             waiter = asyncio.get_running_loop().create_future()
-            node.waiters = [*(node.waiters or []), waiter]
+            node.waiters = [*(node.waiters or []), partial(_set, waiter)]
             await waiter
         return node.result()
 
@@ -89,8 +95,7 @@ class LoopResolver:
 
     def _settled(self, node: Node) -> list[Node]:
         for waiter in node.waiters or ():
-            if not waiter.done():
-                waiter.set_result(None)
+            waiter()
         dependents, node.dependents, node.waiters = node.dependents or [], None, None
         for dependent in dependents:
             dependent.missing -= 1
