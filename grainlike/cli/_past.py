@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from contextlib import aclosing
+from dataclasses import asdict
 from pathlib import Path
 
 from grainlike.cli._exits import OK
-from grainlike.cli._words import as_plain, print_json, seconds
+from grainlike.cli._words import print_json, seconds
 from grainlike.client import HeadClient
 from grainlike.head.server import spans_from_rows
-from grainlike.jobs import Totals
 from grainlike.observe import Depth, trace
 from grainlike.system import LateFile
 from grainlike.wire import AskReport, ReportIs, SpanRow
@@ -21,19 +21,10 @@ async def show_report(caller: HeadClient, *, as_json: bool) -> int:
     """Print how jobs have ended."""
     found = await caller.ask(AskReport(0), ReportIs)
     if as_json:
-        print_json(as_plain(found))
+        print_json(asdict(found.totals) | {"unended": found.unended})
         return OK
-    totals = Totals(
-        succeeded=found.succeeded,
-        failed=found.failed,
-        skipped=found.skipped,
-        timed_out=found.timed_out,
-        cancelled=found.cancelled,
-        total_seconds=found.total_seconds,
-        run_seconds=found.run_seconds,
-    )
-    print(f"{totals}, since this head was first started")  # noqa: T201 - a command line speaks
-    print(f"they ran for {seconds(found.run_seconds)} in all; {found.unended:,} have not ended")  # noqa: T201
+    print(f"{found.totals}, since this head was first started")  # noqa: T201 - a command line speaks
+    print(f"they ran for {seconds(found.totals.run_seconds)} in all; {found.unended:,} have not ended")  # noqa: T201
     return OK
 
 

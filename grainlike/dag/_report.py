@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, Self
 
 from grainlike.graph import Node, Status
 from grainlike.head import HERE
-from grainlike.jobs import Totals
 from grainlike.observe import Depth, Stretch, depths, trace
 from grainlike.resources import NO_ALLOCATION, Allocation, Usage, held_amounts
 from grainlike.system import LateFile
+from grainlike.wire import Totals
 
 __all__ = ["DagReport", "EndedJobState", "JobReport"]
 

@@ -18,10 +18,11 @@ from grainlike.executor._lifecycle import ExecutorBase
 from grainlike.executor._settings import NOT_GIVEN, NotGiven, settings_for
 from grainlike.graph import Delayed, Node, State, Stream, delayed, node_behind, start
 from grainlike.head import LogLine
-from grainlike.jobs import Event, Events, Totals, WorkersFeed
+from grainlike.jobs import Event, Events, WorkersFeed
 from grainlike.nested import Waitable
 from grainlike.resources import Request
 from grainlike.scheduler import Explanation
+from grainlike.wire import Totals
 
 if TYPE_CHECKING:
     from grainlike.jobs import WorkerInfo

@@ -37,7 +37,6 @@ from grainlike.jobs import (
     Observer,
     OutcomeListener,
     RepeatedArguments,
-    Totals,
 )
 from grainlike.net import Link
 from grainlike.resources import Allocation, Request
@@ -75,6 +74,7 @@ from grainlike.wire import (
     Parcel,
     Report,
     Submit,
+    Totals,
     Withdraw,
     unpack_parcels,
 )

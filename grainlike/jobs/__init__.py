@@ -7,7 +7,16 @@ from grainlike._later import later
 if TYPE_CHECKING:
     from grainlike.jobs._events import Event, Events, Feed, WorkersFeed
     from grainlike.jobs._interfaces import Lease, Observer, OutcomeListener, Worker
-    from grainlike.jobs._job import NO_PARCEL, FirstOfChain, Job, Placement, allocation_of, close_all, note_of
+    from grainlike.jobs._job import (
+        NO_PARCEL,
+        FirstOfChain,
+        Job,
+        JobCounters,
+        Placement,
+        allocation_of,
+        close_all,
+        note_of,
+    )
     from grainlike.jobs._records import WorkerInfo
     from grainlike.jobs._repeated import BIG, RepeatedArguments, is_big
     from grainlike.jobs._rows import explanation_of, job_is, worker_info, worker_row
@@ -21,7 +30,6 @@ if TYPE_CHECKING:
         settle_calls,
         submissions,
     )
-    from grainlike.jobs._totals import JobCounters, Totals
 
 __all__ = [
     "BIG",
@@ -38,7 +46,6 @@ __all__ = [
     "Placement",
     "RepeatedArguments",
     "Shipped",
-    "Totals",
     "Worker",
     "WorkerInfo",
     "WorkersFeed",
@@ -77,8 +84,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "OutcomeListener": "_interfaces",
             "Placement": "_job",
             "Shipped": "_shipped",
-            "JobCounters": "_totals",
-            "Totals": "_totals",
+            "JobCounters": "_job",
             "Worker": "_interfaces",
             "WorkerInfo": "_records",
             "WorkersFeed": "_events",

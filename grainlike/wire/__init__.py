@@ -135,6 +135,7 @@ from grainlike.wire._reports import (
     Leaving,
     ReceiptSpec,
     Report,
+    Totals,
     Wait,
 )
 from grainlike.wire._resend_buffer import ResendBuffer
@@ -251,6 +252,7 @@ __all__ = [
     "Stop",
     "Submit",
     "SubmittedFunction",
+    "Totals",
     "TraceIs",
     "Unable",
     "Undefine",

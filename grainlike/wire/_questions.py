@@ -13,6 +13,7 @@ import msgspec
 
 from grainlike.wire._base import BaseMessage
 from grainlike.wire._nested import AskOutcome, OutcomeIs
+from grainlike.wire._reports import Totals
 
 __all__ = [
     "MOST_ROWS",
@@ -359,19 +360,10 @@ class WantedIs(BaseMessage, frozen=True, tag=114):
 
 
 class ReportIs(BaseMessage, frozen=True, tag=102):
-    """Totals of ended jobs by outcome, as `Totals` counts them, with its seconds.
-
-    `unended` counts those that have not ended.
-    """
+    """Totals of ended jobs by outcome; `unended` counts those that have not ended."""
 
     ask: int
-    succeeded: int
-    failed: int
-    skipped: int
-    timed_out: int
-    cancelled: int
-    total_seconds: float
-    run_seconds: float
+    totals: Totals
     unended: int
 
 

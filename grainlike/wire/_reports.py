@@ -1,9 +1,10 @@
 """Messages from a worker to the head: leases, ends of attempts, and waits. Runners report to their worker by the same
-ones.
+ones. How many jobs ended how is counted in `Totals`.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum
 
 import msgspec
@@ -19,6 +20,7 @@ __all__ = [
     "Leaving",
     "ReceiptSpec",
     "Report",
+    "Totals",
     "Wait",
 ]
 
@@ -133,3 +135,34 @@ class Leaving(BaseMessage, frozen=True, tag=22):
     """The worker stops: it takes no more jobs, ends those it has, reports them, and closes the connection."""
 
     reason: str
+
+
+_STATUSES = ("succeeded", "failed", "skipped", "timed_out", "cancelled")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Totals:
+    """Number of jobs by outcome, and their times. `print` shows it in a line.
+
+    Attributes:
+        succeeded: jobs that gave a value.
+        failed: jobs that raised, were lost with their workers, or could not be sent.
+        skipped: jobs that never started, for what they needed did not succeed, or their graph had failed.
+        timed_out: jobs that were ended because they ran past a limit.
+        cancelled: jobs that were cancelled or had no awaiter left, and those that ran when their graph failed.
+        total_seconds: from beginning to end; of a head with a journal, from its first start.
+        run_seconds: the times that all jobs ran, added up.
+    """
+
+    succeeded: int
+    failed: int
+    skipped: int
+    timed_out: int
+    cancelled: int
+    total_seconds: float
+    run_seconds: float
+
+    def __str__(self) -> str:
+        counts = [(status, getattr(self, status)) for status in _STATUSES]
+        said = ", ".join(f"{count:,} {status.replace('_', ' ')}" for status, count in counts if count)
+        return f"{said or 'no jobs'} in {self.total_seconds:.3g} s"

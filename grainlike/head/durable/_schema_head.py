@@ -73,7 +73,7 @@ Placement jobs._job.Placement: worker attempt earlier slots began ended used rec
     streamed again_at
 Job jobs._job.Job: fn id node placement travels
 FirstOfChain jobs._job.FirstOfChain: fn id node placement travels _links _runs
-Totals jobs._totals.Totals: succeeded failed skipped timed_out cancelled total_seconds run_seconds
-JobCounters jobs._totals.JobCounters: succeeded failed skipped timed_out cancelled run_seconds opened
+Totals wire._reports.Totals: succeeded failed skipped timed_out cancelled total_seconds run_seconds
+JobCounters jobs._job.JobCounters: succeeded failed skipped timed_out cancelled run_seconds opened
 ResumableSession net._resumable_session.ResumableSession: _transcript _link over tells
 """

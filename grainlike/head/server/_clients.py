@@ -23,7 +23,7 @@ from grainlike.errors import GrainlikeError, SessionError
 from grainlike.head import FAREWELL_S, Head
 from grainlike.head.server._client import ClientConnection
 from grainlike.head.server._sessions import NamedCall, NamedSession, Sessions
-from grainlike.head.server._trace_rows import report_is, send_trace
+from grainlike.head.server._trace_rows import send_trace
 from grainlike.jobs import job_is, worker_row
 from grainlike.net import Link, is_gone
 from grainlike.resources import offer_of, parse
@@ -59,6 +59,7 @@ from grainlike.wire import (
     Matched,
     Message,
     ReleaseFunctions,
+    ReportIs,
     SessionsAre,
     Submit,
     Unable,
@@ -359,7 +360,7 @@ class ClientRegistry:
             case AskWanted():
                 return self._wanted(question)
             case AskReport():
-                return report_is(ask, self._head.totals(), self._head.view.unended)
+                return ReportIs(ask, self._head.totals(), self._head.view.unended)
             case AskStop():
                 why = f"this head is part of a program, process {os.getpid()}, and ends with it"
                 return Done(ask) if self._stop() else Unable(ask, why)

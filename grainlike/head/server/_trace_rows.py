@@ -10,36 +10,20 @@ from collections.abc import Hashable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from grainlike.jobs import Totals
 from grainlike.net import Link
 from grainlike.resources import held_amounts, parse_allocation
-from grainlike.wire import ReportIs, SpanRow, TraceIs, Unable
+from grainlike.wire import SpanRow, TraceIs, Unable
 
 if TYPE_CHECKING:  # few programs record
     from grainlike.head import Recorder
     from grainlike.observe import Stretch
 
-__all__ = ["NOT_RECORDED", "report_is", "send_trace", "spans_from_rows"]
+__all__ = ["NOT_RECORDED", "send_trace", "spans_from_rows"]
 
 NOT_RECORDED = "this head records nothing: start it with `grainlike head start --record`, or Executor(record=True)"
 
 _ROWS = 1000
 """Rows that are sent in one turn of the loop."""
-
-
-def report_is(ask: int, totals: Totals, unended: int) -> ReportIs:
-    """Return the reply to a report query: how jobs have ended."""
-    return ReportIs(
-        ask,
-        totals.succeeded,
-        totals.failed,
-        totals.skipped,
-        totals.timed_out,
-        totals.cancelled,
-        totals.total_seconds,
-        totals.run_seconds,
-        unended,
-    )
 
 
 async def send_trace(link: Link, ask: int, recorder: Recorder | None) -> None:

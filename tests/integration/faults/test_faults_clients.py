@@ -364,7 +364,7 @@ async def test_it_is_asked_how_many_more_workers_would_help(gates, told):
         assert await told("head", "wanted", "cores=4") == (0, "3\n")
         code, said = await told("head", "wanted", "cores=4", "--most", 2, "--json")
         assert (code, json.loads(said)) == (0, {"offer": "cores=4", "wanted": 2})
-        assert (await told("head", "wanted", "cores=x"))[0] == 1
+        assert (await told("head", "wanted", "cores=x"))[0] == 2
 
 
 async def test_no_worker_is_told_to_end_that_is_not_called_so_or_belongs_to_a_program(told):

@@ -9,10 +9,9 @@ from grainlike.graph import Function
 from grainlike.head import _functions
 from grainlike.head._functions import FunctionTable
 from grainlike.head._nested import RelayedJobs
-from grainlike.jobs._job import NO_PARCEL, FirstOfChain
+from grainlike.jobs._job import NO_PARCEL, FirstOfChain, JobCounters
 from grainlike.jobs._job import Job as HeadJob
 from grainlike.jobs._shipped import Shipped
-from grainlike.jobs._totals import JobCounters
 from grainlike.scheduler import FunctionDefined
 from grainlike.scheduler._records import HeadFunction
 from grainlike.wire import RetrySpec, Submit, SubmittedFunction

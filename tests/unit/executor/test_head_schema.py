@@ -28,7 +28,6 @@ MODULES = (
     "grainlike.head.server._client",
     "grainlike.head.server._sessions",
     "grainlike.jobs._job",
-    "grainlike.jobs._totals",
     "grainlike.net._resumable_session",
 )
 PASSING = ("wire._questions", "wire._runners", "wire._handshake", "wire._frames", "scheduler._explain")
