@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from grainlike.cli._exits import NO_HEAD, epilog
 from grainlike.cli._root import (
     Head,
     Insecure,
@@ -20,122 +21,94 @@ from grainlike.cli._root import (
     worker_app,
 )
 
-_WORKER_EXAMPLES = """[bold]Examples[/bold]
-
+_WORKER_EXAMPLES = epilog(
+    """
 grainlike worker start
 grainlike worker start --head tcp://127.0.0.1:4711 --name n1
 grainlike worker start --resources "cores=16 memory=64Gi gpus=2"
 grainlike worker start --resources "cores=[6,7] licence=1"
+""",
+    ok="the head closed, or the worker was told to stop",
+    refused=NO_HEAD,
+)
 
-[bold]Exit codes[/bold]
-
-0 the head closed, or the worker was told to stop
-2 wrong usage
-3 no head there, or it refused
-"""
-
-_ENDING_CODES = """[bold]Exit codes[/bold]
-
-0 all that are called so were told
-1 none is called so
-2 wrong usage
-3 no head there, or it refused
-"""
-
-_DRAIN_EXAMPLES = f"""[bold]Examples[/bold]
-
+_DRAIN_EXAMPLES = epilog(
+    """
 grainlike worker drain n17
 grainlike worker drain "gpu-*" n3 --json
+""",
+    ok="all that are called so were told",
+    failed="none is called so",
+    refused=NO_HEAD,
+)
 
-{_ENDING_CODES}"""
-
-_KILL_EXAMPLES = f"""[bold]Examples[/bold]
-
+_KILL_EXAMPLES = epilog(
+    """
 grainlike worker kill n17
 grainlike worker kill "*"
+""",
+    ok="all that are called so were told",
+    failed="none is called so",
+    refused=NO_HEAD,
+)
 
-{_ENDING_CODES}"""
-
-_ACCESS_EXAMPLES = """[bold]Examples[/bold]
-
+_ACCESS_EXAMPLES = epilog(
+    """
 grainlike access generate
 grainlike access generate --directory ~/shared/cluster --address tcp://login1:7777
+""",
+    usage="wrong usage, or files are there already",
+)
 
-[bold]Exit codes[/bold]
-
-0 success
-2 wrong usage, or files are there already
-"""
-
-_DOCTOR_EXAMPLES = """[bold]Examples[/bold]
-
+_DOCTOR_EXAMPLES = epilog(
+    """
 grainlike doctor
 grainlike doctor --head ~/cluster.json
+""",
+    ok="nothing is bad",
+    failed="something is; it says what to do",
+)
 
-[bold]Exit codes[/bold]
-
-0 nothing is bad
-1 something is; it says what to do
-2 wrong usage
-"""
-
-_HEAD_EXAMPLES = """[bold]Examples[/bold]
-
+_HEAD_EXAMPLES = epilog(
+    """
 grainlike head start
 grainlike head start --listen tcp://0.0.0.0:7777 --detach
 grainlike head start --access ~/cluster/head.json
 grainlike head start --run-once
+""",
+    ok="it was told to stop, or was done",
+    refused="it cannot listen there",
+)
 
-[bold]Exit codes[/bold]
-
-0 it was told to stop, or was done
-2 wrong usage
-3 it cannot listen there
-"""
-
-_STOP_EXAMPLES = """[bold]Examples[/bold]
-
+_STOP_EXAMPLES = epilog(
+    """
 grainlike head stop
 grainlike head stop --head tcp://login1:7777
+""",
+    ok="it has stopped",
+    failed="it is part of a program, and ends with that",
+    refused=NO_HEAD,
+)
 
-[bold]Exit codes[/bold]
-
-0 it has stopped
-1 it is part of a program, and ends with that
-2 wrong usage
-3 no head there, or it refused
-"""
-
-_ASK_CODES = """[bold]Exit codes[/bold]
-
-0 success
-1 there is no such job
-2 wrong usage
-3 no head there, or it refused
-"""
-
-_STATUS_EXAMPLES = f"""[bold]Examples[/bold]
-
+_STATUS_EXAMPLES = epilog(
+    """
 grainlike head status
 grainlike head status --head ~/cluster/client.json --json
+""",
+    failed="the head cannot answer",
+    refused=NO_HEAD,
+)
 
-{_ASK_CODES}"""
-
-_WANTED_EXAMPLES = """[bold]Examples[/bold]
-
+_WANTED_EXAMPLES = epilog(
+    """
 grainlike head wanted "cores=16 memory=64Gi" --most 8
 grainlike head wanted cores=4 --within 600 --json
+""",
+    refused=NO_HEAD,
+)
 
-[bold]Exit codes[/bold]
-
-0 success
-1 that is no offer
-2 wrong usage
-3 no head there, or it refused
-"""
-
-_SUBMIT_EXAMPLES = """[bold]Examples[/bold]
-
+_SUBMIT_EXAMPLES = epilog(
+    """
 [dim]# on a worker of the head that runs here[/dim]
 grainlike submit -r "gpus=1 cores=4" -- python train.py --seed 1
 
@@ -144,14 +117,11 @@ grainlike submit -r "cores=1" --file commands.txt
 
 [dim]# without a head: on slots of this machine, until all have run[/dim]
 grainlike submit --run-once --resources "gpu0=1 gpu1=1" -r "gpu0=1" --file commands.txt
-
-[bold]Exit codes[/bold]
-
-0 all commands ended with exit code 0
-1 a command failed
-2 wrong usage
-3 no head there, or it refused
-"""
+""",
+    ok="all commands ended with exit code 0",
+    failed="a command failed",
+    refused=NO_HEAD,
+)
 
 
 Patterns = Annotated[

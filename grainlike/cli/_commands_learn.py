@@ -7,47 +7,36 @@ from typing import Annotated
 
 import typer
 
+from grainlike.cli._exits import epilog
 from grainlike.cli._root import app, exit_with
 
-_DEMO_EXAMPLES = """[bold]Examples[/bold]
-
+_DEMO_EXAMPLES = epilog(
+    """
 grainlike demo
 grainlike demo --workers 2 --picture two-workers.svg
 grainlike demo --quick --no-baseline
+""",
+    failed="a job failed",
+    refused="scikit-learn is missing, or a worker did not come",
+)
 
-[bold]Exit codes[/bold]
-
-0 success
-1 a job failed
-2 wrong usage
-3 scikit-learn is missing, or a worker did not come
-"""
-
-_SIMULATE_EXAMPLES = """[bold]Examples[/bold]
-
+_SIMULATE_EXAMPLES = epilog(
+    """
 grainlike simulate --jobs 1000 --request "cores=1" --seconds 2 --workers 4 --resources "cores=16"
 grainlike simulate --jobs 200 --request "cores=4 memory=8Gi" --seconds 60 --resources "cores=64 memory=64Gi" --json
+""",
+    refused="no worker could ever run the jobs",
+)
 
-[bold]Exit codes[/bold]
-
-0 success
-2 wrong usage
-3 no worker could ever run the jobs
-"""
-
-_BENCH_EXAMPLES = """[bold]Examples[/bold]
-
+_BENCH_EXAMPLES = epilog(
+    """
 grainlike bench
 grainlike bench grainlike pool dask --rounds 5 --picture bench.svg
 grainlike bench --workload throughput --size 100000 --json
-
-[bold]Exit codes[/bold]
-
-0 success
-1 a system could not be measured
-2 wrong usage
-3 the benchmarks are not installed
-"""
+""",
+    failed="a system could not be measured",
+    refused="the benchmarks are not installed",
+)
 
 
 def _drawable(picture: Path) -> Path:

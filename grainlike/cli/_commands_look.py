@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from grainlike.cli._exits import NO_HEAD, epilog
 from grainlike.cli._root import (
     Head,
     Insecure,
@@ -23,126 +24,105 @@ JournalDirectory = Annotated[
     Path, typer.Argument(exists=True, file_okay=False, help="The journal's.", show_default="the present one")
 ]
 
-_ASK_CODES = """[bold]Exit codes[/bold]
-
-0 success
-1 there is no such job
-2 wrong usage
-3 no head there, or it refused
-"""
-
-_LS_EXAMPLES = f"""[bold]Examples[/bold]
-
+_LS_EXAMPLES = epilog(
+    """
 grainlike ls
 grainlike ls --head tcp://login1:7777 --json
+""",
+    failed="the head cannot answer",
+    refused=NO_HEAD,
+)
 
-{_ASK_CODES}"""
-
-_JOBS_EXAMPLES = f"""[bold]Examples[/bold]
-
+_JOBS_EXAMPLES = epilog(
+    """
 grainlike jobs
 grainlike jobs --most 1000 --json
+""",
+    failed="the head cannot answer",
+    refused=NO_HEAD,
+)
 
-{_ASK_CODES}"""
-
-_EXPLAIN_EXAMPLES = f"""[bold]Examples[/bold]
-
+_EXPLAIN_EXAMPLES = epilog(
+    """
 grainlike explain 17
 grainlike explain 17 --json
+""",
+    failed="there is no such job",
+    refused=NO_HEAD,
+)
 
-{_ASK_CODES}"""
-
-_CANCEL_EXAMPLES = f"""[bold]Examples[/bold]
-
+_CANCEL_EXAMPLES = epilog(
+    """
 grainlike cancel 17
+""",
+    failed="there is no such job",
+    refused=NO_HEAD,
+)
 
-{_ASK_CODES}"""
-
-_LOGS_EXAMPLES = f"""[bold]Examples[/bold]
-
+_LOGS_EXAMPLES = epilog(
+    """
 grainlike logs 17
 grainlike logs -f 17
 grainlike logs --json 17 | jq -r .line
+""",
+    failed="there is no such job",
+    refused=NO_HEAD,
+)
 
-{_ASK_CODES}"""
-
-_SESSIONS_EXAMPLES = """[bold]Examples[/bold]
-
+_SESSIONS_EXAMPLES = epilog(
+    """
 grainlike sessions
 grainlike sessions --json
 grainlike sessions end sweep
+""",
+    failed="there is no such session",
+    refused=NO_HEAD,
+)
 
-[bold]Exit codes[/bold]
-
-0 success
-1 there is no such session
-2 wrong usage
-3 no head there, or it refused
-"""
-
-_REPORT_EXAMPLES = """[bold]Examples[/bold]
-
+_REPORT_EXAMPLES = epilog(
+    """
 grainlike report
 grainlike report --json
+""",
+    refused=NO_HEAD,
+)
 
-[bold]Exit codes[/bold]
-
-0 success
-2 wrong usage
-3 no head there, or it refused
-"""
-
-_TRACE_EXAMPLES = """[bold]Examples[/bold]
-
+_TRACE_EXAMPLES = epilog(
+    """
 grainlike head start --detach --record
 grainlike trace -o trace.json
+""",
+    failed="the head records nothing",
+    refused=NO_HEAD,
+)
 
-[bold]Exit codes[/bold]
-
-0 success
-1 the head records nothing
-2 wrong usage
-3 no head there, or it refused
-"""
-
-_CACHE_EXAMPLES = """[bold]Examples[/bold]
-
+_CACHE_EXAMPLES = epilog(
+    """
 grainlike cache ls
 grainlike cache rm fit --version v1
 grainlike cache rm --all --older 30
+""",
+    failed="there was nothing to remove",
+    refused="the directory cannot be read, or others can write to it",
+)
 
-[bold]Exit codes[/bold]
-
-0 success
-1 there was nothing to remove
-2 wrong usage
-3 the directory cannot be read, or others can write to it
-"""
-
-_JOURNAL_CHECK_EXAMPLES = """[bold]Examples[/bold]
-
+_JOURNAL_CHECK_EXAMPLES = epilog(
+    """
 grainlike journal check ~/journal
 grainlike journal check --json ~/journal | jq .damage
+""",
+    ok="it is sound; the end may be torn, as a crash leaves it",
+    failed="it is damaged: no head starts with it",
+    refused="it cannot be read, or others can read or write it",
+)
 
-[bold]Exit codes[/bold]
-
-0 it is sound; the end may be torn, as a crash leaves it
-1 it is damaged: no head starts with it
-2 wrong usage
-3 it cannot be read, or others can read or write it
-"""
-
-_JOURNAL_EXPORT_EXAMPLES = """[bold]Examples[/bold]
-
+_JOURNAL_EXPORT_EXAMPLES = epilog(
+    """
 grainlike journal export ~/journal
 grainlike journal export --json ~/journal | jq .total
-
-[bold]Exit codes[/bold]
-
-0 success
-2 wrong usage
-3 it is damaged, or a head writes it; or as for `check`
-"""
+""",
+    refused="it is damaged, or a head writes it; or as for `check`",
+)
 
 
 @app.command("ls", epilog=_LS_EXAMPLES, rich_help_panel="Look at a cluster")

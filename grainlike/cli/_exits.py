@@ -2,7 +2,7 @@
 
 import errno
 
-__all__ = ["FAILED", "INTERRUPTED", "OK", "REFUSED", "UNREAD", "USAGE", "is_of_output"]
+__all__ = ["FAILED", "INTERRUPTED", "NO_HEAD", "OK", "REFUSED", "UNREAD", "USAGE", "epilog", "is_of_output"]
 
 OK = 0
 FAILED = 1
@@ -17,3 +17,18 @@ UNREAD = 141
 def is_of_output(error: BaseException) -> bool:
     """Return True if what is printed cannot be written: no file was named, and the disk is full."""
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT) and error.filename is None
+
+
+NO_HEAD = "no head there, or it refused"
+"""Meaning of `REFUSED` for commands that need a head."""
+
+
+def epilog(
+    examples: str, *, ok: str = "success", failed: str = "", usage: str = "wrong usage", refused: str = ""
+) -> str:
+    """Return what follows the options in the help of a command: examples, and the meaning of its exit codes; an empty
+    one is not used.
+    """
+    meanings = {OK: ok, FAILED: failed, USAGE: usage, REFUSED: refused}
+    codes = "\n".join(f"{code} {meaning}" for code, meaning in meanings.items() if meaning)
+    return f"[bold]Examples[/bold]\n\n{examples.strip()}\n\n[bold]Exit codes[/bold]\n\n{codes}\n"
