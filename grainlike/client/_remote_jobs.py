@@ -10,7 +10,7 @@ from grainlike.client._events import RemoteLeases, outcome_of
 from grainlike.engine import buffer_of
 from grainlike.errors import JobCancelledError, JobTimeoutError
 from grainlike.graph import Function, Node, RunsIn, StreamNode
-from grainlike.jobs import NO_PARCEL, Job, JobCounters, OutcomeListener, Shipped, pack_calls, settle_calls, submissions
+from grainlike.jobs import NO_PARCEL, Job, JobCounters, OutcomeListener, Shipped, pack_calls, settle_calls, submit_calls
 from grainlike.net import Link
 from grainlike.resources import parse
 from grainlike.wire import (
@@ -104,21 +104,22 @@ class RemoteJobs:
     def _send(self, nodes: list[Node]) -> None:
         self._release_functions()
         batches = pack_calls(nodes, self._number, self._listener, streams=True)
-        try:
-            for message, buffers in submissions(0, 0, batches, self._shipped, self.names):
-                self._link.post(message, buffers)
-        except BaseException:
-            self._shipped.take_back()  # else later calls of these functions would go without them
-            raise
+        submit_calls(0, 0, batches, self._shipped, self._link.post, self._refuse, self.names)
         for calls in batches.values():
             last = None
             for call in calls:
                 if call.node.function is not last:  # as it mostly is, for the calls of one batch are alike
                     last = call.node.function
-                    self._shipped.note(last, call.blob.digest)
+                    if call.blob.digest in self._shipped:
+                        self._shipped.note(last, call.blob.digest)
         if self.names:
             for node in [call.node for calls in batches.values() for call in calls]:
                 self.names.pop(node, None)
+
+    def _refuse(self, child: int, node: Node, error: Exception) -> None:
+        """Fail a call that cannot be sent."""
+        self._take(child)
+        self._listener.failed(node, error)
 
     def _release_functions(self) -> None:
         """Release at the head the functions that this program has dropped."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         pack_calls,
         retry_spec,
         settle_calls,
-        submissions,
+        submit_calls,
     )
 
 __all__ = [
@@ -61,7 +61,7 @@ __all__ = [
     "retry_spec",
     "settle_calls",
     "slots_of",
-    "submissions",
+    "submit_calls",
     "worker_info",
     "worker_row",
 ]
@@ -99,7 +99,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "retry_spec": "_submission",
             "settle_calls": "_submission",
             "slots_of": "_slots",
-            "submissions": "_submission",
+            "submit_calls": "_submission",
             "worker_info": "_rows",
             "worker_row": "_rows",
         },

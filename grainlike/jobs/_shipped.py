@@ -42,9 +42,10 @@ class Shipped:
         """Count a digest that is about to be sent; `note` adds the functions it belongs to."""
         self._counts.setdefault(digest, 0)
 
-    def take_back(self) -> None:
-        """Forget the digests that no function was noted for: the message that they were counted for was not sent."""
-        self._counts = {digest: count for digest, count in self._counts.items() if count}
+    def discard(self, digest: bytes) -> None:
+        """Drop a digest that was added and not sent; one that has functions stays."""
+        if not self._counts.get(digest, 1):
+            del self._counts[digest]
 
     def note(self, function: Function, digest: bytes) -> None:
         """A function has this digest, for now: another than before, where what it holds was rebound."""

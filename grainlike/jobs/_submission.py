@@ -6,11 +6,11 @@ Retry options of a call on the wire: exception types are sent to the runner, whi
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from grainlike.errors import JobMemoryError, JobTimeoutError, UnsatisfiableError
+from grainlike.errors import JobMemoryError, JobTimeoutError, SerializationError, UnsatisfiableError
 from grainlike.graph import Function, Node, Retry, StreamNode
 from grainlike.jobs._interfaces import OutcomeListener
 from grainlike.jobs._job import Job, Placement
@@ -30,7 +30,7 @@ from grainlike.wire import (
     unpack_parcels,
 )
 
-__all__ = ["outcome_alone", "outcomes_message", "pack_calls", "retry_spec", "settle_calls", "submissions"]
+__all__ = ["outcome_alone", "outcomes_message", "pack_calls", "retry_spec", "settle_calls", "submit_calls"]
 
 
 _FUNCTION_BYTES = 384
@@ -77,28 +77,58 @@ def pack_calls(
     return batches
 
 
-def submissions(
+def submit_calls(
     parent: int,
     attempt: int,
     batches: dict[tuple[Request, int, bool], list[JobCall]],
     shipped: Shipped | set[bytes],
+    post: Callable[[Submit, Sequence[Buffer]], object],
+    refuse: Callable[[int, Node, Exception], object],
     names: Mapping[Node, str] = _NAMELESS,
-) -> Iterator[tuple[Submit, Sequence[Buffer]]]:
-    """The messages, and their buffers, that submit packed calls. Functions that are not in `shipped` go along.
+) -> None:
+    """Send packed calls. Functions that are not in `shipped` go along.
 
+    `post` sends a message with its buffers. Where it raises, nothing of that message was sent: its calls are sent one
+    by one, `refuse` is given number, node and error of those that cannot be sent, and their functions go along with the
+    next call of them.
     `names` are those under which outcomes are to be kept.
     """
-    for (request, priority, isolate), rows in batches.items():
+    for key, rows in batches.items():
         for first, last in split_by_bytes([call.parcel for call in rows], _spoken_of(rows, names)):
             calls = rows[first:last]
-            functions, fns, blobs = _functions(calls, shipped)
-            data, counts, buffers = pack_parcels([call.parcel for call in calls])
-            children = [call.child for call in calls]
-            told = [names.get(call.node, "") for call in calls] if names else []
-            message = Submit(
-                parent, attempt, str(request), priority, isolate, functions, children, fns, data, counts, told
-            )
-            yield message, [*blobs, *buffers]
+            error = _post_calls((parent, attempt), key, calls, shipped, post, names)
+            if error is None:
+                continue
+            for call in calls:
+                alone = error if len(calls) == 1 else _post_calls((parent, attempt), key, [call], shipped, post, names)
+                if alone is not None:
+                    words = f"the call of {call.node.function.name} cannot be sent: {alone}"
+                    refuse(call.child, call.node, SerializationError(words))
+
+
+def _post_calls(
+    submitter: tuple[int, int],
+    key: tuple[Request, int, bool],
+    calls: Sequence[JobCall],
+    shipped: Shipped | set[bytes],
+    post: Callable[[Submit, Sequence[Buffer]], object],
+    names: Mapping[Node, str],
+) -> Exception | None:
+    """Send calls in one message. Return the error if that cannot be sent; their functions then count as not sent."""
+    request, priority, isolate = key
+    functions, fns, blobs = _functions(calls, shipped)
+    data, counts, buffers = pack_parcels([call.parcel for call in calls])
+    children = [call.child for call in calls]
+    told = [names.get(call.node, "") for call in calls] if names else []
+    message = Submit(*submitter, str(request), priority, isolate, functions, children, fns, data, counts, told)
+    try:
+        post(message, [*blobs, *buffers])
+    except Exception as error:  # noqa: BLE001 - whatever encoding raises belongs to these calls
+        for spec in functions:
+            if spec.here:
+                shipped.discard(spec.digest)
+        return error
+    return None
 
 
 def _spoken_of(calls: Sequence[JobCall], names: Mapping[Node, str]) -> list[int]:

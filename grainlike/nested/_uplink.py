@@ -15,7 +15,7 @@ import anyio
 
 from grainlike.context import JobInfo, JobView
 from grainlike.graph import Node, RunsIn
-from grainlike.jobs import NO_PARCEL, Job, OutcomeListener, pack_calls, settle_calls, submissions
+from grainlike.jobs import NO_PARCEL, Job, OutcomeListener, pack_calls, settle_calls, submit_calls
 from grainlike.net import Uplink
 from grainlike.resources import parse_allocation
 from grainlike.wire import (
@@ -80,8 +80,7 @@ class JobUplink:
         """Send calls to the head. What cannot travel fails at once, alone."""
         batches = pack_calls(nodes, self._number, self._listener, streams=False)
         job = self._job
-        for message, buffers in submissions(job.id, job.attempt, batches, self._shipped):
-            self._uplink.post(message, buffers)
+        submit_calls(job.id, job.attempt, batches, self._shipped, self._uplink.post, self._refuse)
         self._soon(self.look)
 
     def _number(self, node: Node) -> int:
@@ -89,6 +88,10 @@ class JobUplink:
         node.record = Job(self._last_child, 0, node, NO_PARCEL)
         self._nodes[self._last_child] = node
         return self._last_child
+
+    def _refuse(self, child: int, node: Node, error: Exception) -> None:
+        self._nodes.pop(child, None)
+        self._listener.failed(node, error)
 
     def cancel(self, nodes: Iterable[Node], *, skipped: bool = False) -> None:
         """Withdraw calls that are wanted no more in the job."""

@@ -43,7 +43,22 @@ _PREFIX = struct.Struct("<II")
 _LENGTH_SIZE = 8
 _LARGE = 64 * 1024
 
-_encoder = msgspec.msgpack.Encoder()
+
+def _as_plain(value: object) -> object:
+    """Return a number or string of a subclass, as NumPy's `float64` is of `float`, as the plain value it extends."""
+    match value:  # by the methods of the built-ins: a subclass may have others
+        case str():
+            return str.__str__(value)
+        case int():
+            return int.__int__(value)
+        case float():
+            return float.__float__(value)
+        case bytes():
+            return bytes.__bytes__(value)
+    raise TypeError(f"{type(value).__name__} {value!a} cannot be part of a message")
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=_as_plain)
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from grainlike import Cores, Retry, delayed
 from grainlike.graph import Node, node_of
-from grainlike.jobs._submission import pack_calls, submissions
+from grainlike.jobs._submission import pack_calls, submit_calls
 from grainlike.wire import BATCH_BYTES, FROM_CLIENT, FrameDecoder, Submit, Withdraw, encode_frame
 from grainlike.wire._payloads import MOST_NUMBERS, split_by_bytes, split_by_count
 
@@ -44,13 +44,19 @@ def alike(count: int, size: int) -> list[Any]:
     return [job(b"z" * size) for _ in range(count)]
 
 
+def not_refused(child: int, node: Node, error: Exception) -> None:
+    raise error
+
+
 def messages(placeholders: list[Any]) -> list[tuple[int, int]]:
     """Submit, and take as a head does: the size of the header and the number of calls of each message."""
     decoder = FrameDecoder(FROM_CLIENT)
     found: list[tuple[int, int]] = []
     nodes = [node_of(r_) for r_ in placeholders]
     batches = pack_calls(nodes, id, Nobody(), streams=False)
-    for message, buffers in submissions(0, 0, batches, set()):
+    sent: list[tuple[Submit, Any]] = []
+    submit_calls(0, 0, batches, set(), lambda message, buffers: sent.append((message, buffers)), not_refused)
+    for message, buffers in sent:
         pieces = b"".join(bytes(piece) for piece in encode_frame(message, buffers))
         (frame,) = decoder.feed(pieces)
         assert isinstance(frame.message, Submit)

@@ -73,6 +73,8 @@ class RunnerSupervisor:
         """Where the job that comes next has its other nodes."""
         self._last_claim = -1
         self._last_step = 0
+        self._unsent = ""
+        """Why a message to the process could not be sent."""
         self._end_wanted: Literal["terminate", "kill"] | None = None
 
     def post(self, message: Message, buffers: Sequence[Buffer] = ()) -> None:
@@ -88,7 +90,15 @@ class RunnerSupervisor:
         elif self._process is None:
             self._early.append(Frame(message, list(buffers)))
         if self._process is not None:
-            self._process.link.post(message, buffers)
+            self._send(self._process, message, buffers)
+
+    def _send(self, process: RunnerProcess, message: Message, buffers: Sequence[Buffer]) -> None:
+        """Post a message to the process. One that cannot be encoded ends this process alone, which waits for it."""
+        try:
+            process.link.post(message, buffers)
+        except Exception as error:  # noqa: BLE001 - anything else would end the worker, and with it all jobs
+            self._unsent = f"a message to it cannot be sent: {error}"
+            process.kill()
 
     async def run(self, on_frames: OnFrames) -> str:
         while True:
@@ -124,7 +134,7 @@ class RunnerSupervisor:
                 with anyio.move_on_after(self.farewell_s or 1.0):
                     await process.wait()
                 process.kill()
-                how = (rubbish or describe_exit(await process.wait())) + _kept(process.scratch)
+                how = (self._unsent or rubbish or describe_exit(await process.wait())) + _kept(process.scratch)
                 tasks.cancel_scope.cancel()
             if process.claims is not None and process.claims.taken and self._end_wanted is None:
                 frame_filter.hold(self._out_of_memory(process.claims))
@@ -158,7 +168,7 @@ class RunnerSupervisor:
         frames = [*self._first, *(self._lease.frames if self._lease is not None else []), *self._early]
         self._early.clear()
         for message, buffers in frames:
-            process.link.post(message, buffers)
+            self._send(process, message, buffers)
 
     async def _listen(self, process: RunnerProcess, frame_filter: _FrameFilter) -> str | None:
         """Until the link ends. Its process holds user code, which may write anything there: that is its end alone."""
