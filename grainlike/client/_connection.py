@@ -5,6 +5,7 @@ The connection to a head that may not be there yet.
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import socket
@@ -52,6 +53,11 @@ __all__ = ["LOOK_S", "HeadClient", "RefusedQueryError", "call", "find_client_acc
 
 
 A = TypeVar("A", bound=Answer)
+
+logger = logging.getLogger("grainlike")
+
+BLOCKED_S = 10.0
+"""Seconds for which the program's event loop must have stood still to be warned of."""
 
 LEAVE_S = 5.0
 """Seconds for which a client that leaves waits for the head's acknowledgement."""
@@ -285,7 +291,18 @@ class HeadClient:
             if doubt and await stays(self._head_is_silent):
                 self._link.give_up(f"silent for {LOST_S:g} s")
             doubt = self._head_is_silent()
+            due = time.monotonic() + HEARTBEAT_S
             await anyio.sleep(HEARTBEAT_S)
+            self._warn_if_blocked(time.monotonic() - due)
+
+    def _warn_if_blocked(self, seconds: float) -> None:
+        """Warn after the event loop has stood still, which the head takes for the end of the program."""
+        if seconds >= BLOCKED_S:
+            words = (
+                "the event loop of this program stood still for %.1f s; a head gives up a program that is silent for "
+                "%g s, with its jobs: run long computations with asyncio.to_thread, or as jobs"
+            )
+            logger.warning(words, seconds, LOST_S)
 
     def _head_is_silent(self) -> bool:
         return time.monotonic() - self._heard >= LOST_S

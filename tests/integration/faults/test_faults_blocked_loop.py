@@ -9,7 +9,8 @@ import pytest
 from limits import LIMIT_S
 from waiting import logged
 
-from grainlike import GVAR, Cores, Executor, WorkerLostError, delayed, gather, start
+from grainlike import GVAR, Cores, Executor, WorkerLostError, connect, delayed, gather, start
+from grainlike.client import _connection
 from grainlike_worker.runner.loop import _runner
 
 LISTEN = "tcp://127.0.0.1:0"
@@ -98,6 +99,17 @@ async def test_in_the_users_own_loop_it_is_told_afterwards(monkeypatch, caplog):
         await (blocker @ Cores(1))()
     (told,) = [record.getMessage() for record in caplog.records]
     assert told.startswith("job 1, blocker, has blocked the event loop of this program for 0.0")
+
+
+@pytest.mark.asyncio
+async def test_a_connected_program_whose_loop_stood_still_is_warned(monkeypatch, caplog):
+    async with Executor(listen=LISTEN) as head:
+        monkeypatch.setattr(_connection, "BLOCKED_S", 0.01)
+        monkeypatch.setattr(_connection, "HEARTBEAT_S", 0.01)
+        async with connect(head.address):
+            time.sleep(0.1)  # noqa: ASYNC251
+            (told, *_) = await logged(caplog, "event loop of this program stood still")
+    assert "gives up a program that is silent for 30 s" in told
 
 
 @pytest.mark.asyncio
