@@ -96,7 +96,7 @@ def connect(
     program dies. Streams end with the program in any case, for nobody else could read them.
 
     Raises, when it is opened:
-        HeadLostError, ConnectionError: no head is there, nor was one within `wait` seconds.
+        HeadLostError: no head is there, nor was one within `wait` seconds.
         AuthenticationError: another head answered, the head refused us, or others may read the access file.
         VersionMismatchError: its Python, serializers or protocol do not go with ours.
         SessionError: another program has this session.

@@ -313,7 +313,7 @@ async def call(head: str | Path | None = None, *, insecure: bool = False) -> Asy
     """Connect to a head as its client, for questions.
 
     Raises:
-        HeadLostError, ConnectionError: no head is there.
+        HeadLostError: no head is there.
         AuthenticationError, VersionMismatchError: the head refused us.
         ValueError: `head` is no address, or not an access file.
 
@@ -363,7 +363,7 @@ async def first_link(way: HeadLocator, wait: float) -> ByteLink:
     """Connect to the head, which may take up to `wait` seconds to be there.
 
     Raises:
-        HeadLostError, ConnectionError: no head answered within that time.
+        HeadLostError: no head answered within that time.
         AuthenticationError, ValueError: as `HeadLocator.first`, at once: to wait would not mend it.
     """
     until = anyio.current_time() + wait

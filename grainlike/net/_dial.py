@@ -10,7 +10,7 @@ import socket
 import anyio
 from anyio.abc import SocketStream, UNIXSocketStream
 
-from grainlike.errors import AuthenticationError
+from grainlike.errors import AuthenticationError, HeadLostError
 from grainlike.eventloop import on_asyncio
 from grainlike.net._address import Address, TcpAddress, UnixAddress, parse_address
 from grainlike.net._guard import check_loopback, check_same_user, keep_watch, name_peer
@@ -53,9 +53,13 @@ async def connect(address: Address | str, timeout: float = 10.0, *, tls: Tls | N
     With `tls` the listener has proved who it is when this returns. Without it, only a Unix socket or this machine's
     own loopback is allowed.
 
-    Raises `ConnectionError`, naming the address, when nothing listens or answers there; `AuthenticationError` when a
-    Unix socket is another user's, or the listener is not the head that it must be; `PermissionError` for TCP beyond
-    loopback without `tls`; `ValueError` for what is no address. Cancelled, it leaves no socket behind.
+    Raises:
+        HeadLostError: nothing listens or answers there; the message names the address.
+        AuthenticationError: a Unix socket is another user's, or the listener is not the head that it must be.
+        PermissionError: TCP beyond loopback without `tls`.
+        ValueError: `address` is none.
+
+    Cancelled, it leaves no socket behind.
 
     Example::
 
@@ -70,7 +74,7 @@ async def connect(address: Address | str, timeout: float = 10.0, *, tls: Tls | N
     except AuthenticationError as error:
         raise AuthenticationError(f"{address}: {error}") from None
     except TimeoutError:
-        raise ConnectionError(f"no answer from {address} within {timeout:g} s") from None
+        raise HeadLostError(f"no answer from {address} within {timeout:g} s") from None
 
 
 async def _connect(address: Address, tls: Tls | None) -> Link:
@@ -81,7 +85,7 @@ async def _connect(address: Address, tls: Tls | None) -> Link:
         try:
             await _dial(sock, target)
         except OSError as error:
-            raise ConnectionError(f"nobody listens at {address}: {error.strerror}") from error
+            raise HeadLostError(f"nobody listens at {address}: {error.strerror}") from error
         if family == socket.AF_UNIX:
             check_same_user(sock)
         keep_watch(sock)
@@ -98,7 +102,7 @@ async def _shake(sock: socket.socket, address: Address, tls: Tls) -> TlsSession:
     try:
         return await shake_hands(sock, tls)
     except ConnectionError as error:
-        raise ConnectionError(f"{address} hung up before it had said who it is: {error}") from None
+        raise HeadLostError(f"{address} hung up before it had said who it is: {error}") from None
 
 
 async def _target(address: Address) -> tuple[socket.AddressFamily, str | tuple[str, int]]:
@@ -114,7 +118,7 @@ async def _resolve(address: TcpAddress) -> tuple[socket.AddressFamily, tuple[str
     try:
         found = await anyio.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     except OSError as error:
-        raise ConnectionError(f"there is no host {address.host!r} for {address}: {error.strerror}") from None
+        raise HeadLostError(f"there is no host {address.host!r} for {address}: {error.strerror}") from None
     family, _, _, _, target = found[0]
     return family, target[:2]
 

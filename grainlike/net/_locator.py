@@ -32,7 +32,7 @@ class HeadLocator:
         """Return a link to the head.
 
         Raises:
-            HeadLostError, ConnectionError: there is no access file, or no address answers.
+            HeadLostError: there is no access file, or no address answers.
             AuthenticationError, ValueError: the access file is malformed, or not ours.
         """
         self._access = self._find()

@@ -33,8 +33,7 @@ async def dial(access: Access, *, insecure: bool = False, timeout: float = 10.0)
     Raises:
         AuthenticationError: another head answered, or refused us; or it has no TLS, and `insecure` is not
             set.
-        HeadLostError: the access file has no address yet.
-        ConnectionError: no address answers. `timeout` bounds each address.
+        HeadLostError: the access file has no address yet, or none answers. `timeout` bounds each address.
 
     Example::
 

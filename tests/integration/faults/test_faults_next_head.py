@@ -8,7 +8,7 @@ from waiting import until, until_called
 
 from grainlike import Cores, Executor, HeadLostError, SessionError, connect, delayed, info, start
 from grainlike.client import _connected_executor, _connection
-from grainlike.net import HeadLocator, waits
+from grainlike.net import HeadLocator, accesses_for, parse_address, publish_access, waits
 
 LISTEN = "tcp://127.0.0.1:0"
 
@@ -181,3 +181,11 @@ async def test_leaving_while_a_head_is_looked_for_ends():
 async def test_what_is_no_number_of_seconds_is_refused(option, value):
     with pytest.raises(ValueError, match=f"{option} is a number of seconds"):
         connect(**{option: value})
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "unix:///nowhere/head.sock"])
+async def test_a_head_that_does_not_answer_is_an_error_of_ours(address):
+    publish_access(accesses_for("gone", (parse_address(address),)))
+    with pytest.raises(HeadLostError, match=f"nobody listens at {address}"):
+        async with connect(insecure=True):
+            pass

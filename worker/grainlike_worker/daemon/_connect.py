@@ -33,7 +33,7 @@ async def wait_for_head(way: HeadLocator, stop: anyio.Event, within: float) -> B
 
     Raises:
         AuthenticationError, PermissionError, ValueError: as `HeadLocator.first`, for waiting would not help.
-        HeadLostError, ConnectionError: as `HeadLocator.first`, when the time is over.
+        HeadLostError: as `HeadLocator.first`, when the time is over.
     """
     told = False
     deadline = anyio.current_time() + within
