@@ -29,7 +29,7 @@ class Retry:
             compared where the call ran. A subclass counts as its base does: a timeout is an `OSError`, too.
         losses: how often it is forgiven that the call's process or worker died under it; each gives one more attempt,
             beside `times`. With 0 a call that may have begun is never begun again when its worker is lost, or stops:
-            it runs at most once but for `times`.
+            it runs at most once but for `times`, which is 3 here too: at most once in any case is `Retry(0, losses=0)`.
         backoff: seconds to wait before each further attempt, or `(first, factor, max)` for waits that grow. Up to a
             quarter is taken off by chance, so that calls that failed together are not tried together. None for no wait.
 
