@@ -7,6 +7,7 @@ import json
 import sys
 import threading
 import urllib.error
+from collections.abc import Callable
 
 import cloudpickle
 import pytest
@@ -184,17 +185,24 @@ class Fancy(Exception):
         raise ValueError("no")
 
 
-class HostileMeta(type):
-    __hash__ = None
+def hostile_class():
+    """Return a class that others cannot look at, for its test alone: Dask, when it is imported, visits all that are."""
+
+    class HostileMeta(type):
+        __hash__ = None
+
+    class HostileClass(Exception, metaclass=HostileMeta):
+        pass
+
+    return HostileClass
 
 
-class HostileClass(Exception, metaclass=HostileMeta):
-    pass
+def hostile_at_every_look():
+    class HostileAtEveryLook(Exception):
+        def __getattribute__(self, name):
+            raise ValueError(f"no {name}")
 
-
-class HostileAtEveryLook(Exception):
-    def __getattribute__(self, name):
-        raise ValueError(f"no {name}")
+    return HostileAtEveryLook
 
 
 def bad_state():
@@ -233,8 +241,9 @@ def test_stand_in(name: str) -> None:
     assert again.__notes__ == ["a note"]
 
 
-@pytest.mark.parametrize("cls", [HostileClass, HostileAtEveryLook])
-def test_an_exception_that_cannot_be_looked_at_still_has_its_name(cls: type[Exception]) -> None:
+@pytest.mark.parametrize("make", [hostile_class, hostile_at_every_look])
+def test_an_exception_that_cannot_be_looked_at_still_has_its_name(make: Callable[[], type[Exception]]) -> None:
+    cls = make()
     again = load_error(dump_error(cls("m")))
     assert type(again) is RemoteError
     assert cls.__name__ in again.type_name
@@ -371,7 +380,7 @@ def test_causes_come_along_each_as_well_as_it_can() -> None:
 
 
 def test_a_cause_that_cannot_be_looked_at_ends_the_chain() -> None:
-    error = raised(Plain(1), raised(ValueError("why"), HostileAtEveryLook()))
+    error = raised(Plain(1), raised(ValueError("why"), hostile_at_every_look()()))
     assert [type(one) for one in chain_of(load_error(dump_error(error)))] == [Plain, ValueError, RemoteTraceback]
 
 
