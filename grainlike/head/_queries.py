@@ -77,7 +77,7 @@ class HeadQueries:
             wait, most = max(0.0, job.again_at - time.monotonic()), 1 + node.function.options.retry.times
             return Explanation(0, "local", job.attempt + 1, request, "backoff", starts_in_s=wait, attempts=most)
         if not isinstance(job, Job):
-            return Explanation(0, "opening" if node.place is RunsIn.REMOTE else "local", 0, request)
+            return Explanation(0, "unsent" if node.place is RunsIn.REMOTE else "local", 0, request)
         found = self.explain_job(job.id)
         placement = job.placement
         if found is not None and placement is not None and placement.blocks_since is not None:

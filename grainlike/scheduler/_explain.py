@@ -46,8 +46,8 @@ class Shortage(msgspec.Struct, frozen=True):
 class Explanation(msgspec.Struct, frozen=True):
     """State of a job and what it waits for. `str` gives it in a sentence or two.
 
-    `state` is queued, planned, ahead or leased; for a placeholder that is no job (yet) it is lazy, inputs, local, or
-    the state in which it ended, and `job` is 0. `inputs` names what it still needs.
+    `state` is queued, planned, ahead or leased; for a placeholder that is no job (yet) it is lazy, inputs, local,
+    unsent, or the state in which it ended, and `job` is 0. `inputs` names what it still needs.
 
     `reason` is one word for what holds a queued job up: `"turn"` (others of its class are before it), `"room"`,
     `"reservation"` (the room is kept for an older wide job), `"walltime"` (no worker lives long enough), `"limit"` or
@@ -315,7 +315,7 @@ def _shut(this: Explanation) -> str:
 _UNBOUND = {
     "lazy": "It has not been awaited or started.",
     "local": "It runs in the caller's process.",
-    "opening": "It waits for the executor to open.",
+    "unsent": "It is about to be sent: calls go to the head some at a time, once there is one.",
 }
 
 _SAY: dict[str, Callable[[Explanation], str]] = {

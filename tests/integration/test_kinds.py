@@ -94,6 +94,16 @@ async def test_a_gang_is_refused_where_there_are_too_few_workers():
             await (slots @ Nodes(2, each=Cores(1)))()
 
 
+async def test_a_call_that_is_not_sent_yet_does_not_wait_for_an_open_executor():
+    async with Executor(local=Cores(1)) as executor:
+        calls = [(delayed(abs) @ Cores(1))(-number) for number in range(5000)]
+        all_ = start(gather(calls))
+        said = await executor.explain(calls[-1])
+        assert (said.state, said.job) == ("unsent", 0)
+        assert str(said).startswith("It is about to be sent")
+        assert sum(await all_) == sum(range(5000))
+
+
 async def test_explain_in_every_state():
     async with Executor(local=Cores(2) & Resource("lic", 1)) as executor:
         lazy = (slots @ Cores(1))()
