@@ -10,6 +10,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
+from grainlike.adapters._dask_task import fulfil
 from grainlike.context import use_up_process
 
 __all__ = [
@@ -128,11 +129,13 @@ _NOTHING = object()
 
 
 def call_batch(work: Callable[[], Any]) -> Any:
-    """Call a batch of joblib's, which is sent as an argument: it is large, and used once, which functions are not."""
+    """Call a batch of joblib's, which is sent as an argument: it is large, and used once, which functions are not.
+    Return its values, with its warnings if there were any.
+    """
     parallel = sys.modules.get("joblib.parallel")
     if parallel is not None:  # a `Parallel` in the call may name the backend
         parallel.EXTERNAL_BACKENDS.setdefault("grainlike", _register_joblib)
-    return work()
+    return fulfil(lambda _: work(), ())
 
 
 def _register_joblib() -> None:

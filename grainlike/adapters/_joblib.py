@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from grainlike.adapters._calls import call_batch
+from grainlike.adapters._dask_task import cautions_of, say_again, without_warnings
 from grainlike.adapters._kept import borrow, borrowed, give_back
 from grainlike.adapters._memmaps import ArgumentFiles
 from grainlike.adapters._pool import GrainlikePool
@@ -180,8 +181,10 @@ class GrainlikeBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[
         return future
 
     def retrieve_result_callback(self, out: Future[Any]) -> Any:
-        """Return the values of a batch."""
-        return out.result()
+        """Return the values of a batch; its warnings are given here, by the filters of this process."""
+        value = out.result()
+        say_again(cautions_of(value))
+        return without_warnings(value)
 
     def terminate(self) -> None:
         """Give back what `configure` has borrowed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -48,6 +49,20 @@ def inner(_: int) -> tuple[int, int, int]:
         joblib.effective_n_jobs(n_jobs) if n_jobs else Parallel(n_jobs=None)._effective_n_jobs()
         for n_jobs in (None, -1, 1)
     )
+
+
+def warn(x: int) -> int:
+    warnings.warn("careful", UserWarning, stacklevel=1)
+    return x
+
+
+def test_warnings_of_calls_are_given_to_the_caller_by_its_own_filters() -> None:
+    with pytest.warns(UserWarning, match="careful"):
+        assert Parallel(n_jobs=2, backend="grainlike")(later(warn)(x) for x in range(3)) == [0, 1, 2]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning, match="careful"):
+            Parallel(n_jobs=2, backend="grainlike")(later(warn)(x) for x in range(3))
 
 
 def fail(x: int) -> int:
