@@ -8,8 +8,10 @@ the calling thread for as long as it is blocked.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import CancelledError
 from concurrent.futures import TimeoutError as NotYetError
@@ -29,8 +31,13 @@ __all__ = ["result"]
 
 T = TypeVar("T")
 
+logger = logging.getLogger("grainlike")
+
 _LOOK_S = 1.0
 """Seconds between two checks of a blocked thread that the event loop it waits for still runs."""
+
+_IDLE_LOOKS = 3
+"""Number of checks in a row after which an event loop that does not run has stopped."""
 
 _AWAIT = (
     "result(r_) blocks its thread, and an event loop runs in this one, which would stand still: write `await r_`, or "
@@ -45,6 +52,7 @@ def result(placeholder: Delayed[T], timeout: float | None = None) -> T:
     has a thread, in a plain job, and in any thread beside the program's event loop. What has not been started begins.
     A job lends its cores while it is blocked, as if it awaited.
 
+    Where the program's event loop has stopped and is not closed, it waits for somebody to run it, and the log says so.
     After `timeout` seconds it gives up, as a cancelled `await` does: a call that nothing else awaits is cancelled,
     and one that was started keeps running. The same happens when the blocked call itself is cancelled.
 
@@ -135,6 +143,7 @@ def _on_asyncio(loop_id: EventLoopId, waiting: _Waiting) -> None:
         coroutine.close()
         waiting.ended = True
         return
+    idle = 0
     try:
         while True:
             try:
@@ -142,6 +151,12 @@ def _on_asyncio(loop_id: EventLoopId, waiting: _Waiting) -> None:
             except NotYetError:
                 if loop.is_closed():
                     waiting.ended = True
+                    return
+                idle = 0 if loop.is_running() else idle + 1
+                if idle == _IDLE_LOOKS:
+                    logger.warning("result(r_) waits for %s, and the event loop does not run: run it", waiting.name)
+                if idle >= _IDLE_LOOKS and waiting.is_late():  # a loop that runs looks at the time itself
+                    future.cancel()
                     return
             else:
                 return
@@ -168,6 +183,17 @@ class _Waiting:
         self._finds = finds
         self._call = call
         self._error: Exception | None = None
+        self._began = time.monotonic()
+
+    @property
+    def name(self) -> str:
+        """Name of the function that is waited for."""
+        return self._node.function.name
+
+    def is_late(self) -> bool:
+        """Return True if the time is over, and note that."""
+        self._timed_out = self._timeout is not None and time.monotonic() - self._began >= self._timeout
+        return self._timed_out
 
     async def run(self) -> None:
         """Wait for the node, for `timeout` at most, and while the call that is blocked is wanted."""

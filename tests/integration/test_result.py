@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import anyio
@@ -25,6 +26,7 @@ from grainlike import (
     start,
 )
 from grainlike.engine import _local_calls
+from grainlike.executor import _blocking
 
 pytestmark = pytest.mark.anyio
 
@@ -245,6 +247,23 @@ async def test_more_calls_block_than_there_are_threads(monkeypatch: pytest.Monke
     async with Executor(local=None):
         with anyio.fail_after(LIMIT_S):
             assert await delayed(nested)(8) == 8
+
+
+def test_a_loop_that_stands_still_is_named_and_the_time_is_kept(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(_blocking, "_LOOK_S", 0.01)
+    loop, executor = asyncio.new_event_loop(), Executor(local=Cores([0]))
+    loop.run_until_complete(executor.__aenter__())
+    with ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(lambda: result((half @ Cores(1))(3), timeout=0.1))
+        with pytest.raises(TimeoutError, match=r"half had no value after 0\.1 s"):
+            asked.result(LIMIT_S)
+    assert [record.getMessage() for record in caplog.records if "does not run" in record.getMessage()] == [
+        "result(r_) waits for half, and the event loop does not run: run it"
+    ]
+    loop.run_until_complete(executor.__aexit__(None, None, None))
+    loop.close()
 
 
 async def test_a_thread_of_another_engine_waits_for_calls_without_resources():
