@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from grainlike._later import later
 
 if TYPE_CHECKING:
+    from grainlike.system._batch_job import BatchJob, batch_job
     from grainlike.system._cgroup import MEMORY, Cgroup, own_cgroups
     from grainlike.system._import_paths import import_paths
     from grainlike.system._late_file import LateFile
@@ -12,8 +13,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MEMORY",
+    "BatchJob",
     "Cgroup",
     "LateFile",
+    "batch_job",
     "cpu_limit",
     "import_paths",
     "max_message_bytes",
@@ -26,6 +29,8 @@ if not TYPE_CHECKING:  # else any name would be there
     __getattr__ = later(
         __name__,
         {
+            "BatchJob": "_batch_job",
+            "batch_job": "_batch_job",
             "Cgroup": "_cgroup",
             "LateFile": "_late_file",
             "MEMORY": "_cgroup",

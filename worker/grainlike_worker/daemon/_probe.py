@@ -5,12 +5,26 @@ from __future__ import annotations
 import logging
 import math
 import os
+import socket
+import subprocess
+import time
 from pathlib import Path
 
-from grainlike.resources import Allocation, Cores, Memory, Request, Topology, logical_cores, offer_of
-from grainlike.system import cpu_limit, own_memory
+from grainlike.resources import Allocation, Cores, GPUs, Memory, Request, Topology, WallTime, logical_cores, offer_of
+from grainlike.system import BatchJob, batch_job, cpu_limit, own_memory
 
-__all__ = ["logical_in", "offer_for", "offer_of_daemon", "own_cores", "topology", "warn_of_logical"]
+__all__ = [
+    "ASK_S",
+    "MARGIN_S",
+    "find_batch_job",
+    "logical_in",
+    "offer_for",
+    "offer_of_batch_job",
+    "offer_of_daemon",
+    "own_cores",
+    "topology",
+    "warn_of_logical",
+]
 
 logger = logging.getLogger("grainlike.worker")
 
@@ -36,15 +50,79 @@ def offer_for(what: Request | None) -> Allocation:
 
 
 def offer_of_daemon(what: Request | None) -> Allocation:
-    """Return the offer of a worker that is a process of its own: `what` with concrete ids, or all cores and memory it
-    may use.
+    """Return the offer of a worker that is a process of its own: `what` with concrete ids; without it what the batch
+    job was granted that this process runs in, or all cores and memory it may use.
 
     Raises:
         ResourceSpecError: `what` is no offer.
     """
+    if what is not None:
+        return offer_for(what)
+    job = find_batch_job()
+    if job is not None:
+        return offer_of_batch_job(job)
     memory = own_memory()
-    return offer_for(Cores(own_cores()) & Memory(memory) if what is None and memory else what)
+    return offer_for(Cores(own_cores()) & Memory(memory) if memory else None)
 
+
+def find_batch_job() -> BatchJob | None:
+    """Return the batch job that this process runs in, with what its system adds when it is asked; None outside of one.
+
+    Takes a few seconds at most: what a system does not answer stays unknown, and the log says so.
+    """
+    host = socket.gethostname()
+    job = batch_job(os.environ, host, time.time())
+    if job is None or not job.question:
+        return job
+    try:
+        said = subprocess.run(  # noqa: S603 - a batch system's own program
+            job.question, capture_output=True, text=True, errors="replace", timeout=ASK_S, check=True
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        words = "%s job %s: %s does not say what was granted: %s"
+        logger.warning(words, job.system, job.id, job.question[0], error)
+        return job
+    return job.told(said.stdout, host)
+
+
+def offer_of_batch_job(job: BatchJob) -> Allocation:
+    """Return what a batch job may use of this node: the smaller of what was granted, and what this process may use.
+
+    Cores have the ids of this machine where the process may run on no others. Else nobody has said which are the job's:
+    they are counted, with ids that no core of this machine has, so that two jobs of a node do not pin the same. The
+    walltime ends a margin before the job.
+    """
+    allowed = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else own_cores()
+    quota = cpu_limit()
+    bounds = [len(allowed), job.cores, None if quota is None else max(1, math.ceil(quota))]
+    count = min(max(1, bound) for bound in bounds if bound is not None)
+    ids = allowed if count == len(allowed) else range(_FIRST_COUNTED, _FIRST_COUNTED + count)
+    offer: Request = Cores(list(ids))
+    sizes = [size for size in (job.memory, own_memory()) if size]
+    if sizes:
+        offer = offer & Memory(min(sizes))
+    if job.gpus:
+        offer = offer & GPUs(job.gpus)
+    if job.left_s is not None:
+        offer = offer & WallTime(max(1.0, job.left_s - min(MARGIN_S, job.left_s * _MARGIN_SHARE)))
+    logger.info("%s job %s: the worker offers what it was granted", job.system, job.id)
+    if count < len(allowed):
+        words = "%s job %s has %d cores, and may run on %d: they are counted, never pinned"
+        logger.warning(words, job.system, job.id, count, len(allowed))
+    return offer_of(offer, own_cores=allowed)
+
+
+ASK_S = 5.0
+"""How long a batch system may take to say what it has granted."""
+
+MARGIN_S = 60.0
+"""How long before the end of its batch job a worker leaves, at most."""
+
+_MARGIN_SHARE = 0.2
+"""The most of a batch job's time that the margin takes."""
+
+_FIRST_COUNTED = 2**15
+"""The first id of cores that are counted: no machine has as many, and an offer can have as many more."""
 
 _SHOWN = 20
 """How many ids a warning lists."""

@@ -1,0 +1,117 @@
+"""What a batch job was granted, from its environment and from what its system answers."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grainlike.system import BatchJob, batch_job
+
+MI, GI = 2**20, 2**30
+
+SLURM = {"SLURM_JOB_ID": "7", "SLURM_CPUS_ON_NODE": "4"}
+ENDS = {"SLURM_JOB_END_TIME": "1300"}
+PBS_AMOUNTS = """Job Id: 7
+    Resource_List.mem = 8gb
+    Resource_List.nodect = 2
+    Resource_List.walltime = 01:00:00
+    resources_used.walltime = 00:10:00
+"""
+PBS_CHUNKS = """Job Id: 7
+    Resource_List.mem = 8gb
+    exec_vnode = (n1:ncpus=2:mem=2097152kb)+(n2:ncpus=2:m
+\tem=6gb)
+"""
+LEFT = ("squeue", "-h", "-j", "7", "-o", "%L")
+
+
+@pytest.mark.parametrize(
+    ("environment", "job"),
+    [
+        (SLURM | ENDS, BatchJob("Slurm", "7", 4, left_s=300.0)),
+        (SLURM | ENDS | {"SLURM_CPUS_PER_TASK": "1"}, BatchJob("Slurm", "7", 1, left_s=300.0)),
+        (SLURM | ENDS | {"SLURM_MEM_PER_NODE": "500"}, BatchJob("Slurm", "7", 4, 500 * MI, left_s=300.0)),
+        (SLURM | ENDS | {"SLURM_MEM_PER_CPU": "500"}, BatchJob("Slurm", "7", 4, 2000 * MI, left_s=300.0)),
+        (SLURM | ENDS | {"SLURM_MEM_PER_NODE": "0"}, BatchJob("Slurm", "7", 4, left_s=300.0)),
+        (SLURM | ENDS | {"CUDA_VISIBLE_DEVICES": "0,1"}, BatchJob("Slurm", "7", 4, left_s=300.0)),
+        (
+            SLURM | ENDS | {"CUDA_VISIBLE_DEVICES": "0", "SLURM_JOB_GPUS": "5"},
+            BatchJob("Slurm", "7", 4, gpus=1, left_s=300.0),
+        ),
+        (SLURM, BatchJob("Slurm", "7", 4, question=LEFT)),
+        ({"PBS_JOBID": "7.s", "NCPUS": "3"}, BatchJob("PBS", "7.s", 3, question=("qstat", "-f", "7.s"))),
+        (
+            {"JOB_ID": "7", "SGE_ROOT": "/s", "NSLOTS": "2"},
+            BatchJob("Grid Engine", "7", 2, question=("qstat", "-j", "7")),
+        ),
+        ({"JOB_ID": "7", "NSLOTS": "2"}, None),
+        ({}, None),
+    ],
+)
+def test_an_environment_says_what_was_granted(environment: dict[str, str], job: BatchJob | None) -> None:
+    assert batch_job(environment, "n1", 1000.0) == job
+
+
+def test_slots_of_lsf_are_those_of_this_host() -> None:
+    environment = {"LSB_JOBID": "7", "LSB_MCPU_HOSTS": "n1.site 4 n2.site 2", "LSB_DJOB_NUMPROC": "6"}
+    jobs = [batch_job(environment, host, 0.0) for host in ("n1", "n2.site", "n3")]
+    assert [job.cores for job in jobs if job is not None] == [4, 2, 6]
+
+
+@pytest.mark.parametrize(
+    ("job", "text", "memory", "left"),
+    [
+        (BatchJob("Slurm", "7"), "4:59\n", None, 299.0),
+        (BatchJob("Slurm", "7"), "1-02:03:04\n", None, 93784.0),
+        (BatchJob("Slurm", "7"), "UNLIMITED\n", None, None),
+        (
+            BatchJob("PBS", "7"),
+            PBS_AMOUNTS,
+            4 * GI,
+            3000.0,
+        ),
+        (
+            BatchJob("PBS", "7"),
+            PBS_CHUNKS,
+            2 * GI,
+            None,
+        ),
+        (BatchJob("LSF", "7"), "1:30 L|4 G\n", 4 * GI, 5400.0),
+        (BatchJob("LSF", "7"), "-|-\n", None, None),
+        (BatchJob("Grid Engine", "7", 2), "hard resource_list:   h_rt=600,h_vmem=1G\n", 2 * GI, 600.0),
+    ],
+)
+def test_an_answer_says_what_the_environment_left_open(
+    job: BatchJob, text: str, memory: int | None, left: float | None
+) -> None:
+    told = job.told(text, "n1")
+    assert (told.memory, told.left_s, told.question) == (memory, left, ())
+
+
+NAMES = st.sampled_from(
+    [
+        "SLURM_JOB_ID",
+        "SLURM_CPUS_PER_TASK",
+        "SLURM_CPUS_ON_NODE",
+        "SLURM_MEM_PER_NODE",
+        "SLURM_MEM_PER_CPU",
+        "SLURM_JOB_END_TIME",
+        "SLURM_JOB_GPUS",
+        "CUDA_VISIBLE_DEVICES",
+        "PBS_JOBID",
+        "NCPUS",
+        "LSB_JOBID",
+        "LSB_MCPU_HOSTS",
+        "JOB_ID",
+        "SGE_ROOT",
+        "NSLOTS",
+    ]
+)
+
+
+@given(st.dictionaries(NAMES, st.text() | st.integers(0, 99).map(str)), st.text())
+def test_no_text_raises(environment: dict[str, str], answer: str) -> None:
+    job = batch_job(environment, "n1", 0.0)
+    if job is not None:
+        told = job.told(answer, "n1")
+        assert told.memory is None or told.memory >= 0
+        assert told.left_s is None or told.left_s >= 0
