@@ -30,6 +30,7 @@ from grainlike_worker.daemon._connect import to_head, wait_for_head
 from grainlike_worker.daemon._daemon import serve_daemon
 from grainlike_worker.daemon._introduction import check_introduction
 from grainlike_worker.daemon._probe import offer_of_daemon, warn_of_logical
+from grainlike_worker.ipc._signals import NOTICES, in_batch_job
 from grainlike_worker.runner.common._job_directories import KEEP, KEEPS
 
 __all__ = ["main", "serve"]
@@ -156,11 +157,20 @@ async def _serve_heads(
 
 
 async def _stop_at_signal(*stops: Callable[[], None], task_status: TaskStatus[None]) -> None:
-    """At the first signal stop in good order, at the second at once."""
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    """At the first signal stop in good order, at the second at once.
+
+    Batch systems tell a job several times that it shall end: there only a second SIGINT hurries, and the notices that
+    they send count as SIGTERM.
+    """
+    first = stops[0]
+    notices = NOTICES if in_batch_job() else ()
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, *notices) as signals:
         task_status.started()
         async for number in signals:
             logger.info("stopping: %s", number.name)
+            if notices and number != signal.SIGINT:
+                first()
+                continue
             stop, *rest = stops
             stop()
             stops = tuple(rest) or (stop,)

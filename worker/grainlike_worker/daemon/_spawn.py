@@ -15,7 +15,7 @@ from grainlike_worker.daemon._keeper import KeeperClient
 from grainlike_worker.daemon._output_pipes import OutputPipes
 from grainlike_worker.ipc._claims import ClaimPage
 from grainlike_worker.ipc._signals import FLUSH_SIGNAL
-from grainlike_worker.ipc._steps import StackFile, StepPage
+from grainlike_worker.ipc._steps import TOLD, StackFile, StepPage
 
 __all__ = ["RunnerProcess", "describe_exit"]
 
@@ -122,6 +122,10 @@ class RunnerProcess:
 
     def terminate(self) -> None:
         """Ask it to end: the running job sees `SystemExit` or its loop's cancellation. Nothing once it was reaped."""
+        if self.claims is not None and self.claims.fd >= 0:
+            self.claims.told = 1
+        if self.steps is not None and self.steps.fd >= 0:
+            self.steps.words[TOLD] = 1
         self._process.send_signal(signal.SIGTERM)
 
     def flush(self) -> None:

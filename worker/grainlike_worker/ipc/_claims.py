@@ -20,7 +20,7 @@ IDLE = -1
 NO_BARRIER = 2**31 - 1
 """`barrier` while every job of the run-list may start."""
 
-_STARTED, _BARRIER, _LIMIT, _BASE, _LEASES, _WATCHED, _TAKEN, _LINK, _KERNEL = range(9)
+_STARTED, _BARRIER, _LIMIT, _BASE, _LEASES, _WATCHED, _TAKEN, _LINK, _KERNEL, _TOLD = range(10)
 
 
 class _Word:
@@ -48,6 +48,7 @@ class ClaimPage(Page[int]):
         kernel: 1 while it is the kernel that keeps the limit, and nobody has to look.
         watched: 1 while somebody looks whether the limit is kept.
         link: the job of which the runner does a part now, where what it was given are several calls in a chain; else 0.
+        told: 1 once the daemon asks the runner to end: a SIGTERM before that is a batch system's, to all processes.
         taken: bytes that were found when the process was killed for going beyond its limit; else 0.
 
     Example::
@@ -71,6 +72,7 @@ class ClaimPage(Page[int]):
     taken = _Word(_TAKEN)
     link = _Word(_LINK)
     kernel = _Word(_KERNEL)
+    told = _Word(_TOLD)
 
     @classmethod
     def create(cls) -> Self:

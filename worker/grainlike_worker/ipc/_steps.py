@@ -11,18 +11,19 @@ import time
 
 from grainlike_worker.ipc._page import Page, anonymous_file
 
-__all__ = ["BLOCKED_S", "HEADER", "JOB", "SINCE", "StackFile", "StepPage"]
+__all__ = ["BLOCKED_S", "HEADER", "JOB", "SINCE", "TOLD", "StackFile", "StepPage"]
 
 
 BLOCKED_S = 5.0
 """How long one step may take before it is told of."""
 
-SINCE, JOB = 0, 1
-"""What the numbers of a page are: when the step began, on the system's monotonic clock, and whose it is."""
+SINCE, JOB, TOLD = 0, 1, 2
+"""What the numbers of a page are: when the step began, on the system's monotonic clock, and whose it is; and 1
+once the daemon asks the runner to end, for a SIGTERM before that is a batch system's, to all processes."""
 
 
 class StepPage(Page[float]):
-    """A page of two numbers, `words`: the runner writes them around each step, the worker reads them.
+    """A page of numbers, `words`: the runner writes two around each step, and the worker reads them.
 
     The time is written first: who reads a job that has just been written reads no older time. A job's number is a float
     here, exact up to 2**53.

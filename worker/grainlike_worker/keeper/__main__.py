@@ -35,6 +35,7 @@ from grainlike_worker.ipc._fork_requests import (
     send_reply,
     take,
 )
+from grainlike_worker.ipc._signals import NOTICES
 from grainlike_worker.keeper._memory_watchdog import Watchdog
 from grainlike_worker.linux._cgroup_memory import was_out_of_memory
 from grainlike_worker.linux._lifeline import adopt_orphans, die_with_parent
@@ -74,7 +75,9 @@ class _DeadRunner(NamedTuple):
 
 
 class Keeper:
-    """Serves its control socket until that ends, or SIGTERM comes (the kernel sends it when the worker dies)."""
+    """Serves its control socket until that ends, or the worker dies, when the kernel sends SIGTERM.
+
+    Batch systems send signals to every process of a job. They are the worker's to obey."""
 
     def __init__(
         self, control: socket.socket, workers: int, scratch: str, cgroups: RunnerCgroups | None = None
@@ -99,7 +102,7 @@ class Keeper:
         signal.set_wakeup_fd(self._clapper.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGTERM, self._on_sigterm)
         # Handled, or they would not ring the bell: a child's end, and a runner that has set itself a limit.
-        for number in (signal.SIGCHLD, signal.SIGUSR1):
+        for number in (signal.SIGCHLD, *NOTICES):
             signal.signal(number, lambda *_: None)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
@@ -132,7 +135,7 @@ class Keeper:
         return min((int(1000 * wait) + 1 for wait in waits if wait is not None), default=None)
 
     def _on_sigterm(self, *_: object) -> None:
-        self._ending = True
+        self._ending = self._ending or os.getppid() != self._worker
 
     def _hush(self) -> None:
         with suppress(BlockingIOError):
@@ -177,7 +180,7 @@ class Keeper:
     def _release(self, status: socket.socket) -> None:
         """In a child: give up all that is the keeper's."""
         signal.set_wakeup_fd(-1)
-        for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGUSR1):
+        for number in (signal.SIGTERM, signal.SIGCHLD, *NOTICES):
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.close(self._grip)

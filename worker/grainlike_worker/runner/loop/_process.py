@@ -24,8 +24,8 @@ import anyio
 
 from grainlike.context import GVAR
 from grainlike.net import adopt
-from grainlike_worker.ipc._signals import FLUSH_SIGNAL, TERMINATED
-from grainlike_worker.ipc._steps import StepPage
+from grainlike_worker.ipc._signals import FLUSH_SIGNAL, NOTICES, TERMINATED, in_batch_job
+from grainlike_worker.ipc._steps import TOLD, StepPage
 from grainlike_worker.linux._forks import end_if_forked_here, keep_signals
 from grainlike_worker.runner.loop._output import PipeOutput, hooked_streams
 from grainlike_worker.runner.loop._runner import serve_shared
@@ -56,7 +56,7 @@ def serve_process(
 
 async def _serve(fd: int, scratch: str | None, output: PipeOutput | None, words: memoryview[float] | None) -> int:
     with anyio.CancelScope() as scope:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, scope.cancel)
+        _take_sigterm(scope.cancel, words)
         _keep_signals()
         end_if_forked_here(asyncio.get_running_loop(), fd)
         link = await adopt(socket.socket(fileno=fd), "worker")
@@ -71,9 +71,30 @@ async def _serve(fd: int, scratch: str | None, output: PipeOutput | None, words:
     return TERMINATED if scope.cancel_called else 0
 
 
+def _take_sigterm(cancel: Callable[[], object], words: memoryview[float] | None) -> None:
+    """Cancel at SIGTERM; in a batch job only once the daemon has said so, for it is sent to every process there."""
+    loop = asyncio.get_running_loop()
+    if words is None or not in_batch_job():
+        loop.add_signal_handler(signal.SIGTERM, cancel)
+        return
+
+    def cancel_if_told() -> None:
+        if words[TOLD]:
+            cancel()
+
+    loop.add_signal_handler(signal.SIGTERM, cancel_if_told)
+    for number in NOTICES:
+        loop.add_signal_handler(number, _ignore)
+
+
+def _ignore() -> None:
+    """Do nothing, where the default would end the process."""
+
+
 def _keep_signals() -> None:
     """Children that jobs fork die of signals as any process does: a loop's handlers would ring this loop instead."""
     defaults = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
+    defaults |= dict.fromkeys(NOTICES if in_batch_job() else (), signal.SIG_DFL)
     keep_signals({number: (signal.getsignal(number), default) for number, default in defaults.items()})
 
 

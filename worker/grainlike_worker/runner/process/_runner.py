@@ -94,7 +94,7 @@ class ProcessRunner:
         self._ready_at: float | None = None
         self._peak = PeakMemory()
         self._standard_streams = StandardStreams()
-        self._interrupts = RunnerSignals(self._flush_current)
+        self._interrupts = RunnerSignals(self._flush_current, lambda: claims is None or bool(claims.told))
         self._uplink = WatchedUplink(self._post_for_job, pipe.fd, self._read_for_job)
         self._loop = IsolatedLoop(self._interrupts)
         self._leases: deque[RunnerLease] = deque()

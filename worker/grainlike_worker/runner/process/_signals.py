@@ -4,6 +4,9 @@ SIGTERM ends the process, but through the job: `SystemExit` is raised in it (a c
 its `finally` runs. SIGURG asks for the outcomes that wait for the running job to end; nobody else uses that signal,
 and where no handler stands yet the system ignores it.
 
+In a batch job a SIGTERM counts only once the daemon has said that the runner shall end: batch systems send it, and
+their notices, to every process of a job, and the daemon gives jobs their grace.
+
 A handler may run between any two instructions. It acts only while the runner is `exposed`, that is inside a job or
 waiting for one; at all other times it leaves a mark.
 
@@ -15,7 +18,7 @@ import signal
 from collections.abc import Callable
 from types import FrameType
 
-from grainlike_worker.ipc._signals import FLUSH_SIGNAL, TERMINATED
+from grainlike_worker.ipc._signals import FLUSH_SIGNAL, NOTICES, TERMINATED, in_batch_job
 from grainlike_worker.linux._forks import keep_signals
 
 __all__ = ["RunnerSignals"]
@@ -28,15 +31,19 @@ _handler_of: Callable[[int], object] = vars(signal)["_signal"].getsignal
 class RunnerSignals:
     """SIGTERM and SIGURG of this process, from `install` on; for the main thread."""
 
-    __slots__ = ("_flush", "_home", "asked", "cancel", "exposed")
+    __slots__ = ("_flush", "_home", "_notices", "_told", "asked", "cancel", "exposed")
 
-    def __init__(self, flush: Callable[[], None]) -> None:
+    def __init__(self, flush: Callable[[], None], told: Callable[[], bool] = lambda: True) -> None:
+        in_batch = in_batch_job()
         self._flush = flush
+        self._told = told if in_batch else lambda: True
+        self._notices = NOTICES if in_batch else ()
         self._home = os.getpid()
         self.asked = False
         self.exposed = False
         self.cancel: Callable[[], object] | None = None
         ours = {signal.SIGTERM: self._on_sigterm, FLUSH_SIGNAL: self._on_flush}
+        ours |= dict.fromkeys(self._notices, _ignore)
         keep_signals({number: (handler, signal.SIG_DFL) for number, handler in ours.items()})
 
     def install(self) -> None:
@@ -44,6 +51,8 @@ class RunnerSignals:
         if _handler_of(signal.SIGTERM) != self._on_sigterm:
             signal.signal(signal.SIGTERM, self._on_sigterm)
             signal.signal(FLUSH_SIGNAL, self._on_flush)
+            for number in self._notices:
+                signal.signal(number, _ignore)
 
     def sheltered(self, call: Callable[[], object]) -> None:
         """Inside a job, do something of the runner's that no signal may cut in two."""
@@ -60,7 +69,7 @@ class RunnerSignals:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGTERM)
             return
-        if self.asked:
+        if self.asked or not self._told():
             return  # once is enough: a second one must not cut the job's clean-up short
         self.asked = True
         if self.cancel is not None:
@@ -75,3 +84,7 @@ class RunnerSignals:
                 self._flush()
             finally:
                 self.exposed = True
+
+
+def _ignore(signum: int, frame: FrameType | None) -> None:
+    """Do nothing. Programs that a job starts do not inherit this, as they would inherit that a signal is ignored."""

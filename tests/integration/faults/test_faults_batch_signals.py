@@ -1,0 +1,84 @@
+"""A batch system signals every process of a job: the worker leaves, and its jobs have their grace."""
+
+import asyncio
+import contextlib
+import os
+import signal
+
+import pytest
+from limits import LIMIT_S
+
+from grainlike import Cores, Executor, delayed, info, start
+
+LISTEN = "tcp://127.0.0.1:0"
+NO_GRACE_ENDS = "from grainlike.scheduler.node import _runners; _runners.GRACE_S = 3600.0"
+
+pytestmark = pytest.mark.asyncio
+
+
+def signal_all(worker, number):
+    """Signal the worker last, so that nothing of it ends before it is signalled itself."""
+    for pid in [*(process.pid for process in reversed(worker.tree())), worker.pid]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+@pytest.mark.parametrize("kind", ["plain", "coroutine"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU])
+async def test_a_signal_to_every_process_of_a_batch_job_lets_jobs_clean_up(
+    number, kind, gates, start_worker, monkeypatch
+):
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    async with asyncio.timeout(LIMIT_S), gates() as gate, gates() as farewell, Executor(listen=LISTEN) as executor:
+        visit, leave = gate.visit, farewell.visit
+        farewell.open = True
+
+        def plain():
+            try:
+                visit("job")
+            finally:
+                leave("job")
+            return "done"
+
+        async def coroutine():
+            try:
+                await asyncio.to_thread(visit, "job")
+            finally:
+                leave("job")
+            return "done"
+
+        r_ = start((delayed(plain if kind == "plain" else coroutine) @ Cores(1))())
+        worker = start_worker(executor.address, name="n1", first=NO_GRACE_ENDS)
+        await gate.arrival()
+        for _ in range(2):
+            signal_all(worker, number)
+        code, said = await worker.exit()
+        assert code == 0, said
+        await farewell.arrival()
+        monkeypatch.delenv("SLURM_JOB_ID")
+        start_worker(executor.address, name="last")
+        await gate.arrival()
+        gate.release_all()
+        assert await r_ == "done"
+        assert info(r_).attempt == 2
+
+
+async def test_runners_and_keeper_outlive_a_signal_that_only_they_get(gates, start_worker, monkeypatch):
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=LISTEN) as executor:
+        visit = gate.visit
+
+        @delayed
+        def job():
+            visit("job")
+            return "done"
+
+        worker = start_worker(executor.address)
+        r_ = start((job @ Cores(1))())
+        await gate.arrival()
+        for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU):
+            for process in worker.tree():
+                process.send_signal(number)
+        gate.release_all()
+        assert await r_ == "done"
+        assert info(r_).attempt == 1
