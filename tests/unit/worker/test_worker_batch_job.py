@@ -61,3 +61,10 @@ def test_a_batch_system_that_does_not_answer_is_named(job: Path, caplog: pytest.
     job.write_text("#!/bin/sh\nexit 1\n")
     assert offer_of_daemon(None).walltime is None
     assert "Slurm job 7: squeue does not say what was granted" in caplog.text
+
+
+@pytest.mark.usefixtures("job")
+def test_an_end_that_is_no_whole_second_from_now_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_JOB_END_TIME", "1300")
+    monkeypatch.setattr(_probe.time, "time", lambda: 1000.184031677246093)
+    assert offer_of_daemon(None).walltime == 239

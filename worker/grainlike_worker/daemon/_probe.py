@@ -104,7 +104,7 @@ def offer_of_batch_job(job: BatchJob) -> Allocation:
     if job.gpus:
         offer = offer & GPUs(job.gpus)
     if job.left_s is not None:
-        offer = offer & WallTime(max(1.0, job.left_s - min(MARGIN_S, job.left_s * _MARGIN_SHARE)))
+        offer = offer & WallTime(max(1, int(job.left_s - min(MARGIN_S, job.left_s * _MARGIN_SHARE))))
     logger.info("%s job %s: the worker offers what it was granted", job.system, job.id)
     if count < len(allowed):
         words = "%s job %s has %d cores, and may run on %d: they are counted, never pinned"
