@@ -81,6 +81,7 @@ def serve(
     try:
         way = to_head(head, insecure=insecure)
         work = partial(_serve, wait=wait, patience=patience, echo=echo_output, context=context or "")
+        work = partial(work, ends=resources is None)
         return anyio.run(work, way, offer, name or socket.gethostname(), backend_options=loop_options())
     except (GrainlikeError, OSError, ValueError) as error:
         print(f"grainlike worker: {error}", file=sys.stderr)  # noqa: T201
@@ -95,7 +96,15 @@ def _warn_of_slips(offer: Allocation) -> None:
 
 
 async def _serve(
-    way: HeadLocator, offer: Allocation, name: str, *, wait: bool, patience: float, echo: bool, context: str
+    way: HeadLocator,
+    offer: Allocation,
+    name: str,
+    *,
+    wait: bool,
+    patience: float,
+    echo: bool,
+    context: str,
+    ends: bool = False,
 ) -> int:
     check_introduction(name, offer)
     warn_of_logical(offer)
@@ -104,6 +113,8 @@ async def _serve(
     work = partial(serve_daemon, offer=offer, name=name, stop=stop, echo=echo, context=context)
     async with anyio.create_task_group() as tasks:
         await tasks.start(_stop_at_signal, stop.set, tasks.cancel_scope.cancel)
+        if ends and offer.walltime is not None:
+            tasks.start_soon(_stop_after, offer.walltime, stop.set)
         try:
             await _serve_heads(way, work, offer, name, stop, wait=wait, patience=patience)
         except (GrainlikeError, OSError, ValueError) as error:  # kept out of the group, which would wrap it
@@ -156,6 +167,13 @@ async def _serve_heads(
             return
 
 
+async def _stop_after(seconds: float, stop: Callable[[], None]) -> None:
+    """Stop in good order when the time of the batch job is over but for the margin."""
+    await anyio.sleep(seconds)
+    logger.info("stopping: the batch job ends")
+    stop()
+
+
 async def _stop_at_signal(*stops: Callable[[], None], task_status: TaskStatus[None]) -> None:
     """At the first signal stop in good order, at the second at once.
 
@@ -194,7 +212,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--resources",
         metavar="TEXT",
-        help="what to offer, as 'cores=16 memory=64Gi' (default: the cores and memory it may use)",
+        help="what to offer, as 'cores=16 memory=64Gi' (default: what its batch job was granted, or all it may use)",
     )
     parser.add_argument("--name", help="what the worker is called (default: the host's name)")
     parser.add_argument(

@@ -4,6 +4,9 @@ import asyncio
 import contextlib
 import os
 import signal
+import subprocess
+import sys
+import time
 
 import pytest
 from limits import LIMIT_S
@@ -82,3 +85,34 @@ async def test_runners_and_keeper_outlive_a_signal_that_only_they_get(gates, sta
         gate.release_all()
         assert await r_ == "done"
         assert info(r_).attempt == 1
+
+
+async def test_a_worker_leaves_before_its_batch_job_ends(gates, start_worker):
+    async with asyncio.timeout(LIMIT_S), gates() as gate, gates() as farewell, Executor(listen=LISTEN) as executor:
+        visit, leave = gate.visit, farewell.visit
+        farewell.open = True
+
+        @delayed
+        def job():
+            try:
+                visit("job")
+            finally:
+                leave("job")
+            return "done"
+
+        r_ = start((job @ Cores(1))())
+        granted = {"SLURM_JOB_ID": "7", "SLURM_CPUS_PER_TASK": "1", "SLURM_JOB_END_TIME": str(int(time.time()) + 12)}
+        command = [sys.executable, "-m", "grainlike_worker", "--head", str(executor.address), "--name", "n1"]
+        worker = subprocess.Popen(command, env=os.environ | granted)  # noqa: ASYNC220
+        try:
+            await gate.arrival()
+            assert await asyncio.to_thread(worker.wait, LIMIT_S) == 0
+        finally:
+            worker.kill()
+            worker.wait()
+        await farewell.arrival()
+        start_worker(executor.address, name="last")
+        await gate.arrival()
+        gate.release_all()
+        assert await r_ == "done"
+        assert info(r_).attempt == 2
