@@ -133,7 +133,8 @@ def _grid_engine(env: Mapping[str, str], host: str, now: float) -> BatchJob | No
 
 def _grid_engine_told(job: BatchJob, text: str, host: str) -> BatchJob:  # noqa: ARG001 - as its like
     lists = re.findall(r"^hard[ _]resource_list:\s*(.*)$", text, re.MULTILINE)
-    limits = dict(pair.partition("=")[::2] for line in lists for pair in re.split(r"[,\s]+", line))
+    pairs = [pair.partition("=") for line in lists for pair in re.split(r"[,\s]+", line)]
+    limits: dict[str, str] = {name: value for name, _, value in pairs}
     each = _bytes(limits.get("h_vmem"), "")
     memory = None if each is None else each * (job.cores or 1)
     return replace(job, memory=memory, left_s=_seconds(limits.get("h_rt")))

@@ -4,7 +4,8 @@ from typing import Any, Literal, assert_type
 
 from grainlike import Callbacks, Cores, Dag, Delayed, Executor, delayed, result, run
 from grainlike.dag import DagReport, JobReport
-from grainlike.jobs import Event, Totals
+from grainlike.jobs import Event
+from grainlike.wire import Totals
 
 
 async def load(path: str) -> bytes:

@@ -179,8 +179,9 @@ assert cpu_seconds() > before[0] + 0.05  # of the one that has ended, too
 
 
 def test_cpu_time_and_memory_of_children_count() -> None:
-    # In a process of its own: what this one has may shrink meanwhile.
-    subprocess.run([sys.executable, "-c", CHILDREN], check=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    # In a session of its own: what the processes of this one have counts too, and may shrink meanwhile.
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-c", CHILDREN], check=True, env=environment, start_new_session=True)
 
 
 def test_a_workload_of_values_that_a_system_cannot_carry_is_left_out() -> None:
