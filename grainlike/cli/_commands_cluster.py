@@ -138,7 +138,7 @@ def _worker_start(
     ] = None,
     resources: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="What to offer. By default what its batch job was granted, else all that this process may use."),
+        typer.Option(metavar="TEXT", help="What to offer. By default what its batch job, or this process, may use."),
     ] = None,
     name: Annotated[str | None, typer.Option(help="What the worker is called. By default the host's name.")] = None,
     context: Annotated[
