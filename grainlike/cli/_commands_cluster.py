@@ -162,6 +162,9 @@ def _worker_start(
         float,
         typer.Option(min=0, metavar="SECONDS", help="How long a head that keeps a journal may be away."),
     ] = 300.0,
+    idle: Annotated[
+        str | None, typer.Option(metavar="TIME", help="End after so long without a job: 0:10:00, or seconds.")
+    ] = None,
 ) -> None:
     """Run a worker in the foreground until its head closes, or SIGTERM or Ctrl-C.
 
@@ -181,6 +184,7 @@ def _worker_start(
             insecure=insecure,
             wait=wait,
             patience=patience,
+            idle=idle,
         )
     )
 

@@ -20,6 +20,7 @@ def start_worker(
     insecure: bool,
     wait: bool,
     patience: float,
+    idle: str | None,
 ) -> int:
     """Serve until the head closes or a signal comes; the exit code is the worker's own."""
     room: Any = import_module("grainlike_worker.__main__")
@@ -34,5 +35,6 @@ def start_worker(
         insecure=insecure,
         wait=wait,
         patience=patience,
+        idle=idle,
     )
     return code

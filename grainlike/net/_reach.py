@@ -66,12 +66,12 @@ def _check_sealed(address: Address, tls: Tls | None, insecure: bool) -> None:
 
 
 def _one_of(failures: list[OSError]) -> OSError:
-    """Return one error for all addresses: a wrong head outweighs one that was not there."""
+    """Return one error for all addresses: a wrong head outweighs one that was not there. It says what each answered."""
     worst = next((error for error in failures if isinstance(error, AuthenticationError)), failures[0])
-    for error in failures:
-        if error is not worst:
-            worst.add_note(str(error))
-    return worst
+    if len(failures) == 1:
+        return worst
+    said = "; ".join(str(error) for error in (worst, *(error for error in failures if error is not worst)))
+    return AuthenticationError(said) if isinstance(worst, AuthenticationError) else HeadLostError(said)
 
 
 def addresses_of(address: Address) -> tuple[Address, ...]:

@@ -22,7 +22,7 @@ from anyio.abc import TaskStatus
 from grainlike.errors import GrainlikeError, HeadLostError, ResourceSpecError
 from grainlike.eventloop import loop_options
 from grainlike.net import RETURN_S, HeadLocator, Link, ReconnectingLink, waits
-from grainlike.resources import Allocation, near_name, parse
+from grainlike.resources import Allocation, WallTime, near_name, parse
 from grainlike.subprocesses import reserve_standard_descriptors, reset_signals
 from grainlike.wire import LOST_S
 from grainlike_worker.daemon._check_context import why_not
@@ -58,6 +58,7 @@ def serve(
     wait: bool = False,
     patience: float = RETURN_S,
     keep_scratch: str | None = None,
+    idle: str | None = None,
 ) -> int:
     """Run a worker with the options of the command line; return the exit code, having said why it is not 0."""
     reserve_standard_descriptors()
@@ -71,6 +72,11 @@ def serve(
     if name is not None and any("\ud800" <= letter <= "\udfff" for letter in name):  # bytes that are no UTF-8
         print(f"grainlike worker: --name: {name!r} is not valid UTF-8", file=sys.stderr)  # noqa: T201
         return USAGE
+    try:
+        idle_s = None if idle is None else WallTime(idle).walltime
+    except ResourceSpecError as error:
+        print(f"grainlike worker: --idle: {error}", file=sys.stderr)  # noqa: T201
+        return USAGE
     _warn_of_slips(offer)
     if keep_scratch is not None:
         os.environ[KEEP] = keep_scratch
@@ -81,7 +87,7 @@ def serve(
     try:
         way = to_head(head, insecure=insecure)
         work = partial(_serve, wait=wait, patience=patience, echo=echo_output, context=context or "")
-        work = partial(work, ends=resources is None)
+        work = partial(work, ends=resources is None, idle_s=idle_s)
         return anyio.run(work, way, offer, name or socket.gethostname(), backend_options=loop_options())
     except (GrainlikeError, OSError, ValueError) as error:
         print(f"grainlike worker: {error}", file=sys.stderr)  # noqa: T201
@@ -105,12 +111,13 @@ async def _serve(
     echo: bool,
     context: str,
     ends: bool = False,
+    idle_s: float | None = None,
 ) -> int:
     check_introduction(name, offer)
     warn_of_logical(offer)
     failure: Exception | None = None
     stop = anyio.Event()
-    work = partial(serve_daemon, offer=offer, name=name, stop=stop, echo=echo, context=context)
+    work = partial(serve_daemon, offer=offer, name=name, stop=stop, echo=echo, context=context, idle_s=idle_s)
     async with anyio.create_task_group() as tasks:
         await tasks.start(_stop_at_signal, stop.set, tasks.cancel_scope.cancel)
         if ends and offer.walltime is not None:
@@ -233,6 +240,9 @@ def _parser() -> argparse.ArgumentParser:
         "--wait",
         action="store_true",
         help="wait for a head that does not listen yet, or has no access file yet",
+    )
+    parser.add_argument(
+        "--idle", metavar="TIME", help="end after so long without a job, as 0:10:00, or seconds (default: never)"
     )
     parser.add_argument(
         "--patience",

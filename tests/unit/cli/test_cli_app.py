@@ -120,7 +120,7 @@ def test_wrong_usage_is_explained(arguments: list[str], said: str, capsys: pytes
 def test_worker_start_hands_its_options_on_and_returns_the_workers_exit_code(served: list[dict[str, object]]) -> None:
     line = ["worker", "start", "--head", "tcp://h:1", "--resources", "cores=2", "--name", "n1"]
     line += ["--log-level", "error", "--insecure", "--context", "module:factory", "--echo-output", "--patience", "7"]
-    line += ["--keep-scratch", "failed"]
+    line += ["--keep-scratch", "failed", "--idle", "0:10:00"]
     assert main(line) == 3
     assert main(["worker", "start"]) == 3
     assert served == [
@@ -135,6 +135,7 @@ def test_worker_start_hands_its_options_on_and_returns_the_workers_exit_code(ser
             "insecure": True,
             "wait": False,
             "patience": 7.0,
+            "idle": "0:10:00",
         },
         {
             "head": None,
@@ -147,6 +148,7 @@ def test_worker_start_hands_its_options_on_and_returns_the_workers_exit_code(ser
             "insecure": False,
             "wait": False,
             "patience": 300.0,
+            "idle": None,
         },
     ]
 

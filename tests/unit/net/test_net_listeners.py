@@ -12,14 +12,16 @@ import anyio
 import anyio.abc
 import pytest
 
-from grainlike.errors import AuthenticationError, ProtocolError
+from grainlike.errors import AuthenticationError, HeadLostError, ProtocolError
 from grainlike.net import (
+    Access,
     Link,
     TcpAddress,
     Tls,
     UnixAddress,
     client_tls,
     connect,
+    dial,
     listen,
     make_credentials,
     parse_address,
@@ -155,6 +157,14 @@ async def test_closing_leaves_another_listeners_file_alone(unix: UnixAddress) ->
 async def test_nobody_listening_is_said_with_the_address(address: str) -> None:
     with pytest.raises(ConnectionError, match=f"nobody listens at {address}: "):
         await connect(address)
+
+
+async def test_where_no_address_answers_the_error_says_what_each_did(unix: UnixAddress) -> None:
+    access = Access("c1", "worker", (parse_address("tcp://127.0.0.1:1"), unix))
+    with pytest.raises(HeadLostError) as caught:
+        await dial(access, insecure=True)
+    assert "nobody listens at tcp://127.0.0.1:1" in str(caught.value)
+    assert f"nobody listens at {unix}" in str(caught.value)
 
 
 async def test_a_door_that_never_opens_is_given_up(unix: UnixAddress) -> None:

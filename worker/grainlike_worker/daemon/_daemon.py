@@ -101,6 +101,7 @@ from grainlike.wire import (
     unpack_parcels,
 )
 from grainlike_worker.daemon._hostfiles import HostFiles
+from grainlike_worker.daemon._idle_timer import IdleTimer
 from grainlike_worker.daemon._introduction import introduction
 from grainlike_worker.daemon._keeper import KeeperClient, open_keeper
 from grainlike_worker.daemon._loop_watch import watched
@@ -137,12 +138,14 @@ async def serve_daemon(
     stop: anyio.Event | None = None,
     echo: bool = False,
     context: str = "",
+    idle_s: float | None = None,
 ) -> None:
     """Be a worker at the other end of `link`, with all jobs in processes of their own, until the head says goodbye.
 
     When `stop` is set, it takes no more jobs, ends those it has as a cancellation would, hands them back, and returns.
     What jobs write is kept for those who ask; with `echo`, this process's own streams show it too. `context` names a
-    context manager, as `module:factory`, for each process that runs jobs; the current directory is searched too.
+    context manager, as `module:factory`, for each process that runs jobs; the current directory is searched too. With
+    `idle_s` it stops by itself, setting `stop`, once it has had no job for so many seconds.
 
     Raises:
         HeadLostError: the head fell silent, or the connection broke before it let us in.
@@ -158,7 +161,13 @@ async def serve_daemon(
             if keeper is not None and isinstance(link, ReconnectingLink):
                 link.carried_by(lambda now: keeper.hold(now.fileno()))
             hello = introduction(name, offer, _memory_tier(keeper, cgroups), lasting=isinstance(link, ReconnectingLink))
-            await _Daemon(link, mind, hello, make, echo=echo, context=context, locks=locks, keeper=keeper).run(stop)
+            daemon = _Daemon(link, mind, hello, make, echo=echo, context=context, locks=locks, keeper=keeper)
+            await daemon.run(stop, idle_s)
+
+
+def _stop_idle(stop: anyio.Event, idle_s: float) -> None:
+    logger.info("no job for %g s: the worker ends", idle_s)
+    stop.set()
 
 
 async def serve_embedded(link: Link, offer: Allocation, *, name: str, echo: bool = True) -> None:
@@ -213,10 +222,13 @@ class _Daemon:
         self._relay = StreamRelay(self._say)
         self._outputs = Outputs(self._say, self._parcels, echo=echo)
         self._idle: anyio.Event | None = None
+        self._idle_timer: IdleTimer | None = None
         self._leaving = False
 
-    async def run(self, stop: anyio.Event | None = None) -> None:
+    async def run(self, stop: anyio.Event | None = None, idle_s: float | None = None) -> None:
         """Serve until the link ends, or `stop` is set; then end every runner and wait until it is gone."""
+        if stop is not None and idle_s is not None:
+            self._idle_timer = IdleTimer(idle_s, partial(_stop_idle, stop, idle_s))
         try:
             with closing(self._outputs):
                 await self._serve(stop)
@@ -231,6 +243,8 @@ class _Daemon:
             tasks.start_soon(self._beat)
             if stop is not None:
                 tasks.start_soon(self._stop_at, stop)
+            if self._idle_timer is not None:
+                tasks.start_soon(self._idle_timer.run)
             self._link.post(self._handshake.hello)
             try:
                 await self._link.run(self._hear)
@@ -394,6 +408,8 @@ class _Daemon:
             self._act(action, buffers)
         if self._idle is not None and self._scheduler.idle:
             self._idle.set()
+        if self._idle_timer is not None:
+            self._idle_timer.look(idle=self._scheduler.idle)
 
     def _act(self, action: NodeAction, buffers: Sequence[Buffer]) -> None:
         match action:

@@ -1,0 +1,49 @@
+"""A worker that has had no jobs for a while ends by itself, and never before."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+import trio.testing
+
+from grainlike_worker.daemon._idle_timer import IdleTimer
+
+
+@pytest.mark.parametrize(
+    ("looks", "ends"),
+    [
+        ([], 60.0),
+        ([(30.0, False), (100.0, True)], 160.0),
+        ([(59.0, False), (59.5, True), (100.0, False), (500.0, True)], 560.0),
+        ([(10.0, True), (20.0, True)], 60.0),
+        ([(10.0, False), (10.0, True)], 70.0),
+    ],
+)
+def test_the_time_counts_from_the_end_of_the_last_job(looks: list[tuple[float, bool]], ends: float) -> None:
+    expired: list[float] = []
+
+    async def main() -> None:
+        timer = IdleTimer(60.0, lambda: expired.append(trio.current_time() - began))
+        began = trio.current_time()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(timer.run)
+            for at, idle in looks:
+                await anyio.sleep(began + at - trio.current_time())
+                timer.look(idle=idle)
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    assert expired == [pytest.approx(ends)]
+
+
+def test_a_worker_that_is_busy_does_not_end() -> None:
+    expired: list[bool] = []
+
+    async def main() -> None:
+        timer = IdleTimer(60.0, lambda: expired.append(True))
+        with anyio.move_on_after(10_000):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(timer.run)
+                timer.look(idle=False)
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    assert expired == []
