@@ -10,14 +10,12 @@ import argparse
 import logging
 import math
 import os
-import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 import anyio
-from anyio.abc import TaskStatus
 
 from grainlike.errors import GrainlikeError, HeadLostError, ResourceSpecError
 from grainlike.eventloop import loop_options
@@ -30,7 +28,7 @@ from grainlike_worker.daemon._connect import to_head, wait_for_head
 from grainlike_worker.daemon._daemon import serve_daemon
 from grainlike_worker.daemon._introduction import check_introduction
 from grainlike_worker.daemon._probe import offer_of_daemon, warn_of_logical
-from grainlike_worker.ipc._signals import NOTICES, in_batch_job
+from grainlike_worker.daemon._stops import IdleTimer, stop_after, stop_at_signal
 from grainlike_worker.runner.common._job_directories import KEEP, KEEPS
 
 __all__ = ["main", "serve"]
@@ -117,11 +115,15 @@ async def _serve(
     warn_of_logical(offer)
     failure: Exception | None = None
     stop = anyio.Event()
-    work = partial(serve_daemon, offer=offer, name=name, stop=stop, echo=echo, context=context, idle_s=idle_s)
     async with anyio.create_task_group() as tasks:
-        await tasks.start(_stop_at_signal, stop.set, tasks.cancel_scope.cancel)
+        await tasks.start(stop_at_signal, stop.set, tasks.cancel_scope.cancel)
+        timer = None
+        if idle_s is not None:
+            timer = IdleTimer(idle_s, stop.set)
+            tasks.start_soon(timer.run)
         if ends and offer.walltime is not None:
-            tasks.start_soon(_stop_after, offer.walltime, stop.set)
+            tasks.start_soon(stop_after, offer.walltime, stop.set)
+        work = partial(serve_daemon, offer=offer, name=name, stop=stop, echo=echo, context=context, idle=timer)
         try:
             await _serve_heads(way, work, offer, name, stop, wait=wait, patience=patience)
         except (GrainlikeError, OSError, ValueError) as error:  # kept out of the group, which would wrap it
@@ -172,33 +174,6 @@ async def _serve_heads(
                 raise HeadLostError(f"worker {name} has ended: {lasting.reason}")
             logger.info("worker %s has ended: %s", name, lasting.reason)
             return
-
-
-async def _stop_after(seconds: float, stop: Callable[[], None]) -> None:
-    """Stop in good order when the time of the batch job is over but for the margin."""
-    await anyio.sleep(seconds)
-    logger.info("stopping: the batch job ends")
-    stop()
-
-
-async def _stop_at_signal(*stops: Callable[[], None], task_status: TaskStatus[None]) -> None:
-    """At the first signal stop in good order, at the second at once.
-
-    Batch systems tell a job several times that it shall end: there only a second SIGINT hurries, and the notices that
-    they send count as SIGTERM.
-    """
-    first = stops[0]
-    notices = NOTICES if in_batch_job() else ()
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, *notices) as signals:
-        task_status.started()
-        async for number in signals:
-            logger.info("stopping: %s", number.name)
-            if notices and number != signal.SIGINT:
-                first()
-                continue
-            stop, *rest = stops
-            stop()
-            stops = tuple(rest) or (stop,)
 
 
 def _seconds(text: str) -> float:

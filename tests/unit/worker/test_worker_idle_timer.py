@@ -6,7 +6,7 @@ import anyio
 import pytest
 import trio.testing
 
-from grainlike_worker.daemon._idle_timer import IdleTimer
+from grainlike_worker.daemon._stops import IdleTimer
 
 
 @pytest.mark.parametrize(

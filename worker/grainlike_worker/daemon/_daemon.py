@@ -101,7 +101,6 @@ from grainlike.wire import (
     unpack_parcels,
 )
 from grainlike_worker.daemon._hostfiles import HostFiles
-from grainlike_worker.daemon._idle_timer import IdleTimer
 from grainlike_worker.daemon._introduction import introduction
 from grainlike_worker.daemon._keeper import KeeperClient, open_keeper
 from grainlike_worker.daemon._loop_watch import watched
@@ -109,6 +108,7 @@ from grainlike_worker.daemon._output import LIVE_S, Outputs, Tap
 from grainlike_worker.daemon._probe import logical_in, topology
 from grainlike_worker.daemon._report import ReportDraft, StreamRelay
 from grainlike_worker.daemon._runners import RunnerBody, RunnerMaker, processes, runner_at_home, runner_in_process
+from grainlike_worker.daemon._stops import IdleTimer
 from grainlike_worker.linux._worker_cgroups import RunnerCgroups, claimed_cgroups
 from grainlike_worker.runner.common._devices import VISIBLE, Devices
 from grainlike_worker.runner.common._job_directories import warn_of_unknown_keep
@@ -138,14 +138,14 @@ async def serve_daemon(
     stop: anyio.Event | None = None,
     echo: bool = False,
     context: str = "",
-    idle_s: float | None = None,
+    idle: IdleTimer | None = None,
 ) -> None:
     """Be a worker at the other end of `link`, with all jobs in processes of their own, until the head says goodbye.
 
     When `stop` is set, it takes no more jobs, ends those it has as a cancellation would, hands them back, and returns.
     What jobs write is kept for those who ask; with `echo`, this process's own streams show it too. `context` names a
-    context manager, as `module:factory`, for each process that runs jobs; the current directory is searched too. With
-    `idle_s` it stops by itself, setting `stop`, once it has had no job for so many seconds.
+    context manager, as `module:factory`, for each process that runs jobs; the current directory is searched too.
+    `idle` is told when jobs come, and when the last one has ended.
 
     Raises:
         HeadLostError: the head fell silent, or the connection broke before it let us in.
@@ -161,13 +161,8 @@ async def serve_daemon(
             if keeper is not None and isinstance(link, ReconnectingLink):
                 link.carried_by(lambda now: keeper.hold(now.fileno()))
             hello = introduction(name, offer, _memory_tier(keeper, cgroups), lasting=isinstance(link, ReconnectingLink))
-            daemon = _Daemon(link, mind, hello, make, echo=echo, context=context, locks=locks, keeper=keeper)
-            await daemon.run(stop, idle_s)
-
-
-def _stop_idle(stop: anyio.Event, idle_s: float) -> None:
-    logger.info("no job for %g s: the worker ends", idle_s)
-    stop.set()
+            daemon = _Daemon(link, mind, hello, make, echo=echo, context=context, locks=locks, keeper=keeper, idle=idle)
+            await daemon.run(stop)
 
 
 async def serve_embedded(link: Link, offer: Allocation, *, name: str, echo: bool = True) -> None:
@@ -194,6 +189,7 @@ class _Daemon:
         locks: CoreLocks | None = None,
         in_program: bool = False,
         keeper: KeeperClient | None = None,
+        idle: IdleTimer | None = None,
     ) -> None:
         self._link = link
         self._scheduler = mind
@@ -222,13 +218,11 @@ class _Daemon:
         self._relay = StreamRelay(self._say)
         self._outputs = Outputs(self._say, self._parcels, echo=echo)
         self._idle: anyio.Event | None = None
-        self._idle_timer: IdleTimer | None = None
+        self._idle_timer = idle
         self._leaving = False
 
-    async def run(self, stop: anyio.Event | None = None, idle_s: float | None = None) -> None:
+    async def run(self, stop: anyio.Event | None = None) -> None:
         """Serve until the link ends, or `stop` is set; then end every runner and wait until it is gone."""
-        if stop is not None and idle_s is not None:
-            self._idle_timer = IdleTimer(idle_s, partial(_stop_idle, stop, idle_s))
         try:
             with closing(self._outputs):
                 await self._serve(stop)
@@ -243,8 +237,6 @@ class _Daemon:
             tasks.start_soon(self._beat)
             if stop is not None:
                 tasks.start_soon(self._stop_at, stop)
-            if self._idle_timer is not None:
-                tasks.start_soon(self._idle_timer.run)
             self._link.post(self._handshake.hello)
             try:
                 await self._link.run(self._hear)
