@@ -35,7 +35,7 @@ from grainlike_worker.ipc._fork_requests import (
     send_reply,
     take,
 )
-from grainlike_worker.ipc._signals import NOTICES
+from grainlike_worker.ipc._signals import NOTICES, in_batch_job
 from grainlike_worker.keeper._memory_watchdog import Watchdog
 from grainlike_worker.linux._cgroup_memory import was_out_of_memory
 from grainlike_worker.linux._lifeline import adopt_orphans, die_with_parent
@@ -75,9 +75,11 @@ class _DeadRunner(NamedTuple):
 
 
 class Keeper:
-    """Serves its control socket until that ends, or the worker dies, when the kernel sends SIGTERM.
+    """Serves its control socket until that ends, or SIGTERM comes (the kernel sends it when the worker dies).
 
-    Batch systems send signals to every process of a job. They are the worker's to obey."""
+    In a batch job SIGTERM and other signals are sent to every process: there they are the worker's to obey, while it
+    lives.
+    """
 
     def __init__(
         self, control: socket.socket, workers: int, scratch: str, cgroups: RunnerCgroups | None = None
@@ -135,7 +137,7 @@ class Keeper:
         return min((int(1000 * wait) + 1 for wait in waits if wait is not None), default=None)
 
     def _on_sigterm(self, *_: object) -> None:
-        self._ending = self._ending or os.getppid() != self._worker
+        self._ending = self._ending or not in_batch_job() or os.getppid() != self._worker
 
     def _hush(self) -> None:
         with suppress(BlockingIOError):
