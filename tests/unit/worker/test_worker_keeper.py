@@ -12,6 +12,7 @@ import pytest
 from limits import LIMIT_S
 
 from grainlike_worker.daemon._keeper import KeeperClient
+from grainlike_worker.ipc._fork_requests import answer, take
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there are keepers on Linux only")
 
@@ -40,6 +41,7 @@ async def test_a_birth_over_which_the_keeper_dies_is_told_of_and_not_waited_for_
 WORKER = """
 import fcntl, os, socket, sys, termios
 from grainlike_worker.daemon._keeper import KeeperClient
+from grainlike_worker.ipc._fork_requests import answer, take
 
 keeper = KeeperClient()
 keeper.start()
@@ -77,3 +79,11 @@ def test_when_a_worker_is_killed_over_unread_messages_its_keeper_ends_the_link_i
                     head.recv(100)
             assert select.select([watch], [], [], 20)[0], "it has not ended"
             os.close(watch)
+
+
+def test_a_daemon_that_died_with_an_answer_unread_can_ask_no_more() -> None:
+    near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with far:
+        answer(far)
+        near.close()
+        assert take(far) is None

@@ -123,7 +123,10 @@ def take(control: socket.socket) -> "tuple[SpawnRequest, socket.socket] | list[s
     """
     import json
 
-    data, fds, _, _ = socket.recv_fds(control, 1, MOST_FDS)
+    try:
+        data, fds, _, _ = socket.recv_fds(control, 1, MOST_FDS)
+    except ConnectionResetError:  # it died with answers unread, and the signal of that comes later
+        return None
     if not data:
         return None
     if data == PING:
