@@ -60,10 +60,9 @@ from grainlike.resources import (
 
 if TYPE_CHECKING:
     from grainlike.backends import CeleryBackend, DaskBackend, ProcessBackend, RayBackend, ThreadBackend
-    from grainlike.client import connect
     from grainlike.dag import Callbacks, Dag
     from grainlike.dryrun import dry_run
-    from grainlike.executor import Executor, result, run
+    from grainlike.executor import Executor, connect, result, run
     from grainlike.graph import (
         Delayed,
         DelayedFn,
@@ -151,7 +150,6 @@ _GRAPH = "grainlike.graph"
 _EXECUTOR = "grainlike.executor"
 _DAG = "grainlike.dag"
 _MAPS = "grainlike.maps"
-_CLIENT = "grainlike.client"
 _DRYRUN = "grainlike.dryrun"
 _POOL = "grainlike.pool"
 _LAUNCH = "grainlike.subprocesses"
@@ -173,7 +171,7 @@ _LAZY = {
     "amap": _MAPS,
     "as_completed": _MAPS,
     "cancel": _GRAPH,
-    "connect": _CLIENT,
+    "connect": _EXECUTOR,
     "delayed": _GRAPH,
     "delayed_value": _GRAPH,
     "dry_run": _DRYRUN,

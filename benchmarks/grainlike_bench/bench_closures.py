@@ -17,8 +17,8 @@ import tempfile
 from pathlib import Path
 
 from grainlike import Cores, connect, delayed, gather
-from grainlike.executor import HeadDaemon
 from grainlike.head import FunctionTable
+from grainlike.head.durable import HeadDaemon
 from grainlike_bench._processes import processes
 
 CLIENTS = 30

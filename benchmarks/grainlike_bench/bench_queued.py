@@ -9,11 +9,15 @@ from __future__ import annotations
 import asyncio
 import gc
 import tracemalloc
+from typing import TYPE_CHECKING, cast
 
 import anyio
 import anyio.lowlevel
 
 from grainlike import Cores, Executor, cancel, delayed, gather, start
+
+if TYPE_CHECKING:
+    from grainlike.executor._local_head import LocalHead
 
 NUMBERS = (2_500, 10_000, 15_000, 40_000)
 
@@ -46,7 +50,7 @@ async def queued(jobs: int) -> float:
 
 async def has(executor: Executor, jobs: int) -> None:
     """Until the head has so many that have not ended."""
-    while executor._head.view.unended < jobs:
+    while cast("LocalHead", executor._service).head.view.unended < jobs:
         await anyio.lowlevel.checkpoint()
 
 

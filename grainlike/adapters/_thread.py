@@ -21,10 +21,9 @@ import anyio
 
 from grainlike.adapters._calls import InitializerFailedError
 from grainlike.adapters._future import BrokenPoolError, PoolCall, PoolFuture, as_library_error, here
-from grainlike.client import connect
 from grainlike.errors import GrainlikeError, JobCancelledError
 from grainlike.eventloop import loop_options
-from grainlike.executor import Executor
+from grainlike.executor import Executor, connect
 from grainlike.graph import Delayed, Node, excuse, node_behind, unfinished_nodes
 
 if TYPE_CHECKING:

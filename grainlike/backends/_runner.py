@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import Context
 from functools import partial
 from typing import Any, Protocol
@@ -16,15 +18,20 @@ from grainlike.backends._job import BackendJob, BackendWorker
 from grainlike.backends._protocol import BackendAdapter
 from grainlike.calls import BackendAnswer, BackendCall, CallOutcome, perform, run_call
 from grainlike.context import JobInfo
+from grainlike.engine import QUIET_S, explain_unsubmitted
 from grainlike.errors import JobTimeoutError, UnsatisfiableError, WorkerLostError
-from grainlike.eventloop import EventLoopId, forget_the_loop, soon_from_anywhere
+from grainlike.eventloop import Changes, forget_the_loop, here, soon_from_anywhere
 from grainlike.graph import Node, Retry, StreamNode
-from grainlike.jobs import NO_PARCEL, Job, JobCounters, Observer
+from grainlike.jobs import NO_PARCEL, Event, Events, Job, JobCounters, LogLine, Observer, WorkerInfo, WorkersFeed
 from grainlike.payload import Payload, dump_arguments, dump_error, dump_function, load_error, load_value
-from grainlike.resources import Ledger, Request, missing
+from grainlike.resources import EMPTY, Ledger, Request, missing
+from grainlike.scheduler import Explanation
 from grainlike.system import import_paths
+from grainlike.wire import Totals
 
 __all__ = ["BackendRunner"]
+
+logger = logging.getLogger("grainlike")
 
 WAITERS = 64
 """Number of calls in flight to a backend that needs a waiting thread for each."""
@@ -45,19 +52,30 @@ class BackendListener(Protocol):
     def take_context(self, node: Node) -> Context: ...
 
 
-class BackendRunner:
-    """Implements the engine's `Jobs` on a backend. `changed` is called whenever it may have become quiet.
+class RunningCount(Observer, Protocol):
+    """Observer that also counts: the recorder."""
 
-    Amounts are counted here where the backend declares them (`offer`), and by the backend itself where not.
+    def counted(self, unended: int) -> None:
+        """Take note of how many calls have not ended."""
+
+
+class BackendRunner:
+    """Runs an executor's jobs on a backend: implements its `JobService`, and is the engine's `JobRunner`.
+
+    Amounts are counted here where the backend declares them (`offer`), and by the backend itself where not. `changes`
+    is notified whenever it may have become quiet.
     """
 
-    def __init__(
-        self, adapter: BackendAdapter, outcomes: BackendListener, counters: JobCounters, observers: Sequence[Observer]
-    ) -> None:
+    address: None = None
+    """Always None: nothing connects to it."""
+
+    def __init__(self, adapter: BackendAdapter, outcomes: BackendListener, changes: Changes) -> None:
         self._adapter = adapter
         self._outcomes = outcomes
-        self._counters = counters
-        self._observers = observers
+        self._changes = changes
+        self._counters = JobCounters(time.monotonic())
+        self.name = adapter.name
+        self.observers: list[Observer] = []
         self._waiting: AdmissionQueue[BackendJob] = AdmissionQueue()
         self._jobs: dict[int, BackendJob] = {}
         """All jobs that were submitted and have not ended, those that are wanted no more too."""
@@ -68,31 +86,91 @@ class BackendRunner:
         self._threads = anyio.CapacityLimiter(WAITERS)
         self._most = IN_FLIGHT if adapter.tells_when_done else WAITERS
         self._site = BackendWorker(adapter.name)
-        self.changed = _nothing
-        self.counted: Callable[[int], None] | None = None
+        self._counted: Callable[[int], None] | None = None
         """Called with the number of calls that have not ended, whenever it may have changed."""
 
     @property
-    def quiet(self) -> bool:
-        """True if there is no call."""
-        return not self._jobs
+    def runner(self) -> BackendRunner:
+        """Receiver of the engine's calls."""
+        return self
 
-    async def open(self, tasks: TaskGroup, loop_id: EventLoopId) -> None:
+    # --- from the first moment to the last ---------------------------------------------------------------------------
+
+    def held(self) -> AbstractContextManager[None]:
+        """Return a context manager that holds nothing."""
+        return nullcontext()
+
+    async def open(self, tasks: TaskGroup) -> None:
         """Get the engine ready, and run calls in `tasks` from now on."""
         if hasattr(self._adapter.backend, "open"):
             await self._adapter.ask("open", limiter=self._threads)
+        loop_id = here()
+        assert loop_id is not None
         self._loop_id = loop_id
         offer = self._adapter.offer
         if offer is not None:
             self._ledger = Ledger(self._site.of(offer))
-        for observer in self._observers:
+        for observer in self.observers:
             observer.joined(self._site)
         self._tasks = tasks
 
+    def detach(self) -> None:
+        """Prepare for the end: there is nothing to prepare."""
+
     async def close(self) -> None:
-        """Shut the engine down."""
+        """Wait until all calls have ended, for `QUIET_S` at most, and shut the engine down."""
+        with anyio.move_on_after(QUIET_S):
+            await self._changes.until(lambda: not self._jobs)
+        if self._jobs:
+            names = ", ".join(f"{job.name} (job {job.id})" for job in self._jobs.values())
+            logger.warning(
+                "calls on backend %r did not end within %g s of being cancelled: %s", self.name, QUIET_S, names
+            )
         self._tasks = None
         await self._adapter.ask("shutdown", limiter=self._threads)
+
+    def closed(self) -> None:
+        """Tell observers that nothing follows."""
+        for observer in self.observers:
+            observer.closed()
+
+    # --- questions ---------------------------------------------------------------------------------------------------
+
+    def workers(self) -> list[WorkerInfo]:
+        """Return no workers: they are the backend's own."""
+        return []
+
+    def has_workers(self, n: int) -> bool:  # noqa: ARG002 - it says itself how many it has
+        """Return True: the backend takes calls from the beginning."""
+        return True
+
+    async def explain(self, node: Node) -> Explanation:
+        """Return where a call stands; the backend does not say what it waits for."""
+        found = explain_unsubmitted(node)
+        job = node.record
+        if found is None and isinstance(job, Job):
+            return Explanation(job.id, node.state.label, job.attempt, node.request or EMPTY)
+        assert found is not None
+        return found
+
+    def logs(self, node: Node) -> AsyncIterator[LogLine]:  # noqa: ARG002 - of no call
+        """Raise `RuntimeError`: the backend keeps what its jobs print."""
+        raise RuntimeError(f"what jobs on {self.name!r} print is in its own logs")
+
+    def events(self) -> AsyncIterator[Event]:
+        """Iterate over events of calls from now on."""
+        feed = WorkersFeed(self)
+        self.introduce(feed)
+        self.observers.append(feed)
+        return Events(feed, self._drop)
+
+    def _drop(self, feed: WorkersFeed) -> None:
+        if feed in self.observers:
+            self.observers.remove(feed)
+
+    def report(self) -> Totals:
+        """Return how many calls ended how."""
+        return self._counters.totals(time.monotonic())
 
     # --- what it can not do ------------------------------------------------------------------------------------------
 
@@ -105,7 +183,8 @@ class BackendRunner:
 
     def refusal_of(self, node: Node) -> str | None:
         """Return why one call could never run here: its function may ask for more than resources. None if it may."""
-        assert node.request is not None
+        if node.request is None:
+            return None
         options = node.function.options
         why = None
         if isinstance(node, StreamNode):
@@ -191,7 +270,7 @@ class BackendRunner:
                 if self._adapter.cancels and job.future is not None and self._tasks is not None:
                     self._tasks.start_soon(self._cancel, job)
         self._count()
-        self.changed()
+        self._changes.notify()
 
     async def _cancel(self, job: BackendJob) -> None:
         try:
@@ -224,7 +303,7 @@ class BackendRunner:
         self._admit()
         self._count()
         self._outcomes.pump()
-        self.changed()
+        self._changes.notify()
 
     async def _send(self, job: BackendJob) -> Any:
         arguments: tuple[Any, ...]
@@ -307,6 +386,19 @@ class BackendRunner:
 
     # --- who listens -------------------------------------------------------------------------------------------------
 
+    def record(self, recorder: RunningCount) -> None:
+        """Have a recorder told of all that runs."""
+        self.observers.append(recorder)
+        self._counted = recorder.counted
+
+    def now(self) -> float:
+        """Return the time on the clock of the calls' records, in seconds."""
+        return time.monotonic()
+
+    def assembles(self, number: int) -> bool:  # noqa: ARG002 - no call has several nodes
+        """Return False: no slots are held for a call that has not started."""
+        return False
+
     def live_job(self, number: int, attempt: int) -> BackendJob | None:
         """Return the job if it is alive and this is its current attempt, else None."""
         job = self._jobs.get(number)
@@ -318,13 +410,13 @@ class BackendRunner:
             observer.joined(self._site)
 
     def _count(self) -> None:
-        if self.counted is not None:
-            self.counted(len(self._jobs))
+        if self._counted is not None:
+            self._counted(len(self._jobs))
 
     def _tell(self, *, started: BackendJob | None = None, ended: BackendJob | None = None, good: bool = True) -> None:
-        if self._observers:
+        if self.observers:
             report = self._site.report(started, ended, good=good)
-            for observer in self._observers:
+            for observer in self.observers:
                 observer.reported(self._site, report)
 
 
@@ -336,7 +428,3 @@ def _raised(error: BaseException, note: str) -> Exception:
         return load_error(dump_error(error), note)
     error.add_note(note)
     return error
-
-
-def _nothing() -> None:
-    """Do nothing."""

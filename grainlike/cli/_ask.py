@@ -18,7 +18,7 @@ from grainlike.cli._exits import FAILED, OK, REFUSED, USAGE, is_of_output
 from grainlike.cli._words import amounts, as_plain, escaped, escaped_line, print_jobs, print_json, print_table, seconds
 from grainlike.client import HeadClient, RefusedQueryError, call
 from grainlike.errors import GrainlikeError
-from grainlike.head import LogLine
+from grainlike.jobs import LogLine
 from grainlike.wire import (
     AskCancel,
     AskDepart,

@@ -29,7 +29,7 @@ from grainlike.cli._head_log import HeadLog, open_log
 from grainlike.client import HeadClient
 from grainlike.errors import GrainlikeError
 from grainlike.eventloop import loop_options
-from grainlike.executor import HeadDaemon
+from grainlike.head.durable import HeadDaemon
 from grainlike.net import current_folder, state_directory
 from grainlike.subprocesses import reset_signals
 from grainlike.wire import AskStop, Done

@@ -17,11 +17,10 @@ from grainlike.cli._commands import Command, read_commands, read_request
 from grainlike.cli._exits import FAILED, OK, REFUSED
 from grainlike.cli._words import escaped, escaped_line, print_json
 from grainlike.cli._words import seconds as in_words
-from grainlike.client import connect
 from grainlike.errors import GrainlikeError
-from grainlike.executor import NOT_GIVEN, Executor
+from grainlike.executor import NOT_GIVEN, Executor, connect
 from grainlike.graph import Delayed, delayed, info, start
-from grainlike.head import LogLine
+from grainlike.jobs import LogLine
 from grainlike.resources import Request, parse
 from grainlike.subprocesses import run_command
 

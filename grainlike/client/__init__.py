@@ -1,8 +1,8 @@
-"""A program's connection to a head elsewhere, and the executor on it.
+"""A program's connection to a head elsewhere.
 
 Answers: how a head is found and connected to (`_connection`, `_first_link`), what is asked of it (`_queries`), how
-jobs are submitted (`_remote_jobs`), what it reports of them (`_events`, `_leases`), and what `connect()` gives
-(`_connected_executor`).
+jobs are submitted (`_remote_jobs`), what it reports of them (`_events`), and how all of that serves an executor
+(`_remote_head`).
 """
 
 from typing import TYPE_CHECKING
@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING
 from grainlike._later import later
 
 if TYPE_CHECKING:
-    from grainlike.client._connected_executor import connect
     from grainlike.client._connection import HeadClient, RefusedQueryError, call
+    from grainlike.client._remote_head import ConnectionSettings, RemoteHead
 
 __all__ = [
+    "ConnectionSettings",
     "HeadClient",
     "RefusedQueryError",
+    "RemoteHead",
     "call",
-    "connect",
 ]
 
 if not TYPE_CHECKING:  # else any name would be there
@@ -27,6 +28,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "HeadClient": "_connection",
             "RefusedQueryError": "_connection",
             "call": "_connection",
-            "connect": "_connected_executor",
+            "ConnectionSettings": "_remote_head",
+            "RemoteHead": "_remote_head",
         },
     )

@@ -22,9 +22,19 @@ from msgspec.structs import replace
 from grainlike.client._queries import LogSubscription, OutcomeFetch, PendingQuery
 from grainlike.errors import AuthenticationError, GrainlikeError, HeadLostError, ProtocolError
 from grainlike.eventloop import stays
-from grainlike.head import LogLine
-from grainlike.head.server import software
-from grainlike.net import Access, ByteLink, HeadLocator, Link, ReconnectingLink, dial, find_access, process_id, waits
+from grainlike.jobs import LogLine
+from grainlike.net import (
+    Access,
+    ByteLink,
+    HeadLocator,
+    Link,
+    ReconnectingLink,
+    dial,
+    find_access,
+    process_id,
+    software,
+    waits,
+)
 from grainlike.wire import (
     HEARTBEAT_S,
     LOST_S,

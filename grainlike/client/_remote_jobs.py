@@ -37,23 +37,21 @@ _MOST_DIGESTS = 4096
 
 
 class RemoteJobs:
-    """Implements the engine's `Jobs` over a connection as a client. `listener` receives how jobs ended, `leases`
-    their slots. `fetch(node, child)` fetches an outcome that a session keeps on disk, then calls `fetched` or
-    `not_fetched`.
+    """Implements the engine's `JobRunner` over a connection as a client, from the first `go_on`.
 
-    Nodes carry a `Job` with the head's number for it, 0 until the head has sent that.
+    `listener` receives how jobs ended, `leases` their slots. `fetch(node, child)` fetches an outcome that a session
+    keeps on disk, then calls `fetched` or `not_fetched`. Nodes carry a `Job` with the head's number for it, 0 until
+    the head has sent that.
     """
 
     def __init__(
         self,
-        link: Link,
         listener: OutcomeListener,
         pump: Callable[[], None],
         counters: JobCounters,
         leases: RemoteLeases,
         fetch: Callable[[Node, int], None],
     ) -> None:
-        self._link = link
         self._leases = leases
         self._listener = _CountingListener(listener, counters, leases)
         self._pump = pump
@@ -269,7 +267,7 @@ class RemoteJobs:
         self._pump()
 
     def go_on(self, link: Link) -> None:
-        """Send calls to the next head, first those that were held back for it. It has none of our functions yet."""
+        """Send calls to this head from now on, first those that were held back. It has none of our functions yet."""
         self._link = link
         self._shipped.clear()
         self._lost, self._holds = None, False

@@ -18,8 +18,9 @@ import anyio
 from grainlike.dag._callbacks import CallbackQueue, Callbacks
 from grainlike.dag._occupancy import Occupancy
 from grainlike.dag._report import DagReport, EndedJobState
+from grainlike.engine import QUIET_S
 from grainlike.errors import JobCancelledError, JobTimeoutError
-from grainlike.executor import QUIET_S, Executor
+from grainlike.executor import Executor
 from grainlike.graph import NamedJob, Node, State, Status
 from grainlike.jobs import Job, Lease, allocation_of, slots_of
 from grainlike.resources import Allocation

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from grainlike._later import later
 
 if TYPE_CHECKING:
-    from grainlike.engine._engine import Engine
+    from grainlike.engine._engine import Engine, JobRunner
+    from grainlike.engine._explain import explain_unsubmitted
     from grainlike.engine._local_calls import QUIET_S, LocalCall, LocalCalls
-    from grainlike.engine._resolver import BaseResolver
+    from grainlike.engine._resolver import BaseResolver, Waitable
     from grainlike.engine._streams import ReaderWakeup, buffer_of
     from grainlike.engine._thread_call import ThreadCall, this_call
     from grainlike.engine._unretrieved import retrieved_elsewhere
@@ -21,11 +22,14 @@ __all__ = [
     "QUIET_S",
     "BaseResolver",
     "Engine",
+    "JobRunner",
     "LocalCall",
     "LocalCalls",
     "ReaderWakeup",
     "ThreadCall",
+    "Waitable",
     "buffer_of",
+    "explain_unsubmitted",
     "retrieved_elsewhere",
     "this_call",
 ]
@@ -36,10 +40,13 @@ if not TYPE_CHECKING:  # else any name would be there
         {
             "ReaderWakeup": "_streams",
             "Engine": "_engine",
+            "JobRunner": "_engine",
             "LocalCall": "_local_calls",
             "LocalCalls": "_local_calls",
             "QUIET_S": "_local_calls",
+            "explain_unsubmitted": "_explain",
             "BaseResolver": "_resolver",
+            "Waitable": "_resolver",
             "retrieved_elsewhere": "_unretrieved",
             "ThreadCall": "_thread_call",
             "buffer_of": "_streams",

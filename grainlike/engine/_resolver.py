@@ -6,23 +6,40 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from grainlike.engine._streams import StreamReader
 from grainlike.eventloop import EventLoopId, here, soon, soon_from_anywhere
 from grainlike.graph import Delayed, Node, Stream, StreamNode
 
 if TYPE_CHECKING:
+    from grainlike.context import JobInfo
     from grainlike.engine._engine import Engine
+    from grainlike.jobs import WorkerInfo
 
-__all__ = ["BaseResolver"]
+__all__ = ["BaseResolver", "Waitable"]
 
 _HELD_BY_USERS = (Delayed, Stream)
 """Types that users hold in place of nodes: the names below are for code that runs graphs."""
 
 
+class Waitable(Protocol):
+    """Event that a task can wait for."""
+
+    async def wait(self) -> object:
+        """Wait until it comes."""
+
+
 class BaseResolver(ABC):
     """Hands nodes on to its engine, from the event loop in which it lives alone."""
+
+    enclosing: BaseResolver | None = None
+    """The executor of the context in which this one was opened, in this loop or another; None for a job's own, which
+    is found by its job.
+    """
+
+    opened_in: JobInfo | None = None
+    """The job that opened it; jobs inherit the context of a task, which may refer to other executors."""
 
     _engine: Engine
     _loop_id: EventLoopId | None = None
@@ -39,6 +56,14 @@ class BaseResolver(ABC):
     @abstractmethod
     async def wait(self, node: Node) -> Any:
         """Start what is not started, wait for the node, and return its value or raise its error."""
+
+    @abstractmethod
+    async def pause(self, event: Waitable, nodes: Callable[[], Iterable[Node]], release: Callable[[], None]) -> None:
+        """Wait for an event that comes with the end of one of `nodes`; call `release` if that is cancelled."""
+
+    @abstractmethod
+    def workers(self) -> list[WorkerInfo]:
+        """Return the connected workers, as far as they can be seen from here."""
 
     @property
     def loop_id(self) -> EventLoopId:

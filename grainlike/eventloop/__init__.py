@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from grainlike.eventloop._cancel_once import cancel_once
     from grainlike.eventloop._cancellation import Cancellation, RepeatedCancellation, held_up, place_of
     from grainlike.eventloop._fairness import fairness_of, stays, yield_turn
+    from grainlike.eventloop._lifespan import Changes, Lifespan
     from grainlike.eventloop._loop_id import (
         EventLoopId,
         forget_the_loop,
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Alarm",
     "Cancellation",
+    "Changes",
     "EventLoopId",
+    "Lifespan",
     "RepeatedCancellation",
     "Wakeup",
     "cancel_once",
@@ -49,6 +52,8 @@ if not TYPE_CHECKING:  # else any name would be there
             "Alarm": "_wakeup",
             "Wakeup": "_wakeup",
             "Cancellation": "_cancellation",
+            "Changes": "_lifespan",
+            "Lifespan": "_lifespan",
             "EventLoopId": "_loop_id",
             "RepeatedCancellation": "_cancellation",
             "new_wakeup": "_wakeup",

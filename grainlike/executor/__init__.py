@@ -18,17 +18,14 @@ from grainlike.graph import register, remember_origins
 
 if TYPE_CHECKING:
     from grainlike.executor._blocking import result
-    from grainlike.executor._current import AnyExecutor
-    from grainlike.executor._head_daemon import HeadDaemon
-    from grainlike.executor._lifecycle import QUIET_S
+    from grainlike.executor._connected import ConnectedExecutor, connect
     from grainlike.executor._settings import NOT_GIVEN
 
 __all__ = [
     "NOT_GIVEN",
-    "QUIET_S",
-    "AnyExecutor",
+    "ConnectedExecutor",
     "Executor",
-    "HeadDaemon",
+    "connect",
     "find",
     "result",
     "run",
@@ -38,10 +35,9 @@ if not TYPE_CHECKING:  # else any name would be there
     __getattr__ = later(
         __name__,
         {
-            "AnyExecutor": "_current",
-            "HeadDaemon": "_head_daemon",
             "NOT_GIVEN": "_settings",
-            "QUIET_S": "_lifecycle",
+            "ConnectedExecutor": "_connected",
+            "connect": "_connected",
             "result": "_blocking",
         },
     )

@@ -20,10 +20,11 @@ from typing import Any, TypeVar
 import anyio
 
 from grainlike.context import JobView, this_job
-from grainlike.engine import ThreadCall, this_call
+from grainlike.engine import BaseResolver, ThreadCall, this_call
 from grainlike.errors import JobCancelledError
 from grainlike.eventloop import EventLoopId, here, name_the_loop
-from grainlike.executor._current import AnyExecutor, current, find, only_open
+from grainlike.executor._current import find, only_open
+from grainlike.executor._registry import current
 from grainlike.graph import Delayed, Node, State, node_of
 from grainlike.nested import JobExecutor
 
@@ -108,7 +109,7 @@ def _in_job(job: JobView, node: Node, timeout: float | None) -> None:
     _beside(executor, node, timeout)
 
 
-def _beside(executor: AnyExecutor, node: Node, timeout: float | None) -> None:
+def _beside(executor: BaseResolver, node: Node, timeout: float | None) -> None:
     """Wait in the executor's event loop, which runs in another thread."""
     loop_id: Any = executor.loop_id
     if loop_id.pid != os.getpid():
@@ -173,7 +174,7 @@ class _Waiting:
     """
 
     def __init__(
-        self, node: Node, timeout: float | None, finds: Callable[[], AnyExecutor], call: ThreadCall | None = None
+        self, node: Node, timeout: float | None, finds: Callable[[], BaseResolver], call: ThreadCall | None = None
     ) -> None:
         self.ended = False
         """The event loop, or the call that waits, ended before the node did."""

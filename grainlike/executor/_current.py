@@ -10,59 +10,22 @@ job's own (`nested`), unless the job opens another.
 from __future__ import annotations
 
 import logging
-from contextvars import ContextVar
-from typing import TYPE_CHECKING, TypeAlias
 
 from grainlike.context import JobView, this_job
+from grainlike.engine import BaseResolver
 from grainlike.eventloop import EventLoopId, here
+from grainlike.executor._executor import Executor
 from grainlike.executor._ready import ReadyResolver, is_ready
+from grainlike.executor._registry import alone, current, enclosing, implicit_of, made_implicit, opened, opened_in
 from grainlike.graph import Node
 from grainlike.nested import JobExecutor
 
-if TYPE_CHECKING:
-    from grainlike.executor._executor import Executor
-
-__all__ = ["AnyExecutor", "alone", "current", "enclosing", "entered", "find", "find_for", "left", "only_open"]
+__all__ = ["find", "find_for", "only_open"]
 
 logger = logging.getLogger("grainlike")
 
-AnyExecutor: TypeAlias = "Executor | JobExecutor"
 
-current: ContextVar[AnyExecutor | None] = ContextVar("grainlike_executor", default=None)
-"""The innermost executor of this context."""
-
-_open: dict[EventLoopId, list[Executor]] = {}
-_implicit: dict[EventLoopId, Executor] = {}
-
-
-def entered(executor: Executor, loop_id: EventLoopId) -> None:
-    """An executor that users see was opened in a loop."""
-    _open.setdefault(loop_id, []).append(executor)
-
-
-def left(executor: object, loop_id: EventLoopId) -> None:
-    """An executor closed; implicit ones too."""
-    others = [one for one in _open.pop(loop_id, ()) if one is not executor]
-    if others:
-        _open[loop_id] = others
-    if _implicit.get(loop_id) is executor:
-        del _implicit[loop_id]
-
-
-def alone(loop_id: EventLoopId) -> bool:
-    """Return True if no executor is left in an event loop, so that no job can run there."""
-    return loop_id not in _open and loop_id not in _implicit
-
-
-def enclosing() -> AnyExecutor | None:
-    """Return the innermost executor of this context that is open, of any loop: the one round an executor that opens."""
-    executor = current.get()
-    while executor is not None and not executor.is_open:
-        executor = executor.enclosing
-    return executor
-
-
-def find() -> AnyExecutor:
+def find() -> BaseResolver:
     """The executor that an `await` here and now means.
 
     Raises:
@@ -73,7 +36,7 @@ def find() -> AnyExecutor:
     return _innermost(job) or _of_loop(job, here())
 
 
-def find_for(node: Node) -> AnyExecutor | ReadyResolver:
+def find_for(node: Node) -> BaseResolver | ReadyResolver:
     """Return the resolver of `node` here and now: as `find`; where no executor is open, a ready node needs none.
 
     Raises:
@@ -90,7 +53,7 @@ def find_for(node: Node) -> AnyExecutor | ReadyResolver:
     return _of_loop(job, loop_id)
 
 
-def _innermost(job: JobView | None) -> AnyExecutor | None:
+def _innermost(job: JobView | None) -> BaseResolver | None:
     """Return the innermost executor of this context that is open in this loop, and is the job's where one runs."""
     executor = current.get()
     while executor is not None:
@@ -100,7 +63,7 @@ def _innermost(job: JobView | None) -> AnyExecutor | None:
     return None
 
 
-def _of_loop(job: JobView | None, loop_id: EventLoopId | None) -> AnyExecutor:
+def _of_loop(job: JobView | None, loop_id: EventLoopId | None) -> BaseResolver:
     if loop_id is None:
         raise RuntimeError(
             f"no event loop is running here{_elsewhere()}, and placeholders run inside one: write `async def main():` "
@@ -108,7 +71,7 @@ def _of_loop(job: JobView | None, loop_id: EventLoopId | None) -> AnyExecutor:
         )
     if job is not None:
         return _of_job(job, loop_id)
-    side_by_side = _open.get(loop_id, [])
+    side_by_side = opened_in(loop_id)
     if len(side_by_side) == 1:
         return side_by_side[0]
     if side_by_side:
@@ -130,13 +93,13 @@ def _elsewhere() -> str:
     return "" if other is None else f" ({other!r} lives in the {other.loop_id})"
 
 
-def only_open() -> Executor:
+def only_open() -> BaseResolver:
     """The one executor that is open in this process: for a thread that has no context of any.
 
     Raises:
         RuntimeError: none is open, or several are.
     """
-    found = [executor for executors in _open.values() for executor in executors] or list(_implicit.values())
+    found = opened()
     if not found:
         raise RuntimeError(
             "result(r_) waits for a program's event loop, and no executor is open in any: write `async def main():` "
@@ -159,11 +122,10 @@ def _of_job(view: JobView, loop_id: EventLoopId) -> JobExecutor:
     return executor
 
 
-def _implicitly(loop_id: EventLoopId) -> Executor:
-    from grainlike.executor._executor import Executor
-
-    executor = _implicit.get(loop_id)
+def _implicitly(loop_id: EventLoopId) -> BaseResolver:
+    executor = implicit_of(loop_id)
     if executor is None:
-        executor = _implicit[loop_id] = Executor.implicit(loop_id)
-        logger.info("opened an implicit executor over %s for the %s", executor.offer, loop_id)
+        executor = made = Executor.implicit(loop_id)
+        made_implicit(made, loop_id)
+        logger.info("opened an implicit executor over %s for the %s", made.offer, loop_id)
     return executor

@@ -11,20 +11,21 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 from msgspec.structs import replace
 
 from grainlike.backends import Backend
+from grainlike.engine import Waitable
 from grainlike.errors import GrainlikeError, GraphError
 from grainlike.eventloop import EventLoopId, here
-from grainlike.executor._current import AnyExecutor, current, enclosing, entered, left
 from grainlike.executor._lifecycle import ExecutorBase
+from grainlike.executor._local_head import LocalHead
+from grainlike.executor._registry import current, enclosing, entered, left
 from grainlike.executor._settings import NOT_GIVEN, NotGiven, settings_for
 from grainlike.graph import Delayed, Node, State, Stream, delayed, node_behind, start
-from grainlike.head import LogLine
-from grainlike.jobs import Event, Events, WorkersFeed
-from grainlike.nested import Waitable
+from grainlike.jobs import Event, LogLine
 from grainlike.resources import Request
 from grainlike.scheduler import Explanation
 from grainlike.wire import Totals
 
 if TYPE_CHECKING:
+    from grainlike.executor._job_service import JobService
     from grainlike.jobs import WorkerInfo
 
 __all__ = ["Executor"]
@@ -101,8 +102,6 @@ class Executor(ExecutorBase):
             )
         )
         self._tokens: list[Any] = []
-        self.enclosing: AnyExecutor | None = None
-        """The executor of the context in which this one was opened, in this loop or another."""
 
     @classmethod
     def implicit(cls, loop_id: EventLoopId) -> Executor:
@@ -112,8 +111,17 @@ class Executor(ExecutorBase):
         return executor
 
     def __repr__(self) -> str:
-        where = f" at {self._address}" if self._address else ""
+        where = f" at {self.address}" if self.address else ""
         return f"<Executor {self._state}{where}, {self.offer or 'no embedded worker'}>"
+
+    def _make_service(self) -> JobService:
+        adapter = self._settings.manner
+        if adapter is None:
+            return LocalHead(self._settings, self._engine, self._changes)
+        from grainlike.backends import BackendRunner
+
+        self._engine.keeps_contexts = adapter.in_process
+        return BackendRunner(adapter, self._engine, self._changes)
 
     # --- life --------------------------------------------------------------------------------------------------------
 
@@ -122,13 +130,7 @@ class Executor(ExecutorBase):
         if loop_id is None:
             raise RuntimeError("an Executor is opened inside an event loop: `async with`, or grainlike.run(main)")
         self._open(loop_id)
-        try:
-            await self._opened.wait()
-            if self._failure is not None:
-                raise self._failure
-        except BaseException:
-            await self._close()
-            raise
+        await self._wait_until_open()
         entered(self, loop_id)
         self.enclosing = enclosing()
         self._tokens.append(current.set(self))
@@ -191,20 +193,16 @@ class Executor(ExecutorBase):
 
     def refusal(self, request: Request) -> str | None:
         """Return why no call with this request could ever run here; None if it may."""
-        if self._foreign is not None:
-            return self._foreign.refusal(request)
-        return self._head.view.refusal(request)
+        return self._service.refusal(request)
 
     def refusal_of(self, node: Node) -> str | None:
         """Return why the call of `node` could never run here; None if it may."""
-        if node.request is None:
-            return None
-        return self.refusal(node.request) if self._foreign is None else self._foreign.refusal_of(node)
+        return self._service.refusal_of(node)
 
     @property
     def backend_name(self) -> str:
         """Name of what runs the jobs, for reports: `"grainlike"`, or the backend's name."""
-        return "grainlike" if self._settings.manner is None else self._settings.manner.name
+        return self._service.name
 
     async def pause(
         self,
@@ -224,7 +222,7 @@ class Executor(ExecutorBase):
     @property
     def address(self) -> str | None:
         """Address to which workers connect, as `tcp://HOST:PORT` or `unix:///PATH`; None without `listen=`."""
-        return self._address
+        return None if self._state == "new" else self._service.address
 
     def workers(self) -> list[WorkerInfo]:
         """Return the connected workers, the embedded one too; none if the executor is not open. It never waits.
@@ -234,7 +232,7 @@ class Executor(ExecutorBase):
             for worker in executor.workers():
                 print(worker.name, worker.resources, worker.running, worker.silent_s)
         """
-        return self._head.view.workers() if self._state == "open" else []
+        return self._service.workers() if self._state == "open" else []
 
     async def wait_for_workers(self, n: int = 1) -> None:
         """Wait until `n` workers are connected, counting the embedded one. Bound it with `anyio.fail_after`.
@@ -252,10 +250,8 @@ class Executor(ExecutorBase):
                     await executor.wait_for_workers(4)
         """
         self._check_loop("awaited")
-        if self._foreign is not None:
-            return
-        await self._until(lambda: len(self._head.peers) >= n or self._state != "open")
-        if len(self._head.peers) < n:
+        await self._changes.until(lambda: self._service.has_workers(n) or self._state != "open")
+        if not self._service.has_workers(n):
             raise RuntimeError(f"{self!r} is not open any more, and {n} workers were waited for")
 
     async def explain(self, placeholder: Delayed[Any] | Stream[Any]) -> Explanation:
@@ -276,7 +272,7 @@ class Executor(ExecutorBase):
         """
         self._check_loop("asked")
         node = self._own(placeholder)
-        return replace(self._head.view.explain(node), kept=self._result_cache.words(node))
+        return replace(await self._service.explain(node), kept=self._result_cache.words(node))
 
     def logs(self, placeholder: Delayed[Any] | Stream[Any]) -> AsyncIterator[LogLine]:
         """Iterate over the lines that a job has printed, and prints until it has ended; over those of all attempts.
@@ -307,9 +303,7 @@ class Executor(ExecutorBase):
         node = self._own(placeholder, even_finished=True)
         if node.state is State.LAZY:
             raise GraphError(f"{node.function.name} has not been started: `start` it first")
-        if self._foreign is not None:
-            raise RuntimeError(f"what jobs on {self.backend_name!r} print is in its own logs")
-        return self._head.logs.lines(node, self._head.peers.values())
+        return self._service.logs(node)
 
     def _own(self, placeholder: Delayed[Any] | Stream[Any], *, even_finished: bool = False) -> Node:
         """Return the node of a placeholder; raise if it is another executor's. A finished node may be any executor's,
@@ -336,9 +330,7 @@ class Executor(ExecutorBase):
                 print(event.kind, event.worker, event.name, event.allocation, event.outcome)
         """
         self._check_loop("listened to")
-        feed = WorkersFeed(self)
-        self.observe(feed)
-        return Events(feed, self.unobserve)
+        return self._service.events()
 
     def report(self) -> Totals:
         """Return how many jobs of this executor ended how so far, and their run times in seconds. Calls without
@@ -353,7 +345,7 @@ class Executor(ExecutorBase):
             # 98 succeeded, 2 failed in 12.4 s
         """
         self._check_loop("asked", open_only=False)
-        return self._head.totals()
+        return self._service.report()
 
     def write_trace(self, path: str | PathLike[str]) -> None:
         """Write what ran so far as a trace for ui.perfetto.dev and chrome://tracing. The executor must `record`.

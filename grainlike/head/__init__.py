@@ -15,7 +15,7 @@ from grainlike._later import later
 if TYPE_CHECKING:
     from grainlike.head._functions import FunctionTable
     from grainlike.head._head import FAREWELL_S, Head
-    from grainlike.head._logs import LogFollower, LogLine
+    from grainlike.head._logs import LogFollower
     from grainlike.head._nested import ReplyTo
     from grainlike.head._peers import Connection, WorkerConnection
     from grainlike.head._recorder import HERE, MOST, Recorder
@@ -32,7 +32,6 @@ __all__ = [
     "Head",
     "HeadState",
     "LogFollower",
-    "LogLine",
     "ObjectStore",
     "Recorder",
     "ReplyTo",
@@ -52,7 +51,6 @@ if not TYPE_CHECKING:  # else any name would be there
             "HeadState": "_state",
             "ReplyTo": "_nested",
             "LogFollower": "_logs",
-            "LogLine": "_logs",
             "MOST": "_recorder",
             "Connection": "_peers",
             "WorkerConnection": "_peers",

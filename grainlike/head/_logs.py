@@ -11,42 +11,21 @@ import codecs
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Sequence
 from operator import itemgetter
-from typing import Any, Protocol, Self, cast
+from typing import Any, Protocol, cast
 
 import anyio
 
 from grainlike.head._peers import WorkerConnection
-from grainlike.jobs import NO_PARCEL, Job, Placement
+from grainlike.jobs import NO_PARCEL, Job, LogLine, Placement
 from grainlike.wire import Follow, Output, OutputStream
 
-__all__ = ["EndedJob", "LogFollower", "LogLine", "LogRouter", "Source", "last_words", "source_of"]
+__all__ = ["EndedJob", "LogFollower", "LogRouter", "Source", "last_words", "source_of"]
 
 LONGEST_LINE = 64 * 1024
 """Length in bytes from which a line without an end is sent in pieces."""
 
 _UNREAD = 4 << 20
 """Bytes that may wait for a reader; beyond that, the oldest are left out."""
-
-
-class LogLine(str):
-    """Line of a job's output, without its end: a string with its origin.
-
-    Attributes:
-        attempt: of the attempts to run the job, the one that wrote it.
-        stream: `"stdout"` or `"stderr"`; `"note"` for grainlike's remarks on the output, such as how much of it is
-            left out.
-    """
-
-    __slots__ = ("attempt", "stream")
-
-    attempt: int
-    stream: str
-
-    def __new__(cls, text: str, attempt: int, stream: str) -> Self:
-        line = super().__new__(cls, text)
-        line.attempt = attempt
-        line.stream = stream
-        return line
 
 
 class Source(Protocol):

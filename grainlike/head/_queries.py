@@ -8,14 +8,14 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 
 from msgspec.structs import replace
 
-from grainlike.engine import LocalCall
-from grainlike.graph import Node, RunsIn, State
+from grainlike.engine import explain_unsubmitted
+from grainlike.graph import Node
 from grainlike.head._errors import name_of, refusal
-from grainlike.head._logs import EndedJob, LogLine, LogRouter, source_of
+from grainlike.head._logs import EndedJob, LogRouter, source_of
 from grainlike.head._nested import RelayedJob, ReplyTo
 from grainlike.head._peers import WorkerConnection
 from grainlike.head._state import HeadState
-from grainlike.jobs import Job, WorkerInfo
+from grainlike.jobs import Job, LogLine, WorkerInfo
 from grainlike.resources import EMPTY, Allocation, Request
 from grainlike.scheduler import Explanation, HeadJob, JobState
 from grainlike.wire import JobRow
@@ -66,23 +66,16 @@ class HeadQueries:
 
     def explain(self, node: Node) -> Explanation:
         """Return where a placeholder stands and what it waits for."""
-        request = node.request if node.request is not None else EMPTY
-        if node.finished or node.state is State.LAZY:
-            return Explanation(0, node.state.label, 0, request)
-        waiting = tuple(dep.function.name for dep in node.deps if not dep.finished)
-        if waiting:
-            return Explanation(0, "inputs", 0, request, inputs=waiting)
+        unsubmitted = explain_unsubmitted(node)
+        if unsubmitted is not None:
+            return unsubmitted
         job = node.record
-        if isinstance(job, LocalCall) and job.again_at is not None:
-            wait, most = max(0.0, job.again_at - time.monotonic()), 1 + node.function.options.retry.times
-            return Explanation(0, "local", job.attempt + 1, request, "backoff", starts_in_s=wait, attempts=most)
-        if not isinstance(job, Job):
-            return Explanation(0, "unsent" if node.place is RunsIn.REMOTE else "local", 0, request)
+        assert isinstance(job, Job)
         found = self.explain_job(job.id)
         placement = job.placement
         if found is not None and placement is not None and placement.blocks_since is not None:
             found = replace(found, blocked_s=self._now() - placement.blocks_since)
-        return found if found is not None else Explanation(job.id, node.state.label, job.attempt, request)
+        return found if found is not None else Explanation(job.id, node.state.label, job.attempt, node.request or EMPTY)
 
     def node_of(self, number: int) -> Node | None:
         """Return the placeholder of this program whose job this is."""

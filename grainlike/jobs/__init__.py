@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         close_all,
         note_of,
     )
-    from grainlike.jobs._records import WorkerInfo
+    from grainlike.jobs._records import LogLine, WorkerInfo
     from grainlike.jobs._repeated import BIG, RepeatedArguments, is_big
     from grainlike.jobs._rows import explanation_of, job_is, worker_info, worker_row
     from grainlike.jobs._shipped import Shipped
@@ -41,6 +41,7 @@ __all__ = [
     "Job",
     "JobCounters",
     "Lease",
+    "LogLine",
     "Observer",
     "OutcomeListener",
     "Placement",
@@ -86,6 +87,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "Shipped": "_shipped",
             "JobCounters": "_job",
             "Worker": "_interfaces",
+            "LogLine": "_records",
             "WorkerInfo": "_records",
             "WorkersFeed": "_events",
             "allocation_of": "_job",

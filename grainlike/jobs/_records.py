@@ -1,12 +1,13 @@
-"""Records of workers that programs are shown."""
+"""Records that programs are shown: of workers, and of the lines that jobs print."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 from grainlike.resources import Allocation
 
-__all__ = ["WorkerInfo"]
+__all__ = ["LogLine", "WorkerInfo"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,3 +33,24 @@ class WorkerInfo:
     memory_tier: str = "none"
     shut: str = ""
     shared: tuple[int, ...] = ()
+
+
+class LogLine(str):
+    """Line of a job's output, without its end: a string with its origin.
+
+    Attributes:
+        attempt: of the attempts to run the job, the one that wrote it.
+        stream: `"stdout"` or `"stderr"`; `"note"` for grainlike's remarks on the output, such as how much of it is
+            left out.
+    """
+
+    __slots__ = ("attempt", "stream")
+
+    attempt: int
+    stream: str
+
+    def __new__(cls, text: str, attempt: int, stream: str) -> Self:
+        line = super().__new__(cls, text)
+        line.attempt = attempt
+        line.stream = stream
+        return line

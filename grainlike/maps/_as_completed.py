@@ -9,7 +9,8 @@ from typing import Generic, TypeVar
 
 import anyio
 
-from grainlike.executor import AnyExecutor, find
+from grainlike.engine import BaseResolver
+from grainlike.executor import find
 from grainlike.graph import Delayed, Node, node_of
 from grainlike.maps._amap import OnlyAsync
 
@@ -44,7 +45,7 @@ class _Arrivals(OnlyAsync, AsyncIterator[Delayed[T]], Generic[T]):
             self._placeholders.setdefault(node_of(placeholder), []).append(placeholder)
         self._finished: deque[Delayed[T]] = deque()
         self._wanted: set[Node] = set()
-        self._executor: AnyExecutor | None = None
+        self._executor: BaseResolver | None = None
         self._arrived: anyio.Event | None = None
         self._begun = False
 

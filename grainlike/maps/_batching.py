@@ -11,7 +11,7 @@ from collections import deque
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from grainlike.executor import AnyExecutor
+from grainlike.engine import BaseResolver
 from grainlike.graph import DelayedFn, Function, Node, Options, Retry, RunsIn, node_of
 from grainlike.jobs import Job
 from grainlike.payload import Payload, dump_arguments, dump_plain_arguments, load_error, load_values
@@ -57,12 +57,12 @@ class BatchSizer:
         """Room for this many items is worth reading the source for, while there are values to yield."""
         self._fn = fn
         self._most = most
-        self._executor: AnyExecutor | None = None
+        self._executor: BaseResolver | None = None
         self._first: tuple[Any, ...] = ()
         """Object to which the function is bound, as the first argument; empty if it is no method."""
         self._times = RunTimes(MEMORY)
 
-    def begin(self, executor: AnyExecutor) -> None:
+    def begin(self, executor: BaseResolver) -> None:
         """Learn from now on, if calls of this function may share a job."""
         if _may_share(self._fn.function, self._fn.request):
             self._executor = executor
@@ -115,7 +115,7 @@ class BatchSizer:
         if times.count % SAMPLES == 0:
             self._resize(self._best(self._executor) if times.upper <= TINY_S else 1)
 
-    def _best(self, executor: AnyExecutor) -> int:
+    def _best(self, executor: BaseResolver) -> int:
         """Enough calls for a millisecond, but two jobs for each place where one could run, if they are worth a trip."""
         assert self._fn.request is not None
         cores = sum(len(worker.resources.cores) for worker in executor.workers())

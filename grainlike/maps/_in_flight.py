@@ -18,9 +18,9 @@ from typing import Any
 
 import anyio
 
-from grainlike.engine import ReaderWakeup
+from grainlike.engine import BaseResolver, ReaderWakeup
 from grainlike.errors import GraphError
-from grainlike.executor import AnyExecutor, find
+from grainlike.executor import find
 from grainlike.graph import DelayedFn, Function, Node, RunsIn, node_of
 from grainlike.maps._batching import BatchSizer, unpacked
 
@@ -43,7 +43,7 @@ class MapState:
         self._source: Iterator[Any] | AsyncIterable[Any] | None = source
         self._most = most
         self._ordered = ordered
-        self._executor: AnyExecutor | None = None
+        self._executor: BaseResolver | None = None
         self._chunks = BatchSizer(fn, most)
         self._taken = 0
         """Items that were taken and not yielded."""
@@ -315,7 +315,7 @@ class MapJob:
         self.done = False
         self.failed = False
 
-    def follow(self, executor: AnyExecutor) -> None:
+    def follow(self, executor: BaseResolver) -> None:
         """Wait for the end of the job without a task; start it unless it depends on others, which may belong to
         another executor.
         """

@@ -6,11 +6,9 @@ from grainlike._later import later
 
 if TYPE_CHECKING:
     from grainlike.nested._job_executor import JobExecutor, leave_none
-    from grainlike.nested._uplink import Waitable
 
 __all__ = [
     "JobExecutor",
-    "Waitable",
     "leave_none",
 ]
 
@@ -19,7 +17,6 @@ if not TYPE_CHECKING:  # else any name would be there
         __name__,
         {
             "JobExecutor": "_job_executor",
-            "Waitable": "_uplink",
             "leave_none": "_job_executor",
         },
     )

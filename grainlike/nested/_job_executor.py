@@ -15,12 +15,12 @@ from typing import Any, cast
 import anyio
 
 from grainlike.context import JobInfo, JobView
-from grainlike.engine import BaseResolver, Engine, LocalCalls
+from grainlike.engine import BaseResolver, Engine, LocalCalls, Waitable
 from grainlike.errors import GraphError, UnsatisfiableError
 from grainlike.eventloop import EventLoopId, here, soon, spawn_detached
 from grainlike.graph import Node
 from grainlike.jobs import OutcomeListener, WorkerInfo
-from grainlike.nested._uplink import JobUplink, Waitable
+from grainlike.nested._uplink import JobUplink
 from grainlike.net import Uplink
 
 __all__ = ["JobExecutor", "RejectJobs", "leave_none"]
@@ -33,12 +33,9 @@ _serving: dict[EventLoopId, set[JobExecutor]] = {}
 class JobExecutor(BaseResolver):
     """Resolver of placeholders for `job`, in the event loop `loop_id`."""
 
-    enclosing: None = None
-    """Always None: it is found by its job; see `Executor.enclosing`."""
-
     def __init__(self, loop_id: EventLoopId, view: JobView, job: JobInfo, current: ContextVar[Any]) -> None:
         self._loop_id = loop_id
-        self.opened_in: JobInfo | None = job
+        self.opened_in = job
         self._open = True
         self._engine = Engine(self, lambda call: soon(loop_id, call), fail_fast=True)
         self._local = LocalCalls(self._engine, current, self, loop_id)

@@ -9,11 +9,11 @@ first step on the job's own cores, and a job that only seems to run cannot keep 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
 
 import anyio
 
 from grainlike.context import JobInfo, JobView
+from grainlike.engine import Waitable
 from grainlike.graph import Node, RunsIn
 from grainlike.jobs import NO_PARCEL, Job, OutcomeListener, pack_calls, settle_calls, submit_calls
 from grainlike.net import Uplink
@@ -28,14 +28,7 @@ from grainlike.wire import (
     split_by_count,
 )
 
-__all__ = ["JobUplink", "Waitable"]
-
-
-class Waitable(Protocol):
-    """Event that a task can wait for."""
-
-    async def wait(self) -> object:
-        """Wait until it comes."""
+__all__ = ["JobUplink"]
 
 
 class JobUplink:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from grainlike.net._listener import Handler, Listener, listen
     from grainlike.net._locator import HeadLocator
     from grainlike.net._memory import memory_pair
-    from grainlike.net._process import is_gone, process_id
+    from grainlike.net._process import is_gone, process_id, software
     from grainlike.net._protocol import ProtocolLink
     from grainlike.net._reach import addresses_of, dial
     from grainlike.net._reconnecting import RETURN_S, ReconnectingLink, Redial, waits
@@ -99,6 +99,7 @@ __all__ = [
     "remove_left_behind",
     "server_tls",
     "shake_hands",
+    "software",
     "state_directory",
     "waits",
     "withdraw_access",
@@ -155,6 +156,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "move_access": "_access",
             "parse_address": "_address",
             "process_id": "_process",
+            "software": "_process",
             "publish_access": "_access",
             "read_access": "_access",
             "remove_left_behind": "_access",

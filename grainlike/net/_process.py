@@ -1,12 +1,21 @@
-"""Identity of a process, by which another one of the same machine can see whether it still runs."""
+"""Identity of a process, by which another one of the same machine can see whether it still runs; and its versions."""
 
 from __future__ import annotations
 
 import os
+import platform
 from functools import cache
 from pathlib import Path
 
-__all__ = ["is_gone", "process_id"]
+from grainlike.payload import serializer_versions
+from grainlike.wire import Software
+
+__all__ = ["is_gone", "process_id", "software"]
+
+
+def software() -> Software:
+    """Return the versions that have to match between a head and its workers and clients."""
+    return Software(platform.python_version(), serializer_versions())
 
 
 def process_id() -> str:

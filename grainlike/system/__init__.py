@@ -7,9 +7,8 @@ from grainlike._later import later
 if TYPE_CHECKING:
     from grainlike.system._batch_job import BatchJob, batch_job
     from grainlike.system._cgroup import MEMORY, Cgroup, own_cgroups
-    from grainlike.system._import_paths import import_paths
     from grainlike.system._late_file import LateFile
-    from grainlike.system._limits import cpu_limit, max_message_bytes, memory_limit, own_memory
+    from grainlike.system._limits import cpu_limit, import_paths, max_message_bytes, memory_limit, own_memory
 
 __all__ = [
     "MEMORY",
@@ -38,7 +37,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "memory_limit": "_limits",
             "own_cgroups": "_cgroup",
             "own_memory": "_limits",
-            "import_paths": "_import_paths",
+            "import_paths": "_limits",
             "max_message_bytes": "_limits",
         },
     )

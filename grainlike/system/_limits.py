@@ -1,4 +1,4 @@
-"""Limits of this process: what its cgroups allow, and how large a message a head may receive.
+"""Limits of this process: what its cgroups allow, and how large a message a head may receive; and its import paths.
 
 Cgroups of both versions count, and each cgroup above: the least.
 """
@@ -6,12 +6,13 @@ Cgroups of both versions count, and each cgroup above: the least.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 
 from grainlike.system._cgroup import Cgroup, own_cgroups
 
-__all__ = ["cpu_limit", "max_message_bytes", "memory_limit", "own_memory"]
+__all__ = ["cpu_limit", "import_paths", "max_message_bytes", "memory_limit", "own_memory"]
 
 
 _SHARE = 2
@@ -68,3 +69,11 @@ def _above(proc: str, controller: str) -> Iterator[Cgroup]:
         while os.access(f"{own.path}/cgroup.procs", os.F_OK):
             yield own
             own = own.above()  # noqa: PLW2901 - it walks up
+
+
+def import_paths() -> list[str]:
+    """Return the paths that this process imports from, for processes that run its functions elsewhere.
+
+    The empty one, of a REPL, is returned as its directory.
+    """
+    return [path or os.getcwd() for path in sys.path]  # noqa: PTH109 - a string is all that is needed

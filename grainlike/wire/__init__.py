@@ -86,6 +86,7 @@ from grainlike.wire._payloads import (
     weight_of,
 )
 from grainlike.wire._questions import (
+    MOST_NAMES,
     MOST_ROWS,
     Answer,
     AskCancel,
@@ -159,6 +160,7 @@ __all__ = [
     "FROM_WORKER",
     "HEARTBEAT_S",
     "LOST_S",
+    "MOST_NAMES",
     "MOST_ROWS",
     "PROTOCOL",
     "ROW_BYTES",

@@ -16,6 +16,7 @@ from grainlike.wire._nested import AskOutcome, OutcomeIs
 from grainlike.wire._reports import Totals
 
 __all__ = [
+    "MOST_NAMES",
     "MOST_ROWS",
     "Answer",
     "AskCancel",
@@ -58,6 +59,9 @@ __all__ = [
     "WorkerRow",
     "WorkersAre",
 ]
+
+MOST_NAMES = 10_000
+"""Most calls of one session that may have a name."""
 
 MOST_ROWS = 10_000
 """The most jobs in one answer, whatever was asked for, so that it fits well into a frame."""

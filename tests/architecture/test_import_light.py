@@ -25,7 +25,7 @@ HEAVY = {
 
 SELDOM = {
     "grainlike.calls",
-    "grainlike.client._connected_executor",
+    "grainlike.executor._connected",
     "grainlike.dag._dag",
     "grainlike.head.server._endpoint",
     "grainlike.head._recorder",

@@ -14,9 +14,9 @@ PROGRAM = """
 import asyncio, time
 from pathlib import Path
 from grainlike import Cores, delayed, start
-from grainlike.executor import _lifecycle
+from grainlike.head.server import _service
 from grainlike.engine import _local_calls
-_lifecycle.QUIET_S = _local_calls.QUIET_S = 3600.0
+_service.QUIET_S = _local_calls.QUIET_S = 3600.0
 
 @delayed
 def square(x):

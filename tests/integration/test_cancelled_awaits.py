@@ -14,7 +14,7 @@ from limits import LIMIT_S
 from grainlike import Cores, Executor, cancel, delayed, start
 from grainlike.engine import _local_calls
 from grainlike.eventloop import _cancellation
-from grainlike.executor import _lifecycle
+from grainlike.head.server import _service
 
 pytestmark = pytest.mark.asyncio
 
@@ -84,7 +84,7 @@ async def test_so_does_one_in_a_process_of_its_own(name: str) -> None:
 async def test_leaving_the_block_ends_what_swallows_and_says_where_it_is(
     kind: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_lifecycle, "QUIET_S", 0.05)
+    monkeypatch.setattr(_service, "QUIET_S", 0.05)
     monkeypatch.setattr(_local_calls, "QUIET_S", 0.05)
     wait = delayed(awaits)
     with caplog.at_level(logging.WARNING, "grainlike"):

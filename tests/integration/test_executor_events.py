@@ -66,7 +66,7 @@ async def test_each_reader_hears_all_since_it_asked_and_one_that_is_dropped_no_m
         await executor.submit(Cores(1), one)
         second = executor.events()
         await executor.submit(Cores(1), one)
-        assert len(executor._head.observers) == 2
+        assert len(executor._service.head.observers) == 2
         assert await told(executor, first, "succeeded") == [
             ("worker_joined", "", ""),
             ("job_started", "one", ""),
@@ -75,7 +75,7 @@ async def test_each_reader_hears_all_since_it_asked_and_one_that_is_dropped_no_m
         assert len(await told(executor, second, "succeeded")) == 3
         del first
         gc.collect()
-        assert len(executor._head.observers) == 1
+        assert len(executor._service.head.observers) == 1
 
 
 async def test_a_reader_that_is_far_behind_sees_a_gap(monkeypatch):

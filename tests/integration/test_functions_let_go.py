@@ -13,9 +13,9 @@ import pytest
 from limits import LIMIT_S
 
 from grainlike import Cores, Executor, connect, delayed, gather
-from grainlike.executor._head_daemon import HeadDaemon
 from grainlike.head import _functions
 from grainlike.head._functions import FunctionTable
+from grainlike.head.durable import HeadDaemon
 from grainlike.head.durable._clients import DurableClients
 from grainlike.head.durable._clock import PersistentClock
 from grainlike.head.durable._head import DurableHead

@@ -35,7 +35,7 @@ async def test_a_program_that_asks_for_something_else_each_time_does_not_grow():
         for start in range(0, 1_000, 50):
             calls = [(seen @ Memory(MIB + i, grow=2))(i) for i in range(start, start + 50)]
             assert await gather(calls) == list(range(start, start + 50))
-        scheduler = executor._head.state.scheduler
+        scheduler = executor._service.head.state.scheduler
         assert scheduler._catalogue._last_shape >= 1_000
         assert max(len(scheduler.shapes), len(scheduler.classes)) <= MOST
         assert len(_own(WorkerConnection, others)._classes) <= MOST

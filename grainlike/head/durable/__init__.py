@@ -1,7 +1,8 @@
 """Durable head, which survives its process: journal records of all its inputs, snapshots, recovery.
 
 Answers: the journal's records (`_records`) and snapshots (`_snapshot`), where and when they are written (`_store`),
-how the next head is restored from them (`_head`, `_clients`, `_clock`), and how people read a journal (`_export`).
+how the next head is restored from them (`_head`, `_clients`, `_clock`, `_storage`), and how a head is a program of
+its own (`_daemon`).
 """
 
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from grainlike._later import later
 
 if TYPE_CHECKING:
     from grainlike.head.durable._clients import DurableClients
+    from grainlike.head.durable._daemon import HeadDaemon
     from grainlike.head.durable._head import DurableHead
     from grainlike.head.durable._snapshot import began_here
     from grainlike.head.durable._store import HeadStore, exported
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DurableClients",
     "DurableHead",
+    "HeadDaemon",
     "HeadStore",
     "began_here",
     "exported",
@@ -28,6 +31,7 @@ if not TYPE_CHECKING:  # else any name would be there
         {
             "DurableClients": "_clients",
             "DurableHead": "_head",
+            "HeadDaemon": "_daemon",
             "HeadStore": "_store",
             "began_here": "_snapshot",
             "exported": "_store",

@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from grainlike.errors import JournalError
-from grainlike.graph import Node
 from grainlike.head import Head, ObjectStore, WorkerConnection, check_hello
 from grainlike.head.durable._clock import PersistentClock
 from grainlike.head.durable._records import (
@@ -253,11 +252,6 @@ class DurableHead(Head):
             told[session] = received
         for session, received in told.items():
             session.tell(received)
-
-    def submit(self, nodes: Iterable[Node]) -> None:
-        """Raise: this head runs no graph of its own, which could not be restored."""
-        for node in nodes:
-            self._outcomes.failed(node, RuntimeError("a head with a journal runs what its clients submit: connect()"))
 
     # --- inputs -------------------------------------------------------------------------------------------------------
 

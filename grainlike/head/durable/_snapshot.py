@@ -15,9 +15,9 @@ from grainlike.head import HeadState, LogFollower
 from grainlike.head.durable._head import DurableHead
 from grainlike.head.durable._records import HeadBegan
 from grainlike.head.durable._schema import METHODS, SCHEMA, check_schema, conversions_from, records
-from grainlike.head.server import ClientRegistry, software
+from grainlike.head.server import ClientRegistry
 from grainlike.journal import draw_image, read_image
-from grainlike.net import ClosedLink, Link
+from grainlike.net import ClosedLink, Link, software
 
 __all__ = ["began_here", "by_this_release", "check_version", "draw_head", "read_head", "read_title"]
 

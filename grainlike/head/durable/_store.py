@@ -33,7 +33,7 @@ from grainlike.journal import Journal, Recovered, commit_image
 from grainlike.subprocesses import die_with_parent
 from grainlike.wire import Buffer, JobRow
 
-__all__ = ["HeadStore", "exported"]
+__all__ = ["HeadStore", "NoListener", "exported"]
 
 
 logger = logging.getLogger("grainlike")
@@ -314,8 +314,8 @@ def _exit_code(child: int) -> int | None:
     return os.waitstatus_to_exitcode(status) if ended else None
 
 
-class _NoListener:
-    """Receiver of outcomes that ignores them: it is all past."""
+class NoListener:
+    """Receiver of outcomes where no job is the program's own."""
 
     def succeeded(self, node: Node, value: object) -> None:
         """A job gave a value."""
@@ -332,7 +332,7 @@ def exported(directory: Path) -> list[JobRow]:
     """
     keeping = HeadStore(directory, began_here(0))
     try:
-        head = DurableHead(_NoListener(), keeping.began, keeping.clock, _forget)
+        head = DurableHead(NoListener(), keeping.began, keeping.clock, _forget)
         keeping.restore(head, DurableClients(head, "", bool, bool, _nothing))
         return head.view.rows(None)
     finally:

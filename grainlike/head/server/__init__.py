@@ -1,7 +1,8 @@
 """Server side of a head: its endpoint, the handshake, clients and their queries, named sessions.
 
-Answers: where a head is reached (`_endpoint`), how connections are admitted (`_accept`), what clients query and
-submit (`_clients`), and what is kept of sessions whose program has left (`_sessions`, `_outcome_store`).
+Answers: when all of that starts and stops (`_service`), where a head is reached (`_endpoint`), how connections are
+admitted (`_accept`), what clients query and submit (`_clients`), and what is kept of sessions whose program has left
+(`_sessions`, `_outcome_store`), or of the head itself (`_storage`).
 """
 
 from typing import TYPE_CHECKING
@@ -9,24 +10,27 @@ from typing import TYPE_CHECKING
 from grainlike._later import later
 
 if TYPE_CHECKING:
-    from grainlike.head.server._accept import Acceptor, software
+    from grainlike.head.server._accept import Acceptor
     from grainlike.head.server._client import ClientConnection
     from grainlike.head.server._clients import ClientRegistry
     from grainlike.head.server._endpoint import Endpoint, open_durable_endpoint, open_endpoint
     from grainlike.head.server._outcome_store import OutcomeStore
-    from grainlike.head.server._sessions import MOST_NAMES
+    from grainlike.head.server._service import HeadOwner, HeadService
+    from grainlike.head.server._storage import HeadStorage, NoStorage
     from grainlike.head.server._trace_rows import spans_from_rows
 
 __all__ = [
-    "MOST_NAMES",
     "Acceptor",
     "ClientConnection",
     "ClientRegistry",
     "Endpoint",
+    "HeadOwner",
+    "HeadService",
+    "HeadStorage",
+    "NoStorage",
     "OutcomeStore",
     "open_durable_endpoint",
     "open_endpoint",
-    "software",
     "spans_from_rows",
 ]
 
@@ -38,11 +42,13 @@ if not TYPE_CHECKING:  # else any name would be there
             "Endpoint": "_endpoint",
             "ClientConnection": "_client",
             "ClientRegistry": "_clients",
-            "MOST_NAMES": "_sessions",
+            "HeadOwner": "_service",
+            "HeadService": "_service",
+            "HeadStorage": "_storage",
+            "NoStorage": "_storage",
             "OutcomeStore": "_outcome_store",
             "spans_from_rows": "_trace_rows",
             "open_endpoint": "_endpoint",
             "open_durable_endpoint": "_endpoint",
-            "software": "_accept",
         },
     )

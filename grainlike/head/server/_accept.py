@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import platform
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -17,8 +16,7 @@ from grainlike.eventloop import stays, yield_turn
 from grainlike.head import Connection, Head, WorkerConnection, check_hello
 from grainlike.head.server._client import ClientConnection
 from grainlike.head.server._clients import ClientRegistry
-from grainlike.net import ByteLink, Link, is_gone, process_id
-from grainlike.payload import serializer_versions
+from grainlike.net import ByteLink, Link, is_gone, process_id, software
 from grainlike.resources import parse_allocation
 from grainlike.system import max_message_bytes
 from grainlike.wire import (
@@ -32,11 +30,10 @@ from grainlike.wire import (
     Frame,
     FrameLimits,
     Hello,
-    Software,
     Welcome,
 )
 
-__all__ = ["Acceptor", "software"]
+__all__ = ["Acceptor"]
 
 logger = logging.getLogger("grainlike")
 
@@ -61,11 +58,6 @@ SECOND_LOOK_S = 1.0
 
 _LOOK_S = 0.0003
 """About the seconds that it takes to check that a process exists, and to report a broken link to the scheduler."""
-
-
-def software() -> Software:
-    """Return the versions that have to match between a head and its workers and clients."""
-    return Software(platform.python_version(), serializer_versions())
 
 
 @dataclass(slots=True)

@@ -9,7 +9,8 @@ from contextlib import aclosing
 import anyio
 from anyio.abc import TaskGroup
 
-from grainlike.head import Connection, LogLine, ReplyTo
+from grainlike.head import Connection, ReplyTo
+from grainlike.jobs import LogLine
 from grainlike.net import Link
 from grainlike.wire import Hello, LogsAre
 

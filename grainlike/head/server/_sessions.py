@@ -15,6 +15,7 @@ from grainlike.errors import ProtocolError
 from grainlike.head.server._client import ClientConnection
 from grainlike.jobs import outcome_alone
 from grainlike.wire import (
+    MOST_NAMES,
     Began,
     Buffer,
     Message,
@@ -27,10 +28,7 @@ from grainlike.wire import (
     unpack_parcels,
 )
 
-__all__ = ["KEPT_BYTES", "MOST_NAMES", "KeptFile", "NamedCall", "NamedSession", "Sessions"]
-
-MOST_NAMES = 10_000
-"""Number of calls of one session that may have a name."""
+__all__ = ["KEPT_BYTES", "KeptFile", "NamedCall", "NamedSession", "Sessions"]
 
 KEPT_BYTES = 128 * 1024 * 1024
 """Bytes of outcomes that one session keeps in memory, and sends to a program that attaches: half of what may be

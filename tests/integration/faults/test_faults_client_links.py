@@ -198,7 +198,7 @@ async def test_a_client_that_stays_away_is_given_up_and_hears_so(gates, linked, 
         monkeypatch.setattr(_accept, "LOST_S", 0.1)
         weather.closed = True
         weather.reset()
-        await until_called(HeadScheduler, "handle", lambda: head._head.view.unended == 0)
+        await until_called(HeadScheduler, "handle", lambda: head._service.head.view.unended == 0)
         weather.closed = False
         with pytest.raises(HeadLostError, match="was given up meanwhile"):
             await runs_
@@ -220,7 +220,7 @@ async def test_when_too_much_was_on_the_way_that_is_said(gates, linked, monkeypa
         for r_ in jobs:
             with pytest.raises(HeadLostError, match=r"cannot go on with client .*: more messages were on the way"):
                 await r_
-        await until_called(HeadScheduler, "handle", lambda: head._head.view.unended == 0)
+        await until_called(HeadScheduler, "handle", lambda: head._service.head.view.unended == 0)
 
 
 async def test_who_leaves_over_a_broken_link_is_heard(gates, through, monkeypatch):
@@ -235,7 +235,7 @@ async def test_who_leaves_over_a_broken_link_is_heard(gates, through, monkeypatc
             runs_ = client.submit(Cores(1), stand, gate.visit, "one")
             await gate.arrival()
             weather.reset()
-        await until_called(HeadScheduler, "handle", lambda: head._head.view.unended == 0)
+        await until_called(HeadScheduler, "handle", lambda: head._service.head.view.unended == 0)
         async with call(head.address) as caller:
             assert (await caller.ask(AskHead(0), HeadIs)).clients == 1
         del runs_

@@ -15,8 +15,7 @@ from weather import Weather, port, way_through
 
 from grainlike import Cores, Executor, JobCancelledError, UnsatisfiableError, WorkerLostError, connect, delayed, info
 from grainlike.errors import HeadLostError
-from grainlike.executor._head_daemon import HeadDaemon
-from grainlike.head.durable import _store
+from grainlike.head.durable import HeadDaemon, _store
 from grainlike.wire import WINDOW_ITEMS
 
 LISTEN = "tcp://127.0.0.1:0"
@@ -181,7 +180,7 @@ async def test_a_session_s_streams_end_with_the_program_that_reads_them(tmp_path
         await until_closed(log)
         with pytest.raises(JobCancelledError):
             await anext(reader)
-        await until(lambda: head._head.view.unended == 0)
+        await until(lambda: head._service.head.view.unended == 0)
 
 
 async def test_the_next_program_of_a_session_ends_the_streams_of_one_that_was_killed(script, tmp_path):

@@ -177,7 +177,7 @@ async def test_a_head_tells_how_jobs_of_all_programs_ended_and_what_ran_where(to
             assert (report["succeeded"], report["failed"], report["timed_out"], report["unended"]) == (4, 2, 1, 2)
             cancel(waits_)
             cancel(runs_)
-            await until_called(HeadScheduler, "handle", lambda: not head._head.view.unended)
+            await until_called(HeadScheduler, "handle", lambda: not head._service.head.view.unended)
         report = head.report()
         counts = (report.succeeded, report.failed, report.timed_out, report.cancelled, report.skipped)
         assert counts == (4, 2, 1, 2, 0)
@@ -233,7 +233,7 @@ async def test_what_a_failure_skips_is_skipped_in_every_tally(where, gates):
             arrived = {visitor.name: visitor for visitor in [await gate.arrival(), await gate.arrival()]}
             arrived["fails"].release()
             await failing
-            await until_called(HeadScheduler, "handle", lambda: not head._head.view.unended)
+            await until_called(HeadScheduler, "handle", lambda: not head._service.head.view.unended)
             reports = [head.report(), *([ex.report()] if where == "program" else [])]
         for report in reports:
             assert (report.failed, report.cancelled, report.skipped) == (1, 1, 3)

@@ -7,7 +7,7 @@ import pytest
 from limits import LIMIT_S
 
 from grainlike import Cores, JobTimeoutError, Rate, Retry, WallTime, connect, delayed, gather, info, start
-from grainlike.executor._head_daemon import HeadDaemon
+from grainlike.head.durable import HeadDaemon
 
 pytestmark = pytest.mark.asyncio
 

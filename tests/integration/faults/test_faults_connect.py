@@ -336,12 +336,12 @@ asyncio.run(main())
         await gate.arrival()
         other = script(text, gate.path, staying.path)
         theirs = await gate.arrival()
-        await until_called(HeadScheduler, "handle", lambda: head._head.view.unended == 4)
+        await until_called(HeadScheduler, "handle", lambda: head._service.head.view.unended == 4)
         if how == "dies":
             other.kill()
         else:
             staying.release_all()
-        await until_called(HeadScheduler, "handle", lambda: head._head.view.unended == 1)
+        await until_called(HeadScheduler, "handle", lambda: head._service.head.view.unended == 1)
         await until_ended(theirs.pid)
         gate.release_all()
         assert await with_us_ == "ours"
@@ -476,6 +476,6 @@ async def test_a_worker_submits_nothing_of_its_own(caplog):
         await executor.wait_for_workers(1)
         link.post(Submit(0, 0, "cores=1", 0, False, [function], [1], [0], [b"arguments"], [0]), [b"code"])
         await logged(caplog, "sent Submit, which workers do not send")
-        assert executor._head.view.unended == 0
+        assert executor._service.head.view.unended == 0
         link.close()
         await running

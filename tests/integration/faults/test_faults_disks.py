@@ -13,8 +13,7 @@ from limits import LIMIT_S
 
 from grainlike import Cores, connect, delayed, start
 from grainlike.errors import JournalError
-from grainlike.executor._head_daemon import HeadDaemon
-from grainlike.head.durable import _store
+from grainlike.head.durable import HeadDaemon, _store
 
 pytestmark = pytest.mark.asyncio
 
@@ -81,8 +80,8 @@ async def test_an_end_that_the_disk_refuses_is_told_unless_it_takes_an_image(in_
             start((delayed(abs) @ Cores(1))(-1))
             await client.explain(client.name("long", (delayed(abs) @ Cores(1))(-2)))
         no_room(next(journal.glob("*.log")).stat().st_size)
-        daemon._head.tick()
-        assert daemon._keeping.failure is not None
+        daemon.head.tick()
+        assert daemon._journal.files.failure is not None
         if in_time:
             no_room(None)
             await daemon.__aexit__(None, None, None)
@@ -91,7 +90,7 @@ async def test_an_end_that_the_disk_refuses_is_told_unless_it_takes_an_image(in_
                 await daemon.__aexit__(None, None, None)
             no_room(None)
         async with HeadDaemon(TLS, journal=journal) as again:
-            assert again._head.view.unended == (0 if in_time else 2)
+            assert again.head.view.unended == (0 if in_time else 2)
 
 
 async def test_a_head_whose_port_is_taken_meanwhile_says_so_and_listens_at_another(tmp_path, caplog):

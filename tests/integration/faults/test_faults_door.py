@@ -15,7 +15,7 @@ from limits import LIMIT_S
 from waiting import logged
 
 from grainlike import Cores, Executor, delayed
-from grainlike.executor._head_daemon import HeadDaemon
+from grainlike.head.durable import HeadDaemon
 from grainlike.net import Access, find_access, make_credentials, parse_address, write_access
 from grainlike.wire import Report, encode_frame
 from grainlike_worker.daemon._introduction import introduction
@@ -307,9 +307,9 @@ async def test_a_head_with_a_journal_takes_no_worker_that_cannot_dial_anew(tmp_p
     async with HeadDaemon(LISTEN, insecure=True, journal=journal) as daemon:
         daemon.leaves = True
         assert b"cannot dial anew" in await knock(daemon, frame(hello(received=-1)))
-        assert not daemon._head.peers
+        assert not daemon.head.peers
     async with HeadDaemon(LISTEN, insecure=True, journal=journal) as daemon:
-        assert not daemon._head.peers
+        assert not daemon.head.peers
 
 
 async def test_a_head_that_leaves_its_work_admits_nobody_whom_the_next_head_would_not_know(tmp_path):

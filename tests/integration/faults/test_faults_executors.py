@@ -164,7 +164,7 @@ async def test_a_blocked_loop_loses_no_worker(monkeypatch, start_worker):
             await executor.wait_for_workers(2)
             assert executor.workers()[-1].pid == worker.pid
             await until(lambda: all(worker.beats for worker in executor.workers()))  # the first is said after a second
-            link = list(executor._head.peers.values())[-1].link
+            link = list(executor._service.head.peers.values())[-1].link
             for _ in range(4):
                 before = executor.workers()[-1].beats
                 # The loop turns no further until a beat waits to be read, and others are due to be sent; meanwhile the

@@ -23,9 +23,8 @@ from grainlike import Cores, JobCancelledError, Retry, cancel, connect, delayed,
 from grainlike.cli import main
 from grainlike.client._connection import call
 from grainlike.errors import HeadLostError, JournalError
-from grainlike.executor._head_daemon import HeadDaemon
 from grainlike.head._logs import LogFollower
-from grainlike.head.durable import _store
+from grainlike.head.durable import HeadDaemon, _store
 from grainlike.head.durable._clients import DurableClients
 from grainlike.head.durable._head import DurableHead
 from grainlike.head.durable._snapshot import began_here
@@ -209,7 +208,7 @@ async def test_a_head_is_made_again_down_to_what_it_had_said(images, start_worke
                 jobs.append(asyncio.ensure_future(one_of_each(path, number)))
                 await ended(jobs, number - 10)
                 if number % 9 == 0:
-                    same(told(daemon._head, clients), told(*made_again(journal, tmp_path, number)))
+                    same(told(daemon.head, clients), told(*made_again(journal, tmp_path, number)))
             await asyncio.gather(*jobs)
         check(path, range(90))
         assert bool(list(journal.glob("*.image"))) == (images is EAGER)
@@ -230,9 +229,9 @@ async def test_that_a_worker_was_asked_to_end_is_known_to_the_next_head(start_wo
         await client.wait_for_workers(1)
         r_ = start((delayed(gate.visit) @ Cores(1))("job"))
         visitor = await gate.arrival()
-        assert daemon._head.release(["n*"], kill=False) == ["n1"]
+        assert daemon.head.release(["n*"], kill=False) == ["n1"]
         again = made_again(journal, tmp_path, 0)
-        same(told(daemon._head, found[0]), told(*again))
+        same(told(daemon.head, found[0]), told(*again))
         assert [worker.shut for worker in again[0].view.workers()] == ["it is to end when its jobs have"]
         visitor.release()
         await r_
@@ -392,7 +391,7 @@ async def test_nobody_is_told_that_his_words_have_come_before_they_are_on_disk(t
     monkeypatch.setattr(Disk, "sync", lambda disk, file: (disk_is_free.wait(), sync(disk, file)))
     async with asyncio.timeout(LIMIT_S), a_head(tmp_path / "journal") as daemon:
         async with connect() as client:
-            kept = client._link.link._session._transcript
+            kept = client._remote.client.link._session._transcript
             disk_is_free.clear()
             try:
                 job = start((plain @ Cores(1))(tmp_path / "marks", 1))
@@ -420,7 +419,7 @@ async def test_a_full_disk_refuses_new_jobs_and_stops_none(start_worker, gates, 
             try:
                 with pytest.raises(JournalError, match="File too large"):
                     await (delayed(len) @ Cores(1))(b"x" * 1000)
-                assert daemon._keeping.failure is not None
+                assert daemon._journal.files.failure is not None
                 gate.release_all()
                 await runs
                 with pytest.raises(JournalError):
@@ -430,7 +429,7 @@ async def test_a_full_disk_refuses_new_jobs_and_stops_none(start_worker, gates, 
             await logged(caplog, "the journal is kept again")
             assert await (delayed(len) @ Cores(1))(b"zz") == 2
     async with a_head(journal) as daemon:
-        assert daemon._head.view.unended == 0
+        assert daemon.head.view.unended == 0
         daemon.leaves = False
 
 
@@ -505,10 +504,10 @@ async def test_a_journal_that_was_moved_away_is_not_kept_until_it_is_back(tmp_pa
     async with asyncio.timeout(LIMIT_S), a_head(journal) as daemon:
         journal.rename(away)
         await logged(caplog, "the journal is not kept any more")
-        assert "was removed, or moved away" in str(daemon._keeping.failure)
+        assert "was removed, or moved away" in str(daemon._journal.files.failure)
         away.rename(journal)
         await logged(caplog, "the journal is kept again")
-        assert daemon._keeping.failure is None
+        assert daemon._journal.files.failure is None
         assert list(journal.glob("*.image"))
         daemon.leaves = False
 
@@ -551,7 +550,7 @@ async def test_an_image_is_drawn_while_somebody_reads_a_log(start_worker, gates,
             job = start((delayed(gate.visit) @ Cores(1))("read"))
             await gate.arrival()
             reads = asyncio.ensure_future(anext(client.logs(job), None))
-            await until_called(LogFollower, "catch_up", lambda: daemon._head.logs)
+            await until_called(LogFollower, "catch_up", lambda: daemon.head.logs)
             assert await (delayed(len) @ Cores(1))(bytes(100_000)) == 100_000
             await until_files(journal, lambda: list(journal.glob("*.image")) or "no new image" in caplog.text)
             assert "no new image" not in caplog.text
@@ -589,10 +588,10 @@ async def test_who_reads_a_log_over_a_death_has_each_line_once(start_worker, gat
             weather.swallow()  # the question goes nowhere
             lines = client.logs(job)
             first = asyncio.ensure_future(anext(lines))
-            await until_called(LogFollower, "catch_up", lambda: daemon._head.logs)
+            await until_called(LogFollower, "catch_up", lambda: daemon.head.logs)
             weather.closed = True
         async with HeadDaemon(f"tcp://127.0.0.1:{head_port}", journal=journal) as again:
-            await until_called(LogFollower, "catch_up", lambda: again._head.logs)
+            await until_called(LogFollower, "catch_up", lambda: again.head.logs)
             weather.reset()
             weather.clear_up()
             weather.closed = False
@@ -612,8 +611,8 @@ async def test_an_orderly_end_leaves_nothing_for_the_next_head(start_worker, tmp
             assert await (delayed(abs) @ Cores(1))(-1) == 1
     assert (await worker.exit())[0] == 0
     async with HeadDaemon(TLS, journal=journal) as again:
-        assert (again.workers(), again._head.view.unended) == ([], 0)
-        assert again._head.view.last_job
+        assert (again.workers(), again.head.view.unended) == ([], 0)
+        assert again.head.view.last_job
         assert again.address == daemon.address
 
 
@@ -704,8 +703,8 @@ async def test_what_a_rude_client_has_said_does_not_keep_the_next_head_from_star
     async with asyncio.timeout(LIMIT_S), a_head(journal):
         async with connect(session="sweep") as client:
             rude = Submit(0, 0, "cores=1", 0, False, [function], [1], [0], [b"data"], [2], ["r"])
-            client._link.link.post(rude, [b"code"])
-            await client._link.gone()
+            client._remote.client.link.post(rude, [b"code"])
+            await client._remote.client.gone()
         async with connect(session="other") as client:
             client.name("r", (plain @ Cores(1))(tmp_path / "marks", 1))
     assert [session.name for session in await heads_sessions(journal)] == ["other"]

@@ -594,7 +594,7 @@ async def test_a_result_that_breaks_on_arrival_is_that_jobs_error():
 async def test_an_argument_that_does_not_pickle_is_named_and_nothing_is_sent(monkeypatch):
     async with asyncio.timeout(LIMIT_S), Executor(local=Cores(1)) as executor:
         submitted = []
-        scheduler = executor._head.state.scheduler
+        scheduler = executor._service.head.state.scheduler
         handle = scheduler.handle
         monkeypatch.setattr(scheduler, "handle", lambda event, now: (submitted.append(event), handle(event, now))[1])
         with pytest.raises(SerializationError, match="argument 'key'"):

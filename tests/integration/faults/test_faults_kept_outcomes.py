@@ -21,8 +21,7 @@ from weather import Weather, port, way_through
 from grainlike import Cores, Executor, SessionError, connect, delayed, gather, info
 from grainlike.cli import main
 from grainlike.client._connection import call
-from grainlike.executor._head_daemon import HeadDaemon
-from grainlike.head.durable import _store
+from grainlike.head.durable import HeadDaemon, _store
 from grainlike.head.durable._head import DurableHead
 from grainlike.head.server import _outcome_store, _sessions
 from grainlike.head.server._outcome_store import OutcomeStore

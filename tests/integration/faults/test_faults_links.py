@@ -126,7 +126,7 @@ async def test_a_worker_that_is_killed_is_known_to_be_dead_however_its_link_ends
         await gate.arrival()
         if unread:  # what it did not read makes an RST of its end
             os.kill(worker.pid, signal.SIGSTOP)
-            (peer,) = executor._head.peers.values()
+            (peer,) = executor._service.head.peers.values()
             sent = peer.session._transcript.sent_in_all
             waiting = [start((job @ Cores(1))()) for _ in range(5)]
             # How far a socket has been written to is told to nobody.

@@ -7,7 +7,7 @@ from limits import LIMIT_S
 from waiting import until, until_called
 
 from grainlike import Cores, Executor, HeadLostError, SessionError, connect, delayed, info, start
-from grainlike.client import _connected_executor, _connection
+from grainlike.client import _connection, _remote_head
 from grainlike.net import HeadLocator, accesses_for, parse_address, publish_access, waits
 
 LISTEN = "tcp://127.0.0.1:0"
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.asyncio
 def private_state(tmp_path, monkeypatch):
     """Access files of a test are its own, and heads are looked for often."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr(_connected_executor, "LOOK_S", 0.05)
+    monkeypatch.setattr(_remote_head, "LOOK_S", 0.05)
     monkeypatch.setattr(_connection, "LEAVE_S", 0.1)
 
 

@@ -23,11 +23,10 @@ from grainlike import (
     start,
 )
 from grainlike.cli import main
-from grainlike.client import _connected_executor
 from grainlike.client._connection import call
-from grainlike.executor import _lifecycle
-from grainlike.executor._head_daemon import HeadDaemon
-from grainlike.head.server import _accept
+from grainlike.executor import _connected
+from grainlike.head.durable import HeadDaemon
+from grainlike.head.server import _accept, _service
 from grainlike.head.server._clients import ClientRegistry
 from grainlike.scheduler import HeadScheduler
 from grainlike.wire import AskSessions, RetrySpec, SessionsAre, Submit, SubmittedFunction
@@ -97,7 +96,7 @@ async def test_what_a_program_leaves_is_found_by_the_next(gates):
             visitors = [await gate.arrival(), await gate.arrival()]
             ex.name("waits", (square @ Cores(2))(5))
         assert info(runs_).state == "cancelled"  # here; there it goes on
-        assert head._head.view.unended == 3
+        assert head._service.head.view.unended == 3
         [row] = await sessions()
         assert (row.name, row.jobs, row.names, row.outcomes, row.attached) == ("sweep", 3, 4, 2, "")
         async with connect(session="sweep") as ex:
@@ -223,7 +222,7 @@ async def test_what_can_have_no_name_is_refused_with_words(monkeypatch):
                     ex.name(name, placeholder)
             with pytest.raises(SessionError, match="nothing named 's'"):
                 await ex.forget("s")
-            monkeypatch.setattr(_connected_executor, "MOST_NAMES", 1)
+            monkeypatch.setattr(_connected, "MOST_NAMES", 1)
             with pytest.raises(SessionError, match="has 1 names"):
                 ex.name("s", (square @ Cores(1))(2))
             assert list(ex.placeholders()) == ["r"]
@@ -300,13 +299,13 @@ async def test_the_command_line_lists_sessions_and_ends_them(gates, told):
                 await r_
             assert (await told("sessions", "end", "left"))[0] == 0
             assert [row.name for row in await sessions()] == ["held"]
-            await until_called(HeadScheduler, "handle", lambda: head._head.view.unended == 0)
+            await until_called(HeadScheduler, "handle", lambda: head._service.head.view.unended == 0)
             assert (await told("sessions", "end", "left"))[0] == 1
         await until_gone()
 
 
 async def test_a_head_that_closes_ends_its_sessions(gates, monkeypatch):
-    monkeypatch.setattr(_lifecycle, "QUIET_S", 600.0)
+    monkeypatch.setattr(_service, "QUIET_S", 600.0)
     async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=TLS, local=Cores(1)):
         async with connect(session="sweep") as ex:
             ex.name("runs", (stand @ Cores(1))(gate.visit, "runs"))
@@ -320,15 +319,14 @@ async def test_a_submission_that_can_not_be_read_leaves_nothing_in_the_session()
     async with asyncio.timeout(LIMIT_S), Executor(listen=TLS, local=Cores(1)):
         async with connect(session="sweep") as ex:
             rude = Submit(0, 0, "cores=1", 0, False, [function], [1], [0], [b"data"], [2], ["r"])
-            ex._link.link.post(rude, [b"code"])
-            await ex._link.gone()
+            ex._remote.client.link.post(rude, [b"code"])
+            await ex._remote.client.gone()
         await until_gone()
 
 
-async def test_a_head_that_runs_once_stays_for_its_sessions(gates):
-    head = HeadDaemon(TLS, run_once=True)
-    head.offer = Cores([0])
-    async with asyncio.timeout(LIMIT_S), gates() as gate, head:
+async def test_a_head_that_runs_once_stays_for_its_sessions(gates, start_worker):
+    async with asyncio.timeout(LIMIT_S), gates() as gate, HeadDaemon(TLS, run_once=True) as head:
+        start_worker(None, resources="cores=[0]")
         async with connect(session="sweep") as ex:
             ex.name("named", (stand @ Cores(1))(gate.visit, "named"))
             start((stand @ Cores(1))(gate.visit, "unnamed"))

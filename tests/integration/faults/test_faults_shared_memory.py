@@ -42,7 +42,7 @@ def mapped_by(a):
 
 
 def directory(executor):
-    (found,) = [Path(executor._head.object_store._store.directory)]
+    (found,) = [Path(executor._service.head.object_store._store.directory)]
     return found
 
 

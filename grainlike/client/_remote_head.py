@@ -1,0 +1,336 @@
+"""Head elsewhere, on whose workers the jobs of this program run."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+
+from grainlike.client._connection import LOOK_S, HeadClient, RefusedQueryError, find_client_access, first_link
+from grainlike.client._events import RemoteFeed, RemoteLeases
+from grainlike.client._remote_jobs import RemoteJobs
+from grainlike.engine import Engine, explain_unsubmitted, retrieved_elsewhere
+from grainlike.errors import GrainlikeError, HeadLostError, SessionError
+from grainlike.eventloop import Changes
+from grainlike.graph import Delayed, Node
+from grainlike.jobs import (
+    Event,
+    Events,
+    Job,
+    JobCounters,
+    LogLine,
+    Observer,
+    WorkerInfo,
+    explanation_of,
+    worker_info,
+)
+from grainlike.net import RETURN_S, ByteLink, HeadLocator, ReconnectingLink, waits
+from grainlike.resources import EMPTY, Request
+from grainlike.scheduler import Explanation
+from grainlike.system import import_paths
+from grainlike.wire import (
+    LOST_S,
+    AskHead,
+    AskJob,
+    AskWorkers,
+    Forget,
+    Frame,
+    HeadIs,
+    ImportsFrom,
+    JobIs,
+    SessionIs,
+    Totals,
+    WorkersAre,
+)
+
+__all__ = ["ConnectionSettings", "RemoteHead"]
+
+logger = logging.getLogger("grainlike")
+
+_AT_ONCE = 2
+"""Number of outcomes that are fetched from the head's disk at a time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionSettings:
+    """Arguments of `connect`, checked; `head` is its `address`, and `session` is empty without one."""
+
+    head: str | None = None
+    insecure: bool = False
+    session: str = ""
+    patience: float = RETURN_S
+    wait: float = 0.0
+    reconnect: bool = False
+
+
+class RemoteHead:
+    """`JobService` of a head elsewhere. Where `reconnect` asks for it, the next head takes the place of a lost one."""
+
+    name = "grainlike"
+
+    def __init__(self, settings: ConnectionSettings, engine: Engine, changes: Changes) -> None:
+        self._settings = settings
+        self._engine = engine
+        self._changes = changes
+        self.observers: list[Observer] = []
+        self.named: dict[str, Delayed[Any]] = {}
+        """The named calls of the session."""
+        self._counters = JobCounters(time.monotonic())
+        self._leases = RemoteLeases(self.observers)
+        self.runner = RemoteJobs(engine, engine.pump, self._counters, self._leases, self._fetch)
+        self._fetching = anyio.Semaphore(_AT_ONCE)
+        self._client: HeadClient | None = None
+        self._workers: list[WorkerInfo] = []
+        self._lost: HeadLostError | None = None
+        self._leaves = False
+
+    @property
+    def client(self) -> HeadClient:
+        """Connection to the head, once there is one."""
+        assert self._client is not None, "it has not connected yet"
+        return self._client
+
+    @property
+    def address(self) -> str | None:
+        """Address of the head; None before there is a connection."""
+        return None if self._client is None else self._client.link.peer
+
+    # --- from the first moment to the last ---------------------------------------------------------------------------
+
+    def held(self) -> AbstractContextManager[None]:
+        """Return a context manager that holds nothing."""
+        return nullcontext()
+
+    async def open(self, tasks: TaskGroup) -> None:
+        """Connect, and serve the connection in `tasks`; return when the head has admitted us.
+
+        Raises as `connect`.
+        """
+        locator = self._locator()
+        client = self._client_on(locator, await first_link(locator, self._settings.wait))
+        self.runner.go_on(client.link)
+        self._tasks = tasks
+        tasks.start_soon(client.run)
+        tasks.start_soon(self._follow, client)
+        await self._introduce(client)
+
+    def detach(self) -> None:
+        """Leave what belongs to a session to the head: cancelling does not reach it from now on."""
+        self._leaves = True
+        if self._settings.session:
+            self.runner.release()
+
+    async def close(self) -> None:
+        """Leave, and wait until the head has acknowledged it."""
+        self._leaves = True
+        if self._client is not None:
+            await self._client.leave()
+        self._leases.close()
+
+    def closed(self) -> None:
+        """Tell observers that nothing follows."""
+        for observer in self.observers:
+            observer.closed()
+
+    def _locator(self) -> HeadLocator:
+        return HeadLocator(lambda: find_client_access(self._settings.head), insecure=self._settings.insecure)
+
+    def _client_on(self, locator: HeadLocator, link: ByteLink) -> HeadClient:
+        """Run the client protocol over a new connection to a head."""
+        lasting = ReconnectingLink(link, locator.again, LOST_S, self._settings.patience)
+        self._client = client = HeadClient(lasting, self._hear, self._settings.session)
+        return client
+
+    async def _introduce(self, client: HeadClient) -> None:
+        """Wait until the head has admitted us; then send what jobs import, and query the workers. Raises as
+        `welcomed`.
+        """
+        await client.welcomed()
+        client.link.post(ImportsFrom(import_paths()))
+        self._take_workers(await client.ask(AskWorkers(0), WorkersAre))
+
+    async def _follow(self, client: HeadClient) -> None:
+        """Serve each head until it is lost, and continue with the next where `reconnect` asks for it."""
+        while True:
+            await client.gone()
+            goes_on = self._settings.reconnect and not self._leaves
+            self._lose(client.lost, goes_on=goes_on)
+            if not goes_on:
+                return
+            client = await self._next_head()
+            logger.info("connected to the next head, at %s", self.address)
+
+    def _lose(self, error: HeadLostError, *, goes_on: bool) -> None:
+        self._lost = error
+        self.runner.lose(error, holds=goes_on and self._settings.wait > 0)
+        self._leases.workers(())
+        self._workers = []
+        self._changes.notify()
+
+    async def _next_head(self) -> HeadClient:
+        """Connect until a head admits us; what was submitted meanwhile is sent to it."""
+        error, since, pauses, said = self._lost, anyio.current_time(), waits(), ""
+        while True:
+            try:
+                locator = self._locator()
+                client = self._client_on(locator, await locator.first())
+                self.named.clear()  # of the head before
+                self._tasks.start_soon(client.run)
+                await self._introduce(client)
+            except (GrainlikeError, OSError, ValueError) as refusal:
+                if str(refusal) != said:
+                    said = str(refusal)
+                    logger.warning("there is no next head yet: %s", said)
+            else:
+                self._lost = None
+                self.runner.go_on(client.link)
+                self._changes.notify()
+                return client
+            if error is not None and anyio.current_time() - since >= self._settings.wait:
+                self.runner.lose(error)
+                error = None
+            await anyio.sleep(min(next(pauses), LOOK_S))
+
+    def _hear(self, frame: Frame) -> None:
+        if isinstance(frame.message, WorkersAre):
+            self._take_workers(frame.message)
+        elif isinstance(frame.message, SessionIs):
+            self._take_session(frame.message)
+        else:
+            self.runner.hear(frame)
+
+    def _take_session(self, told: SessionIs) -> None:
+        found = self.runner.adopt(told)
+        near = [node for node in found.values() if not self.runner.is_far(node)]
+        self._engine.adopt(near)
+        for node in near:
+            self._engine.watch(node, retrieved_elsewhere)
+        self.named.update((name, Delayed(node)) for name, node in found.items())
+
+    def _fetch(self, node: Node, child: int) -> None:
+        self._tasks.start_soon(self._fetch_one, node, child)
+
+    async def _fetch_one(self, node: Node, child: int) -> None:
+        """Have an outcome brought that lies on the head's disk."""
+        async with self._fetching:
+            try:
+                frame = await self.client.outcome(child)
+            except RefusedQueryError as error:
+                self.runner.not_fetched(node, SessionError(str(error)))
+            except GrainlikeError as error:
+                self.runner.not_fetched(node, error)
+            else:
+                self.runner.fetched(node, frame)
+
+    def _take_workers(self, told: WorkersAre) -> None:
+        self._workers = [worker_info(row) for row in told.workers]
+        self._leases.workers(self._workers)
+        self._changes.notify()
+
+    # --- questions ---------------------------------------------------------------------------------------------------
+
+    def workers(self) -> list[WorkerInfo]:
+        """Return the workers of the head, as of the last time one joined or left."""
+        return list(self._workers)
+
+    def has_workers(self, n: int) -> bool:
+        """Return True if the head has `n` workers.
+
+        Raises:
+            HeadLostError: the head is lost, and no other is looked for.
+        """
+        if self._lost is not None and not self._settings.reconnect:
+            raise self._lost
+        return len(self._workers) >= n
+
+    def refusal(self, request: Request) -> str | None:  # noqa: ARG002 - workers may come
+        """Return None: a head's workers come and go, so any request may run."""
+        return None
+
+    def refusal_of(self, node: Node) -> str | None:  # noqa: ARG002 - workers may come
+        """Return None: a head's workers come and go, so any call may run."""
+        return None
+
+    async def explain(self, node: Node) -> Explanation:
+        """Return where a call stands and what it waits for; the head answers."""
+        number = await self._number_of(node)
+        request = node.request or EMPTY
+        if node.finished or not number:
+            found = explain_unsubmitted(node)
+            return Explanation(0, node.state.label, 0, request) if found is None else found
+        try:
+            told = await self.client.ask(AskJob(0, number), JobIs)
+        except RefusedQueryError:  # it has ended meanwhile, and we are about to hear of it
+            return Explanation(number, node.state.label, 0, request)
+        return explanation_of(told)
+
+    async def _number_of(self, node: Node) -> int:
+        """Return the head's number for the job of a node; 0 for what is no job (yet)."""
+        job = node.record
+        if isinstance(job, Job) and not job.id and not node.finished:
+            await self.client.ask(AskHead(0), HeadIs)  # answers come in order: the number comes before this one
+        return job.id if isinstance(job, Job) else 0
+
+    async def logs(self, node: Node) -> AsyncIterator[LogLine]:
+        """Iterate over the lines that a job prints; the head forwards them."""
+        number = await self._number_of(node)
+        if number:
+            async for line in self.client.logs(number, follow=True):
+                yield line
+
+    def events(self) -> AsyncIterator[Event]:
+        """Iterate over events of this program's jobs from now on, and of workers that are here, join and leave.
+
+        Times are those at which this program received the event. Of an attempt that is followed by another the
+        outcome is `"retried"`; jobs that run when the head is lost end as `"lost"`. Workers that are silent or in
+        quarantine for a while are not reported.
+        """
+        feed = RemoteFeed(self._workers)
+        self._leases.feeds.append(feed)
+        return Events(feed, self._leases.drop)
+
+    def report(self) -> Totals:
+        """Return how many jobs of this program ended how."""
+        return self._counters.totals(time.monotonic())
+
+    # --- names of the session ----------------------------------------------------------------------------------------
+
+    def give_name(self, name: str, placeholder: Delayed[Any], node: Node) -> None:
+        """Send a call that has not been started under a name, when it is."""
+        self.runner.names[node] = name
+        self.named[name] = placeholder
+
+    async def forget(self, names: tuple[str, ...]) -> None:
+        """Drop what the session keeps under these names; return when the head has."""
+        for name in names:
+            self.named.pop(name, None)
+        self.client.link.post(Forget(list(names)))
+        await self.client.ask(AskHead(0), HeadIs)  # it is heard in order
+
+    # --- observers ---------------------------------------------------------------------------------------------------
+
+    def introduce(self, observer: Observer) -> None:
+        """Tell a new observer of nothing: to observers, one worker runs all jobs."""
+
+    def record(self, recorder: object) -> None:
+        """Record nothing: the head does, for all its clients."""
+
+    def now(self) -> float:
+        """Return the time on this program's monotonic clock, in seconds."""
+        return time.monotonic()
+
+    def live_job(self, number: int, attempt: int) -> Job | None:
+        """Return the job if it is alive and this is its current attempt; of those that run, only the one of which
+        observers are notified.
+        """
+        return self._leases.live_job(number, attempt)
+
+    def assembles(self, number: int) -> bool:  # noqa: ARG002 - the head tells of those that have started
+        """Return False: jobs are told of once they have started."""
+        return False

@@ -1,0 +1,225 @@
+"""`connect`: an executor whose jobs run on the workers of a head elsewhere."""
+
+from __future__ import annotations
+
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from grainlike.client import ConnectionSettings, RemoteHead
+from grainlike.engine import retrieved_elsewhere
+from grainlike.errors import GraphError, SessionError
+from grainlike.executor._executor import Executor
+from grainlike.graph import Delayed, RunsIn, State, StreamNode, excuse, node_behind, unfinished_nodes
+from grainlike.net import RETURN_S
+from grainlike.wire import MOST_NAMES
+
+if TYPE_CHECKING:
+    from grainlike.executor._job_service import JobService
+
+__all__ = ["ConnectedExecutor", "connect"]
+
+T = TypeVar("T")
+
+NAME_LIMIT = 255
+"""Most characters of a name."""
+
+
+def connect(
+    address: str | PathLike[str] | None = None,
+    *,
+    insecure: bool = False,
+    on_failure: Literal["fail_fast", "continue"] = "fail_fast",
+    session: str | None = None,
+    patience: float = RETURN_S,
+    wait: float = 0.0,
+    reconnect: bool = False,
+) -> ConnectedExecutor:
+    """Connect to a running head: `async with connect() as ex` is an `Executor` whose jobs run on that head's workers.
+
+    Several programs may be connected at a time, and share the workers fairly: the one that uses least goes first. A
+    head is started with `grainlike head start`; a program with `Executor(listen=...)` is one, too.
+
+    Args:
+        address: the head's address (`"tcp://login1:7777"`), or the path of its `client.json`; by default the current
+            head of this user, found by its access file.
+        insecure: the head listens without TLS, on this machine's loopback.
+        on_failure: as `Executor`'s.
+        session: the name of a session to which the jobs belong, rather than to this program: they continue when it
+            leaves or dies, and the next one that names the session finds them, see `ConnectedExecutor.name`. One
+            program may have it at a time. It ends when no job, name or outcome of it is left.
+        patience: for how many seconds a head that keeps a journal may be away: one that was killed and is restarted.
+        wait: for how many seconds a head is waited for that is not there yet, when the block is entered and, with
+            `reconnect`, when the head is lost. By default not at all.
+        reconnect: continue with the next head when this one is lost. What was in flight fails with `HeadLostError`;
+            what is submitted afterwards waits for the next head, for at most `wait` seconds after the loss, and then
+            fails until there is one. For services that outlive their heads.
+
+    All of `Executor` is there, but `events()` are of this program's own jobs. Leaving the block cancels what still
+    runs, unless it belongs to a session, and does not wait until workers have ended it; so does the head when the
+    program dies. Streams end with the program in any case, for nobody else could read them.
+
+    Raises, when it is opened:
+        HeadLostError: no head is there, nor was one within `wait` seconds.
+        AuthenticationError: another head answered, the head refused us, or others may read the access file.
+        VersionMismatchError: its Python, serializers or protocol do not go with ours.
+        SessionError: another program has this session.
+        ValueError: `address` is none, or not an access file; `session` is no name; or `wait` or `patience` is negative.
+
+    A connection that breaks is retried for 30 s: meanwhile jobs continue, what is submitted waits, and nothing is
+    lost or done twice. When the head is lost, what waits for it fails with `HeadLostError`, and so does all that is
+    submitted then, unless `reconnect` is true.
+
+    Example::
+
+        async with connect() as ex:
+            await ex.wait_for_workers(1)
+            print(await (square @ Cores(1))(3))
+    """
+    head = None if address is None else fspath(address)
+    return ConnectedExecutor(
+        head,
+        insecure=insecure,
+        on_failure=on_failure,
+        session=session,
+        patience=patience,
+        wait=wait,
+        reconnect=reconnect,
+    )
+
+
+class ConnectedExecutor(Executor):
+    """Executor whose jobs run at a head that `connect` has reached."""
+
+    _made_by = "connect(...)"
+
+    def __init__(
+        self,
+        head: str | None,
+        *,
+        insecure: bool = False,
+        on_failure: Literal["fail_fast", "continue"] = "fail_fast",
+        session: str | None = None,
+        patience: float = RETURN_S,
+        wait: float = 0.0,
+        reconnect: bool = False,
+    ) -> None:
+        _check_seconds("wait", wait)
+        _check_seconds("patience", patience)
+        if session is not None:
+            check_name(session, "a session")
+        super().__init__(local=None, on_failure=on_failure)
+        self._session = session or ""
+        self._connection = ConnectionSettings(
+            head=head, insecure=insecure, session=self._session, patience=patience, wait=wait, reconnect=reconnect
+        )
+
+    def __repr__(self) -> str:
+        return f"<Executor {self._state}, connected to {self.address or 'no head'}>"
+
+    def _make_service(self) -> JobService:
+        self._remote = RemoteHead(self._connection, self._engine, self._changes)
+        return self._remote
+
+    # --- in a named session ------------------------------------------------------------------------------------------
+
+    def name(self, name: str, placeholder: Delayed[T]) -> Delayed[T]:
+        """Start a call with resources under a name in this session, and return its placeholder.
+
+        The head keeps its outcome until `forget`, and any program that has the session finds it in `placeholders`.
+        The call is sent to the head once its arguments are there: until then it lives in this program alone. A call
+        that is cancelled loses its name.
+
+        Raises:
+            SessionError: the name is taken, or the session has 10 000 names; or there is no session. Awaiting it
+                raises this, too, where the head has no room for more outcomes.
+            GraphError: the placeholder is no call with resources, or has been started already.
+            ValueError: an invalid name: it takes 1 to 255 printable characters.
+
+        Example::
+
+            async with connect(session="sweep") as ex:
+                r_ = ex.name("fit", (fit @ Cores(4))(data))
+        """
+        node = node_behind(placeholder)
+        try:
+            self._check_loop("used")
+            self._check_session()
+            check_name(name, "a call")
+            self._check_free(name)
+        except (RuntimeError, ValueError):
+            excuse(unfinished_nodes([node]))  # the error says it all
+            raise
+        if node.place is not RunsIn.REMOTE or isinstance(node, StreamNode) or node.state is not State.LAZY:
+            raise GraphError(
+                f"{node.function.name} can not be given a name: that takes a call with resources, unstarted"
+            )
+        self._remote.give_name(name, placeholder, node)
+        self.watch(node, retrieved_elsewhere)
+        self.start([node])
+        return placeholder
+
+    def placeholders(self) -> dict[str, Delayed[Any]]:
+        """Return the named calls of this session, from this program or from an earlier one, by name; finished or not.
+
+        They can be awaited, queried and cancelled like any other. The arguments of one that an earlier program
+        submitted are not available here. Outcomes that the head keeps on disk, beyond 128 MiB of the session, are
+        fetched when they are awaited or started: until then such a placeholder is lazy.
+
+        Raises:
+            SessionError: there is no session.
+
+        Example::
+
+            async with connect(session="sweep") as ex:
+                for name, r_ in ex.placeholders().items():
+                    print(name, info(r_).state)
+        """
+        self._check_session()
+        return dict(self._remote.named)
+
+    async def forget(self, *names: str) -> None:
+        """Drop what is kept under these names, and wait until the head has acknowledged that. Calls that run
+        continue.
+
+        Raises:
+            SessionError: a name is not there; or there is no session.
+            HeadLostError: the head is lost.
+
+        Example::
+
+            print(await ex.placeholders()["fit"])
+            await ex.forget("fit")
+        """
+        self._check_loop("used")
+        self._check_session()
+        unknown = [name for name in names if name not in self._remote.named]
+        if unknown:
+            raise SessionError(f"session {self._session!r} has nothing named {', '.join(map(repr, unknown))}")
+        await self._remote.forget(names)
+
+    def _check_session(self) -> None:
+        if not self._session:
+            raise SessionError("names are of a session: open it with connect(session=...)")
+
+    def _check_free(self, name: str) -> None:
+        known = self._remote.named.get(name)
+        if known is not None and node_behind(known).state is not State.CANCELLED:
+            raise SessionError(f"session {self._session!r} has something named {name!r}: take it, or forget it")
+        if len(self._remote.named) >= MOST_NAMES:
+            raise SessionError(f"session {self._session!r} has {MOST_NAMES} names: forget some")
+
+    def write_trace(self, path: str | PathLike[str]) -> None:  # noqa: ARG002 - nothing is written
+        """Raise `RuntimeError`: the head records, for all its clients. See `Executor.write_trace`."""
+        why = "write_trace() is for the program that is the head; `grainlike trace` draws what a head has recorded"
+        raise RuntimeError(why)
+
+
+def check_name(name: object, of: str) -> None:
+    """Raise `ValueError` for an invalid name."""
+    if not (isinstance(name, str) and name.isprintable() and 0 < len(name) <= NAME_LIMIT):
+        raise ValueError(f"the name of {of} takes 1 to {NAME_LIMIT} printable characters, which {name!r} has not")
+
+
+def _check_seconds(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+        raise ValueError(f"{name} is a number of seconds, zero or more; {value!r} is not")

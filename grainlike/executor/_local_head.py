@@ -1,0 +1,146 @@
+"""Head in the program's own process, with its embedded worker."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+from anyio.abc import TaskGroup
+
+from grainlike.engine import Engine
+from grainlike.eventloop import Changes
+from grainlike.executor._embedded import embed
+from grainlike.executor._settings import Settings
+from grainlike.graph import Node
+from grainlike.head import Head
+from grainlike.head.server import HeadOwner, HeadService, NoStorage
+from grainlike.jobs import Event, Events, Job, LogLine, Observer, WorkerInfo, WorkersFeed
+from grainlike.resources import Request
+from grainlike.scheduler import Explanation
+from grainlike.wire import Totals
+
+if TYPE_CHECKING:
+    from grainlike.head import Recorder
+
+__all__ = ["LocalHead"]
+
+
+class LocalHead:
+    """`JobService` of a head in this process, which may listen, and an embedded worker, if `settings` has an offer."""
+
+    name = "grainlike"
+
+    def __init__(self, settings: Settings, engine: Engine, changes: Changes) -> None:
+        owner = HeadOwner(outcomes=engine, cancel=lambda node: engine.cancel([node]), settled=engine.pump)
+        self._service = HeadService(
+            owner,
+            NoStorage(),
+            changes,
+            listen=settings.listen,
+            access=settings.access,
+            insecure=settings.insecure,
+        )
+        self._settings = settings
+        self._changes = changes
+        self.head: Head = self._service.head
+        self.runner = self.head
+        self.observers = self.head.observers
+
+    @property
+    def address(self) -> str | None:
+        """Address at which workers connect; None without `listen=`."""
+        return self._service.address
+
+    # --- from the first moment to the last ---------------------------------------------------------------------------
+
+    def held(self) -> AbstractContextManager[None]:
+        """Return the context manager that holds the address and all files."""
+        return self._service.held()
+
+    async def open(self, tasks: TaskGroup) -> None:
+        """Serve in `tasks` from now on; return when the embedded worker has joined."""
+        self._service.start(tasks)
+        offer = self._settings.offer
+        if offer is None:
+            return
+        link, serve = embed(offer, echo=self._settings.echo)
+        tasks.start_soon(self._service.admit, link)
+        tasks.start_soon(serve)
+        await self._changes.until(lambda: bool(self.head.peers))
+
+    def detach(self) -> None:
+        """Cancel what clients have submitted."""
+        self._service.detach()
+
+    async def close(self) -> None:
+        """Wait until all jobs have ended, and close all connections."""
+        await self._service.end()
+
+    def closed(self) -> None:
+        """Release shared memory, and tell observers that nothing follows."""
+        self._service.close()
+
+    # --- questions ---------------------------------------------------------------------------------------------------
+
+    def workers(self) -> list[WorkerInfo]:
+        """Return the connected workers, the embedded one too."""
+        return self.head.view.workers()
+
+    def has_workers(self, n: int) -> bool:
+        """Return True if `n` workers are connected, counting the embedded one."""
+        return len(self.head.peers) >= n
+
+    def refusal(self, request: Request) -> str | None:
+        """Return why no call with this request could ever run with the workers that are here; None if one may."""
+        return self.head.view.refusal(request)
+
+    def refusal_of(self, node: Node) -> str | None:
+        """Return why this call could never run; None if it may."""
+        return None if node.request is None else self.refusal(node.request)
+
+    async def explain(self, node: Node) -> Explanation:
+        """Return where a call stands and what it waits for, from the scheduler's state."""
+        return self.head.view.explain(node)
+
+    def logs(self, node: Node) -> AsyncIterator[LogLine]:
+        """Iterate over the lines that a job prints."""
+        return self.head.logs.lines(node, self.head.peers.values())
+
+    def events(self) -> AsyncIterator[Event]:
+        """Iterate over events of workers and jobs from now on."""
+        feed = WorkersFeed(self)
+        self.introduce(feed)
+        self.observers.append(feed)
+        return Events(feed, self._drop)
+
+    def _drop(self, feed: WorkersFeed) -> None:
+        if feed in self.observers:
+            self.observers.remove(feed)
+
+    def report(self) -> Totals:
+        """Return how many jobs ended how, those of clients too."""
+        return self.head.totals()
+
+    # --- observers ---------------------------------------------------------------------------------------------------
+
+    def introduce(self, observer: Observer) -> None:
+        """Tell a new observer of the workers that are connected."""
+        for peer in self.head.peers.values():
+            observer.joined(peer)
+
+    def record(self, recorder: Recorder) -> None:
+        """Have a recorder told of all that runs."""
+        self._service.record(recorder)
+
+    def now(self) -> float:
+        """Return the time on the head's clock, in seconds."""
+        return self.head.now()
+
+    def live_job(self, number: int, attempt: int) -> Job | None:
+        """Return the job if it is alive and this is its current attempt, else None."""
+        return self.head.view.job(number, attempt)
+
+    def assembles(self, number: int) -> bool:
+        """Return True if slots are held for this job on several workers while it waits for more."""
+        return self.head.view.assembles(number)

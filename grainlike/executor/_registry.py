@@ -1,0 +1,63 @@
+"""Open executors of this process, by event loop, and the innermost one of each context."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+
+from grainlike.engine import BaseResolver
+from grainlike.eventloop import EventLoopId
+
+__all__ = ["alone", "current", "enclosing", "entered", "implicit_of", "left", "made_implicit", "opened", "opened_in"]
+
+current: ContextVar[BaseResolver | None] = ContextVar("grainlike_executor", default=None)
+"""The innermost executor of this context."""
+
+_open: dict[EventLoopId, list[BaseResolver]] = {}
+_implicit: dict[EventLoopId, BaseResolver] = {}
+
+
+def entered(executor: BaseResolver, loop_id: EventLoopId) -> None:
+    """Record that an executor that users see was opened in a loop."""
+    _open.setdefault(loop_id, []).append(executor)
+
+
+def made_implicit(executor: BaseResolver, loop_id: EventLoopId) -> None:
+    """Record the implicit executor of a loop."""
+    _implicit[loop_id] = executor
+
+
+def left(executor: object, loop_id: EventLoopId) -> None:
+    """Record that an executor has closed; implicit ones too."""
+    others = [one for one in _open.pop(loop_id, ()) if one is not executor]
+    if others:
+        _open[loop_id] = others
+    if _implicit.get(loop_id) is executor:
+        del _implicit[loop_id]
+
+
+def alone(loop_id: EventLoopId) -> bool:
+    """Return True if no executor is left in an event loop, so that no job can run there."""
+    return loop_id not in _open and loop_id not in _implicit
+
+
+def opened_in(loop_id: EventLoopId) -> list[BaseResolver]:
+    """Return the executors that users see and have opened in a loop."""
+    return _open.get(loop_id, [])
+
+
+def implicit_of(loop_id: EventLoopId) -> BaseResolver | None:
+    """Return the implicit executor of a loop, if it has one."""
+    return _implicit.get(loop_id)
+
+
+def opened() -> list[BaseResolver]:
+    """Return all open executors of this process; the implicit ones only where there is no other."""
+    return [executor for executors in _open.values() for executor in executors] or list(_implicit.values())
+
+
+def enclosing() -> BaseResolver | None:
+    """Return the innermost executor of this context that is open, of any loop: the one round an executor that opens."""
+    executor = current.get()
+    while executor is not None and not executor.is_open:
+        executor = executor.enclosing
+    return executor

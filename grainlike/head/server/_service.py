@@ -1,0 +1,211 @@
+"""Head with all by which workers and clients reach it: endpoint, acceptor, clients, stored outcomes, and its alarm."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio.abc import TaskGroup
+
+from grainlike.engine import QUIET_S
+from grainlike.eventloop import Alarm, Changes, held_up
+from grainlike.graph import Node
+from grainlike.head.server._accept import Acceptor
+from grainlike.head.server._storage import HeadStorage
+from grainlike.jobs import OutcomeListener
+from grainlike.net import Link
+from grainlike.system import import_paths
+
+if TYPE_CHECKING:  # only a head to which others connect has one
+    from grainlike.head import Recorder
+    from grainlike.head.server._endpoint import Endpoint
+    from grainlike.head.server._outcome_store import OutcomeStore
+
+__all__ = ["HeadOwner", "HeadService"]
+
+logger = logging.getLogger("grainlike")
+
+
+def _nothing() -> None:
+    pass
+
+
+def _refuse() -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadOwner:
+    """Callbacks of the program in which a head runs.
+
+    Attributes:
+        outcomes: receives the outcomes of the program's own jobs.
+        cancel: cancels a job of the program's own for everybody, by its node.
+        settled: called when outcomes may have come.
+        stop: called when a client asks the head to end; returns False where clients may not ask for that.
+        deserted: called when there is no client left, and no named session.
+    """
+
+    outcomes: OutcomeListener
+    cancel: Callable[[Node], object]
+    settled: Callable[[], object] = _nothing
+    stop: Callable[[], bool] = _refuse
+    deserted: Callable[[], None] = _nothing
+
+
+class HeadService:
+    """Head that serves workers and clients, at `listen` or, with None, over links that are given to `admit` alone.
+
+    It is used in this order: `held` around all, `start`, then `detach` and `end`; or `leave`, to end it as if it had
+    been killed. `changes` is notified when workers, clients or jobs have come or gone.
+
+    Raises as `Executor`.
+    """
+
+    def __init__(
+        self,
+        owner: HeadOwner,
+        storage: HeadStorage,
+        changes: Changes,
+        *,
+        listen: str | None,
+        access: Path | None = None,
+        insecure: bool = False,
+    ) -> None:
+        self._owner = owner
+        self._storage = storage
+        self._changes = changes
+        self._listen = listen
+        self._access = access
+        self._insecure = insecure
+        self._alarm = Alarm(self._ring)
+        self._endpoint: Endpoint | None = None
+        self._store: OutcomeStore | None = None
+        self._running: dict[int, str] = {}
+        self.head = storage.make_head(owner.outcomes, self._alarm.set, closed=listen is None)
+
+    @property
+    def address(self) -> str | None:
+        """Address at which it listens; None where it does not."""
+        return None if self._endpoint is None else str(self._endpoint.address)
+
+    def record(self, recorder: Recorder) -> None:
+        """Have a recorder told of all that runs."""
+        self.head.recorder = recorder
+        self.head.observers.append(recorder)
+        self.head.counted = recorder.counted
+
+    # --- from the first moment to the last ---------------------------------------------------------------------------
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Context manager: hold the address and all files."""
+        with ExitStack() as stack:
+            stack.callback(self._storage.close)
+            if self._listen is not None:
+                opened = self._storage.open_endpoint(self._listen, self._access, insecure=self._insecure)
+                self._endpoint = stack.enter_context(opened)
+            cluster = "embedded" if self._endpoint is None else self._endpoint.cluster
+            owner = self._owner
+            clients = self._storage.make_clients(self.head, cluster, self._cancel_job, owner.stop, owner.deserted)
+            if self._endpoint is not None:
+                self._store = clients.store = self._storage.make_store(clients, cluster)
+                stack.callback(self._store.close)
+            self._clients = clients
+            self._acceptor = Acceptor(
+                self.head,
+                clients,
+                cluster,
+                import_paths(),
+                self._settled,
+                self._joined,
+                returns=self._storage.survives,
+            )
+            yield
+
+    def start(self, tasks: TaskGroup) -> None:
+        """Serve in `tasks` from now on."""
+        tasks.start_soon(self._alarm.run)
+        self._storage.restore(self._acceptor, tasks)
+        if self._store is not None:
+            tasks.start_soon(self._store.run)
+        if self._endpoint is not None:
+            tasks.start_soon(self._endpoint.listener.serve, self._acceptor.admit)
+
+    @property
+    def admit(self) -> Callable[[Link], Awaitable[None]]:
+        """Coroutine function that serves the peer at the other end of a link, until the link ends."""
+        return self._acceptor.admit
+
+    def detach(self) -> None:
+        """Cancel what clients have submitted; the program's own jobs are its owner's to cancel."""
+        self._clients.leave_all()
+        self._running = self.head.view.running()
+
+    async def end(self) -> None:
+        """Wait until all jobs have ended, for `QUIET_S` at most, and close all connections."""
+        with anyio.move_on_after(QUIET_S):
+            await self._changes.until(lambda: self.head.quiet)
+        if not self.head.quiet:
+            logger.warning(
+                "some jobs did not end within %g s of being cancelled: %s; workers of their own are left, and the "
+                "embedded one goes on cancelling",
+                QUIET_S,
+                "; ".join(self._not_ended()),
+            )
+        self._withdraw()
+        await self.head.farewell()
+        await self._clients.farewell()
+        await self._storage.record_end(self._clients)
+
+    def leave(self, reason: str) -> None:
+        """Break all connections for `reason`, and read and admit nothing from now on; what runs goes on."""
+        self._acceptor.close(reason)
+        self._withdraw()
+
+    def close(self) -> None:
+        """Release shared memory, and tell observers that nothing follows."""
+        self.head.object_store.close()
+        for observer in self.head.observers:
+            observer.closed()
+
+    def _withdraw(self) -> None:
+        if self._endpoint is not None:
+            self._endpoint.withdraw()
+
+    def _not_ended(self) -> list[str]:
+        """Return the jobs that have not ended, by number, and where they stand: their place in this process, or the
+        worker.
+        """
+        here = held_up()
+        rows = [row for row in self.head.view.rows(None) if row.worker]
+        names = {row.job: f"{self._running.get(row.job) or row.name or 'a job'} (job {row.job})" for row in rows}
+        return [f"{names[row.job]} at {here.get(names[row.job], f'worker {row.worker}')}" for row in rows]
+
+    # --- notifications -----------------------------------------------------------------------------------------------
+
+    def _settled(self) -> None:
+        self._owner.settled()
+        if self._changes.awaited is not None:  # rarely so: each batch of frames passes here
+            self._changes.notify()
+
+    def _joined(self) -> None:
+        self._clients.workers_changed()
+        self._changes.notify()
+
+    def _ring(self) -> None:
+        self.head.tick()
+        self._owner.settled()
+
+    def _cancel_job(self, number: int) -> bool:
+        """End a job for everybody; False where there is none."""
+        node = self.head.view.node_of(number)
+        if node is None:
+            return self.head.cancel_nested(number)
+        self._owner.cancel(node)
+        return True
