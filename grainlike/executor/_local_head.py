@@ -22,6 +22,7 @@ from grainlike.wire import Totals
 
 if TYPE_CHECKING:
     from grainlike.head import Recorder
+    from grainlike.head.server import HeadStorage
 
 __all__ = ["LocalHead"]
 
@@ -31,11 +32,13 @@ class LocalHead:
 
     name = "grainlike"
 
-    def __init__(self, settings: Settings, engine: Engine, changes: Changes) -> None:
+    def __init__(
+        self, settings: Settings, engine: Engine, changes: Changes, storage: HeadStorage | None = None
+    ) -> None:
         owner = HeadOwner(outcomes=engine, cancel=lambda node: engine.cancel([node]), settled=engine.pump)
         self._service = HeadService(
             owner,
-            NoStorage(),
+            NoStorage() if storage is None else storage,
             changes,
             listen=settings.listen,
             access=settings.access,

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
@@ -23,8 +24,11 @@ from virtual_net import Net
 
 from grainlike import Cores, Executor, JobCancelledError, WorkerLostError, cancel, start
 from grainlike.errors import GrainlikeError
+from grainlike.executor._local_head import LocalHead
 from grainlike.head._head import Head
+from grainlike.head.server import NoStorage
 from grainlike.head.server._endpoint import Endpoint
+from grainlike.jobs import OutcomeListener
 from grainlike.net import ReconnectingLink
 from grainlike.resources import Allocation
 from grainlike.scheduler import NodeScheduler
@@ -99,15 +103,28 @@ class _Virtual(Executor):
         self._net = net
         self._seed = seed
 
-    def _open_endpoint(self, listen: str) -> AbstractContextManager[Endpoint]:
-        return _endpoint(self._net)
-
-    def _make_head(self) -> Head:
-        return Head(self._engine, closed=False, alarm=self._alarm.set, seed=self._seed, now=lambda: time.monotonic())
+    def _make_service(self) -> LocalHead:
+        self._local = LocalHead(self._settings, self._engine, self._changes, _VirtualStorage(self._net, self._seed))
+        return self._local
 
     @property
     def head(self) -> Head:
-        return self._head
+        return self._local.head
+
+
+class _VirtualStorage(NoStorage):
+    """No storage; and a head with random choices of a seed, in a `Net`."""
+
+    def __init__(self, net: Net, seed: int) -> None:
+        super().__init__()
+        self._net = net
+        self._seed = seed
+
+    def make_head(self, outcomes: OutcomeListener, alarm: Callable[[float], None], *, closed: bool) -> Head:
+        return Head(outcomes, closed=closed, alarm=alarm, seed=self._seed, now=lambda: time.monotonic())
+
+    def open_endpoint(self, listen: str, access: Path | None, *, insecure: bool) -> AbstractContextManager[Endpoint]:
+        return _endpoint(self._net)
 
 
 @contextmanager

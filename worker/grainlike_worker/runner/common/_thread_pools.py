@@ -61,9 +61,14 @@ def _find() -> list[Pool]:
 
 
 def loaded_any(names: Iterable[bytes], *, unknown: bool) -> bool:
-    """Return True if one is loaded whose path has any of `names` in it; `unknown` where the system does not say."""
+    """Return True if a library is loaded whose file name has any of `names` in it; `unknown` where the system does not
+    say.
+    """
     if sys.platform != "linux":
         return unknown
     with open("/proc/self/maps", "rb") as maps:  # noqa: PTH123 - pathlib costs more than the reading
         text = maps.read()
-    return any(name in text for name in names)
+    if not any(name in text for name in names):
+        return False
+    files = {line.rpartition(b"/")[2] for line in text.splitlines()}  # a folder `compose` is no sign of OpenMP
+    return any(name in file for name in names for file in files)
