@@ -19,10 +19,9 @@ def graph(r_):
 """
 ROOMS = {
     "graph": GRAPH_ROOM,
-    "executor": "Executor = result = run = object()",
+    "executor": "Executor = connect = result = run = object()",
     "dag": "Callbacks = Dag = object()",
     "maps": "amap = as_completed = object()",
-    "client": "connect = object()",
     "dryrun": "dry_run = object()",
     "pool": "ResourcePool = object()",
     "backends": "CeleryBackend = DaskBackend = ProcessBackend = RayBackend = ThreadBackend = object()",

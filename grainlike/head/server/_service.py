@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 from anyio.abc import TaskGroup
@@ -138,7 +138,7 @@ class HeadService:
             tasks.start_soon(self._endpoint.listener.serve, self._acceptor.admit)
 
     @property
-    def admit(self) -> Callable[[Link], Awaitable[None]]:
+    def admit(self) -> Callable[[Link], Coroutine[Any, Any, None]]:
         """Coroutine function that serves the peer at the other end of a link, until the link ends."""
         return self._acceptor.admit
 
