@@ -61,8 +61,8 @@ def _find() -> list[Pool]:
 
 
 def loaded_any(names: Iterable[bytes], *, unknown: bool) -> bool:
-    """Return True if a library is loaded whose file name has any of `names` in it; `unknown` where the system does not
-    say.
+    """Return True if a library is loaded whose file name, a slash before it, has any of `names` in it; `unknown` where
+    the system does not say.
     """
     if sys.platform != "linux":
         return unknown
@@ -70,5 +70,5 @@ def loaded_any(names: Iterable[bytes], *, unknown: bool) -> bool:
         text = maps.read()
     if not any(name in text for name in names):
         return False
-    files = {line.rpartition(b"/")[2] for line in text.splitlines()}  # a folder `compose` is no sign of OpenMP
+    files = {b"/" + line.rpartition(b"/")[2] for line in text.splitlines()}  # a folder `compose` is no sign of OpenMP
     return any(name in file for name in names for file in files)
