@@ -82,6 +82,19 @@ def asking(head: str | None, insecure: bool, ask: Callable[[HeadClient], Awaitab
     return code
 
 
+_WORKER_COLUMNS = [
+    "worker",
+    "block",
+    "host",
+    "resources",
+    "running",
+    "pid",
+    "heard ago",
+    "memory kept by",
+    "no jobs for",
+]
+
+
 async def list_workers(caller: HeadClient, *, as_json: bool) -> int:
     """Print the workers."""
     found = await caller.ask(AskWorkers(0), WorkersAre)
@@ -93,6 +106,8 @@ async def list_workers(caller: HeadClient, *, as_json: bool) -> int:
         rows = [
             (
                 w.name,
+                w.block or "-",
+                w.host or "-",
                 amounts(w.resources),
                 str(w.running),
                 str(w.pid),
@@ -102,7 +117,7 @@ async def list_workers(caller: HeadClient, *, as_json: bool) -> int:
             )
             for w in found.workers
         ]
-        print_table(["worker", "resources", "running", "pid", "heard ago", "memory kept by", "no jobs for"], rows)
+        print_table(_WORKER_COLUMNS, rows)
         for w in found.workers:
             if w.shared:
                 ids = ",".join(map(str, w.shared))

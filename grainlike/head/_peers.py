@@ -109,4 +109,5 @@ class WorkerConnection(Connection):
         """Return the state of the worker as `ex.workers()` shows it."""
         hello, silent = self.hello, now - self.heard
         logical, tier = tuple(hello.logical), hello.memory_tier
-        return WorkerInfo(self.name, self.offer, logical, hello.pid, running, self.beats, silent, tier, shut, shared)
+        seen = hello.pid, running, self.beats, silent
+        return WorkerInfo(self.name, self.offer, logical, *seen, tier, shut, shared, hello.block, hello.host)

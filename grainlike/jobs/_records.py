@@ -20,7 +20,8 @@ class WorkerInfo:
     jobs in processes of their own to the memory that they asked for: `cgroup`, `watchdog` or `none`. `shut` is why it
     gets no jobs for now: its link has broken, it is silent, or it is in quarantine; empty for one that does. `shared`
     are cores that another worker of the same machine offers to the same head, too: their jobs share them where too
-    few are free.
+    few are free. `host` is the name of its machine; `block` is the label of the block that a launcher started it in,
+    empty for one that was started by hand.
     """
 
     name: str
@@ -33,6 +34,8 @@ class WorkerInfo:
     memory_tier: str = "none"
     shut: str = ""
     shared: tuple[int, ...] = ()
+    block: str = ""
+    host: str = ""
 
 
 class LogLine(str):

@@ -5,21 +5,25 @@ from typing import TYPE_CHECKING
 from grainlike._later import later
 
 if TYPE_CHECKING:
-    from grainlike.system._batch_job import BatchJob, batch_job
+    from grainlike.system._batch_job import BLOCK, NODE, BatchJob, batch_job, block_label, node_rank
     from grainlike.system._cgroup import MEMORY, Cgroup, own_cgroups
     from grainlike.system._late_file import LateFile
     from grainlike.system._limits import cpu_limit, import_paths, max_message_bytes, memory_limit, own_memory
 
 __all__ = [
+    "BLOCK",
     "MEMORY",
+    "NODE",
     "BatchJob",
     "Cgroup",
     "LateFile",
     "batch_job",
+    "block_label",
     "cpu_limit",
     "import_paths",
     "max_message_bytes",
     "memory_limit",
+    "node_rank",
     "own_cgroups",
     "own_memory",
 ]
@@ -30,6 +34,10 @@ if not TYPE_CHECKING:  # else any name would be there
         {
             "BatchJob": "_batch_job",
             "batch_job": "_batch_job",
+            "BLOCK": "_batch_job",
+            "NODE": "_batch_job",
+            "block_label": "_batch_job",
+            "node_rank": "_batch_job",
             "Cgroup": "_cgroup",
             "LateFile": "_late_file",
             "MEMORY": "_cgroup",

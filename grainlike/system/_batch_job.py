@@ -2,7 +2,7 @@
 
 Text to facts, without looking at anything: `batch_job` reads the environment of a job, and `BatchJob.told` what the
 command `BatchJob.question` printed, which is asked only for what the environment leaves open. Text that cannot be
-understood counts as not said.
+understood counts as not said. `block_label` and `node_rank` read what a launcher says of the block that the job is.
 """
 
 from __future__ import annotations
@@ -11,7 +11,23 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-__all__ = ["BatchJob", "batch_job"]
+__all__ = ["BLOCK", "NODE", "BatchJob", "batch_job", "block_label", "node_rank"]
+
+BLOCK = "GRAINLIKE_BLOCK"
+"""Environment variable with the label of the block, as `cpu-7`. Launchers set it."""
+
+NODE = "GRAINLIKE_NODE"
+"""Environment variable with the node's number in the block, where the batch system gives none."""
+
+_RANKS = (
+    NODE,
+    "SLURM_PROCID",
+    "PBS_NODENUM",
+    "PMI_RANK",
+    "PMIX_RANK",
+    "OMPI_COMM_WORLD_RANK",
+    "JOB_COMPLETION_INDEX",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +72,23 @@ def batch_job(environment: Mapping[str, str], host: str, now: float) -> BatchJob
         if job is not None:
             return job
     return None
+
+
+def block_label(environment: Mapping[str, str]) -> str:
+    """Return the label of the block whose environment this is; empty outside of one.
+
+    Example::
+
+        >>> block_label({"GRAINLIKE_BLOCK": "cpu-7"})
+        'cpu-7'
+    """
+    return environment.get(BLOCK, "").strip()
+
+
+def node_rank(environment: Mapping[str, str]) -> int:
+    """Return the number of this node in its block, from 0; 0 where nobody says it."""
+    said = (environment.get(name, "").strip() for name in _RANKS)
+    return next((int(rank) for rank in said if re.fullmatch(r"[0-9]{1,6}", rank)), 0)
 
 
 def _slurm(env: Mapping[str, str], host: str, now: float) -> BatchJob | None:  # noqa: ARG001 - as its like

@@ -16,6 +16,9 @@ class Hello(BaseMessage, frozen=True, tag=1, forbid_unknown_fields=False):
     With `received` at least 0, its messages outlive a link that breaks (`ResendBuffer`): it may connect again with
     `resumes`, and the number of messages that it has received so far. -1: it does not do that.
 
+    `host` is the name of the worker's host. A worker that a launcher has started names its `block` there, and `node` is
+    its number in it.
+
     A client that names a `session` leaves its jobs to that session, and receives what is in it.
 
     A later protocol may add fields at the end: a peer that speaks it must be understood well enough to be refused with
@@ -38,6 +41,9 @@ class Hello(BaseMessage, frozen=True, tag=1, forbid_unknown_fields=False):
     received: int = -1
     resumes: bool = False
     session: str = ""
+    block: str = ""
+    node: int = 0
+    host: str = ""
 
 
 class Welcome(BaseMessage, frozen=True, tag=4):

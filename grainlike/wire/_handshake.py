@@ -74,7 +74,7 @@ def _minor(version: str) -> list[str]:
 
 def _check_names(hello: Hello) -> None:
     """Raise `ProtocolError` for names that must not get into a log, a terminal or an environment variable."""
-    optional = [word for word in (hello.process, hello.session) if word]
+    optional = [word for word in (hello.process, hello.session, hello.block, hello.host) if word]
     words = [hello.name, hello.incarnation, hello.python, *optional, *hello.serializers, *hello.serializers.values()]
     for word in words:
         if not (word.isprintable() and 0 < len(word) <= _NAME_LIMIT):

@@ -216,6 +216,8 @@ class WorkerRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     memory_tier: str = "none"
     shut: str = ""
     shared: list[int] = []
+    block: str = ""
+    host: str = ""
 
 
 class WorkersAre(BaseMessage, frozen=True, tag=91):

@@ -22,6 +22,7 @@ from grainlike.eventloop import loop_options
 from grainlike.net import RETURN_S, HeadLocator, Link, ReconnectingLink, waits
 from grainlike.resources import Allocation, WallTime, near_name, parse
 from grainlike.subprocesses import reserve_standard_descriptors, reset_signals
+from grainlike.system import block_label, node_rank
 from grainlike.wire import LOST_S
 from grainlike_worker.daemon._check_context import why_not
 from grainlike_worker.daemon._connect import to_head, wait_for_head
@@ -86,10 +87,16 @@ def serve(
         way = to_head(head, insecure=insecure)
         work = partial(_serve, wait=wait, patience=patience, echo=echo_output, context=context or "")
         work = partial(work, ends=resources is None, idle_s=idle_s)
-        return anyio.run(work, way, offer, name or socket.gethostname(), backend_options=loop_options())
+        return anyio.run(work, way, offer, name or _own_name(), backend_options=loop_options())
     except (GrainlikeError, OSError, ValueError) as error:
         print(f"grainlike worker: {error}", file=sys.stderr)  # noqa: T201
         return NO_HEAD
+
+
+def _own_name() -> str:
+    """Return `LABEL.N` for node N of a block, else the name of the host."""
+    label = block_label(os.environ)
+    return f"{label}.{node_rank(os.environ)}" if label else socket.gethostname()
 
 
 def _warn_of_slips(offer: Allocation) -> None:
@@ -196,7 +203,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="TEXT",
         help="what to offer, as 'cores=16 memory=64Gi' (default: what its batch job was granted, or all it may use)",
     )
-    parser.add_argument("--name", help="what the worker is called (default: the host's name)")
+    parser.add_argument(
+        "--name", help="what the worker is called (default: the host's name, or LABEL.N on node N of a block)"
+    )
     parser.add_argument(
         "--context", metavar="MODULE:FACTORY", help="a context manager around each process that runs jobs: GVAR.context"
     )

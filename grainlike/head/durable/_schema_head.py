@@ -5,7 +5,7 @@ __all__ = ["RECORDS"]
 RECORDS = """
 BaseMessage wire._base.BaseMessage:
 Hello wire._connection.Hello: role protocol_low protocol_high python serializers name incarnation pid offer logical
-    memory memory_tier process received resumes session
+    memory memory_tier process received resumes session block node host
 Welcome wire._connection.Welcome: cluster heartbeat_s paths name store process received returns
 Refused wire._connection.Refused: kind reason
 Beat wire._connection.Beat: number

@@ -9,7 +9,9 @@ from grainlike.resources import EMPTY, parse_allocation
 from grainlike.scheduler import Explanation
 from grainlike.wire import FrameDecoder, WorkersAre, encode_frame
 
-WORKER = WorkerInfo("n1", parse_allocation("cores=[2,3]"), (3,), 71, 5, 6, 0.25, "cgroup", "it is silent", (2,))
+WORKER = WorkerInfo(
+    "n1", parse_allocation("cores=[2,3]"), (3,), 71, 5, 6, 0.25, "cgroup", "it is silent", (2,), "cpu-7", "node3"
+)
 
 EXPLANATION = Explanation(
     7,

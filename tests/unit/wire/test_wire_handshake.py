@@ -96,6 +96,8 @@ def test_a_later_protocols_introduction_is_understood_well_enough_to_be_refused_
         {"name": "n1\x1b[2J"},
         {"name": "n1\nhead INFO all is well"},
         {"name": ""},
+        {"block": "cpu-7\x1b[2J"},
+        {"host": "node3\n"},
         {"name": "n" * 256},
         {"incarnation": "\0"},
         {"python": "3.11.2\r\n"},

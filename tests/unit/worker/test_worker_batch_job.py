@@ -1,11 +1,15 @@
 """Worker in a batch job: it offers what the job was granted, never the whole node."""
 
 import os
+import socket
 from pathlib import Path
 
 import pytest
 
+from grainlike.resources import parse
+from grainlike_worker.__main__ import _own_name
 from grainlike_worker.daemon import _probe
+from grainlike_worker.daemon._introduction import introduction
 from grainlike_worker.daemon._probe import logical_in, offer_of_daemon
 
 JOB = {
@@ -68,3 +72,17 @@ def test_an_end_that_is_no_whole_second_from_now_is_offered(monkeypatch: pytest.
     monkeypatch.setenv("SLURM_JOB_END_TIME", "1300")
     monkeypatch.setattr(_probe.time, "time", lambda: 1000.184031677246093)
     assert offer_of_daemon(None).walltime == 239
+
+
+def test_a_worker_of_a_block_says_which_and_where(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRAINLIKE_BLOCK", "cpu-7")
+    monkeypatch.setenv("SLURM_PROCID", "2")
+    monkeypatch.setattr(socket, "gethostname", lambda: "node3")
+    told = introduction(_own_name(), offer_of_daemon(parse("cores=1")))
+    assert (told.name, told.block, told.node, told.host) == ("cpu-7.2", "cpu-7", 2, "node3")
+
+
+def test_a_worker_outside_of_blocks_is_called_after_its_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GRAINLIKE_BLOCK", raising=False)
+    told = introduction(_own_name(), offer_of_daemon(parse("cores=1")))
+    assert (told.name, told.block, told.host) == (socket.gethostname(), "", socket.gethostname())

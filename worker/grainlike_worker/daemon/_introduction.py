@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import platform
 import secrets
+import socket
 
 from grainlike.errors import ResourceSpecError
 from grainlike.net import process_id
 from grainlike.payload import memory_id, serializer_versions
 from grainlike.resources import Allocation
+from grainlike.system import block_label, node_rank
 from grainlike.wire import FROM_STRANGER, PROTOCOL, Hello, encode_frame
 from grainlike_worker.daemon._probe import logical_in
 
@@ -52,4 +54,7 @@ def introduction(name: str, offer: Allocation, memory_tier: str = "none", *, las
         memory_tier=memory_tier,
         process=process_id(),
         received=0 if lasting else -1,
+        block=block_label(os.environ),
+        node=node_rank(os.environ),
+        host=socket.gethostname(),
     )
