@@ -56,6 +56,7 @@ from grainlike.scheduler import (
     WorkerLost,
     WorkerReported,
     WorkerSuspected,
+    WorkerTimed,
 )
 from grainlike.wire import (
     Beat,
@@ -74,6 +75,7 @@ from grainlike.wire import (
     Parcel,
     Report,
     Submit,
+    TimeLeft,
     Totals,
     Withdraw,
     unpack_parcels,
@@ -273,7 +275,7 @@ class Head:
         self.peers[peer.number] = peer
         for observer in self.observers:
             observer.joined(peer)
-        self._tell(WorkerJoined(peer.number, peer.name, peer.offer))
+        self._tell(WorkerJoined(peer.number, peer.name, peer.offer, hello.left_s))
         return peer
 
     def now(self) -> float:
@@ -325,6 +327,13 @@ class Head:
             logger.info("worker %s was asked to end%s", peer.name, ", and its jobs" if kill else " when its jobs have")
             self._tell(WorkerDrained(peer.number))
             peer.post(Depart(kill))
+
+    def tell_time_left(self, worker: int, left_s: float, grace_s: float) -> None:
+        """Let a worker stop in `left_s` seconds, with `grace_s` for what then runs; no job starts there that needs
+        longer. The same worker may be told again: its batch job was extended, or cut.
+        """
+        self._tell(WorkerTimed(worker, left_s))
+        self.peers[worker].post(TimeLeft(left_s, grace_s))
 
     async def farewell(self) -> None:
         """Send goodbye to all workers: no more messages come, and reconnecting is of no use."""

@@ -50,6 +50,7 @@ from grainlike.scheduler._events import (
     WorkerReleased,
     WorkerReported,
     WorkerSuspected,
+    WorkerTimed,
 )
 from grainlike.scheduler._explain import Explanation, Shortage
 from grainlike.scheduler._head import HeadScheduler
@@ -160,6 +161,7 @@ __all__ = [
     "WorkerReleased",
     "WorkerReported",
     "WorkerSuspected",
+    "WorkerTimed",
     "backoff_s",
     "transition_table",
 ]

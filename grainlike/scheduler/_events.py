@@ -46,6 +46,7 @@ __all__ = [
     "WorkerReleased",
     "WorkerReported",
     "WorkerSuspected",
+    "WorkerTimed",
 ]
 
 
@@ -124,11 +125,22 @@ class JobsCommitted(msgspec.Struct, frozen=True, gc=False):
 
 
 class WorkerJoined(msgspec.Struct, frozen=True, gc=False):
-    """A worker connected. Each connection has a new number, so a worker that comes back after a loss is a new one."""
+    """A worker connected. Each connection has a new number, so a worker that comes back after a loss is a new one.
+
+    `left_s`: seconds in which it can run jobs; negative if nobody has said.
+    """
 
     worker: int
     name: str
     offer: Allocation
+    left_s: float = -1.0
+
+
+class WorkerTimed(msgspec.Struct, frozen=True, gc=False):
+    """A worker can run jobs for `left_s` more seconds, whatever was said before."""
+
+    worker: int
+    left_s: float
 
 
 class WorkerLost(msgspec.Struct, frozen=True, gc=False):
@@ -197,6 +209,7 @@ HeadEvent = (
     | WorkerLost
     | WorkerReported
     | WorkerSuspected
+    | WorkerTimed
     | StartsPaused
     | Ticked
 )

@@ -169,8 +169,7 @@ def _room(base: Explanation, job: HeadJob, workers: list[WorkerState], planner: 
     if len(fitting) < shape.nodes <= len(fitting) + len(shut):
         kind, why = next(iter(shut[0].shut.items()))
         return replace(base, reason=kind, nearest=shut[0].name, why=why)
-    soft = shape.soft_s
-    in_time = [worker for worker in fitting if soft is None or now + soft <= worker.until]
+    in_time = [worker for worker in fitting if worker.in_time(job.fn, shape, now)]
     if len(in_time) < shape.nodes <= len(fitting):
         return replace(base, reason="walltime", nearest=max(fitting, key=lambda worker: worker.until).name)
     lent = [worker for worker in in_time if not planner.may_borrow(worker, job, shape)]

@@ -48,8 +48,10 @@ from grainlike.scheduler._events import (
     WorkerLost,
     WorkerReported,
     WorkerSuspected,
+    WorkerTimed,
 )
 from grainlike.scheduler._explain import Explanation, explain
+from grainlike.scheduler._job_tree import deepest_first
 from grainlike.scheduler._records import HeadFunction, HeadJob, LeaseState
 from grainlike.scheduler._scale_hint import wanted
 from grainlike.scheduler._state import SchedulerState
@@ -135,9 +137,14 @@ class HeadScheduler:
                         self.jobs[number].remembered().committed = True
                 return out
             case WorkerJoined():
-                self.workers[event.worker] = WorkerState(event.worker, event.name, event.offer, now, self._planner.log)
-                self._planner.reserving.joined(self.workers[event.worker])
-                self._attempts.isolate(self.workers[event.worker], now, out)
+                log = self._planner.log
+                worker = WorkerState(event.worker, event.name, event.offer, now, log, event.left_s)
+                self.workers[event.worker] = worker
+                self._planner.reserving.joined(worker)
+                self._attempts.isolate(worker, now, out)
+            case WorkerTimed():
+                if self._state.timed(event.worker, event.left_s, now) and self.closed:
+                    self._fail_impossible(out)
             case WorkerLeaving():
                 self._leaving(event, out)
             case WorkerDrained():
@@ -525,9 +532,7 @@ class HeadScheduler:
             self._fail_impossible(out)
 
     def _suspected(self, event: WorkerSuspected, out: list[HeadAction]) -> None:
-        """Give a suspected worker nothing new. It keeps its jobs; those sent ahead are taken back if others have
-        room.
-        """
+        """Give a suspected worker nothing new. Jobs sent ahead to it are taken back if others have room."""
         worker = self.workers.get(event.worker)
         if worker is not None:
             worker.shut_for("suspect", "its link has broken" if event.broke else "it is silent")
@@ -545,7 +550,7 @@ class HeadScheduler:
         back: list[HeadJob] = []
         if not worker.stops and any(job.state is JobState.LEASED for job in worker.held.values()):
             self._attempts.strike(worker, "losses", self._now, out)
-        for job in sorted(worker.held.values(), key=_deepest_first):  # children before the parents that wait for them
+        for job in sorted(worker.held.values(), key=deepest_first):  # children before the parents that wait for them
             leased = job.state is JobState.LEASED
             self._state.release(worker, job, out)
             if job.cancelled:
@@ -608,8 +613,3 @@ class HeadScheduler:
         if at is not None and (self._wake is None or at < self._wake):
             self._wake = at
             out.append(WakeAt(at))
-
-
-def _deepest_first(job: HeadJob) -> tuple[int, int]:
-    """Return the sort key: the deepest first, at the same depth by age, whatever the order of arrival."""
-    return -job.depth, job.id

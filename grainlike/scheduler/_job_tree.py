@@ -15,7 +15,7 @@ from grainlike.scheduler._states import JobState
 from grainlike.scheduler._workers import WorkerState
 from grainlike.wire import LeaseWait, Wait
 
-__all__ = ["SEND_STALL_S", "JobTree", "lent_by", "stands_still"]
+__all__ = ["SEND_STALL_S", "JobTree", "deepest_first", "lent_by", "stands_still"]
 
 SEND_STALL_S = 10.0
 """Seconds after which a cancelled job is no longer expected to end: twice the time that its worker gives it."""
@@ -119,3 +119,8 @@ def stands_still(job: HeadJob, now: float) -> bool:
     if family.waits is Wait.CHILDREN:
         return bool(family.children) and family.told == family.heard
     return family.waits is Wait.CORES
+
+
+def deepest_first(job: HeadJob) -> tuple[int, int]:
+    """Return the sort key: the deepest first, at the same depth by age, whatever the order of arrival."""
+    return -job.depth, job.id

@@ -41,6 +41,14 @@ class SchedulerState:
         self.planner.reserving.members += 1
         self.catalogue.doubt_all()
 
+    def timed(self, number: int, left_s: float, now: float) -> bool:
+        """Record how many seconds a worker has left; return True if more or fewer jobs may fit there than before."""
+        worker = self.workers.get(number)
+        if worker is None or not worker.retime(left_s, now):
+            return False
+        self.lose_members()
+        return True
+
     def current(self, worker: WorkerState, number: int, attempt: int) -> HeadJob | None:
         """Return the job if this worker holds it at this attempt; None for a late or foreign answer."""
         job = worker.held.get(number)

@@ -11,6 +11,10 @@ from grainlike.scheduler._states import JobState
 __all__ = ["ChangeLog", "GangHold", "WorkerState"]
 
 _AHEAD = JobState.AHEAD
+_FOREVER = float("inf")
+
+_SAME_S = 1.0
+"""Difference between two ends below which they are the same: clocks and listings are not more exact."""
 
 
 class GangHold:
@@ -56,7 +60,8 @@ class ChangeLog:
 class WorkerState:
     """Record of a worker: what it offers, what is free by the head's counts, and the jobs that it holds.
 
-    `until` is the end of its walltime on the clock of `now`, infinite for one that has none.
+    `until` is the end of its walltime on the clock of `now`, infinite for one that has none, and `lasts` how many
+    seconds that is from the moment it joined.
     """
 
     __slots__ = (
@@ -75,6 +80,7 @@ class WorkerState:
         "holds",
         "id",
         "kind",
+        "lasts",
         "leases",
         "leaving",
         "lenders",
@@ -89,12 +95,16 @@ class WorkerState:
         "version",
     )
 
-    def __init__(self, worker: int, name: str, offer: Allocation, now: float, log: ChangeLog) -> None:
+    def __init__(
+        self, worker: int, name: str, offer: Allocation, now: float, log: ChangeLog, left_s: float = -1.0
+    ) -> None:
         self.id = worker
         self.name = name
         self.offer = offer
         self.tokens = frozenset(offer.tokens)
-        self.until = float("inf") if offer.walltime is None else now + offer.walltime
+        offered = _FOREVER if offer.walltime is None else offer.walltime
+        self.lasts = min(offered, left_s) if left_s >= 0 else offered
+        self.until = _FOREVER if self.lasts == _FOREVER else now + self.lasts
         self.capacity = dict(offer.units)
         self.kind = 0
         """Which other workers offer as much (`planning._kinds`)."""
@@ -164,6 +174,29 @@ class WorkerState:
         """
         return self.leaving and not self.draining
 
+    def retime(self, left_s: float, now: float) -> bool:
+        """Record how many seconds it has left from now on; return False if that is as was known."""
+        until = now + left_s
+        if abs(until - self.until) < _SAME_S:
+            return False
+        self.lasts = left_s if self.until == _FOREVER else max(0.0, self.lasts + until - self.until)
+        self.until = until
+        self._fits.clear()
+        self._changed()
+        return True
+
+    def in_time(self, fn: HeadFunction, shape: Shape, start: float) -> bool:
+        """Return True if a job that starts then would end in time, by what it has declared or its function has taken.
+
+        What a function has taken binds only workers that last for so long: elsewhere its jobs have to try.
+        """
+        if self.until == _FOREVER:
+            return True
+        seconds = shape.soft_s
+        if seconds is None and fn.times.known and fn.times.upper <= self.lasts:
+            seconds = fn.times.upper
+        return seconds is None or start + seconds <= self.until
+
     def shut_for(self, kind: str, why: str) -> None:
         """Give it no jobs for now; those that it has continue."""
         self.shut[kind] = why
@@ -193,7 +226,7 @@ class WorkerState:
     def _could_fit(self, shape: Shape) -> bool:
         if not shape.tokens <= self.tokens:
             return False
-        if shape.walltime_soft is not None and shape.walltime_soft > (self.offer.walltime or float("inf")):
+        if shape.walltime_soft is not None and shape.walltime_soft > self.lasts:
             return False
         return all(self.capacity.get(name, 0) >= amount for name, amount in shape.units)
 

@@ -71,6 +71,7 @@ from grainlike.wire._orders import (
     Hold,
     NodeSpec,
     Retract,
+    TimeLeft,
     Undefine,
 )
 from grainlike.wire._payloads import (
@@ -254,6 +255,7 @@ __all__ = [
     "Stop",
     "Submit",
     "SubmittedFunction",
+    "TimeLeft",
     "Totals",
     "TraceIs",
     "Unable",

@@ -16,7 +16,7 @@ from __future__ import annotations
 from grainlike.wire._connection import Ack, Beat, Goodbye, Hello, Refused, Welcome
 from grainlike.wire._flows import Credit, Follow, Items, Output
 from grainlike.wire._nested import Outcomes, ReleaseFunctions, Submit, Withdraw
-from grainlike.wire._orders import Assign, Cancel, Define, Depart, Gang, Hold, Retract, Undefine
+from grainlike.wire._orders import Assign, Cancel, Define, Depart, Gang, Hold, Retract, TimeLeft, Undefine
 from grainlike.wire._questions import FromClient, ToClient
 from grainlike.wire._reports import Blocked, Completed, Leaving, Report
 from grainlike.wire._runners import Awaits, GoesOn, Ready, Renew, Resumed, Run, Setup, Stop
@@ -38,6 +38,7 @@ Message = (
     | Hold
     | Gang
     | Depart
+    | TimeLeft
     | Report
     | Completed
     | Blocked

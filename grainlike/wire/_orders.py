@@ -17,6 +17,7 @@ __all__ = [
     "Hold",
     "NodeSpec",
     "Retract",
+    "TimeLeft",
     "Undefine",
 ]
 
@@ -136,3 +137,10 @@ class Depart(BaseMessage, frozen=True, tag=112):
     """Head to worker: stop once the jobs that are there have ended; with `kill`, stop at once, as on SIGTERM."""
 
     kill: bool
+
+
+class TimeLeft(BaseMessage, frozen=True, tag=124):
+    """Head to worker: stop in `left_s` seconds, whatever was said before; what then runs has `grace_s` to end."""
+
+    left_s: float
+    grace_s: float

@@ -477,9 +477,9 @@ BUGS: tuple[Bug, ...] = (
         "a job starts on a worker whose end it will not outlive",
         "judge",
         (
-            _PLANNING,
-            "if limit is not None and now + limit > worker.until:",
-            "if limit is not None and now > worker.until:",
+            _WORKERS,
+            "return seconds is None or start + seconds <= self.until",
+            "return seconds is None or start <= self.until",
         ),
     ),
     _bug(
@@ -625,7 +625,7 @@ BUGS: tuple[Bug, ...] = (
         NODE,
         "a process that takes no notice of SIGTERM lives for ever",
         "judge",
-        (_RUNNERS, '            self._timers.add(now + GRACE_S, lease.id, "kill")\n', ""),
+        (_RUNNERS, '            self._timers.add(now + self._grace_s, lease.id, "kill")\n', ""),
     ),
     _bug(
         "start_jobs_while_stopping",

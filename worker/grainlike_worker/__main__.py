@@ -28,8 +28,8 @@ from grainlike_worker.daemon._check_context import why_not
 from grainlike_worker.daemon._connect import to_head, wait_for_head
 from grainlike_worker.daemon._daemon import serve_daemon
 from grainlike_worker.daemon._introduction import check_introduction
-from grainlike_worker.daemon._probe import offer_of_daemon, warn_of_logical
-from grainlike_worker.daemon._stops import IdleTimer, stop_after, stop_at_signal
+from grainlike_worker.daemon._probe import end_of_batch_job, grace_before_end, offer_of_daemon, warn_of_logical
+from grainlike_worker.daemon._stops import EndTimer, IdleTimer, stop_at_signal
 from grainlike_worker.runner.common._job_directories import KEEP, KEEPS
 
 __all__ = ["main", "serve"]
@@ -86,7 +86,7 @@ def serve(
     try:
         way = to_head(head, insecure=insecure)
         work = partial(_serve, wait=wait, patience=patience, echo=echo_output, context=context or "")
-        work = partial(work, ends=resources is None, idle_s=idle_s)
+        work = partial(work, left_s=end_of_batch_job(offer, chosen=resources is not None), idle_s=idle_s)
         return anyio.run(work, way, offer, name or _own_name(), backend_options=loop_options())
     except (GrainlikeError, OSError, ValueError) as error:
         print(f"grainlike worker: {error}", file=sys.stderr)  # noqa: T201
@@ -115,7 +115,7 @@ async def _serve(
     patience: float,
     echo: bool,
     context: str,
-    ends: bool = False,
+    left_s: float | None = None,
     idle_s: float | None = None,
 ) -> int:
     check_introduction(name, offer)
@@ -128,9 +128,9 @@ async def _serve(
         if idle_s is not None:
             timer = IdleTimer(idle_s, stop.set)
             tasks.start_soon(timer.run)
-        if ends and offer.walltime is not None:
-            tasks.start_soon(stop_after, offer.walltime, stop.set)
-        work = partial(serve_daemon, offer=offer, name=name, stop=stop, echo=echo, context=context, idle=timer)
+        end = EndTimer(left_s, 0.0 if left_s is None else grace_before_end(left_s), stop.set)
+        tasks.start_soon(end.run)
+        work = partial(serve_daemon, offer=offer, name=name, stop=stop, echo=echo, context=context, idle=timer, end=end)
         try:
             await _serve_heads(way, work, offer, name, stop, wait=wait, patience=patience)
         except (GrainlikeError, OSError, ValueError) as error:  # kept out of the group, which would wrap it

@@ -37,6 +37,7 @@ from grainlike.head.durable._records import (
     WorkerReturned,
     WorkerSaid,
     WorkersSentOff,
+    WorkerTimeTold,
     WorkerTold,
     WorkerWent,
     WrittenBy,
@@ -175,6 +176,8 @@ class DurableHead(Head):
                 self.cancel_nested(what.job)
             case WorkersSentOff():
                 self.send_off(what.workers, kill=what.kill)
+            case WorkerTimeTold():
+                self.tell_time_left(what.worker, what.left_s, what.grace_s)
             case TimeCame():
                 self.tick()
             case StartsHeld():
@@ -309,6 +312,10 @@ class DurableHead(Head):
     def send_off(self, workers: Sequence[int], *, kill: bool) -> None:
         with self.input(lambda now: WorkersSentOff(now, list(workers), kill)):
             super().send_off(workers, kill=kill)
+
+    def tell_time_left(self, worker: int, left_s: float, grace_s: float) -> None:
+        with self.input(lambda now: WorkerTimeTold(now, worker, left_s, grace_s)):
+            super().tell_time_left(worker, left_s, grace_s)
 
     def tick(self) -> None:
         with self.input(TimeCame):

@@ -35,6 +35,7 @@ __all__ = [
     "WorkerDoubted",
     "WorkerReturned",
     "WorkerSaid",
+    "WorkerTimeTold",
     "WorkerTold",
     "WorkerWent",
     "WorkersSentOff",
@@ -148,6 +149,14 @@ class WorkersSentOff(_Input, frozen=True, tag=15):
     kill: bool
 
 
+class WorkerTimeTold(_Input, frozen=True, tag=18):
+    """Record: a worker was told how long it has left."""
+
+    worker: int
+    left_s: float
+    grace_s: float
+
+
 class TimeCame(_Input, frozen=True, tag=11):
     """Record: the tick came that the scheduler had asked for."""
 
@@ -198,6 +207,7 @@ Input = (
     | ClientWent
     | JobStopped
     | WorkersSentOff
+    | WorkerTimeTold
     | TimeCame
     | RecordsMissing
     | ClientRefused

@@ -6,6 +6,7 @@ RECORDS = """
 BaseMessage wire._base.BaseMessage:
 Hello wire._connection.Hello: role protocol_low protocol_high python serializers name incarnation pid offer logical
     memory memory_tier process received resumes session block node host
+    left_s
 Welcome wire._connection.Welcome: cluster heartbeat_s paths name store process received returns
 Refused wire._connection.Refused: kind reason
 Beat wire._connection.Beat: number
@@ -37,6 +38,7 @@ Hold wire._orders.Hold: cls jobs attempts
 NodeSpec wire._orders.NodeSpec: name host allocation
 Gang wire._orders.Gang: job attempt nodes hostfile
 Depart wire._orders.Depart: kill
+TimeLeft wire._orders.TimeLeft: left_s grace_s
 Code wire._reports.Code: 0 1 2 3 4 5 6 7 9 8
 Wait wire._reports.Wait: 0 1 2
 ReceiptSpec wire._reports.ReceiptSpec: pid affinity threads devices memory_tier

@@ -41,7 +41,8 @@ FunctionTimed scheduler._events.FunctionTimed: fn walls
 JobsSubmitted scheduler._events.JobsSubmitted: request jobs fns priority isolate client parent more
 JobsCancelled scheduler._events.JobsCancelled: jobs
 JobsCommitted scheduler._events.JobsCommitted: jobs
-WorkerJoined scheduler._events.WorkerJoined: worker name offer
+WorkerJoined scheduler._events.WorkerJoined: worker name offer left_s
+WorkerTimed scheduler._events.WorkerTimed: worker left_s
 WorkerLost scheduler._events.WorkerLost: worker reason
 WorkerSuspected scheduler._events.WorkerSuspected: worker broke
 WorkerHeard scheduler._events.WorkerHeard: worker
@@ -84,7 +85,7 @@ LeaseState scheduler._records.LeaseState: begun client fn id lent root shape
 GangHold scheduler._workers.GangHold: allocation job lease planned_at released shape worker
 ChangeLog scheduler._workers.ChangeLog: entries epoch
 WorkerState scheduler._workers.WorkerState: _fits _log ahead ahead_in ahead_last ahead_of ahead_s capacity draining free
-    gone held holds id kind leases leaving lenders lent name offer recalled shut tokens until using version
+    gone held holds id kind lasts leases leaving lenders lent name offer recalled shut tokens until using version
 SchedulerState scheduler._state.SchedulerState: backoffs catalogue functions gangs job_tree jobs planner workers
 JobState scheduler._states.JobState: 0 1 2 3 4
 RunTimes scheduler._statistics.RunTimes: awaits count mean memory variance

@@ -115,7 +115,9 @@ class JobGoesOn(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodeStopped(msgspec.Struct, frozen=True, gc=False):
-    """The node was asked to stop: nothing starts any more, and running jobs are ended."""
+    """The node was asked to stop: nothing starts any more, and running jobs are ended, within `grace_s`, or killed."""
+
+    grace_s: float | None = None
 
 
 class CoresTaken(msgspec.Struct, frozen=True, gc=False):

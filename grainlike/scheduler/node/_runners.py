@@ -39,7 +39,7 @@ SOFT_STOP_S = 0.05
 class Runners:
     """All runners of one node. `killable`: the shared one is a process, which can be killed."""
 
-    __slots__ = ("_all", "_idle", "_killable", "_last", "_lending", "_shared", "_timers")
+    __slots__ = ("_all", "_idle", "_killable", "_last", "_lending", "_shared", "_timers", "grace_s")
 
     def __init__(self, lending: Lending, timers: Timers, *, killable: bool) -> None:
         self._lending = lending
@@ -49,6 +49,12 @@ class Runners:
         self._idle: list[NodeRunner] = []
         self._shared: NodeRunner | None = None
         self._last = 0
+        self.grace_s: float | None = None
+        """Seconds that jobs which are ended have, if that is not `GRACE_S`."""
+
+    @property
+    def _grace_s(self) -> float:
+        return GRACE_S if self.grace_s is None else self.grace_s
 
     def shared(self, out: list[NodeAction]) -> NodeRunner:
         """Return the runner that takes coroutines."""
@@ -112,7 +118,7 @@ class Runners:
             self._timers.add(now + SOFT_STOP_S, lease.id, "bar")
         else:
             runner.answers = False
-            self._timers.add(now + GRACE_S, lease.id, "retire")
+            self._timers.add(now + self._grace_s, lease.id, "retire")
 
     def terminate(self, lease: NodeLease, now: float, out: list[NodeAction]) -> None:
         """End the process of a lease, and the jobs in it."""
@@ -121,7 +127,7 @@ class Runners:
             runner.terminating = True
             self._lending.forget(lease)
             out.append(TerminateRunner(runner.id))
-            self._timers.add(now + GRACE_S, lease.id, "kill")
+            self._timers.add(now + self._grace_s, lease.id, "kill")
 
     def retire(self, runner: NodeRunner, stalled: Iterable[NodeJob], out: list[NodeAction]) -> None:
         """Give a shared runner no more jobs: the `stalled` ones continue although they were stopped, and keep their

@@ -144,6 +144,7 @@ class NodeScheduler:
                 self._waits(event, out)
             case NodeStopped():
                 self._stopped = True
+                self._runners.grace_s = event.grace_s
             case CoresTaken(cores=cores):
                 self._ledger.avoided = cores
             case Ticked():

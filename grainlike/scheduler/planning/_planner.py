@@ -270,8 +270,7 @@ class Planner:
         """
         if worker.lent and not self.may_borrow(worker, job, shape):
             return False
-        limit = shape.soft_s
-        if limit is not None and now + limit > worker.until:
+        if not worker.in_time(job.fn, shape, now):
             return False
         reservations = self.reserving.by_worker.get(worker.id)
         return reservations is None or all(held.admits(job, shape, now) for held in reservations)

@@ -77,8 +77,7 @@ class Reservation:
         """True if the worker gets jobs now, and has walltime enough left from `start` on."""
         if self.worker.gone or self.worker.leaving or self.worker.shut:
             return False
-        soft = self.shape.soft_s
-        return soft is None or self.start + soft <= self.worker.until
+        return self.worker.in_time(self.job.fn, self.shape, self.start)
 
     def admits(self, job: HeadJob, shape: Shape, now: float) -> bool:
         """Return True if `job` may start on the worker: it goes before the reserved one, or does not delay it.

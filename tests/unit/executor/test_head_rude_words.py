@@ -4,6 +4,7 @@ Workers and clients have proved themselves, and say well-formed messages with an
 with a log in memory; the next head is made of its records, and is the same.
 """
 
+import dataclasses
 import gc
 import os
 import random
@@ -199,6 +200,9 @@ def anything(dice, kind):
             return None
         case _ if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
             return kind(**{field.name: anything(dice, field.type) for field in msgspec.structs.fields(kind)})
+    if dataclasses.is_dataclass(kind):
+        hints = typing.get_type_hints(kind)
+        return kind(**{field.name: anything(dice, hints[field.name]) for field in dataclasses.fields(kind)})
     if origin is typing.Annotated:
         return anything(dice, arguments[0])
     if origin is list:

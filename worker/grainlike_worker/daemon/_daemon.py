@@ -8,7 +8,6 @@ runners are served first, and then one report tells the head of everything at on
 from __future__ import annotations
 
 import logging
-import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -93,6 +92,7 @@ from grainlike.wire import (
     Setup,
     Stop,
     Submit,
+    TimeLeft,
     Undefine,
     Welcome,
     Withdraw,
@@ -102,15 +102,14 @@ from grainlike.wire import (
 )
 from grainlike_worker.daemon._hostfiles import HostFiles
 from grainlike_worker.daemon._introduction import introduction
-from grainlike_worker.daemon._keeper import KeeperClient, open_keeper
+from grainlike_worker.daemon._keeper import KeeperClient, memory_tier, open_keeper
 from grainlike_worker.daemon._loop_watch import watched
 from grainlike_worker.daemon._output import LIVE_S, Outputs, Tap
-from grainlike_worker.daemon._probe import logical_in, topology
+from grainlike_worker.daemon._probe import logical_in, offered_devices, topology
 from grainlike_worker.daemon._report import ReportDraft, StreamRelay
 from grainlike_worker.daemon._runners import RunnerBody, RunnerMaker, processes, runner_at_home, runner_in_process
-from grainlike_worker.daemon._stops import IdleTimer
-from grainlike_worker.linux._worker_cgroups import RunnerCgroups, claimed_cgroups
-from grainlike_worker.runner.common._devices import VISIBLE, Devices
+from grainlike_worker.daemon._stops import EndTimer, IdleTimer
+from grainlike_worker.linux._worker_cgroups import claimed_cgroups
 from grainlike_worker.runner.common._job_directories import warn_of_unknown_keep
 
 __all__ = ["serve_daemon", "serve_embedded"]
@@ -139,13 +138,14 @@ async def serve_daemon(
     echo: bool = False,
     context: str = "",
     idle: IdleTimer | None = None,
+    end: EndTimer | None = None,
 ) -> None:
     """Be a worker at the other end of `link`, with all jobs in processes of their own, until the head says goodbye.
 
     When `stop` is set, it takes no more jobs, ends those it has as a cancellation would, hands them back, and returns.
     What jobs write is kept for those who ask; with `echo`, this process's own streams show it too. `context` names a
     context manager, as `module:factory`, for each process that runs jobs; the current directory is searched too.
-    `idle` is told when jobs come, and when the last one has ended.
+    `idle` and `end` stop it; see `_stops`.
 
     Raises:
         HeadLostError: the head fell silent, or the connection broke before it let us in.
@@ -157,11 +157,13 @@ async def serve_daemon(
     mind = NodeScheduler(offer, topology())
     with claimed_cgroups(move=True) as cgroups, closing(_locks(name, offer)) as locks:
         async with open_keeper(cgroups, early=True) as keeper:
-            make = partial(runner_in_process, processes(keeper, _devices(offer).option))
+            make = partial(runner_in_process, processes(keeper, offered_devices(offer).option))
             if keeper is not None and isinstance(link, ReconnectingLink):
                 link.carried_by(lambda now: keeper.hold(now.fileno()))
-            hello = introduction(name, offer, _memory_tier(keeper, cgroups), lasting=isinstance(link, ReconnectingLink))
-            daemon = _Daemon(link, mind, hello, make, echo=echo, context=context, locks=locks, keeper=keeper, idle=idle)
+            tier, lasting = memory_tier(keeper, cgroups), isinstance(link, ReconnectingLink)
+            hello = introduction(name, offer, tier, lasting=lasting, left_s=None if end is None else end.left_s)
+            daemon = _Daemon(link, mind, hello, make, echo=echo, context=context, locks=locks, keeper=keeper)
+            daemon.stops_by(idle, end)
             await daemon.run(stop)
 
 
@@ -171,8 +173,8 @@ async def serve_embedded(link: Link, offer: Allocation, *, name: str, echo: bool
     mind = NodeScheduler(offer, topology(), killable=False)
     with claimed_cgroups(move=False) as cgroups, closing(_locks(name, offer)) as locks:
         async with open_keeper(cgroups) as keeper:
-            hello = introduction(name, offer, _memory_tier(keeper, cgroups))
-            make = partial(runner_at_home, processes(keeper, _devices(offer).option), echo=echo)
+            hello = introduction(name, offer, memory_tier(keeper, cgroups))
+            make = partial(runner_at_home, processes(keeper, offered_devices(offer).option), echo=echo)
             await _Daemon(link, mind, hello, make, echo=echo, locks=locks, in_program=True, keeper=keeper).run()
 
 
@@ -189,7 +191,6 @@ class _Daemon:
         locks: CoreLocks | None = None,
         in_program: bool = False,
         keeper: KeeperClient | None = None,
-        idle: IdleTimer | None = None,
     ) -> None:
         self._link = link
         self._scheduler = mind
@@ -218,8 +219,13 @@ class _Daemon:
         self._relay = StreamRelay(self._say)
         self._outputs = Outputs(self._say, self._parcels, echo=echo)
         self._idle: anyio.Event | None = None
-        self._idle_timer = idle
+        self._idle_timer: IdleTimer | None = None
+        self._end: EndTimer | None = None
         self._leaving = False
+
+    def stops_by(self, idle: IdleTimer | None, end: EndTimer | None) -> None:
+        """Tell `idle` when jobs come and go, and `end` when the head changes the time that is left."""
+        self._idle_timer, self._end = idle, end
 
     async def run(self, stop: anyio.Event | None = None) -> None:
         """Serve until the link ends, or `stop` is set; then end every runner and wait until it is gone."""
@@ -266,11 +272,13 @@ class _Daemon:
         self._leaving = True
         if self._welcome is not None:
             self._idle = idle = anyio.Event()
-            self._say(Leaving("it was told to stop"))
-            self._tell(NodeStopped())
+            over = self._end if self._end is not None and self._end.over else None
+            grace_s = GRACE_S if over is None else over.grace_s
+            self._say(Leaving("it was told to stop" if over is None else "its time is over"))
+            self._tell(NodeStopped(grace_s))
             self._flush()
             # The mind kills what does not end within its grace time; this only bounds what nobody foresaw.
-            with anyio.move_on_after(GRACE_S + FAREWELL_S):
+            with anyio.move_on_after(grace_s + FAREWELL_S):
                 await idle.wait()
             await self._link.drain(FAREWELL_S)
         self._link.close("told to stop")
@@ -317,6 +325,9 @@ class _Daemon:
                 self._credit(message)
             case Depart():
                 self._tasks.start_soon(partial(self._depart, kill=message.kill))
+            case TimeLeft():
+                if self._end is not None:
+                    self._end.tell(message.left_s, message.grace_s)
             case Outcomes():
                 runner = self._runners.get(self._nests.get(message.parent, 0))
                 if runner is not None:
@@ -586,14 +597,6 @@ class _Daemon:
         return time.monotonic() - self._heard >= LOST_S
 
 
-def _devices(offer: Allocation) -> Devices:
-    devices = Devices.under(os.environ.get(VISIBLE), offer.gpus)
-    hidden = devices.hidden(offer.gpus)
-    if hidden:
-        logger.warning("%s=%s does not show GPUs %s: given out, never seen", VISIBLE, os.environ[VISIBLE], hidden)
-    return devices
-
-
 def _locks(name: str, offer: Allocation) -> CoreLocks:
     """Open the locks on the cores of an offer that this machine has; say once who offers the same."""
     logical = set(logical_in(offer))
@@ -602,10 +605,3 @@ def _locks(name: str, offer: Allocation) -> CoreLocks:
         words = "worker %s and process %d both offer cores %s: each takes those that the other does not use, if it can"
         logger.info(words, name, pid, ",".join(map(str, cores)))
     return locks
-
-
-def _memory_tier(keeper: KeeperClient | None, cgroups: RunnerCgroups | None) -> str:
-    """Return the means by which jobs in runners of their own are held to their memory."""
-    if keeper is None:
-        return "none"
-    return "cgroup" if cgroups is not None and cgroups.limits else "watchdog"

@@ -37,8 +37,10 @@ def check_introduction(name: str, offer: Allocation) -> None:
         )
 
 
-def introduction(name: str, offer: Allocation, memory_tier: str = "none", *, lasting: bool = False) -> Hello:
-    """Return the message; with `lasting`, of a worker that can reconnect and resume."""
+def introduction(
+    name: str, offer: Allocation, memory_tier: str = "none", *, lasting: bool = False, left_s: float | None = None
+) -> Hello:
+    """Return the message; with `lasting`, of a worker that can reconnect and resume. It stops in `left_s`."""
     return Hello(
         role="worker",
         protocol_low=PROTOCOL,
@@ -57,4 +59,5 @@ def introduction(name: str, offer: Allocation, memory_tier: str = "none", *, las
         block=block_label(os.environ),
         node=node_rank(os.environ),
         host=socket.gethostname(),
+        left_s=-1.0 if left_s is None else left_s,
     )

@@ -21,7 +21,7 @@ from grainlike_worker.ipc._fork_requests import SpawnRequest, ask, hand_over, re
 from grainlike_worker.linux._worker_cgroups import RunnerCgroups
 from grainlike_worker.runner.common._job_directories import directory_for
 
-__all__ = ["KeeperClient", "open_keeper"]
+__all__ = ["KeeperClient", "memory_tier", "open_keeper"]
 
 logger = logging.getLogger("grainlike.worker")
 
@@ -316,3 +316,10 @@ def _directory() -> str | None:
         return os.getcwd()  # noqa: PTH109 - only handed on
     except OSError:
         return None
+
+
+def memory_tier(keeper: KeeperClient | None, cgroups: RunnerCgroups | None) -> str:
+    """Return the means by which jobs in runners of their own are held to their memory."""
+    if keeper is None:
+        return "none"
+    return "cgroup" if cgroups is not None and cgroups.limits else "watchdog"

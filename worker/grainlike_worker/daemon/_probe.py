@@ -12,15 +12,19 @@ from pathlib import Path
 
 from grainlike.resources import Allocation, Cores, GPUs, Memory, Request, Topology, WallTime, logical_cores, offer_of
 from grainlike.system import BatchJob, batch_job, cpu_limit, own_memory
+from grainlike_worker.runner.common._devices import VISIBLE, Devices
 
 __all__ = [
     "ASK_S",
     "MARGIN_S",
+    "end_of_batch_job",
     "find_batch_job",
+    "grace_before_end",
     "logical_in",
     "offer_for",
     "offer_of_batch_job",
     "offer_of_daemon",
+    "offered_devices",
     "own_cores",
     "topology",
     "warn_of_logical",
@@ -104,12 +108,31 @@ def offer_of_batch_job(job: BatchJob) -> Allocation:
     if job.gpus:
         offer = offer & GPUs(job.gpus)
     if job.left_s is not None:
-        offer = offer & WallTime(max(1, int(job.left_s - min(MARGIN_S, job.left_s * _MARGIN_SHARE))))
+        offer = offer & WallTime(_usable(job.left_s))
     logger.info("%s job %s: the worker offers what it was granted", job.system, job.id)
     if count < len(allowed):
         words = "%s job %s has %d cores, and may run on %d: they are counted, never pinned"
         logger.warning(words, job.system, job.id, count, len(allowed))
     return offer_of(offer, own_cores=allowed)
+
+
+def end_of_batch_job(offer: Allocation, *, chosen: bool) -> float | None:
+    """Return the seconds until a worker with this offer has to leave its batch job, a margin before that ends; None
+    where no end is known. `chosen`: the offer is what the user said, not what the batch job was granted.
+    """
+    if not chosen:
+        return offer.walltime
+    job = find_batch_job()
+    return None if job is None or job.left_s is None else float(_usable(job.left_s))
+
+
+def grace_before_end(left_s: float) -> float:
+    """Return how long jobs have to end where a worker leaves after `left_s`: half of the margin that follows."""
+    return min(MARGIN_S, left_s * _MARGIN_SHARE / (1 - _MARGIN_SHARE)) / 2
+
+
+def _usable(left_s: float) -> int:
+    return max(1, int(left_s - min(MARGIN_S, left_s * _MARGIN_SHARE)))
 
 
 ASK_S = 5.0
@@ -143,6 +166,15 @@ def warn_of_logical(offer: Allocation) -> None:
             else f"{[*logical[:_SHOWN]]} and {len(logical) - _SHOWN} more"
         )
         logger.warning("cores %s are not of this machine: given out and shown, never pinned", some)
+
+
+def offered_devices(offer: Allocation) -> Devices:
+    """Return the GPUs of an offer as programs of this process see them; warn of those that they do not see."""
+    devices = Devices.under(os.environ.get(VISIBLE), offer.gpus)
+    hidden = devices.hidden(offer.gpus)
+    if hidden:
+        logger.warning("%s=%s does not show GPUs %s: given out, never seen", VISIBLE, os.environ[VISIBLE], hidden)
+    return devices
 
 
 def topology(root: Path = Path("/")) -> Topology:

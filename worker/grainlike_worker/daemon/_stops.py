@@ -12,7 +12,7 @@ from anyio.abc import TaskStatus
 
 from grainlike_worker.ipc._signals import NOTICES, in_batch_job
 
-__all__ = ["IdleTimer", "stop_after", "stop_at_signal"]
+__all__ = ["EndTimer", "IdleTimer", "stop_at_signal"]
 
 logger = logging.getLogger("grainlike.worker")
 
@@ -37,11 +37,48 @@ async def stop_at_signal(*stops: Callable[[], None], task_status: TaskStatus[Non
             stops = tuple(rest) or (stop,)
 
 
-async def stop_after(seconds: float, stop: Callable[[], None]) -> None:
-    """Stop in good order when the time of the batch job is over but for the margin."""
-    await anyio.sleep(seconds)
-    logger.info("stopping: the batch job ends")
-    stop()
+class EndTimer:
+    """Calls `expired` a margin before the end of the worker's batch job; `tell` changes that moment at any time.
+
+    `left_s`: seconds until then, None where no end is known; `grace_s`: how long what runs then has to end.
+
+    Example::
+
+        timer = EndTimer(3540.0, 30.0, stop.set)
+        tasks.start_soon(timer.run)
+        timer.tell(7140.0, 30.0)    # an operator has extended the job
+    """
+
+    def __init__(self, left_s: float | None, grace_s: float, expired: Callable[[], object]) -> None:
+        self._at = math.inf if left_s is None else anyio.current_time() + left_s
+        self._expired = expired
+        self._changed = anyio.Event()
+        self.grace_s = grace_s
+        self.over = False
+        """True from the moment that the time is over."""
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds until the time is over; None where no end is known."""
+        return None if self._at == math.inf else max(0.0, self._at - anyio.current_time())
+
+    def tell(self, left_s: float, grace_s: float) -> None:
+        """Change the moment to `left_s` seconds from now."""
+        self._at, self.grace_s = anyio.current_time() + left_s, grace_s
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Wait until the time is over; cancelled, it is over never."""
+        while True:
+            self._changed = anyio.Event()
+            left_s = self.left_s
+            with anyio.move_on_after(math.inf if left_s is None else left_s) as waited:
+                await self._changed.wait()
+            if waited.cancelled_caught:
+                break
+        logger.info("stopping: the batch job ends")
+        self.over = True
+        self._expired()
 
 
 class IdleTimer:
