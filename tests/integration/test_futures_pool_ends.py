@@ -134,12 +134,13 @@ def test_a_call_that_runs_on_an_engine_is_running_and_not_cancelled(make, tmp_pa
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     with GrainlikePool(backend=make(1)) as pool:
-        running, waiting = pool.submit(fifo.write_text, "5"), pool.submit(int)
+        much = "5" * 2**20  # more than a pipe holds: it runs until all is read
+        running, waiting = pool.submit(fifo.write_text, much), pool.submit(int)
         with fifo.open() as file:
             assert (running.running(), running.cancel()) == (True, False)
             assert (waiting.running(), waiting.cancel()) == (False, True)
-            assert file.read() == "5"
-        assert running.result(LIMIT_S) == 1
+            assert file.read() == much
+        assert running.result(LIMIT_S) == len(much)
 
 
 def test_calls_for_which_there_are_free_threads_have_begun_when_the_others_are_cancelled() -> None:

@@ -12,7 +12,7 @@ RECOVERY_SUITES = {
     "replayed": "tests/unit/executor/test_head_made_again.py",
 }
 
-_DURABLE, _DAEMON, _IMAGE = "head/durable/_head.py", "executor/_head_daemon.py", "head/durable/_snapshot.py"
+_DURABLE, _DAEMON, _IMAGE = "head/durable/_head.py", "head/durable/_daemon.py", "head/durable/_snapshot.py"
 
 
 def _bug(name: str, breaks: str, suite: str, *changes: tuple[str, str, str]) -> Bug:
@@ -42,7 +42,7 @@ RECOVERY_BUGS: tuple[Bug, ...] = (
         "record_that_all_leave_at_sigterm",
         "the end of a process is taken for the end of its work",
         "again",
-        (_DAEMON, "        self._keeping.stop()\n", ""),
+        (_DAEMON, "            self._journal.stop()\n", ""),
     ),
     _bug(
         "record_no_question_about_logs",
