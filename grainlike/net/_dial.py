@@ -10,7 +10,7 @@ import socket
 import anyio
 from anyio.abc import SocketStream, UNIXSocketStream
 
-from grainlike.errors import AuthenticationError, HeadLostError
+from grainlike.errors import AuthenticationError, GrainlikeError, HeadLostError
 from grainlike.eventloop import on_asyncio
 from grainlike.net._address import Address, TcpAddress, UnixAddress, parse_address
 from grainlike.net._guard import check_loopback, check_same_user, keep_watch, name_peer
@@ -92,10 +92,19 @@ async def _connect(address: Address, tls: Tls | None) -> Link:
         session = None
         if tls is not None:
             session = await _shake(sock, address, tls)
-        return await adopt(sock, str(address), session)
+        return await _adopt(sock, address, session)
     except BaseException:
         sock.close()
         raise
+
+
+async def _adopt(sock: socket.socket, address: Address, session: TlsSession | None) -> Link:
+    try:
+        return await adopt(sock, str(address), session)
+    except GrainlikeError:
+        raise
+    except OSError as error:  # a reset since the connect leaves a socket without a peer: ENOTCONN
+        raise HeadLostError(f"{address} hung up as soon as it was reached: {error.strerror}") from error
 
 
 async def _shake(sock: socket.socket, address: Address, tls: Tls) -> TlsSession:

@@ -73,6 +73,7 @@ class HeadStore:
         self._dropped_before = 0
         """Bytes of functions that had been dropped when the last snapshot was written."""
         self._writes = True
+        self._stopped = False
         self._renewal = anyio.Lock()
         self._is_old = len(found.records) > 0
         """True if there is a log from before: what a sync had failed for would be in doubt without a snapshot."""
@@ -158,7 +159,10 @@ class HeadStore:
         self._head.hold_starts(f"what is not written down is not started, and the journal is not kept ({error})")
 
     def stop(self) -> None:
-        """Write down nothing more: what happens from now on is the end of this process, and not of what it does."""
+        """Write nothing more, no snapshot either: what happens from now on is the end of this process, not of its
+        jobs.
+        """
+        self._stopped = True
         self._writes = False
         self._journal.on_synced = None
 
@@ -209,8 +213,9 @@ class HeadStore:
             await anyio.sleep(_CHILD_S)
 
     async def _renew(self) -> None:
-        async with self._renewal:
-            await self._draw()
+        async with self._renewal:  # this gives up a turn, in which the store may be stopped
+            if not self._stopped:
+                await self._draw()
 
     async def _draw(self) -> None:
         """Begin a new segment with an image of the head as it is now."""
