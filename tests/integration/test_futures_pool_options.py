@@ -52,6 +52,11 @@ def pid_of(_: object) -> int:
     return os.getpid()
 
 
+def pid_when_open(pipe: Path) -> int:
+    pipe.open().close()  # until somebody opens its other end
+    return os.getpid()
+
+
 async def pid_of_coroutine() -> int:
     return os.getpid()
 
@@ -149,9 +154,12 @@ def test_a_process_makes_as_many_calls_as_is_said() -> None:
         assert pool.submit(pid_of_coroutine).result(LIMIT_S) == os.getpid()
 
 
-def test_the_rest_of_a_run_list_goes_to_the_next_process() -> None:
+def test_the_rest_of_a_run_list_goes_to_the_next_process(tmp_path: Path) -> None:
+    os.mkfifo(pipe := tmp_path / "pipe")
     with GrainlikePool(local=Cores([0]), max_tasks_per_child=25) as pool:
-        futures = [pool.submit(os.getpid) for _ in range(100)]  # in run-lists, once their time is known
+        futures = [pool.submit(pid_when_open, pipe)]  # so that the queue is not empty before all are in it
+        futures += [pool.submit(os.getpid) for _ in range(99)]  # in run-lists, once their time is known
+        pipe.open("w").close()
         assert list(Counter(future.result(LIMIT_S) for future in futures).values()) == [25] * 4
 
 
