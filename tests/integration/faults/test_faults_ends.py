@@ -32,8 +32,8 @@ async def test_a_job_that_runs_into_the_end_cleans_up_and_runs_elsewhere(gates, 
         first = start_worker(executor.address, name="n1")
         r_ = start((job @ Cores(1))())
         await gate.arrival()
-        (number,) = executor._head.peers
-        executor._head.tell_time_left(number, 0.0, LIMIT_S)
+        (number,) = executor._service.head.peers
+        executor._service.head.tell_time_left(number, 0.0, LIMIT_S)
         assert await anyio.to_thread.run_sync(first.process.wait, LIMIT_S) == 0
         await farewell.arrival()
         start_worker(executor.address, name="n2")
