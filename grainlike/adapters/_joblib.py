@@ -176,8 +176,8 @@ class GrainlikeBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[
         future.add_done_callback(self._open.discard)
         if memmaps is not None and used:
             future.add_done_callback(lambda _: memmaps.release(used))
-        if callback is not None:
-            future.add_done_callback(callback)
+        if callback is not None:  # in one thread: two that overlap can hide an error of the caller's iterator
+            self._pool.call_back(future, callback)
         return future
 
     def retrieve_result_callback(self, out: Future[Any]) -> Any:

@@ -196,6 +196,15 @@ class GrainlikePool(FuturesExecutor):
         """
         self._thread.abandon(futures)
 
+    def call_back(self, future: Future[T], fn: Callable[[Future[T]], object]) -> None:
+        """Call `fn(future)` in the pool's thread once one of its futures is done, one such call after another.
+
+        Example::
+
+            pool.call_back(pool.submit(fit, table), print)
+        """
+        self._thread.call_back(future, fn)
+
     def end_when_idle(self, seconds: float) -> bool:
         """Shut the pool down after so many seconds, unless `keep_open` is called before; False if it is shut down."""
         return self._thread.end_after(seconds)

@@ -15,7 +15,7 @@ from contextvars import Context, copy_context
 from functools import partial
 from importlib import import_module
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import anyio
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from grainlike.wire import Report
 
 __all__ = ["ExecutorThread"]
+
+T = TypeVar("T")
 
 
 class _Request(NamedTuple):
@@ -64,6 +66,8 @@ class ExecutorThread:
         """Number of calls of `end_after` and `keep`: the last one holds."""
         self._failed = False
         """True if the executor has closed by itself."""
+        self._over = False
+        """True once it does nothing more."""
         self._calls: dict[Node, list[PoolCall]] = {}
         """Calls that have not ended; a placeholder may be started more than once."""
         self._starting: list[PoolCall] = []
@@ -105,6 +109,26 @@ class ExecutorThread:
             self._post(_Request(lambda: self._starting.append(call), future))
         future.add_done_callback(lambda done: self._cancelled(known()) if done.cancelled() else None)
         return future
+
+    def call_back(self, future: Future[T], fn: Callable[[Future[T]], object]) -> None:
+        """Call `fn(future)` once it is done, in this thread, so that such calls never overlap.
+
+        `Future.add_done_callback` calls it in the thread that asks, where the future is done already.
+        """
+        future.add_done_callback(partial(self._call_here, fn))
+
+    def _call_here(self, fn: Callable[[Future[T]], object], future: Future[T]) -> None:
+        if threading.current_thread() is self._thread:
+            fn(future)
+            return
+        turn: PoolFuture[None] = PoolFuture()
+        turn.add_done_callback(lambda _: fn(future))
+        with self._lock:
+            if not self._over:
+                with suppress(RuntimeError):  # its loop is closed: it fails what is in the inbox
+                    self._post(_Request(partial(turn.set_result, None), turn))
+                return
+        turn.set_result(None)
 
     def workers(self) -> list[WorkerInfo]:
         """The workers that are here.
@@ -288,7 +312,7 @@ class ExecutorThread:
     def _fail_all(self, why: BaseException | None) -> None:
         """The thread ends; whatever is still open will never be done."""
         with self._lock:
-            self._ending = True
+            self._ending = self._over = True
             calls = [*self._starting, *chain.from_iterable(self._calls.values())]
             answers = [order.answer for order in self._inbox if order.answer is not None]
             self._starting, self._calls, self._inbox = [], {}, deque()

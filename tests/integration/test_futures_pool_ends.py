@@ -161,3 +161,13 @@ def test_a_call_that_a_closed_pool_refuses_is_not_said_to_be_never_awaited() -> 
         warnings.simplefilter("error")
         with pytest.raises(RuntimeError, match="cannot schedule new futures after shutdown"):
             pool.submit(abs, -1)
+
+
+def test_a_callback_that_comes_late_is_called_when_the_pools_thread_has_ended() -> None:
+    pool = GrainlikePool(local=Cores([0]))
+    future = pool.submit(abs, -1)
+    assert future.result(LIMIT_S) == 1
+    pool.shutdown()
+    called: list[object] = []
+    pool.call_back(future, called.append)
+    assert called == [future]

@@ -7,6 +7,7 @@ import signal
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import pytest
 import threadpoolctl
 from joblib import Parallel
 from joblib import delayed as later
+from joblib.parallel import BatchCompletionCallBack
 from limits import LIMIT_S
 from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
@@ -24,6 +26,7 @@ from waiting import until_ended_blocking
 
 from grainlike import GVAR, Cores
 from grainlike.adapters import GrainlikePool, register_joblib
+from grainlike.adapters._future import here
 from grainlike.adapters._kept import close_kept
 from grainlike.subprocesses import open_core_locks
 
@@ -211,6 +214,27 @@ def test_errors_are_the_calls_own_and_the_next_parallel_works(pool: GrainlikePoo
         with pytest.raises(ValueError, match="on purpose"):
             Parallel()(later(fail)(x) for x in range(4))
         assert Parallel()(later(square)(x) for x in range(4)) == [0, 1, 4, 9]
+
+
+def test_callbacks_of_a_parallel_run_in_one_thread(pool: GrainlikePool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two that overlap lose an error of the caller's iterator: one finds the end while the other has just failed."""
+    submit, called, threads = GrainlikePool.submit_as, BatchCompletionCallBack.__call__, set[int]()
+
+    def submit_and_wait(self: GrainlikePool, *args: object) -> Future[object]:
+        future = submit(self, *args)
+        if not here.in_pool:
+            wait([future], LIMIT_S)  # so that it is done before anybody is to be called
+        return future
+
+    def noted(self: BatchCompletionCallBack, *args: object) -> None:
+        threads.add(threading.get_ident())
+        called(self, *args)
+
+    monkeypatch.setattr(GrainlikePool, "submit_as", submit_and_wait)
+    monkeypatch.setattr(BatchCompletionCallBack, "__call__", noted)
+    with joblib.parallel_config("grainlike", pool=pool, n_jobs=2):
+        assert Parallel(pre_dispatch=1)(later(square)(x) for x in range(9)) == [x * x for x in range(9)]
+    assert len(threads - {threading.get_ident()}) == len(threads) == 1
 
 
 def test_when_a_call_fails_those_beside_it_are_ended(pool: GrainlikePool, tmp_path: Path) -> None:
