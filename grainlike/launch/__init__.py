@@ -1,0 +1,55 @@
+"""Pools of workers: plain data about where workers come from, and the registry of kinds.
+
+A pool has the keys of a table `[pool.NAME]` of the settings, and gives the text of its blocks::
+
+    from grainlike.launch import Slurm
+
+    cpu = Slurm("cores=16 memory=60Gi", walltime="4:00:00", max=8, queue="standard")
+    print(cpu.script())
+
+What is said to each system is in `dialects`, which this room stands on.
+"""
+
+from typing import TYPE_CHECKING
+
+from grainlike._later import later
+
+if TYPE_CHECKING:
+    from grainlike.launch._batch_pools import LSF, PBS, SGE, Slurm
+    from grainlike.launch._other_pools import SSH, Kubernetes, Local
+    from grainlike.launch._pool import BatchPool, Pool
+    from grainlike.launch._registry import LAUNCHERS, pool_class_of, pool_from
+
+__all__ = [
+    "LAUNCHERS",
+    "LSF",
+    "PBS",
+    "SGE",
+    "SSH",
+    "BatchPool",
+    "Kubernetes",
+    "Local",
+    "Pool",
+    "Slurm",
+    "pool_class_of",
+    "pool_from",
+]
+
+if not TYPE_CHECKING:  # else any name would be there
+    __getattr__ = later(
+        __name__,
+        {
+            "LAUNCHERS": "_registry",
+            "LSF": "_batch_pools",
+            "PBS": "_batch_pools",
+            "SGE": "_batch_pools",
+            "SSH": "_other_pools",
+            "BatchPool": "_pool",
+            "Kubernetes": "_other_pools",
+            "Local": "_other_pools",
+            "Pool": "_pool",
+            "Slurm": "_batch_pools",
+            "pool_class_of": "_registry",
+            "pool_from": "_registry",
+        },
+    )

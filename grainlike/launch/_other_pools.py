@@ -1,0 +1,119 @@
+"""Pools without a batch system: machines by SSH, this machine, and Kubernetes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
+from typing import Any, ClassVar
+
+from grainlike.dialects import BlockRequest, Dialect, KubernetesDialect, LocalDialect, SSHDialect, expand_hosts
+from grainlike.launch._pool import Pool, pool_class
+
+__all__ = ["SSH", "Kubernetes", "Local"]
+
+_HOST = re.compile(r"[A-Za-z0-9_.@:%][A-Za-z0-9_.@:%\-]*", re.ASCII)
+
+
+@pool_class
+class SSH(Pool):
+    """Workers on machines that `ssh` reaches, one block on each; native flags are those of `ssh`.
+
+    Attributes:
+        hosts: the machines; `node[1-4]` stands for four.
+
+    Example::
+
+        >>> SSH("cores=8", hosts=["node[1-2]", "gpu1"], max=3).machines
+        ('node1', 'node2', 'gpu1')
+    """
+
+    kind: ClassVar[str] = "ssh"
+    dialect_class: ClassVar[type[Dialect]] = SSHDialect
+
+    hosts: Sequence[str] = field(default=(), kw_only=True)
+
+    @property
+    def machines(self) -> tuple[str, ...]:
+        """Machines one by one, each once."""
+        return tuple(dict.fromkeys(host for text in self.hosts for host in expand_hosts(text)))
+
+    def _check_together(self) -> None:
+        super()._check_together()
+        machines = self.machines
+        if not machines:
+            raise ValueError("hosts: name the machines, as hosts = ['node[1-4]', 'gpu1']")
+        for host in machines:
+            if not _HOST.fullmatch(host):
+                raise ValueError(f"hosts: {host!r} is no host")
+        if self.max > len(machines):
+            raise ValueError(f"max: {self.max} workers on {len(machines)} machines; each has one")
+
+    def _first_host(self) -> str:
+        return self.machines[0]
+
+
+@pool_class
+class Local(Pool):
+    """Workers in processes of this machine.
+
+    Example::
+
+        >>> Local("cores=2", max=4)
+        Local('cores=2', max=4)
+    """
+
+    kind: ClassVar[str] = "local"
+    dialect_class: ClassVar[type[Dialect]] = LocalDialect
+
+
+@pool_class
+class Kubernetes(Pool):
+    """Workers in pods of Kubernetes: a block is an indexed Job.
+
+    Attributes:
+        image: the image of the workers.
+        namespace: where the Jobs are; empty: the context's own.
+        context: of the user's configuration; empty: the current one.
+        pod: what is merged over the pod's spec.
+        nodes: pods in one block.
+
+    Example::
+
+        >>> Kubernetes("cores=4 memory=8Gi", image="me/worker:1", max=4).dialect().title
+        'Kubernetes'
+    """
+
+    kind: ClassVar[str] = "k8s"
+    dialect_class: ClassVar[type[Dialect]] = KubernetesDialect
+
+    image: str = field(default="", kw_only=True)
+    namespace: str = field(default="", kw_only=True)
+    context: str = field(default="", kw_only=True)
+    pod: Mapping[str, Any] = field(default_factory=dict[str, Any], kw_only=True)
+    nodes: int = field(default=1, kw_only=True)
+
+    @property
+    def block_nodes(self) -> int:
+        """Workers in one block."""
+        return self.nodes
+
+    def _check_together(self) -> None:
+        super()._check_together()
+        if not self.image:
+            raise ValueError("image: name the image of the workers, as image = 'registry/worker:1'")
+        if self.offer is None or not self._amount("cores"):
+            raise ValueError("resources: a pod has no whole node; write what it offers, as 'cores=4 memory=8Gi'")
+
+    def _dialect_options(self) -> dict[str, Any]:
+        names = ("image", "namespace", "context")
+        return {**{name: getattr(self, name) for name in names}, "pod": json.dumps(self.pod, sort_keys=True)}
+
+    def block(self, **known: Any) -> BlockRequest:
+        """Return the request for one block; in an image, the interpreter is its own."""
+        return replace(super().block(**known), python=self.python or "python3")
+
+    def block_script(self, block: BlockRequest) -> str:
+        """Return what is created, as JSON text of several lines."""
+        return json.dumps(json.loads(self.dialect().submit(block).stdin), indent=2) + "\n"

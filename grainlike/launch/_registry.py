@@ -1,0 +1,78 @@
+"""Registry of launchers: which class of pools a word of the settings stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from importlib import import_module
+
+from grainlike.launch._pool import POOL_NAME, Pool, keys_of
+
+__all__ = ["LAUNCHERS", "pool_class_of", "pool_from"]
+
+
+LAUNCHERS: dict[str, str] = {
+    "slurm": "_batch_pools:Slurm",
+    "pbs": "_batch_pools:PBS",
+    "lsf": "_batch_pools:LSF",
+    "sge": "_batch_pools:SGE",
+    "ssh": "_other_pools:SSH",
+    "local": "_other_pools:Local",
+    "k8s": "_other_pools:Kubernetes",
+}
+"""Classes of pools by kind, as `module:class` in this room; each is loaded when it is first used. A new kind is a class
+of its own, which names its dialect, and a line here.
+"""
+
+
+def pool_class_of(kind: str) -> type[Pool]:
+    """Return the class of the pools of a kind in `LAUNCHERS`."""
+    module, _, name = LAUNCHERS[kind].partition(":")
+    found: type[Pool] = getattr(import_module(f"grainlike.launch.{module}"), name)
+    return found
+
+
+def pool_from(mapping: Mapping[str, object], name: str) -> Pool:
+    """Return the pool that a table `[pool.NAME]` of the settings describes; `extends` has been followed before.
+
+    Args:
+        mapping: keys and values, of the types that TOML has. Without `kind`, a name that is a kind stands for it.
+        name: the pool's name, for errors.
+
+    Raises:
+        ValueError: a kind or key that nobody knows, with the nearest right one; a value that cannot be.
+
+    Example::
+
+        >>> pool_from({"kind": "slurm", "walltime": "4:00:00", "max": 8}, "cpu")
+        Slurm(walltime='4:00:00', max=8)
+    """
+    where = f"[pool.{name}]"
+    if not POOL_NAME.fullmatch(name):
+        raise ValueError(f"{where} {name!r} is no name of a pool: letters, digits and _ . - make up to 40")
+    kind = mapping.get("kind", name if name in LAUNCHERS else None)
+    if not isinstance(kind, str) or kind not in LAUNCHERS:
+        said = "it is missing" if kind is None else f"{kind!r} is none"
+        raise ValueError(f"{where} kind: {said}{_nearest(str(kind), list(LAUNCHERS))}")
+    chosen = pool_class_of(kind)
+    keys = keys_of(chosen)
+    given = {key: value for key, value in mapping.items() if key != "kind"}
+    for key in given:
+        if key not in keys:
+            raise ValueError(f"{where} {key}: {_unknown(kind, key, keys)}")
+    try:
+        return chosen(**given)  # type: ignore[arg-type]  # each value is checked there
+    except ValueError as error:
+        raise ValueError(f"{where} {error}") from None
+
+
+def _unknown(kind: str, key: str, keys: list[str]) -> str:
+    others = [other for other in LAUNCHERS if key in keys_of(pool_class_of(other))]
+    if others:
+        return f"a pool of kind {kind} has none; those of kind {', '.join(others)} do"
+    return f"there is no such key{_nearest(key, [*keys, 'kind'])}"
+
+
+def _nearest(word: str, known: list[str]) -> str:
+    near = get_close_matches(word, known, 1)
+    return f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}"
