@@ -19,6 +19,7 @@ STEPS ?= 200
 KILLS ?= 5000
 KERNEL ?= /
 PROGRAMS := redis-server openmpi-bin mpich
+BATCH := slurm-wlm munge
 # The standard library's own tests, which run on our pools where they are of the Python that runs.
 TESTSUITE := libpython3.11-testsuite
 LONG := tests/integration/faults tests/simulation tests/chaos
@@ -29,7 +30,7 @@ ALONE := tests/machines/test_minds_machine.py
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-engines test-long test-kernel bugs check house lint format bench clean
+.PHONY: help demo test test-engines test-launch test-long test-kernel bugs check house lint format bench clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +56,14 @@ endif
 
 test-engines: $(ENGINES)/.engines  ## run the tests of Dask, Ray, Celery (with a Redis server of their own) and MPI, and others' suites on our parts
 	GRAINLIKE_TEST_ENGINES="plain dask dask-scheduler ray celery" $(ENGINES)/bin/python -m pytest tests/engines $(ARGS)
+
+test-launch: $(VENV)/.dev  ## submit workers to a real Slurm on this machine, from Debian's packages; it takes root
+	@{ command -v slurmctld && command -v slurmd && command -v munged; } >/dev/null \
+		|| { echo "Installing $(BATCH) ..."; test "$$(id -u)" = 0 \
+			&& { apt-get install -y -q --no-install-recommends $(BATCH) \
+				|| { apt-get update -q && apt-get install -y -q --no-install-recommends $(BATCH); }; } >/dev/null; } \
+		|| { echo "the tests of launching need: apt-get install $(BATCH)" >&2; exit 2; }
+	GRAINLIKE_TEST_LAUNCH=slurm $(BIN)/python -m pytest tests/launch $(ARGS)
 
 test-long: bugs  ## what takes hours: SEEDS=100000 worlds and broken journals, EXAMPLES=20000 of STEPS=200 of both minds, KILLS=5000 of processes, every seeded bug
 	GRAINLIKE_TEST_SEEDS=$(SEEDS) GRAINLIKE_TEST_REPLAYS=10 $(BIN)/python -m pytest tests/simulation

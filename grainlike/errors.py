@@ -15,6 +15,7 @@ Each derives from `GrainlikeError` and from the built-in that a caller would alr
     ├── WorkerLostError(RuntimeError)             a job's worker or runner died too many times
     ├── HeadLostError(ConnectionError)            the head has exited or is unreachable
     ├── JournalError(OSError)                     the head's journal is damaged, in use, or cannot be written
+    ├── LaunchError(RuntimeError)                 a batch system refuses a block of workers
     ├── SessionError(RuntimeError)                a named session is another program's, or has no more room
     ├── VersionMismatchError(RuntimeError)        the two ends cannot speak to each other
     ├── AuthenticationError(PermissionError)      the other end is not who it must be
@@ -25,6 +26,7 @@ Each derives from `GrainlikeError` and from the built-in that a caller would alr
 event loop's own cancellation. A job's own exception is none of these: it comes back as its own type.
 """
 
+from collections.abc import Sequence
 from concurrent.futures import CancelledError
 
 __all__ = [
@@ -36,6 +38,7 @@ __all__ = [
     "JobMemoryError",
     "JobTimeoutError",
     "JournalError",
+    "LaunchError",
     "ProtocolError",
     "RemoteError",
     "ResourceError",
@@ -124,6 +127,27 @@ class JournalError(GrainlikeError, OSError):
         super().__init__(message)
         self.path = path
         self.offset = offset
+
+
+class LaunchError(GrainlikeError, RuntimeError):
+    """Raised when a batch system refuses a block of workers, or does not answer.
+
+    Attributes:
+        words: the batch system's own words.
+        command: words of the command that it was asked by.
+        script: the script that would have been run.
+    """
+
+    def __init__(self, words: str, command: Sequence[str] = (), script: str = "") -> None:
+        super().__init__(words, tuple(command), script)
+        self.words = words
+        self.command = tuple(command)
+        self.script = script
+
+    def __str__(self) -> str:
+        """Return the command's name, where the batch system's words lack it, and those."""
+        name = f"{self.command[0]}: " if self.command else ""
+        return self.words if self.words.startswith(name) else name + self.words
 
 
 class SessionError(GrainlikeError, RuntimeError):

@@ -11,8 +11,8 @@ from posixpath import basename
 __all__ = [
     "BlockFile",
     "BlockRequest",
-    "Command",
     "CommandResult",
+    "NativeCommand",
     "is_native_name",
     "native_environment",
     "native_name",
@@ -56,26 +56,26 @@ class BlockFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class NativeCommand:
     """A native command: its words, and the text on its standard input.
 
     Example::
 
-        >>> Command(("squeue", "-o", "%i|%j")).via("ssh login1").argv
+        >>> NativeCommand(("squeue", "-o", "%i|%j")).via("ssh login1").argv
         ('ssh', 'login1', 'squeue', '-o', "'%i|%j'")
     """
 
     argv: tuple[str, ...]
     stdin: str = ""
 
-    def via(self, before: str) -> Command:
+    def via(self, before: str) -> NativeCommand:
         """Return the command with the words of `before` in front; they are quoted once more where that is `ssh`.
 
         `ssh` joins its words and gives them to a shell; other programs (`sudo`, `docker exec`) hand them on.
         """
         words = shlex.split(before)
         remote = any(basename(word) == "ssh" for word in words)
-        return Command((*words, *map(shlex.quote, self.argv)) if remote else (*words, *self.argv), self.stdin)
+        return NativeCommand((*words, *map(shlex.quote, self.argv)) if remote else (*words, *self.argv), self.stdin)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from grainlike.dialects._block import BlockFile, BlockRequest, Command, CommandResult
+from grainlike.dialects._block import BlockFile, BlockRequest, CommandResult, NativeCommand
 from grainlike.dialects._facts import Answer, Listing, answer_without_id, words_of
 from grainlike.dialects._flags import FlagRules, native_lines, replaced_by, why_refused
 from grainlike.dialects._script import ScriptStyle, Spread, write_script
@@ -45,7 +45,7 @@ class Dialect:
         """Return the lines of the script that are for the batch system, without the user's native flags."""
         raise NotImplementedError
 
-    def submit(self, block: BlockRequest) -> Command:
+    def submit(self, block: BlockRequest) -> NativeCommand:
         """Return the command that submits a block."""
         raise NotImplementedError
 
@@ -61,7 +61,7 @@ class Dialect:
         """Return the id in the answer of a submission; empty if there is none."""
         raise NotImplementedError
 
-    def check(self, block: BlockRequest) -> Command:
+    def check(self, block: BlockRequest) -> NativeCommand:
         """Return the command that asks whether the system would take a block."""
         raise NotImplementedError
 
@@ -69,7 +69,7 @@ class Dialect:
         """Return what the answer to `check` means; with a native id in it, that held job is to be ended at once."""
         return self.submitted(said)
 
-    def list(self, user: str, host: str = "") -> tuple[Command, ...]:
+    def list(self, user: str, host: str = "") -> tuple[NativeCommand, ...]:
         """Return commands that list the user's blocks, the best first: the next is for systems that fail it."""
         raise NotImplementedError
 
@@ -77,7 +77,7 @@ class Dialect:
         """Return what a listing says of blocks of ours, whichever cluster they are of."""
         raise NotImplementedError
 
-    def end(self, natives: Sequence[str]) -> Command:
+    def end(self, natives: Sequence[str]) -> NativeCommand:
         """Return the command that ends blocks. Only a listing says that they have gone."""
         raise NotImplementedError
 

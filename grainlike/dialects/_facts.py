@@ -32,7 +32,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class ListedBlock:
-    """One of our blocks in a listing.
+    """Block of ours in a listing.
 
     Attributes:
         native: the job's id.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from xml.etree import ElementTree
 
 from grainlike.dialects._amounts import clock, mebibytes
-from grainlike.dialects._block import BlockRequest, Command, CommandResult, is_native_name
+from grainlike.dialects._block import BlockRequest, CommandResult, NativeCommand, is_native_name
 from grainlike.dialects._dialect import Dialect
 from grainlike.dialects._facts import Answer, ListedBlock, Listing, NativeState, answer_without_id, words_of
 from grainlike.dialects._flags import FlagRules, directive_word
@@ -101,18 +101,18 @@ class GridEngineDialect(Dialect):
         said += [("-P", block.account)] if block.account else []
         return [" ".join([self.prefix, *map(directive_word, filter(None, words))]) for words in said]
 
-    def submit(self, block: BlockRequest) -> Command:
+    def submit(self, block: BlockRequest) -> NativeCommand:
         """Return `qsub -terse`, with the script on its standard input."""
-        return Command(("qsub", "-terse"), self.script(block))
+        return NativeCommand(("qsub", "-terse"), self.script(block))
 
     def native_id(self, stdout: str) -> str:
         """Return the last line that is a number."""
         found = re.findall(r"^([0-9]{1,18})\s*$", stdout, re.MULTILINE | re.ASCII)
         return found[-1] if found else ""
 
-    def check(self, block: BlockRequest) -> Command:
+    def check(self, block: BlockRequest) -> NativeCommand:
         """Return `qsub -w v`, which submits nothing."""
-        return Command(("qsub", "-w", "v"), self.script(block))
+        return NativeCommand(("qsub", "-w", "v"), self.script(block))
 
     def checked(self, said: CommandResult) -> Answer:
         """Return what the answer to `qsub -w v` means: its words say it, whatever its exit code."""
@@ -122,9 +122,9 @@ class GridEngineDialect(Dialect):
         answer = answer_without_id(said)
         return Answer("refused", words=words) if said.code == 0 else answer
 
-    def list(self, user: str, host: str = "") -> tuple[Command, ...]:  # noqa: ARG002 - one listing for all hosts
+    def list(self, user: str, host: str = "") -> tuple[NativeCommand, ...]:  # noqa: ARG002 - one listing for all hosts
         """Return `qstat -xml` over all of the user's jobs."""
-        return (Command(("qstat", "-xml", "-u", user)),)
+        return (NativeCommand(("qstat", "-xml", "-u", user)),)
 
     def listed(self, said: CommandResult) -> Listing:
         """Return the blocks in a listing of `qstat -xml`. Jobs that have ended are not in it."""
@@ -139,9 +139,9 @@ class GridEngineDialect(Dialect):
             return Listing(failed="qstat printed XML that is none")
         return Listing(tuple(_rows(tree)))
 
-    def end(self, natives: Sequence[str]) -> Command:
+    def end(self, natives: Sequence[str]) -> NativeCommand:
         """Return `qdel`."""
-        return Command(("qdel", *natives))
+        return NativeCommand(("qdel", *natives))
 
 
 def _rows(tree: ElementTree.Element) -> Iterator[ListedBlock]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from grainlike.dialects._block import BlockRequest, Command, CommandResult, is_native_name
+from grainlike.dialects._block import BlockRequest, CommandResult, NativeCommand, is_native_name
 from grainlike.dialects._dialect import Dialect
 from grainlike.dialects._facts import Answer, ListedBlock, Listing, NativeState, answer_without_id, words_of
 from grainlike.dialects._script import ScriptStyle
@@ -101,12 +101,12 @@ class KubernetesDialect(Dialect):
         """Return the request as the pod sees it: what is delivered is mounted."""
         return replace(block, access=f"{_MOUNT}/{block.access.rpartition('/')[2]}") if block.deliver else block
 
-    def _kubectl(self, *words: str, stdin: str = "") -> Command:
+    def _kubectl(self, *words: str, stdin: str = "") -> NativeCommand:
         context = ("--context", self.context) if self.context else ()
         namespace = ("--namespace", self.namespace) if self.namespace else ()
-        return Command(("kubectl", *words, *context, *namespace), stdin)
+        return NativeCommand(("kubectl", *words, *context, *namespace), stdin)
 
-    def submit(self, block: BlockRequest) -> Command:
+    def submit(self, block: BlockRequest) -> NativeCommand:
         """Return the creation of the Job and its Secret."""
         return self._kubectl("create", "-o", "name", "-f", "-", stdin=json.dumps(self.manifest(block)))
 
@@ -115,16 +115,16 @@ class KubernetesDialect(Dialect):
         found = re.findall(r"^job\.batch/(\S+)$", stdout, re.MULTILINE)
         return found[-1] if found else ""
 
-    def check(self, block: BlockRequest) -> Command:
+    def check(self, block: BlockRequest) -> NativeCommand:
         """Return the creation as a dry run of the server's."""
         command = self.submit(block)
-        return Command((*command.argv, "--dry-run=server"), command.stdin)
+        return NativeCommand((*command.argv, "--dry-run=server"), command.stdin)
 
     def checked(self, said: CommandResult) -> Answer:
         """Return what the answer to `check` means."""
         return Answer("accepted", words=words_of(said)) if said.code == 0 else answer_without_id(said)
 
-    def list(self, user: str, host: str = "") -> tuple[Command, ...]:  # noqa: ARG002 - labels say whose they are
+    def list(self, user: str, host: str = "") -> tuple[NativeCommand, ...]:  # noqa: ARG002 - labels say whose they are
         """Return the listing of our Jobs and their pods."""
         return (self._kubectl("get", "jobs,pods", "-l", f"{_OWNER}=grainlike", "-o", "json"),)
 
@@ -140,7 +140,7 @@ class KubernetesDialect(Dialect):
         jobs = [item for item in items if item.get("kind") == "Job"]
         return Listing(tuple(_row(job, pods) for job in jobs if is_native_name(_name(job))))
 
-    def end(self, natives: Sequence[str]) -> Command:
+    def end(self, natives: Sequence[str]) -> NativeCommand:
         """Return the deletion of Jobs and Secrets; it returns before the pods have gone."""
         names = [word for native in natives for word in (f"job/{native}", f"secret/{native}")]
         return self._kubectl("delete", *names, "--cascade=foreground", "--wait=false", "--ignore-not-found")

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from grainlike.dialects._amounts import mebibytes
-from grainlike.dialects._block import BlockRequest, Command, CommandResult, is_native_name
+from grainlike.dialects._block import BlockRequest, CommandResult, NativeCommand, is_native_name
 from grainlike.dialects._dialect import Dialect
 from grainlike.dialects._facts import ListedBlock, Listing, NativeState, words_of
 from grainlike.dialects._flags import FlagRules, directive_word
@@ -100,22 +100,22 @@ class LSFDialect(Dialect):
         said += [("-P", block.account)] if block.account else []
         return [" ".join([self.prefix, *map(directive_word, filter(None, words))]) for words in said]
 
-    def submit(self, block: BlockRequest) -> Command:
+    def submit(self, block: BlockRequest) -> NativeCommand:
         """Return `bsub`, with the script on its standard input."""
-        return Command(("bsub",), self.script(block))
+        return NativeCommand(("bsub",), self.script(block))
 
     def native_id(self, stdout: str) -> str:
         """Return the number in `Job <12> is submitted to queue <normal>.`"""
         found = re.findall(r"^Job <([0-9]{1,18})> is submitted", stdout, re.MULTILINE | re.ASCII)
         return found[-1] if found else ""
 
-    def check(self, block: BlockRequest) -> Command:
+    def check(self, block: BlockRequest) -> NativeCommand:
         """Return `bsub -H`: it is taken, held, and to be ended at once."""
-        return Command(("bsub", "-H"), self.script(block))
+        return NativeCommand(("bsub", "-H"), self.script(block))
 
-    def list(self, user: str, host: str = "") -> tuple[Command, ...]:  # noqa: ARG002 - one listing for all hosts
+    def list(self, user: str, host: str = "") -> tuple[NativeCommand, ...]:  # noqa: ARG002 - one listing for all hosts
         """Return `bjobs -a -json` over all of the user's jobs."""
-        return (Command(("bjobs", "-a", "-u", user, "-o", _FIELDS, "-json")),)
+        return (NativeCommand(("bjobs", "-a", "-u", user, "-o", _FIELDS, "-json")),)
 
     def listed(self, said: CommandResult) -> Listing:
         """Return the blocks in a listing of `bjobs -json`."""
@@ -129,9 +129,9 @@ class LSFDialect(Dialect):
             return Listing(failed=f"bjobs printed no JSON: {words_of(said)}")
         return Listing(tuple(_rows(cast("list[object]", records) if isinstance(records, list) else [])))
 
-    def end(self, natives: Sequence[str]) -> Command:
+    def end(self, natives: Sequence[str]) -> NativeCommand:
         """Return `bkill`."""
-        return Command(("bkill", *natives))
+        return NativeCommand(("bkill", *natives))
 
 
 def _rows(records: Sequence[object]) -> Iterator[ListedBlock]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from grainlike.dialects._amounts import clock, mebibytes, seconds
-from grainlike.dialects._block import BlockRequest, Command, CommandResult, is_native_name
+from grainlike.dialects._block import BlockRequest, CommandResult, NativeCommand, is_native_name
 from grainlike.dialects._dialect import Dialect
 from grainlike.dialects._facts import ListedBlock, Listing, NativeState, words_of
 from grainlike.dialects._flags import FlagRules, directive_word
@@ -134,22 +134,22 @@ class PBSDialect(Dialect):
             return [nodes, f"mem={mebibytes(block.memory) * block.nodes}mb"]
         return [nodes]
 
-    def submit(self, block: BlockRequest) -> Command:
+    def submit(self, block: BlockRequest) -> NativeCommand:
         """Return `qsub`, with the script on its standard input."""
-        return Command(("qsub",), self.script(block))
+        return NativeCommand(("qsub",), self.script(block))
 
     def native_id(self, stdout: str) -> str:
         """Return the last line that is an id: a number, and perhaps its server."""
         found = re.findall(r"^([0-9]{1,18}(?:\.[A-Za-z0-9_.\-]+)?)\s*$", stdout, re.MULTILINE | re.ASCII)
         return found[-1] if found else ""
 
-    def check(self, block: BlockRequest) -> Command:
+    def check(self, block: BlockRequest) -> NativeCommand:
         """Return `qsub -h`: it is taken, held, and to be ended at once."""
-        return Command(("qsub", "-h"), self.script(block))
+        return NativeCommand(("qsub", "-h"), self.script(block))
 
-    def list(self, user: str, host: str = "") -> tuple[Command, ...]:  # noqa: ARG002 - PBS cannot do both
+    def list(self, user: str, host: str = "") -> tuple[NativeCommand, ...]:  # noqa: ARG002 - PBS cannot do both
         """Return `qstat -f` in JSON, and as text for systems that know none."""
-        return (Command(("qstat", "-f", "-F", "json", "-x")), Command(("qstat", "-f")))
+        return (NativeCommand(("qstat", "-f", "-F", "json", "-x")), NativeCommand(("qstat", "-f")))
 
     def listed(self, said: CommandResult) -> Listing:
         """Return the blocks in a listing of `qstat -f`, in JSON or as text."""
@@ -164,9 +164,9 @@ class PBSDialect(Dialect):
             jobs = dict(_jobs_of_text(said.stdout))
         return Listing(tuple(_rows(jobs)))
 
-    def end(self, natives: Sequence[str]) -> Command:
+    def end(self, natives: Sequence[str]) -> NativeCommand:
         """Return `qdel`."""
-        return Command(("qdel", *natives))
+        return NativeCommand(("qdel", *natives))
 
 
 def _jobs_of_json(text: str) -> dict[str, Mapping[str, Any]]:

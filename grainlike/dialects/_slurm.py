@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from grainlike.dialects._amounts import clock, expand_hosts, mebibytes, seconds
-from grainlike.dialects._block import BlockRequest, Command, CommandResult
+from grainlike.dialects._block import BlockRequest, CommandResult, NativeCommand
 from grainlike.dialects._dialect import Dialect
 from grainlike.dialects._facts import Answer, ListedBlock, Listing, NativeState, answer_without_id, words_of
 from grainlike.dialects._flags import FlagRules, directive_word
@@ -104,26 +104,26 @@ class SlurmDialect(Dialect):
         """Return shell text of a node's cores."""
         return '"$SLURM_CPUS_ON_NODE"' if block.whole else str(block.cores or 1)
 
-    def submit(self, block: BlockRequest) -> Command:
+    def submit(self, block: BlockRequest) -> NativeCommand:
         """Return `sbatch --parsable`, with the script on its standard input."""
-        return Command(("sbatch", "--parsable"), self.script(block))
+        return NativeCommand(("sbatch", "--parsable"), self.script(block))
 
     def native_id(self, stdout: str) -> str:
         """Return the last line that is an id, perhaps with a cluster's name behind it."""
         found = re.findall(r"^([0-9]{1,18})(?:;\S*)?$", stdout.replace("\r", ""), re.MULTILINE | re.ASCII)
         return found[-1] if found else ""
 
-    def check(self, block: BlockRequest) -> Command:
+    def check(self, block: BlockRequest) -> NativeCommand:
         """Return `sbatch --test-only`, with the script on its standard input."""
-        return Command(("sbatch", "--test-only"), self.script(block))
+        return NativeCommand(("sbatch", "--test-only"), self.script(block))
 
     def checked(self, said: CommandResult) -> Answer:
         """Return what the answer to `sbatch --test-only` means; it is on standard error either way."""
         return Answer("accepted", words=words_of(said)) if said.code == 0 else answer_without_id(said)
 
-    def list(self, user: str, host: str = "") -> tuple[Command, ...]:  # noqa: ARG002 - one listing for all hosts
+    def list(self, user: str, host: str = "") -> tuple[NativeCommand, ...]:  # noqa: ARG002 - one listing for all hosts
         """Return `squeue` over all of the user's jobs: by ids, one that is forgotten fails the whole call."""
-        return (Command((*_LIST, user, "-o", _FORMAT)),)
+        return (NativeCommand((*_LIST, user, "-o", _FORMAT)),)
 
     def listed(self, said: CommandResult) -> Listing:
         """Return the blocks in a listing of `squeue`; other jobs of the user's have other names."""
@@ -146,9 +146,9 @@ class SlurmDialect(Dialect):
                 start="" if start in ("N/A", "Unknown") else start,
             )
 
-    def end(self, natives: Sequence[str]) -> Command:
+    def end(self, natives: Sequence[str]) -> NativeCommand:
         """Return `scancel`, which also succeeds for jobs that it does not know."""
-        return Command(("scancel", *natives))
+        return NativeCommand(("scancel", *natives))
 
 
 def _reason(word: str, said: str) -> str:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from posixpath import dirname
 from typing import ClassVar
 
-from grainlike.dialects._block import BlockFile, BlockRequest, Command, CommandResult, is_native_name
+from grainlike.dialects._block import BlockFile, BlockRequest, CommandResult, NativeCommand, is_native_name
 from grainlike.dialects._dialect import Dialect
 from grainlike.dialects._facts import Answer, ListedBlock, Listing, answer_without_id, words_of
 from grainlike.dialects._flags import FlagRules
@@ -30,7 +30,7 @@ _STARTED = 'started() { s=$(cat "/proc/$1/stat" 2>/dev/null) || return; s=${s##*
 """Shell function that prints when a process began, in clock ticks since the machine did: unique with its pid."""
 
 
-def deliver(files: Sequence[BlockFile]) -> Command:
+def deliver(files: Sequence[BlockFile]) -> NativeCommand:
     """Return a command that writes files, each mode 0600 in a directory of mode 0700, with `bash` reading its input.
 
     Raises:
@@ -41,7 +41,7 @@ def deliver(files: Sequence[BlockFile]) -> Command:
         >>> deliver([BlockFile("/tmp/b/script", "true\\n")]).argv
         ('bash', '-s')
     """
-    return Command(("bash", "-s"), "\n".join(["umask 077", *_writing(files)]) + "\n")
+    return NativeCommand(("bash", "-s"), "\n".join(["umask 077", *_writing(files)]) + "\n")
 
 
 def _writing(files: Sequence[BlockFile]) -> list[str]:
@@ -108,10 +108,10 @@ class SSHDialect(Dialect):
             raise ValueError(f"nodes: a block of {self.title} is one machine")
         return super().script(replace(block, native=()))
 
-    def _shell(self, block_host: str, native: Sequence[str], text: str) -> Command:
-        return Command(("ssh", *native, "-o", "BatchMode=yes", "-T", "--", block_host, "bash", "-s"), text)
+    def _shell(self, block_host: str, native: Sequence[str], text: str) -> NativeCommand:
+        return NativeCommand(("ssh", *native, "-o", "BatchMode=yes", "-T", "--", block_host, "bash", "-s"), text)
 
-    def submit(self, block: BlockRequest) -> Command:
+    def submit(self, block: BlockRequest) -> NativeCommand:
         """Return a shell that starts the script there, in a session of its own, once: a second call finds the first."""
         folder = shlex.quote(block.directory)
         shell = "bash -l" if self.login else "bash"
@@ -136,20 +136,20 @@ class SSHDialect(Dialect):
         found = _PID.findall(stdout)
         return ":".join(found[-1]) if found else ""
 
-    def check(self, block: BlockRequest) -> Command:
+    def check(self, block: BlockRequest) -> NativeCommand:
         """Return `ssh HOST true`, with the user's flags."""
         shell = self._shell(block.host, block.native, "")
-        return Command((*shell.argv[:-2], "true"))
+        return NativeCommand((*shell.argv[:-2], "true"))
 
     def checked(self, said: CommandResult) -> Answer:
         """Return what the answer to `check` means."""
         return Answer("accepted", words=words_of(said)) if said.code == 0 else answer_without_id(said)
 
-    def list(self, user: str, host: str = "") -> tuple[Command, ...]:  # noqa: ARG002 - only our own can be seen
+    def list(self, user: str, host: str = "") -> tuple[NativeCommand, ...]:  # noqa: ARG002 - only our own can be seen
         """Return a shell that lists the blocks of one machine."""
         return (self.list_in(".local/state/grainlike/blocks", host),)
 
-    def list_in(self, folder: str, host: str = "", native: Sequence[str] = ()) -> Command:
+    def list_in(self, folder: str, host: str = "", native: Sequence[str] = ()) -> NativeCommand:
         """Return a shell that lists the blocks whose directories are in `folder` there, by their native names."""
         lines = [
             "cd || exit",
@@ -175,11 +175,13 @@ class SSHDialect(Dialect):
             return Listing(failed=words_of(said) or "no answer in time")
         return Listing(tuple(map(_listed, filter(_is_ours, _ROW.finditer(said.stdout)))))
 
-    def end(self, natives: Sequence[str]) -> Command:
+    def end(self, natives: Sequence[str]) -> NativeCommand:
         """Return a shell that tells the scripts with these ids to end; they pass it to their workers."""
         return self.end_on("", natives)
 
-    def end_on(self, host: str, natives: Sequence[str], *, now: bool = False, native: Sequence[str] = ()) -> Command:
+    def end_on(
+        self, host: str, natives: Sequence[str], *, now: bool = False, native: Sequence[str] = ()
+    ) -> NativeCommand:
         """Return a shell on `host` that ends blocks; `now` kills all that is in their sessions."""
         kill = "kill -KILL -- -" if now else "kill -TERM "
         lines = [_STARTED]
@@ -189,7 +191,7 @@ class SSHDialect(Dialect):
                 lines.append(f'[ "$(started {pid})" != {start} ] || {kill}{pid}')
         return self._shell(host, native, "\n".join([*lines, ":"]) + "\n")
 
-    def forget_on(self, host: str, folders: Sequence[str], native: Sequence[str] = ()) -> Command:
+    def forget_on(self, host: str, folders: Sequence[str], native: Sequence[str] = ()) -> NativeCommand:
         """Return a shell on `host` that removes the directories of blocks that have ended."""
         lines = ["cd || exit", *(f"rm -rf -- {shlex.quote(folder)}" for folder in folders)]
         return self._shell(host, native, "\n".join(lines) + "\n")
@@ -235,5 +237,5 @@ class LocalDialect(SSHDialect):
         if words:
             raise ValueError(f"native: there is no batch system that {words[0]!r} could be said to")
 
-    def _shell(self, block_host: str, native: Sequence[str], text: str) -> Command:  # noqa: ARG002 - as over `ssh`
-        return Command(("bash", "-s"), text)
+    def _shell(self, block_host: str, native: Sequence[str], text: str) -> NativeCommand:  # noqa: ARG002 - as over `ssh`
+        return NativeCommand(("bash", "-s"), text)

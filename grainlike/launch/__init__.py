@@ -17,7 +17,7 @@ from grainlike._later import later
 if TYPE_CHECKING:
     from grainlike.launch._batch_pools import LSF, PBS, SGE, Slurm
     from grainlike.launch._other_pools import SSH, Kubernetes, Local
-    from grainlike.launch._pool import BatchPool, Pool
+    from grainlike.launch._pool import BatchPool, WorkerPool
     from grainlike.launch._registry import LAUNCHERS, pool_class_of, pool_from
 
 __all__ = [
@@ -29,8 +29,8 @@ __all__ = [
     "BatchPool",
     "Kubernetes",
     "Local",
-    "Pool",
     "Slurm",
+    "WorkerPool",
     "pool_class_of",
     "pool_from",
 ]
@@ -47,7 +47,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "BatchPool": "_pool",
             "Kubernetes": "_other_pools",
             "Local": "_other_pools",
-            "Pool": "_pool",
+            "WorkerPool": "_pool",
             "Slurm": "_batch_pools",
             "pool_class_of": "_registry",
             "pool_from": "_registry",

@@ -9,7 +9,7 @@ from dataclasses import field, replace
 from typing import Any, ClassVar
 
 from grainlike.dialects import BlockRequest, Dialect, KubernetesDialect, LocalDialect, SSHDialect, expand_hosts
-from grainlike.launch._pool import Pool, pool_class
+from grainlike.launch._pool import WorkerPool, pool_class
 
 __all__ = ["SSH", "Kubernetes", "Local"]
 
@@ -17,7 +17,7 @@ _HOST = re.compile(r"[A-Za-z0-9_.@:%][A-Za-z0-9_.@:%\-]*", re.ASCII)
 
 
 @pool_class
-class SSH(Pool):
+class SSH(WorkerPool):
     """Workers on machines that `ssh` reaches, one block on each; native flags are those of `ssh`.
 
     Attributes:
@@ -55,7 +55,7 @@ class SSH(Pool):
 
 
 @pool_class
-class Local(Pool):
+class Local(WorkerPool):
     """Workers in processes of this machine.
 
     Example::
@@ -69,7 +69,7 @@ class Local(Pool):
 
 
 @pool_class
-class Kubernetes(Pool):
+class Kubernetes(WorkerPool):
     """Workers in pods of Kubernetes: a block is an indexed Job.
 
     Attributes:

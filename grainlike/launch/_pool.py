@@ -18,7 +18,7 @@ from grainlike.dialects import BlockFile, BlockRequest, Dialect
 from grainlike.launch import _checks
 from grainlike.resources import UNIT, Allocation, Request
 
-__all__ = ["POOL_NAME", "BatchPool", "Pool", "keys_of", "pool_class"]
+__all__ = ["POOL_NAME", "BatchPool", "WorkerPool", "keys_of", "pool_class"]
 
 _Class = TypeVar("_Class")
 
@@ -92,14 +92,14 @@ def _key(attribute: str) -> str:
     return "script" if attribute == "own_script" else attribute
 
 
-def keys_of(pool: type[Pool]) -> list[str]:
+def keys_of(pool: type[WorkerPool]) -> list[str]:
     """Return the keys of a class of pools, as they stand in settings."""
     return [_key(one.name) for one in fields(pool)]
 
 
 @pool_class
-class Pool:
-    """One way to get workers: where, what each offers, at least and at most how many.
+class WorkerPool:
+    """Way to get workers: where, what each offers, at least and at most how many.
 
     Attributes:
         resources: what each worker offers, as text or as a request; None: all that it finds to be granted.
@@ -187,7 +187,7 @@ class Pool:
 
     def __eq__(self, other: object) -> bool:
         """Compare what the keys mean: `"1:00"` and 60 are the same."""
-        return type(self) is type(other) and isinstance(other, Pool) and self._meaning() == other._meaning()
+        return type(self) is type(other) and isinstance(other, WorkerPool) and self._meaning() == other._meaning()
 
     def __hash__(self) -> int:
         """Return a number that equal pools share."""
@@ -326,10 +326,28 @@ class Pool:
             >>> Local("cores=2").script().splitlines()[0]
             '#!/bin/bash'
         """
-        from grainlike.net import state_directory  # programs that only describe pools do without
+        return self.block_script(self._example())
+
+    async def check(self) -> str:
+        """Ask the batch system whether it would take a block; return its words. Nothing is submitted.
+
+        Raises:
+            LaunchError: it would not, or gives no answer within 30 s; with its words, our command and the script.
+            ValueError: as `script`.
+
+        Example::
+
+            print(await Slurm("cores=16", walltime="4:00:00", queue="long").check())
+        """
+        from grainlike.launch._native import ask_whether_taken  # programs that only describe pools do without
+
+        return await ask_whether_taken(self.dialect(), self._example(), self.via)
+
+    def _example(self) -> BlockRequest:
+        from grainlike.net import state_directory
 
         state = state_directory()
-        block = self.block(
+        return self.block(
             name="gl00000000-1",
             label=f"{self.kind}-1",
             directory=str(state / "blocks" / "gl00000000-1"),
@@ -337,7 +355,6 @@ class Pool:
             environment=os.environ,
             host=self._first_host(),
         )
-        return self.block_script(block)
 
     def _first_host(self) -> str:
         return ""
@@ -353,8 +370,8 @@ def _variables(entries: Sequence[str], environment: Mapping[str, str]) -> list[t
 
 
 @pool_class
-class BatchPool(Pool):
-    """Pool of a batch system: blocks of several nodes, queues and accounts.
+class BatchPool(WorkerPool):
+    """WorkerPool of a batch system: blocks of several nodes, queues and accounts.
 
     Attributes:
         nodes: workers in one block, each on a node of its own.
@@ -386,6 +403,6 @@ class BatchPool(Pool):
             raise ValueError(f"spread: {self.spread!r} is none of {', '.join(known)}")
 
     def block(self, **known: Any) -> BlockRequest:
-        """Return the request for one block: see `Pool.block`."""
+        """Return the request for one block: see `WorkerPool.block`."""
         asked = super().block(**known)
         return replace(asked, queue=self.queue, account=self.account, spread=self.spread)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from importlib import import_module
 
-from grainlike.launch._pool import POOL_NAME, Pool, keys_of
+from grainlike.launch._pool import POOL_NAME, WorkerPool, keys_of
 
 __all__ = ["LAUNCHERS", "pool_class_of", "pool_from"]
 
@@ -25,14 +25,14 @@ of its own, which names its dialect, and a line here.
 """
 
 
-def pool_class_of(kind: str) -> type[Pool]:
+def pool_class_of(kind: str) -> type[WorkerPool]:
     """Return the class of the pools of a kind in `LAUNCHERS`."""
     module, _, name = LAUNCHERS[kind].partition(":")
-    found: type[Pool] = getattr(import_module(f"grainlike.launch.{module}"), name)
+    found: type[WorkerPool] = getattr(import_module(f"grainlike.launch.{module}"), name)
     return found
 
 
-def pool_from(mapping: Mapping[str, object], name: str) -> Pool:
+def pool_from(mapping: Mapping[str, object], name: str) -> WorkerPool:
     """Return the pool that a table `[pool.NAME]` of the settings describes; `extends` has been followed before.
 
     Args:

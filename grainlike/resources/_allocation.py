@@ -62,6 +62,18 @@ class Allocation(Request):
         """The request for the same amounts, time and tokens."""
         return build(Request, self.units, terms=self.terms)
 
+    def lasting(self, seconds: float) -> "Allocation":
+        """Return the same for so many whole seconds, if it lasts longer.
+
+        Example:
+            >>> str(Allocation({"cores": 2}).lasting(90))
+            'cores=2 walltime=0:01:30'
+        """
+        time = int(seconds) * UNIT
+        if self.terms.walltime is not None and self.terms.walltime <= time:
+            return self
+        return build(Allocation, self.units, self.ids, self.terms._replace(walltime=time))
+
     def __and__(self, other: Request) -> "Allocation":  # type: ignore[override]  # also beside a plain request
         # A request with several options refuses an allocation itself, in its `__rand__`.
         return as_allocation(join(self, other)) if type(other) in (Request, Allocation) else NotImplemented

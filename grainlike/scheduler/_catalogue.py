@@ -245,7 +245,7 @@ class Catalogue:
 
     def why_never(self, request: Request) -> Missing | None:
         """Return what is missing or short; None if amounts suffice and only the layout cannot be given."""
-        return missing(request, [(worker.name, worker.offer) for worker in self.staying()])
+        return missing(request, [(worker.name, worker.lasting_offer) for worker in self.staying()])
 
     def staying(self) -> Iterator[WorkerState]:
         """Return the workers that may still be given jobs."""

@@ -168,6 +168,11 @@ class WorkerState:
         self._changed()
 
     @property
+    def lasting_offer(self) -> Allocation:
+        """What it offers, with the time that it has by its batch job."""
+        return self.offer if self.lasts == _FOREVER else self.offer.lasting(self.lasts)
+
+    @property
     def stops(self) -> bool:
         """True if it has announced that it stops: it then ends its jobs in good order, and none of them counts as
         lost.

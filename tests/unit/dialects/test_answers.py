@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from dialects_here import ALL, BATCH, recorded, request
 
-from grainlike.dialects import Command, CommandResult, is_native_name, native_environment, native_name
+from grainlike.dialects import CommandResult, NativeCommand, is_native_name, native_environment, native_name
 
 CASES = [(kind, case) for kind, cases in json.loads(recorded("submissions.json")).items() for case in cases]
 
@@ -62,8 +62,10 @@ def test_commands() -> None:
 
 
 def test_a_command_goes_by_way_of_another() -> None:
-    command = Command(("squeue", "-o", "%i|%j"), "text")
-    assert command.via("ssh -p 22 login1") == Command(("ssh", "-p", "22", "login1", "squeue", "-o", "'%i|%j'"), "text")
+    command = NativeCommand(("squeue", "-o", "%i|%j"), "text")
+    assert command.via("ssh -p 22 login1") == NativeCommand(
+        ("ssh", "-p", "22", "login1", "squeue", "-o", "'%i|%j'"), "text"
+    )
     assert command.via("sudo -u ann").argv == ("sudo", "-u", "ann", "squeue", "-o", "%i|%j")
     assert command.via("/usr/bin/ssh login1").argv[-1] == "'%i|%j'"
 
@@ -106,6 +108,8 @@ def test_native_names_are_found_again_and_short() -> None:
     assert name == "gl1a2b3c4d-9999"
     assert len(name) == 15
     assert is_native_name(name)
-    assert not any(map(is_native_name, ["gl1a2b3c4d", "gl1a2b3c4d-", "xgl1a2b3c4d-1", "gl1a2b3c4d-1\n", "glxxxxxxxx-1"]))
+    assert not any(
+        map(is_native_name, ["gl1a2b3c4d", "gl1a2b3c4d-", "xgl1a2b3c4d-1", "gl1a2b3c4d-1\n", "glxxxxxxxx-1"])
+    )
     with pytest.raises(ValueError, match="no name"):
         native_name("short", 1)

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from waiting import until_blocking, until_files_blocking
 
-from grainlike.dialects import BlockFile, BlockRequest, Command, CommandResult, LocalDialect
+from grainlike.dialects import BlockFile, BlockRequest, CommandResult, LocalDialect, NativeCommand
 
 LIMIT_S = 60
 
@@ -172,7 +172,7 @@ class Machine:
     def __init__(self, place: Path, dialect: LocalDialect, **more: str) -> None:
         self.place, self.dialect, self.more = place, dialect, more
 
-    def does(self, command: Command) -> CommandResult:
+    def does(self, command: NativeCommand) -> CommandResult:
         done = subprocess.run(
             command.argv,
             input=command.stdin,

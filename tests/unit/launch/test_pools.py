@@ -8,7 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grainlike import Cores, Memory
-from grainlike.launch import LAUNCHERS, LSF, PBS, SGE, SSH, Kubernetes, Local, Pool, Slurm, pool_class_of, pool_from
+from grainlike.launch import (
+    LAUNCHERS,
+    LSF,
+    PBS,
+    SGE,
+    SSH,
+    Kubernetes,
+    Local,
+    Slurm,
+    WorkerPool,
+    pool_class_of,
+    pool_from,
+)
 from grainlike.launch._pool import CHECKS, WORKER_BYTES, keys_of
 
 LEAST: dict[str, dict[str, object]] = {
@@ -179,7 +191,7 @@ def test_a_wrong_table_is_refused_with_the_nearest_right_word(table, name, words
     setup=st.lists(st.text(st.characters(codec="ascii", exclude_characters="\0\r\n"), max_size=10), max_size=3),
 )
 def test_what_is_shown_is_read_back(cores, walltime, nodes, queue, setup):
-    pool: Pool = Slurm(Cores(cores), walltime=walltime, nodes=nodes, queue=queue, setup=setup)
+    pool: WorkerPool = Slurm(Cores(cores), walltime=walltime, nodes=nodes, queue=queue, setup=setup)
     again = eval(repr(pool), {"Slurm": Slurm, "Cores": Cores})
     assert again == pool
     assert repr(again) == repr(pool)

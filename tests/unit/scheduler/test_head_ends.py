@@ -48,7 +48,9 @@ def test_a_function_that_takes_longer_than_any_worker_lasts_is_tried_all_the_sam
 def test_jobs_start_when_an_operator_gives_a_worker_more_time():
     cluster = cluster_with(100.0)
     long = cluster.submit(Cores(1) & WallTime(300), 1)
-    assert cluster.head.explain(long, 0.0).reason == "never"
+    found = cluster.head.explain(long, 0.0)
+    assert found.reason == "never"
+    assert found.missing.why == "too little walltime (asked 0:05:00, at most 0:01:40); nearest is n1, short of walltime"
     cluster.now = 10.0
     cluster.tell(WorkerTimed(1, 300.0))
     assert cluster.started_on == {long: 1}

@@ -1,0 +1,119 @@
+"""Native commands: run with a time limit, in an environment of their own, and ended with all that they started; and
+the question to a batch system whether it would take a block.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import tempfile
+from collections.abc import Mapping
+from typing import IO
+
+import anyio
+from anyio.abc import Process
+
+from grainlike.dialects import BlockRequest, CommandResult, Dialect, NativeCommand, native_environment
+from grainlike.errors import LaunchError
+
+__all__ = ["NATIVE_S", "ask_whether_taken", "run_native"]
+
+NATIVE_S = 30.0
+"""Seconds that a native command may take; `sbatch` gives up by itself after 10 s (Slurm's `MessageTimeout`)."""
+
+_MOST_OUTPUT = 64 * 2**20
+"""Bytes that are read of what a command prints: a listing of 100 000 jobs has 10 MiB."""
+
+_NOT_FOUND, _NOT_ALLOWED = 127, 126
+"""Exit codes of shells for a command that is not there, or that cannot be run."""
+
+
+async def run_native(
+    command: NativeCommand, environment: Mapping[str, str], *, timeout: float = NATIVE_S
+) -> CommandResult:
+    """Run a native command, and return what it said; one that did not end within `timeout` seconds has no exit code.
+
+    Nothing raises but cancellation: a program that is missing ends with exit code 127, as in a shell. What the command
+    started is killed with it when the time is over, or the caller is cancelled; otherwise it may stay, as the shared
+    connection of `ssh` does. Texts pass through memory alone, for they may be access files.
+
+    Example::
+
+        said = await run_native(NativeCommand(("squeue", "-h")), {"PATH": "/usr/bin"})
+    """
+    with contextlib.ExitStack() as stack:
+        stdin, stdout, stderr = (stack.enter_context(_file_in_memory()) for _ in range(3))
+        stdin.write(command.stdin.encode("utf-8", "surrogateescape"))
+        stdin.seek(0)
+        try:
+            process = await anyio.open_process(
+                command.argv,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                env=dict(environment),
+                start_new_session=True,
+                umask=0o077,  # with which Slurm makes the log
+            )
+        except FileNotFoundError:
+            return CommandResult(_NOT_FOUND, "", f"{command.argv[0]}: command not found in {_path(environment)}")
+        except OSError as error:
+            return CommandResult(_NOT_ALLOWED, "", f"{command.argv[0]}: {error.strerror}")
+        code = await _ended(process, timeout)
+        said = CommandResult(code, _text(stdout), _text(stderr))
+    if code is None and not said.stderr:
+        return CommandResult(None, said.stdout, f"{command.argv[0]} gave no answer within {timeout:g} s")
+    return said
+
+
+async def _ended(process: Process, timeout: float) -> int | None:
+    """Wait for a process; return its exit code, or None if it had to be killed. It is reaped in any case."""
+    try:
+        with anyio.move_on_after(timeout):
+            return await process.wait()
+        return None
+    finally:
+        with anyio.CancelScope(shield=True):
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                await process.wait()
+            await process.aclose()
+
+
+def _file_in_memory() -> IO[bytes]:
+    """Return an open file without a name: no pipe that fills, and none that a program left behind holds open."""
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("grainlike-native"), "w+b", buffering=0)
+    return tempfile.TemporaryFile(buffering=0)
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read(_MOST_OUTPUT).decode("utf-8", "replace")
+
+
+def _path(environment: Mapping[str, str]) -> str:
+    return f"PATH={environment['PATH']}" if environment.get("PATH") else "an empty PATH"
+
+
+async def ask_whether_taken(dialect: Dialect, block: BlockRequest, via: str) -> str:
+    """Return what the batch system says to a block that it would take.
+
+    Raises:
+        LaunchError: it would not take it, or gives no answer.
+    """
+    environment = native_environment(os.environ, dialect.finders, block.env)
+    command = dialect.check(block)
+    said = await run_native(_through(command, via), environment)
+    answer = dialect.checked(said)
+    if answer.native:  # it was submitted on hold, for want of another way to ask
+        await run_native(_through(dialect.end([answer.native]), via), environment)
+    if answer.verdict in ("accepted", "waits"):
+        return answer.words
+    raise LaunchError(answer.words, command.argv, dialect.script(block))
+
+
+def _through(command: NativeCommand, via: str) -> NativeCommand:
+    return command.via(via) if via else command
