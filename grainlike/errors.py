@@ -16,6 +16,7 @@ Each derives from `GrainlikeError` and from the built-in that a caller would alr
     ├── HeadLostError(ConnectionError)            the head has exited or is unreachable
     ├── JournalError(OSError)                     the head's journal is damaged, in use, or cannot be written
     ├── LaunchError(RuntimeError)                 a batch system refuses a block of workers
+    ├── SettingsError(ValueError)                 a file of settings, or a variable, is not right
     ├── SessionError(RuntimeError)                a named session is another program's, or has no more room
     ├── VersionMismatchError(RuntimeError)        the two ends cannot speak to each other
     ├── AuthenticationError(PermissionError)      the other end is not who it must be
@@ -45,6 +46,7 @@ __all__ = [
     "ResourceSpecError",
     "SerializationError",
     "SessionError",
+    "SettingsError",
     "UnknownNameError",
     "UnsatisfiableError",
     "VersionMismatchError",
@@ -148,6 +150,10 @@ class LaunchError(GrainlikeError, RuntimeError):
         """Return the command's name, where the batch system's words lack it, and those."""
         name = f"{self.command[0]}: " if self.command else ""
         return self.words if self.words.startswith(name) else name + self.words
+
+
+class SettingsError(GrainlikeError, ValueError):
+    """Raised when a file of settings, or a variable, has an unknown key or a wrong value, or others may write it."""
 
 
 class SessionError(GrainlikeError, RuntimeError):

@@ -10,6 +10,8 @@ import pytest
 # Programs of one user take cores that others of them do not use; these tests say which cores they expect.
 _RUNTIME = tempfile.TemporaryDirectory(prefix="grainlike-tests-")
 os.environ["XDG_RUNTIME_DIR"] = _RUNTIME.name
+# And no test is for the settings of whoever runs it.
+os.environ["XDG_CONFIG_HOME"] = _RUNTIME.name
 
 # A shell lets what it starts in the background ignore Ctrl-C, and all that this starts inherits it; tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)

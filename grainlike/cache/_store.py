@@ -17,6 +17,7 @@ import msgspec
 
 from grainlike._private import WRITING, create_in, folder, folder_in, open_in
 from grainlike.payload import Payload, dump_value, load_value
+from grainlike.settings import read_settings
 
 __all__ = ["DamagedError", "Key", "ResultStore", "StoredResult", "results_directory"]
 
@@ -59,10 +60,12 @@ class DamagedError(Exception):
 
 
 def results_directory() -> Path:
-    """Return the directory of results: `GRAINLIKE_CACHE__DIRECTORY`, else `grainlike/results` in the user's cache
-    directory.
+    """Return the directory of results: that of the settings, else `grainlike/results` in the user's cache directory.
+
+    Raises:
+        SettingsError: the settings are not right.
     """
-    chosen = os.environ.get("GRAINLIKE_CACHE__DIRECTORY")
+    chosen = read_settings().get("cache", "directory")
     if chosen:
         return Path(chosen).expanduser().absolute()
     home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 import grainlike.cli._commands_cluster
 import grainlike.cli._commands_learn
 import grainlike.cli._commands_look  # noqa: F401 - each adds its commands
-from grainlike.cli._exits import OK
+from grainlike.cli._exits import OK, USAGE
 from grainlike.cli._root import app
+from grainlike.errors import SettingsError
 from grainlike.subprocesses import reserve_standard_descriptors
 
 __all__ = ["run_app"]
@@ -22,7 +24,25 @@ def run_app(arguments: list[str] | None) -> int:
         if getattr(sys, name) is None:  # Python found the descriptor closed
             setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: PTH123, SIM115
     try:
-        app(arguments, prog_name="grainlike")
+        app(arguments, prog_name="grainlike", default_map=_defaults(sys.argv[1:] if arguments is None else arguments))
+    except SettingsError as error:
+        print(f"grainlike: {error}", file=sys.stderr)  # noqa: T201 - a command line speaks
+        return USAGE
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else OK
     return OK
+
+
+def _defaults(arguments: list[str]) -> dict[str, Any]:
+    """Return options of a command that settings give it, as click takes them: by command and option.
+
+    Raises:
+        SettingsError: the settings are not right.
+    """
+    if arguments[:2] not in (["head", "start"], ["worker", "start"]):
+        return {}
+    from grainlike.settings import read_settings
+
+    section, command = arguments[:2]
+    keys = read_settings().sections.get(section, {})
+    return {section: {command: {key: setting.value for key, setting in keys.items()}}}

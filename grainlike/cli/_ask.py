@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from grainlike.cli._exits import FAILED, OK, REFUSED, USAGE, is_of_output
 from grainlike.cli._words import amounts, as_plain, escaped, escaped_line, print_jobs, print_json, print_table, seconds
 from grainlike.client import HeadClient, RefusedQueryError, call
-from grainlike.errors import GrainlikeError
+from grainlike.errors import GrainlikeError, SettingsError
 from grainlike.jobs import LogLine
 from grainlike.wire import (
     AskCancel,
@@ -74,6 +74,8 @@ def asking(head: str | None, insecure: bool, ask: Callable[[HeadClient], Awaitab
         raise  # nobody reads what we print; a head that is gone is a HeadLostError
     except UnicodeEncodeError as error:
         code, why = USAGE, f"{error.object!r} is not valid UTF-8"
+    except SettingsError as error:
+        code, why = USAGE, str(error)
     except (GrainlikeError, OSError, ValueError) as error:
         if is_of_output(error):
             raise

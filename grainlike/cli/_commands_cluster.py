@@ -16,6 +16,7 @@ from grainlike.cli._root import (
     LogLevel,
     access_app,
     app,
+    config_app,
     exit_with,
     head_app,
     worker_app,
@@ -58,6 +59,15 @@ grainlike access generate
 grainlike access generate --directory ~/shared/cluster --address tcp://login1:7777
 """,
     usage="wrong usage, or files are there already",
+)
+
+_CONFIG_EXAMPLES = epilog(
+    """
+grainlike config show
+grainlike config show --origin
+GRAINLIKE_HEAD__LISTEN=tcp://0.0.0.0:7777 grainlike config show --json
+""",
+    usage="wrong usage, or the settings are not right",
 )
 
 _DOCTOR_EXAMPLES = epilog(
@@ -452,3 +462,14 @@ def _doctor(
     from grainlike.cli._doctor import doctor
 
     exit_with(lambda: doctor(head, as_json=as_json))
+
+
+@config_app.command("show", epilog=_CONFIG_EXAMPLES)
+def _config_show(
+    origin: Annotated[bool, typer.Option("--origin", help="Show the file or variable that each is from.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show what files and the environment set: defaults of commands, and pools of workers."""
+    from grainlike.cli._config import show_settings
+
+    exit_with(lambda: show_settings(origin=origin, as_json=as_json))

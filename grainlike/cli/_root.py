@@ -23,6 +23,7 @@ __all__ = [
     "access_app",
     "app",
     "cache_app",
+    "config_app",
     "exit_with",
     "head_app",
     "journal_app",
@@ -63,6 +64,10 @@ cache_app = typer.Typer(help="Results that are kept on disk.", no_args_is_help=T
 app.add_typer(cache_app, name="cache", rich_help_panel="Look at a cluster")
 journal_app = typer.Typer(help="What a head keeps on disk.", no_args_is_help=True, context_settings=_SETTINGS)
 app.add_typer(journal_app, name="journal", rich_help_panel="Look at a cluster")
+config_app = typer.Typer(
+    help="Defaults from files and the environment.", no_args_is_help=True, context_settings=_SETTINGS
+)
+app.add_typer(config_app, name="config", rich_help_panel="Run a cluster")
 sessions_app = typer.Typer(invoke_without_command=True, context_settings=_SETTINGS)
 app.add_typer(sessions_app, name="sessions", rich_help_panel="Look at a cluster")
 

@@ -35,6 +35,7 @@ from grainlike.net import (
     software,
     waits,
 )
+from grainlike.settings import read_settings
 from grainlike.wire import (
     HEARTBEAT_S,
     LOST_S,
@@ -80,10 +81,13 @@ class RefusedQueryError(GrainlikeError):
 
 
 def find_client_access(head: str | Path | None) -> Access:
-    """The access of a client to the head that `head` means: an address, a `client.json`, or (None) the current head.
+    """The access of a client to the head that `head` means: an address, a `client.json`, or (None) that of the
+    settings, else the current head.
 
-    Raises as `find_access` does; `AuthenticationError` for the file of another role.
+    Raises as `find_access` does; `AuthenticationError` for the file of another role; `SettingsError`.
     """
+    if head is None:
+        head = read_settings().get("client", "head")
     access = find_access(head, "client")
     if access.role != "client":
         raise AuthenticationError(f"this access file is for a {access.role}; to ask takes the client.json beside it")

@@ -40,8 +40,8 @@ def connect(
     head is started with `grainlike head start`; a program with `Executor(listen=...)` is one, too.
 
     Args:
-        address: the head's address (`"tcp://login1:7777"`), or the path of its `client.json`; by default the current
-            head of this user, found by its access file.
+        address: the head's address (`"tcp://login1:7777"`), or the path of its `client.json`; by default that
+            of the settings, else the current head of this user, found by its access file.
         insecure: the head listens without TLS, on this machine's loopback.
         on_failure: as `Executor`'s.
         session: the name of a session to which the jobs belong, rather than to this program: they continue when it

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from grainlike.launch._batch_pools import LSF, PBS, SGE, Slurm
     from grainlike.launch._other_pools import SSH, Kubernetes, Local
     from grainlike.launch._pool import BatchPool, WorkerPool
-    from grainlike.launch._registry import LAUNCHERS, pool_class_of, pool_from
+    from grainlike.launch._registry import LAUNCHERS, load, pool_class_of, pool_from
 
 __all__ = [
     "LAUNCHERS",
@@ -31,6 +31,7 @@ __all__ = [
     "Local",
     "Slurm",
     "WorkerPool",
+    "load",
     "pool_class_of",
     "pool_from",
 ]
@@ -49,6 +50,7 @@ if not TYPE_CHECKING:  # else any name would be there
             "Local": "_other_pools",
             "WorkerPool": "_pool",
             "Slurm": "_batch_pools",
+            "load": "_registry",
             "pool_class_of": "_registry",
             "pool_from": "_registry",
         },

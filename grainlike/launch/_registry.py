@@ -7,8 +7,9 @@ from difflib import get_close_matches
 from importlib import import_module
 
 from grainlike.launch._pool import POOL_NAME, WorkerPool, keys_of
+from grainlike.settings import read_settings
 
-__all__ = ["LAUNCHERS", "pool_class_of", "pool_from"]
+__all__ = ["LAUNCHERS", "load", "pool_class_of", "pool_from"]
 
 
 LAUNCHERS: dict[str, str] = {
@@ -64,6 +65,26 @@ def pool_from(mapping: Mapping[str, object], name: str) -> WorkerPool:
         return chosen(**given)  # type: ignore[arg-type]  # each value is checked there
     except ValueError as error:
         raise ValueError(f"{where} {error}") from None
+
+
+def load(name: str) -> WorkerPool:
+    """Return the pool that the settings describe as `[pool.NAME]`.
+
+    Raises:
+        SettingsError: there is no such pool, or the settings are not right.
+        ValueError: a key or value of it is none; the error names the file.
+
+    Example::
+
+        pool = load("cpu")
+        print(await pool.check())
+    """
+    table = read_settings().pool(name)
+    try:
+        return pool_from({key: setting.value for key, setting in table.items()}, name)
+    except ValueError as error:
+        files = ", ".join(dict.fromkeys(setting.origin for setting in table.values()))
+        raise ValueError(f"{files}: {error}") from None
 
 
 def _unknown(kind: str, key: str, keys: list[str]) -> str:

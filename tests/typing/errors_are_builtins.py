@@ -14,6 +14,7 @@ timeout: type[TimeoutError] = errors.JobTimeoutError
 memory: type[MemoryError] = errors.JobMemoryError
 cancelled: type[CancelledError] = errors.JobCancelledError
 journal: type[OSError] = errors.JournalError
+settings: type[ValueError] = errors.SettingsError
 launch: type[RuntimeError] = errors.LaunchError
 head: type[ConnectionError] = errors.HeadLostError
 authentication: type[PermissionError] = errors.AuthenticationError
