@@ -1,4 +1,4 @@
-"""Plant seeded bugs, of the minds, the recovery of a head and its door, in copies of the sources; see each caught.
+"""Plant bugs, of the minds, the recovery of a head, its door and the fleet, in copies of the sources; see each caught.
 
 For each it runs the suite that must see it, and prints a row of a table.
 
@@ -23,11 +23,12 @@ from pathlib import Path
 from time import monotonic
 
 from door_bugs import DOOR_BUGS, DOOR_SUITES
+from fleet_bugs import FLEET_BUGS, FLEET_SUITES
 from recovery_bugs import RECOVERY_BUGS, RECOVERY_SUITES
 from seeded_bugs import BUGS, SUITES, Bug, plant
 
-ALL_BUGS = (*BUGS, *RECOVERY_BUGS, *DOOR_BUGS)
-ALL_SUITES = {**SUITES, **RECOVERY_SUITES, **DOOR_SUITES}
+ALL_BUGS = (*BUGS, *RECOVERY_BUGS, *DOOR_BUGS, *FLEET_BUGS)
+ALL_SUITES = {**SUITES, **RECOVERY_SUITES, **DOOR_SUITES, **FLEET_SUITES}
 
 SEEDS = 2000
 """How many worlds a bug may take to be seen."""

@@ -1,0 +1,77 @@
+"""Fleet: pure decisions over plain data about how many blocks of workers each pool has.
+
+`FleetScheduler` is `handle(event, now) -> list[action]`, as the schedulers of jobs are. It is told which workers would
+be of use, what batch systems answer, and which workers join and leave; it says what is to be submitted, asked and
+ended. Nothing here waits, runs a command or reads a clock.
+"""
+
+from grainlike.fleet._block import Block, BlockPhase, EndedBlock
+from grainlike.fleet._books import Books
+from grainlike.fleet._events import (
+    EndBlocks,
+    FleetAction,
+    FleetEvent,
+    Joined,
+    Leave,
+    Left,
+    ListBlocks,
+    Listed,
+    ListingFailed,
+    LogRead,
+    Pause,
+    PoolGone,
+    PoolPaused,
+    PoolResumed,
+    PoolSet,
+    ReadLog,
+    Restored,
+    StraysGone,
+    SubmissionAccepted,
+    SubmissionRefused,
+    SubmissionUnclear,
+    SubmitBlock,
+    TellTimeLeft,
+    Tick,
+    Wake,
+    Wanted,
+    Working,
+)
+from grainlike.fleet._fleet import FleetScheduler
+from grainlike.fleet._pool import FleetPool, PoolState
+
+__all__ = [
+    "Block",
+    "BlockPhase",
+    "Books",
+    "EndBlocks",
+    "EndedBlock",
+    "FleetAction",
+    "FleetEvent",
+    "FleetPool",
+    "FleetScheduler",
+    "Joined",
+    "Leave",
+    "Left",
+    "ListBlocks",
+    "Listed",
+    "ListingFailed",
+    "LogRead",
+    "Pause",
+    "PoolGone",
+    "PoolPaused",
+    "PoolResumed",
+    "PoolSet",
+    "PoolState",
+    "ReadLog",
+    "Restored",
+    "StraysGone",
+    "SubmissionAccepted",
+    "SubmissionRefused",
+    "SubmissionUnclear",
+    "SubmitBlock",
+    "TellTimeLeft",
+    "Tick",
+    "Wake",
+    "Wanted",
+    "Working",
+]

@@ -1,0 +1,202 @@
+"""Fleet scheduler: how many blocks of workers each pool has, as pure decisions over plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from grainlike.fleet._block import Block, EndedBlock
+from grainlike.fleet._books import Books
+from grainlike.fleet._endings import dismiss, log_read, pause
+from grainlike.fleet._events import (
+    FleetAction,
+    FleetEvent,
+    Joined,
+    Left,
+    Listed,
+    ListingFailed,
+    LogRead,
+    PoolGone,
+    PoolPaused,
+    PoolResumed,
+    PoolSet,
+    Restored,
+    StraysGone,
+    SubmissionAccepted,
+    SubmissionRefused,
+    SubmissionUnclear,
+    Tick,
+    Wanted,
+    Working,
+)
+from grainlike.fleet._listing import ask, end_strays, listed, listing_failed
+from grainlike.fleet._pool import PoolState
+from grainlike.fleet._sizing import count, hindrance, resize
+from grainlike.fleet._submissions import accepted, lost_answer, refused, unclear
+from grainlike.fleet._turn import Turn
+from grainlike.fleet._workers import attend, joined, left, working
+
+__all__ = ["FleetScheduler"]
+
+
+class FleetScheduler:
+    """Decisions about the blocks of all pools: `handle(event, now) -> actions`, without clock, chance or waiting.
+
+    Whoever performs the actions tells `Wanted` again whenever `version` has grown, and after `Restored` each worker
+    that joins, with what it does.
+
+    Args:
+        digest: of the cluster, 8 hexadecimal digits or more. No other books may have it: it makes the blocks' names.
+        books: those of a fleet that went before.
+
+    Example::
+
+        >>> from grainlike.fleet import FleetPool, FleetScheduler, PoolSet
+        >>> fleet = FleetScheduler("1a2b3c4d")
+        >>> [type(one).__name__ for one in fleet.handle(PoolSet(FleetPool("cpu", "slurm", min=1)), 0.0)]
+        ['SubmitBlock', 'ListBlocks', 'Wake']
+    """
+
+    def __init__(self, digest: str, books: Books | None = None) -> None:
+        self.books = Books(digest) if books is None else books
+
+    @property
+    def version(self) -> int:
+        """Number that grows when a count of wanted workers is to be made anew."""
+        return self.books.version
+
+    def handle(self, event: FleetEvent, now: float) -> list[FleetAction]:
+        """Take an event; return what is to be done. `now` is in seconds, and never goes back."""
+        turn = Turn(self.books, now)
+        _TAKES[type(event)](turn, event)
+        self._go_on(turn)
+        return turn.ended()
+
+    def room(self, name: str) -> int:
+        """Return how many workers of a pool would be used at most, beside those that have joined."""
+        state = self.books.pools[name]
+        if state.going or state.paused:
+            return 0
+        blocks = self.books.blocks_of(name)
+        total = count(state, blocks, 0.0)
+        return max(0, state.pool.max - total.all) + sum(block.nodes - len(block.seen) for block in blocks)
+
+    def why(self, name: str, now: float) -> str:
+        """Return why a pool submits no block now, for people; empty if nothing keeps it from that."""
+        state = self.books.pools[name]
+        return hindrance(Turn(self.books, now), state, count(state, self.books.blocks_of(name), now))
+
+    def block(self, label: str) -> Block | EndedBlock | None:
+        """Return the block of a label, if it is still known."""
+        return self.books.blocks.get(label) or self.books.ended.get(label)
+
+    def _go_on(self, turn: Turn) -> None:
+        books = self.books
+        of_pool: dict[str, list[Block]] = {name: [] for name in books.pools}
+        for block in list(books.blocks.values()):
+            if block.pool in of_pool:
+                of_pool[block.pool].append(block)
+            attend(turn, block, books.pools.get(block.pool))
+        for system in books.systems.values():
+            if system.submitting:
+                lost_answer(turn, system)
+        for name, state in list(books.pools.items()):
+            resize(turn, state, of_pool[name])
+            if state.going and not of_pool[name]:
+                del books.pools[name]
+        for name in books.spare_systems():
+            del books.systems[name]
+        for system in books.systems.values():
+            ask(turn, system)
+
+
+def _pool_set(turn: Turn, event: PoolSet) -> None:
+    books, pool = turn.books, event.pool
+    state = books.pools.get(pool.name)
+    if state is None:
+        books.pools[pool.name] = PoolState(pool, cores=pool.cores)
+    else:
+        if _makes_other_blocks(state.pool, pool):
+            state.proven, state.cores = False, pool.cores
+        state.pool = pool
+        state.workers = None
+        state.going = state.at_once = False
+        state.forget_failures()
+    books.system(pool.system)
+    books.version += 1
+
+
+def _makes_other_blocks(old: Any, new: Any) -> bool:
+    return bool((old.system, old.nodes, old.cores) != (new.system, new.nodes, new.cores))
+
+
+def _pool_gone(turn: Turn, event: PoolGone) -> None:
+    state = turn.books.pools.get(event.name)
+    if state is None:
+        return
+    state.going = True
+    state.at_once = state.at_once or event.at_once
+    turn.books.version += 1
+    for block in turn.books.blocks_of(event.name):
+        dismiss(turn, block, "the pool is taken down", at_once=state.at_once)
+
+
+def _pool_paused(turn: Turn, event: PoolPaused) -> None:
+    state = turn.books.pools.get(event.name)
+    if state is not None:
+        pause(turn, state, event.why)
+
+
+def _pool_resumed(turn: Turn, event: PoolResumed) -> None:
+    state = turn.books.pools.get(event.name)
+    if state is not None:
+        state.forget_failures()
+        turn.books.version += 1
+
+
+def _wanted(turn: Turn, event: Wanted) -> None:
+    for name, state in turn.books.pools.items():
+        if event.version >= state.joined_at:
+            state.workers = event.workers.get(name, 0)
+            state.kept = frozenset(label for label in event.kept if label in turn.books.blocks)
+
+
+def _restored(turn: Turn, event: Restored) -> None:  # noqa: ARG001 - as all that take events
+    """Take what was on its way for lost: answers, workers, and what is wanted."""
+    for system in turn.books.systems.values():
+        system.waiting, system.asked_at = False, None
+    for block in turn.books.blocks.values():
+        if block.joined:
+            block.away_since = turn.now
+        block.awaited |= set(block.connected)
+        block.awaited_since = turn.now
+        block.connected = {}
+        if block.answered_at is None:
+            unclear(turn, SubmissionUnclear(block.label, "the head ended before the answer"))
+    for state in turn.books.pools.values():
+        state.workers, state.too_many_since = None, None
+
+
+def _ticked(turn: Turn, event: Tick) -> None:
+    """Do what is due: `handle` does it after every event."""
+
+
+_TAKES: Mapping[type, Callable[[Turn, Any], None]] = {
+    PoolSet: _pool_set,
+    PoolGone: _pool_gone,
+    PoolPaused: _pool_paused,
+    PoolResumed: _pool_resumed,
+    Wanted: _wanted,
+    SubmissionAccepted: accepted,
+    SubmissionRefused: refused,
+    SubmissionUnclear: unclear,
+    Listed: listed,
+    ListingFailed: listing_failed,
+    Joined: joined,
+    Left: left,
+    Working: working,
+    LogRead: log_read,
+    Restored: _restored,
+    StraysGone: end_strays,
+    Tick: _ticked,
+}

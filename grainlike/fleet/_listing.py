@@ -1,0 +1,152 @@
+"""Listings: which blocks a batch system has, and what follows for those of the books."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from grainlike.dialects import ListedBlock
+from grainlike.fleet._block import Block
+from grainlike.fleet._endings import close
+from grainlike.fleet._events import EndBlocks, ListBlocks, Listed, ListingFailed, StraysGone, TellTimeLeft
+from grainlike.fleet._submissions import look_in_vain, take_native
+from grainlike.fleet._system import ANSWER_S, SystemState
+from grainlike.fleet._turn import Turn
+
+__all__ = ["ask", "end_strays", "listed", "listing_failed"]
+
+YOUNG_S = 60.0
+YOUNG_PERIOD_S = 10.0
+PERIOD_S = 30.0
+EMPTY_PERIOD_S = 300.0
+"""How often a batch system is asked: while a submission is young, while blocks live, and else."""
+
+TOLD_S = 5.0
+"""Difference in the time left from which workers are told of it."""
+
+_GONE = ("ended", "ending")
+
+
+def ask(turn: Turn, system: SystemState) -> None:
+    """Ask a batch system for its blocks, if it is time to."""
+    if system.waiting and system.asked_at is not None:
+        if not turn.due(system.asked_at + ANSWER_S):
+            return
+        _failed(turn, system, "no answer to the listing")
+    if system.asked_at is not None and not turn.due(_next_at(turn, system, system.asked_at)):
+        return
+    system.asked_at, system.waiting, system.list_before = turn.now, True, None
+    turn.do(ListBlocks(system.name))
+
+
+def _next_at(turn: Turn, system: SystemState, asked: float) -> float:
+    live = any(block.system == system.name for block in turn.books.blocks.values())
+    if system.failing_since is not None:
+        return asked + PERIOD_S
+    usual = asked + (PERIOD_S if live else EMPTY_PERIOD_S)
+    if live and system.submitted_at is not None and turn.now < system.submitted_at + YOUNG_S:
+        usual = asked + YOUNG_PERIOD_S
+    return usual if system.list_before is None else min(usual, max(system.list_before, asked + 1.0))
+
+
+def listing_failed(turn: Turn, event: ListingFailed) -> None:
+    """Keep why a batch system does not tell its blocks. Nothing else changes."""
+    _failed(turn, turn.books.system(event.system), event.words)
+
+
+def _failed(turn: Turn, system: SystemState, words: str) -> None:
+    system.waiting = False
+    system.failing = words
+    if system.failing_since is None:
+        system.failing_since = turn.now
+
+
+def listed(turn: Turn, event: Listed) -> None:
+    """Compare a listing with the books."""
+    system = turn.books.system(event.system)
+    system.waiting = False
+    system.failing_since, system.failing = None, ""
+    blocks = turn.books.numbers(event.system)
+    rows: dict[int, list[ListedBlock]] = {}
+    for row in event.rows:
+        number = turn.books.number_of(row.name)
+        if number is not None:
+            rows.setdefault(number, []).append(row)
+    superfluous: list[str] = []
+    strays: list[ListedBlock] = []
+    for number, same in rows.items():
+        block = blocks.get(number)
+        if block is not None and len(same) == 1 and same[0].native == block.native:
+            _compare(turn, block, same[0], event.asked)
+        elif block is not None:
+            ours = _row_of(block, same)
+            superfluous += [row.native for row in same if row is not ours and row.state not in _GONE]
+            if ours is None:
+                _unlisted(turn, block, event.asked)
+            else:
+                _compare(turn, block, ours, event.asked)
+        elif number <= turn.books.last_number:
+            superfluous += [other.native for other in same if other.state not in _GONE]
+        else:
+            strays += [other for other in same if other.state not in _GONE]
+    if superfluous:
+        turn.do(EndBlocks(event.system, tuple(superfluous)))
+        system.hurry(turn.now + YOUNG_PERIOD_S)
+    turn.books.strays[event.system] = tuple(strays)
+    for number, block in blocks.items():
+        if number not in rows:
+            _unlisted(turn, block, event.asked)
+
+
+def end_strays(turn: Turn, event: StraysGone) -> None:  # noqa: ARG001 - as all that take events
+    """End the blocks of this cluster that the books do not know."""
+    for name, rows in turn.books.strays.items():
+        if rows:
+            turn.do(EndBlocks(name, tuple(row.native for row in rows)))
+            turn.books.system(name).hurry(turn.now + 2.0)
+
+
+def _row_of(block: Block, rows: Sequence[ListedBlock]) -> ListedBlock | None:
+    """Return the row that is the block's, where several have its name: a submission that was taken twice."""
+    if block.native:
+        return next((row for row in rows if row.native == block.native), None)
+    return min(rows, key=lambda row: (row.state in _GONE, row.state != "running"))
+
+
+def _compare(turn: Turn, block: Block, row: ListedBlock, asked: float) -> None:
+    if row.state == "ended":
+        block.native = row.native
+        _ended(turn, block, row.reason or "ended")
+        return
+    take_native(turn, block, row.native)
+    block.reason = row.reason
+    block.place = ",".join(row.nodes) or row.start
+    if row.state == "running" and not block.running:
+        block.running, block.started_at = True, turn.now
+        turn.books.version += 1
+    elif row.state == "pending" and not block.connected:
+        block.running, block.started_at, block.idle_before = False, None, asked
+        block.away_since = turn.now if block.joined else None
+    if row.state == "running" and row.left_s is not None:
+        _tell(turn, block, turn.now + row.left_s)
+
+
+def _tell(turn: Turn, block: Block, ends_at: float) -> None:
+    if block.ends_at is None or abs(ends_at - block.ends_at) > TOLD_S:
+        block.ends_at = ends_at
+        if block.connected:
+            turn.do(TellTimeLeft(block.label, ends_at - turn.now))
+
+
+def _unlisted(turn: Turn, block: Block, asked: float) -> None:
+    if not block.native:
+        look_in_vain(turn, block, asked)
+    elif asked > block.accepted_at:
+        _ended(turn, block, "its batch system does not list it any more")
+
+
+def _ended(turn: Turn, block: Block, reason: str) -> None:
+    """Close a block that its batch system has not any more; while one of its workers is connected, it lives."""
+    if block.connected:
+        block.reason = reason
+    else:
+        close(turn, block, reason)

@@ -1,0 +1,173 @@
+"""Sizes of pools: how many blocks each should have, what keeps it from submitting, and which blocks are to end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from grainlike.fleet._block import Block
+from grainlike.fleet._endings import dismiss, pause
+from grainlike.fleet._pool import PoolState
+from grainlike.fleet._submissions import submit
+from grainlike.fleet._turn import Turn
+
+__all__ = ["PoolCount", "count", "hindrance", "resize"]
+
+BETWEEN_S = 1.0
+"""Time between two submissions to one batch system."""
+
+TOO_MANY_S = 60.0
+"""Time for which blocks must have been too many without a break before pending ones are withdrawn."""
+
+
+@dataclass(slots=True)
+class PoolCount:
+    """Workers of a pool, and the blocks that have them.
+
+    Attributes:
+        blocks: its blocks that live, the oldest first.
+        all: workers of these blocks.
+        staying: workers of the blocks that are not to end.
+        missing: workers of those that are still to come.
+        waiting: blocks without a worker yet, those in the batch queue among them.
+        queued: blocks in the batch queue, or on their way into it.
+    """
+
+    blocks: list[Block]
+    all: int = 0
+    staying: int = 0
+    missing: int = 0
+    waiting: int = 0
+    queued: int = 0
+
+
+def count(state: PoolState, blocks: list[Block], now: float) -> PoolCount:
+    """Return the count of a pool's blocks."""
+    total = PoolCount(blocks)
+    for block in blocks:
+        total.all += block.nodes
+        if block.leave_reason:
+            continue
+        total.staying += block.nodes
+        total.missing += block.missing(now, state.pool.join_s)
+        total.waiting += not block.joined
+        total.queued += not block.running
+    return total
+
+
+def resize(turn: Turn, state: PoolState, blocks: list[Block]) -> None:
+    """Submit, withdraw and end blocks of a pool, as many as its numbers and what is wanted say."""
+    if state.workers:
+        state.dormant = False
+    total = count(state, blocks, turn.now)
+    if state.going:
+        return
+    _shrink(turn, state, total)
+    _end_idle(turn, state, total)
+    _withdraw(turn, state, total)
+    if short_of(state, total) and not hindrance(turn, state, total):
+        submit(turn, state)
+        turn.at(turn.now + BETWEEN_S)
+
+
+def short_of(state: PoolState, total: PoolCount) -> int:
+    """Return how many workers a pool should get beside those that it has or that are on their way."""
+    least = 0 if state.dormant else state.pool.min - total.staying
+    return max(least, (state.workers or 0) - total.missing, 0)
+
+
+def hindrance(turn: Turn, state: PoolState, total: PoolCount) -> str:
+    """Return why a pool submits no block now; empty if nothing keeps it."""
+    pool, now = state.pool, turn.now
+    if state.going:
+        return "it is going down"
+    if state.paused:
+        return f"paused: {state.paused}"
+    system = turn.books.system(pool.system)
+    if system.failing_since is not None:
+        return f"{pool.system} does not answer: {system.failing}"
+    if total.all + pool.nodes > pool.max:
+        return f"it has its {pool.max} workers at most"
+    if not turn.due(state.held_until):
+        return f"held for {state.held_until - now:.0f} s more: {state.reason}"
+    room = state.unproven_room
+    if room is not None and total.waiting >= room:
+        return "its first worker has not joined yet" if not state.deaths else state.reason
+    if total.queued >= pool.pending:
+        return f"{total.queued} blocks are in the batch queue"
+    if system.submitting:
+        return "another submission has no answer yet"
+    if system.submitted_at is not None and not turn.due(system.submitted_at + BETWEEN_S):
+        return "one block a second is submitted"
+    return _over_budget(turn, state, total)
+
+
+def _over_budget(turn: Turn, state: PoolState, total: PoolCount) -> str:
+    pool = state.pool
+    if pool.budget is None:
+        return ""
+    cores = state.cores
+    if not cores and total.blocks:
+        return "a budget waits for what the first block offers"
+    committed = state.spent + sum(block.price(cores) for block in total.blocks)
+    another = pool.nodes * cores * (pool.walltime_s or 0.0) / 3600
+    if committed + another <= pool.budget:
+        return ""
+    why = f"{committed:.3g} of {pool.budget:g} core-hours are spent or set aside, and a block takes {another:.3g}"
+    if not total.blocks:
+        why = f"{state.spent:.3g} of {pool.budget:g} core-hours spent, and a block takes {another:.3g}"
+        pause(turn, state, why)
+    return why
+
+
+def _withdraw(turn: Turn, state: PoolState, total: PoolCount) -> None:
+    """Take pending blocks out of the batch queue that were too many for a while without a break, the youngest first."""
+    if state.workers is None:
+        return
+    system = turn.books.system(state.pool.system)
+    if system.failing_since is not None:
+        return
+    needed = max(state.workers, state.pool.min - (total.staying - total.missing), 0)
+    spare = total.missing - needed
+    pending = [block for block in total.blocks if block.phase == "pending" and not block.joined]
+    if not pending or spare < state.pool.nodes:
+        state.too_many_since = None
+        return
+    if state.too_many_since is None:
+        state.too_many_since = turn.now
+    if not turn.due(state.too_many_since + TOO_MANY_S):
+        return
+    for block in reversed(pending):
+        if spare >= block.nodes:
+            dismiss(turn, block, "withdrawn: it is not wanted any more")
+            spare -= block.nodes
+            total.staying -= block.nodes
+            total.missing -= block.nodes
+
+
+def _end_idle(turn: Turn, state: PoolState, total: PoolCount) -> None:
+    """End blocks whose workers have all been idle for long; `min` is kept, but not by those that help nobody."""
+    pool = state.pool
+    for block in total.blocks:
+        crippled = len(block.connected) < block.nodes  # it holds a place that a whole one could fill
+        if block.leave_reason or not block.is_idle or (block.label in state.kept and not crippled):
+            continue
+        if block.missing(turn.now, pool.join_s) or not turn.due(block.idle_since + pool.idle_s):
+            continue
+        if total.staying - block.nodes >= pool.min or state.workers or crippled:
+            dismiss(turn, block, f"idle for {pool.idle_s:g} s")
+            total.staying -= block.nodes
+
+
+def _shrink(turn: Turn, state: PoolState, total: PoolCount) -> None:
+    """Have blocks end that are more than a pool may have now, those first whose end costs least."""
+    if total.staying <= state.pool.max:
+        return
+    order = {"intent": 0, "pending": 1, "starting": 2, "up": 4}
+    staying = [block for block in total.blocks if not block.leave_reason]
+    staying.sort(key=lambda block: (3 if block.is_idle else order[block.phase], -block.number))
+    for block in staying:
+        if total.staying <= state.pool.max:
+            return
+        dismiss(turn, block, f"the pool has {state.pool.max} workers at most now")
+        total.staying -= block.nodes
+        total.missing -= block.missing(turn.now, state.pool.join_s)

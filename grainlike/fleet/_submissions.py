@@ -1,0 +1,128 @@
+"""Submissions: a block is in the books before its command runs, and what has no clear answer is looked for."""
+
+from __future__ import annotations
+
+from grainlike.fleet._block import Block
+from grainlike.fleet._endings import end_natively, hold, pause
+from grainlike.fleet._events import EndBlocks, SubmissionAccepted, SubmissionRefused, SubmissionUnclear, SubmitBlock
+from grainlike.fleet._pool import PoolState
+from grainlike.fleet._system import ANSWER_S, SystemState
+from grainlike.fleet._turn import Turn
+
+__all__ = ["accepted", "look_in_vain", "lost_answer", "refused", "submit", "unclear"]
+
+LOOK_S = 30.0
+LOOKS = 2
+"""Listings in vain, this far apart, after which a submission without a clear answer never arrived."""
+
+
+def submit(turn: Turn, state: PoolState) -> None:
+    """Write a new block into the books, and have it submitted."""
+    books, pool = turn.books, state.pool
+    books.last_number += 1
+    label = f"{pool.name}-{books.last_number}"
+    books.blocks[label] = Block(
+        label,
+        pool.name,
+        pool.system,
+        books.last_number,
+        pool.nodes,
+        pool.walltime_s,
+        pool.cores,
+        turn.now,
+        idle_before=turn.now,
+    )
+    system = books.system(pool.system)
+    system.submitting, system.submitted_at = label, turn.now
+    books.version += 1
+    turn.do(SubmitBlock(label, pool.name, books.last_number))
+
+
+def accepted(turn: Turn, event: SubmissionAccepted) -> None:
+    """Take the id of a block; one that is not wanted any more, or has another id, is ended."""
+    block = _answered(turn, event.label)
+    if block is None:
+        ended = turn.books.ended.get(event.label)
+        state = turn.books.pools.get(ended.pool) if ended is not None else None
+        if state is not None:
+            turn.do(EndBlocks(state.pool.system, (event.native,)))
+        return
+    if block.native and block.native != event.native:
+        turn.do(EndBlocks(block.system, (event.native,)))
+        return
+    take_native(turn, block, event.native)
+    state = turn.books.pools.get(block.pool)
+    if state is not None and not state.deaths:
+        state.held, state.reason = 0, ""
+
+
+def take_native(turn: Turn, block: Block, native: str) -> None:
+    """Take the id under which a batch system has a block."""
+    if block.native:
+        return
+    block.native, block.accepted_at, block.reason = native, turn.now, ""
+    if block.leave_reason and not block.connected:
+        end_natively(turn, block)
+
+
+def refused(turn: Turn, event: SubmissionRefused) -> None:
+    """Forget a block that was not taken; its pool waits if a limit may be lifted, and is paused otherwise."""
+    block = _answered(turn, event.label)
+    if block is None or block.native or block.joined:
+        return  # it was found meanwhile: the listing knows better
+    state = turn.books.pools.get(block.pool)
+    turn.books.close(block, event.words, turn.now)
+    turn.books.version += 1
+    if state is None or block.leave_reason:
+        return
+    if event.waits:
+        hold(turn, state, event.words)
+    else:
+        state.reason = event.words
+        pause(turn, state, event.words)
+
+
+def unclear(turn: Turn, event: SubmissionUnclear) -> None:
+    """Have a block looked for by its name: it may have been taken."""
+    block = _answered(turn, event.label)
+    if block is not None and not block.native:
+        block.reason = event.words
+        block.looked_at = None
+        turn.books.system(block.system).hurry(turn.now + 1.0)
+
+
+def lost_answer(turn: Turn, system: SystemState) -> None:
+    """Take a submission whose answer does not come for an unclear one."""
+    block = turn.books.blocks.get(system.submitting)
+    if block is None:
+        system.submitting = ""
+    elif turn.due(block.submitted_at + ANSWER_S):
+        unclear(turn, SubmissionUnclear(block.label, "no answer to the submission"))
+
+
+def look_in_vain(turn: Turn, block: Block, asked: float) -> None:
+    """Count a listing that does not have a block which may have been taken."""
+    earliest = block.answered_at if block.looked_at is None else block.looked_at + LOOK_S
+    if earliest is None or asked < earliest:
+        return
+    block.looked_at = asked
+    block.looks += 1
+    if block.looks < LOOKS:
+        turn.books.system(block.system).hurry(asked + LOOK_S + 1.0)
+        return
+    state = turn.books.pools.get(block.pool)
+    words = block.reason
+    turn.books.close(block, block.leave_reason or f"never arrived: {words}", turn.now)
+    turn.books.version += 1
+    if state is not None and not block.leave_reason:
+        hold(turn, state, f"block {block.label} never arrived: {words}")
+
+
+def _answered(turn: Turn, label: str) -> Block | None:
+    for system in turn.books.systems.values():
+        if system.submitting == label:
+            system.submitting = ""
+    block = turn.books.blocks.get(label)
+    if block is not None:
+        block.answered_at = turn.now
+    return block

@@ -1,0 +1,39 @@
+"""Batch systems as the fleet scheduler knows them: when they were asked, and whether they answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["SystemState"]
+
+ANSWER_S = 120.0
+"""After it, a question is taken for lost: native commands have 30 s, with all that is around them."""
+
+
+@dataclass(slots=True)
+class SystemState:
+    """State of a batch system.
+
+    Attributes:
+        name: its key.
+        submitting: label whose submission has no answer yet; empty: none.
+        submitted_at: time of the last submission.
+        asked_at: time at which it was last asked for its blocks; None: never.
+        waiting: True while the answer to that is outstanding.
+        list_before: time by which it is to be asked again, earlier than it is usual; None: as usual.
+        failing_since: time since which it does not tell its blocks; None: it does.
+        failing: its words for that.
+    """
+
+    name: str
+    submitting: str = ""
+    submitted_at: float | None = None
+    asked_at: float | None = None
+    waiting: bool = False
+    list_before: float | None = None
+    failing_since: float | None = None
+    failing: str = ""
+
+    def hurry(self, at: float) -> None:
+        """Have it asked by this time."""
+        self.list_before = at if self.list_before is None else min(at, self.list_before)

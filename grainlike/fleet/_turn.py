@@ -1,0 +1,40 @@
+"""One turn of the fleet scheduler: the actions that an event leads to, and when to look again."""
+
+from __future__ import annotations
+
+from grainlike.fleet._books import Books
+from grainlike.fleet._events import FleetAction, Wake
+
+__all__ = ["Turn"]
+
+
+class Turn:
+    """Actions of one event, on the books, at one time."""
+
+    __slots__ = ("actions", "books", "now", "wake")
+
+    def __init__(self, books: Books, now: float) -> None:
+        self.books = books
+        self.now = now
+        self.actions: list[FleetAction] = []
+        self.wake: float | None = None
+
+    def do(self, action: FleetAction) -> None:
+        """Add an action."""
+        self.actions.append(action)
+
+    def at(self, when: float) -> None:
+        """Look again at this time, if it is to come and nothing is due before."""
+        if when > self.now and (self.wake is None or when < self.wake):
+            self.wake = when
+
+    def due(self, when: float) -> bool:
+        """Return True if this time has come; else look again then."""
+        if when <= self.now:
+            return True
+        self.at(when)
+        return False
+
+    def ended(self) -> list[FleetAction]:
+        """Return the actions, the next look among them."""
+        return [*self.actions, Wake(self.wake)] if self.wake is not None else self.actions

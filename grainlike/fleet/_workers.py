@@ -1,0 +1,80 @@
+"""Workers of blocks: who has joined, who is idle, and blocks whose workers do not come, or not come back."""
+
+from __future__ import annotations
+
+from grainlike.fleet._block import Block
+from grainlike.fleet._endings import dismiss, fail, press
+from grainlike.fleet._events import Joined, Leave, Left, Working
+from grainlike.fleet._pool import PoolState
+from grainlike.fleet._turn import Turn
+
+__all__ = ["attend", "joined", "left", "working"]
+
+
+def joined(turn: Turn, event: Joined) -> None:
+    """Take a worker of a block: the pool works. One whose block is not in the books has nothing to do here."""
+    block = turn.books.blocks.get(event.label)
+    if block is None:
+        turn.do(Leave(event.label, event.node, "its block has ended", at_once=True))
+        return
+    if not block.running:
+        block.running, block.started_at = True, turn.now
+    block.joined, block.away_since = True, None
+    block.seen.add(event.node)
+    block.awaited.discard(event.node)
+    block.worked = block.worked or not event.idle
+    before = block.connected.get(event.node)
+    again = event.node in block.connected and before is not None
+    block.connected[event.node] = None if not event.idle else before if again else turn.now
+    state = turn.books.pools.get(block.pool)
+    turn.books.version += 1
+    if state is not None:
+        state.joined_at, state.workers = turn.books.version, None
+        state.proven, state.deaths, state.held, state.held_until = True, 0, 0, 0.0
+        state.reason = ""
+        state.cores = state.cores or event.cores
+    block.cores = block.cores or event.cores
+    if block.leave_reason:
+        turn.do(Leave(block.label, event.node, block.leave_reason, block.at_once))
+
+
+def left(turn: Turn, event: Left) -> None:
+    """Forget a worker; its block lives on, until its batch system says otherwise."""
+    block = turn.books.blocks.get(event.label)
+    if block is None or event.node not in block.connected:
+        return
+    del block.connected[event.node]
+    if not block.connected:
+        block.away_since = turn.now
+        block.reason = event.how
+        turn.books.system(block.system).hurry(turn.now + 1.0)
+
+
+def working(turn: Turn, event: Working) -> None:
+    """Note since when a worker has no job."""
+    block = turn.books.blocks.get(event.label)
+    if block is None or event.node not in block.connected:
+        return
+    if not event.idle:
+        block.connected[event.node] = None
+        block.worked = True
+    elif block.connected[event.node] is None:
+        block.connected[event.node] = turn.now
+
+
+def attend(turn: Turn, block: Block, state: PoolState | None) -> None:
+    """End a block whose workers did not join in time, or did not come back; go on with one that is to end."""
+    limit = state.pool.join_s if state is not None else 0.0
+    if block.awaited and turn.due(block.awaited_since + limit):
+        block.awaited = set()
+    if block.leave_reason:
+        press(turn, block)
+        return
+    system = turn.books.systems.get(block.system)
+    if state is None or block.connected or (system is not None and system.failing_since is not None):
+        return
+    if block.away_since is not None:
+        if turn.due(block.away_since + limit):
+            dismiss(turn, block, f"its workers left and did not come back within {limit:g} s")
+    elif block.started_at is not None and turn.due(block.started_at + limit):
+        fail(turn, state, block, f"no worker joined within {limit:g} s of its start")

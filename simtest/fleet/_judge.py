@@ -1,0 +1,171 @@
+"""Judge of a fleet: the nine rules of docs/internals.md, checked from books of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from grainlike.fleet import (
+    FleetAction,
+    FleetEvent,
+    FleetScheduler,
+    Joined,
+    Leave,
+    Listed,
+    ListingFailed,
+    PoolResumed,
+    PoolSet,
+    SubmissionRefused,
+    SubmitBlock,
+)
+from simtest.fleet._batch_system import BatchSystem, NativeJob, SimWorker
+from simtest.fleet._work import Work
+
+__all__ = ["FleetJudge"]
+
+_DEATHS = 3
+_SHOWN, _SHOWN_S = 8, 300.0
+"""Listings, and seconds, for which a job may be shown that belongs to no block: ends are told again."""
+
+
+class FleetJudge:
+    """Violations of a world, as lines for people."""
+
+    def __init__(self) -> None:
+        self.violations: list[str] = []
+        self._numbers: set[int] = set()
+        self._most: dict[str, int] = {}
+        self._deaths: dict[str, int] = {}
+        self._counted: set[str] = set()
+        self._failing: set[str] = set()
+        self._leaving: set[str] = set()
+        self._unknown: dict[str, list[float]] = {}
+
+    def blame(self, rule: int, now: float, what: str) -> None:
+        """Note a violation."""
+        self.violations.append(f"rule {rule} at {now:.0f}: {what}")
+
+    def before(self, event: FleetEvent, fleet: FleetScheduler, systems: dict[str, BatchSystem]) -> set[str]:
+        """Take an event before it is handled; return the labels of the blocks that must be there after it."""
+        if isinstance(event, PoolSet):
+            name = event.pool.name
+            self._most[name] = max(self._most.get(name, 0), event.pool.max)
+            self._deaths[name] = 0
+        elif isinstance(event, PoolResumed):
+            self._deaths[event.name] = 0
+        elif isinstance(event, Joined):
+            self._deaths[event.label.rpartition("-")[0]] = 0
+        elif isinstance(event, ListingFailed):
+            self._failing.add(event.system)
+        elif isinstance(event, Listed):
+            self._failing.discard(event.system)
+            self._count_deaths(event, fleet, systems[event.system])
+        spared = event.label if isinstance(event, SubmissionRefused) else ""
+        return {
+            block.label
+            for block in fleet.books.blocks.values()
+            if block.system in self._failing and block.label != spared
+        }
+
+    def _count_deaths(self, event: Listed, fleet: FleetScheduler, system: BatchSystem) -> None:
+        there = {row.native for row in event.rows if row.state != "ended"}
+        for job in system.jobs.values():
+            block = fleet.books.blocks.get(job.label)
+            if block is None or block.native != job.native or block.joined or block.leave_reason:
+                continue
+            if (
+                block.accepted_at < event.asked
+                and job.broken
+                and not job.alive
+                and job.native not in there | self._counted
+            ):
+                self._counted.add(job.native)
+                self._deaths[job.pool.name] = self._deaths.get(job.pool.name, 0) + 1
+
+    def after(
+        self,
+        event: FleetEvent,
+        actions: Sequence[FleetAction],
+        fleet: FleetScheduler,
+        must: set[str],
+        workers: dict[tuple[str, int], SimWorker],
+        now: float,
+    ) -> None:
+        """Check what an event led to."""
+        for label in must - set(fleet.books.blocks):
+            self.blame(8, now, f"{label} was closed while its batch system does not answer ({event})")
+        if isinstance(event, Listed):
+            self._look_for_unknown(event, fleet, now)
+        for action in actions:
+            if isinstance(action, SubmitBlock):
+                self._submission(action, fleet, now)
+            elif isinstance(action, Leave) and action.reason.startswith("idle"):
+                worker = None if action.label in self._leaving else workers.get((action.label, action.node))
+                if worker is not None and worker.alive and worker.job is not None:
+                    self.blame(5, now, f"{action.label}.{action.node} has a job and is to leave: {action.reason}")
+        self._leaving |= {action.label for action in actions if isinstance(action, Leave)}
+
+    def _submission(self, action: SubmitBlock, fleet: FleetScheduler, now: float) -> None:
+        if action.number in self._numbers:
+            self.blame(1, now, f"{action.label} is submitted again")
+        self._numbers.add(action.number)
+        if self._deaths.get(action.pool, 0) >= _DEATHS:
+            self.blame(7, now, f"{action.label} after {self._deaths[action.pool]} early deaths")
+        if fleet.books.pools[action.pool].pool.system in self._failing:
+            self.blame(8, now, f"{action.label} is submitted while its batch system does not answer")
+
+    def _look_for_unknown(self, event: Listed, fleet: FleetScheduler, now: float) -> None:
+        """Blame jobs that listings have shown for long although no block has them."""
+        known = {block.native for block in fleet.books.blocks.values()}
+        for row in event.rows:
+            if row.state == "ended" or row.native in known:
+                self._unknown.pop(row.native, None)
+                continue
+            times = self._unknown.setdefault(row.native, [])
+            times.append(now)
+            if len(times) > _SHOWN and now > times[0] + _SHOWN_S:
+                self.blame(3, now, f"{row.native} ({row.name}) has belonged to no block since {times[0]:.0f}")
+
+    def look(self, systems: dict[str, BatchSystem], fleet: FleetScheduler | None, now: float) -> None:
+        """Check what the batch systems have, at any instant."""
+        nodes: dict[str, int] = {}
+        names: dict[str, str] = {}
+        for system in systems.values():
+            for job in system.jobs.values():
+                if not job.alive or job.extra:
+                    continue
+                nodes[job.pool.name] = nodes.get(job.pool.name, 0) + job.pool.nodes
+                if job.name in names:
+                    self.blame(1, now, f"{job.name} is there as {names[job.name]} and {job.native}")
+                names[job.name] = job.native
+        for pool, count in nodes.items():
+            if count > self._most.get(pool, 0):
+                self.blame(2, now, f"{pool} has {count} workers, more than {self._most.get(pool, 0)}")
+        if fleet is not None:
+            for name, state in fleet.books.pools.items():
+                budget = state.pool.budget
+                if budget is not None:
+                    self._budget(name, budget, systems[state.pool.system], now)
+
+    def _budget(self, pool: str, budget: float, system: BatchSystem, now: float) -> None:
+        spent = sum(job.core_hours(now) for job in system.jobs.values() if job.pool.name == pool and not job.extra)
+        if spent > budget * (1 + 1e-9):
+            self.blame(2, now, f"{pool} has spent {spent:.3f} of {budget:.3f} core-hours")
+
+    def quiet(self, fleet: FleetScheduler, systems: dict[str, BatchSystem], work: Work, now: float) -> None:
+        """Check a world that had time to settle, before its pools are taken down."""
+        for system in systems.values():
+            for job in system.alive():
+                block = fleet.books.blocks.get(job.label)
+                if block is None or block.native != job.native:
+                    self.blame(3, now, f"{job.native} ({job.name}) belongs to no block")
+        for item in work.items.values():
+            if not item.done:
+                self.blame(9, now, f"job {item.number} ({item.seconds:.0f} s on {item.width}) did not end")
+
+    def down(self, fleet: FleetScheduler, systems: dict[str, BatchSystem], now: float) -> None:
+        """Check a world whose pools were taken down a while ago."""
+        left: list[NativeJob] = [job for system in systems.values() for job in system.alive()]
+        for job in left:
+            self.blame(4, now, f"{job.native} ({job.name}) is left after `down`")
+        if fleet.books.blocks or fleet.books.pools:
+            self.blame(4, now, f"{list(fleet.books.pools)} with {list(fleet.books.blocks)} are left after `down`")
