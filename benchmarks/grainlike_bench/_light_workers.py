@@ -27,7 +27,20 @@ from grainlike.net import ByteLink, HeadLocator, OnFrames, ReconnectingLink, fin
 from grainlike.payload import dump_value
 from grainlike.resources import Cores
 from grainlike.scheduler import NodeScheduler, RunnerKind
-from grainlike.wire import LOST_S, Assign, Buffer, Code, Completed, Frame, Message, Parcel, Run, Welcome, pack_parcels
+from grainlike.wire import (
+    LOST_S,
+    Assign,
+    Buffer,
+    Code,
+    Completed,
+    Frame,
+    Message,
+    Parcel,
+    Run,
+    StopReason,
+    Welcome,
+    pack_parcels,
+)
 from grainlike_worker.daemon._connect import wait_for_head
 from grainlike_worker.daemon._daemon import _Daemon
 from grainlike_worker.daemon._introduction import introduction
@@ -204,7 +217,7 @@ class LightRunner:
     def unbar(self) -> None:
         self._barred = False
 
-    def terminate(self) -> None:
+    def terminate(self, reason: StopReason) -> None:
         self._ended.set()
 
     def kill(self) -> None:

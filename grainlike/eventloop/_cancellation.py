@@ -53,7 +53,8 @@ class Cancellation:
 class RepeatedCancellation(Cancellation):
     """Cancel `task` now, again after `GRACE_S`, and then every `EVERY_S` until it is done or this is `settled`.
 
-    `coroutine` is what the task drives, if that is not the task's own. The log has once where it waits.
+    `coroutine` is what the task drives, if that is not the task's own. `reason` is the message of every
+    `CancelledError`. The log has once where it waits.
 
     Example::
 
@@ -62,13 +63,14 @@ class RepeatedCancellation(Cancellation):
         cancellation.settled()
     """
 
-    __slots__ = ("_loop", "_task", "_timer")
+    __slots__ = ("_loop", "_reason", "_task", "_timer")
 
-    def __init__(self, task: asyncio.Task[Any], name: str, coroutine: object = None) -> None:
+    def __init__(self, task: asyncio.Task[Any], name: str, coroutine: object = None, reason: str | None = None) -> None:
         super().__init__(name, task.get_coro() if coroutine is None else coroutine)
         self._task = task
         self._loop = task.get_loop()
-        task.cancel()
+        self._reason = reason
+        task.cancel(reason)
         self._timer = self._loop.call_later(GRACE_S, self._repeat, True)
 
     def settled(self) -> None:
@@ -89,9 +91,9 @@ class RepeatedCancellation(Cancellation):
                 EVERY_S,
             )
         inner = list(_children(self._coroutine))
-        self._task.cancel()
+        self._task.cancel(self._reason)
         for task in inner:
-            task.cancel()
+            task.cancel(self._reason)
         self._timer = self._loop.call_later(EVERY_S, self._repeat, False)
 
 

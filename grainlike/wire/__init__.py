@@ -150,6 +150,7 @@ from grainlike.wire._runners import (
     Run,
     Setup,
     Stop,
+    StopReason,
 )
 from grainlike.wire._window import WINDOW_BYTES, WINDOW_ITEMS, Debt, Window
 
@@ -253,6 +254,7 @@ __all__ = [
     "Software",
     "SpanRow",
     "Stop",
+    "StopReason",
     "Submit",
     "SubmittedFunction",
     "TimeLeft",

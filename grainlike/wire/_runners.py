@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
+
 from grainlike.wire._base import BaseMessage
 
 __all__ = [
@@ -13,6 +15,7 @@ __all__ = [
     "Run",
     "Setup",
     "Stop",
+    "StopReason",
 ]
 
 
@@ -49,10 +52,25 @@ class Run(BaseMessage, frozen=True, tag=31):
     memory: tuple[int, ...] = ()
 
 
+class StopReason(IntEnum):
+    """Reason for which jobs are stopped, as far as they are told. Numbers begin at 1: they stand in the pages that
+    daemon and runner share, where 0 is that nobody has told the runner to end.
+    """
+
+    UNSAID = 1
+    WALLTIME = 2  # the time of their worker is over
+
+    @property
+    def message(self) -> str | None:
+        """What the cancelled job sees: the message of its `CancelledError`."""
+        return None if self is StopReason.UNSAID else self.name.lower()
+
+
 class Stop(BaseMessage, frozen=True, tag=32):
     """Cancel these jobs inside a runner."""
 
     jobs: list[int]
+    reason: StopReason = StopReason.UNSAID
 
 
 class Awaits(BaseMessage, frozen=True, tag=42):

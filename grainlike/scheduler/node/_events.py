@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from grainlike.scheduler._events import Ticked, WakeAt
-from grainlike.wire import Assign, Cancel, Completed, Define, Hold, LeaseStart, LeaseWait, Retract, Undefine
+from grainlike.wire import Assign, Cancel, Completed, Define, Hold, LeaseStart, LeaseWait, Retract, StopReason, Undefine
 
 __all__ = [
     "BarrierHeld",
@@ -115,9 +115,12 @@ class JobGoesOn(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodeStopped(msgspec.Struct, frozen=True, gc=False):
-    """The node was asked to stop: nothing starts any more, and running jobs are ended, within `grace_s`, or killed."""
+    """The node was asked to stop: nothing starts any more, and running jobs are ended, within `grace_s`, or killed.
+    They are told the reason.
+    """
 
     grace_s: float | None = None
+    reason: StopReason = StopReason.UNSAID
 
 
 class CoresTaken(msgspec.Struct, frozen=True, gc=False):
@@ -176,6 +179,7 @@ class StopJobs(msgspec.Struct, frozen=True, gc=False):
 
     runner: int
     jobs: list[int]
+    reason: StopReason = StopReason.UNSAID
 
 
 class RaiseBarrier(msgspec.Struct, frozen=True, gc=False):
@@ -189,6 +193,7 @@ class TerminateRunner(msgspec.Struct, frozen=True, gc=False):
     """Send SIGTERM to a runner: `finally` blocks of its jobs run."""
 
     runner: int
+    reason: StopReason = StopReason.UNSAID
 
 
 class KillRunner(msgspec.Struct, frozen=True, gc=False):

@@ -23,6 +23,7 @@ from grainlike.scheduler.node._events import (
 from grainlike.scheduler.node._lending import Lending
 from grainlike.scheduler.node._records import NodeJob, NodeLease, NodeRunner
 from grainlike.scheduler.node._timers import Timers
+from grainlike.wire import StopReason
 
 __all__ = ["GRACE_S", "Runners"]
 
@@ -39,7 +40,7 @@ SOFT_STOP_S = 0.05
 class Runners:
     """All runners of one node. `killable`: the shared one is a process, which can be killed."""
 
-    __slots__ = ("_all", "_idle", "_killable", "_last", "_lending", "_shared", "_timers", "grace_s")
+    __slots__ = ("_all", "_idle", "_killable", "_last", "_lending", "_shared", "_timers", "grace_s", "reason")
 
     def __init__(self, lending: Lending, timers: Timers, *, killable: bool) -> None:
         self._lending = lending
@@ -51,6 +52,8 @@ class Runners:
         self._last = 0
         self.grace_s: float | None = None
         """Seconds that jobs which are ended have, if that is not `GRACE_S`."""
+        self.reason = StopReason.UNSAID
+        """The reason that jobs which are ended from now on are told."""
 
     @property
     def _grace_s(self) -> float:
@@ -113,7 +116,7 @@ class Runners:
     def stop(self, lease: NodeLease, jobs: Iterable[NodeJob], now: float, out: list[NodeAction]) -> None:
         """Stop jobs of a process that has others too."""
         runner = lease.runner
-        out.append(StopJobs(runner.id, [job.id for job in jobs]))
+        out.append(StopJobs(runner.id, [job.id for job in jobs], self.reason))
         if runner.kind == "own":
             self._timers.add(now + SOFT_STOP_S, lease.id, "bar")
         else:
@@ -126,7 +129,7 @@ class Runners:
         if not runner.terminating:
             runner.terminating = True
             self._lending.forget(lease)
-            out.append(TerminateRunner(runner.id))
+            out.append(TerminateRunner(runner.id, self.reason))
             self._timers.add(now + self._grace_s, lease.id, "kill")
 
     def retire(self, runner: NodeRunner, stalled: Iterable[NodeJob], out: list[NodeAction]) -> None:

@@ -144,7 +144,7 @@ class NodeScheduler:
                 self._waits(event, out)
             case NodeStopped():
                 self._stopped = True
-                self._runners.grace_s = event.grace_s
+                self._runners.grace_s, self._runners.reason = event.grace_s, event.reason
             case CoresTaken(cores=cores):
                 self._ledger.avoided = cores
             case Ticked():

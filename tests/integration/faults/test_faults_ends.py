@@ -15,27 +15,39 @@ LISTEN = "tcp://127.0.0.1:0"
 pytestmark = pytest.mark.asyncio
 
 
-async def test_a_job_that_runs_into_the_end_cleans_up_and_runs_elsewhere(gates, start_worker):
-    """The head tells the worker that its time is over; its grace is its own, and it has no retries to spend."""
+@pytest.mark.parametrize("kind", ["plain", "coroutine", "isolated"])
+async def test_a_job_that_runs_into_the_end_cleans_up_and_runs_elsewhere(kind, gates, start_worker):
+    """The head tells the worker that its time is over; the job sees that, has a grace of its own, and runs elsewhere
+    without retries.
+    """
     async with asyncio.timeout(LIMIT_S), gates() as gate, gates() as farewell, Executor(listen=LISTEN) as executor:
         visit, leave = gate.visit, farewell.visit
         farewell.open = True
 
-        @delayed(retries=0)
-        def job():
+        def plain():
             try:
                 visit("job")
-            finally:
-                leave("job")
+            except SystemExit as end:
+                leave("job", *getattr(end, "__notes__", ()))
+                raise
+            return "done"
+
+        async def coroutine():
+            try:
+                await asyncio.to_thread(visit, "job")
+            except asyncio.CancelledError as error:
+                leave("job", *error.args)
+                raise
             return "done"
 
         first = start_worker(executor.address, name="n1")
+        job = delayed(retries=0, isolate=kind == "isolated")(plain if kind == "plain" else coroutine)
         r_ = start((job @ Cores(1))())
         await gate.arrival()
         (number,) = executor._service.head.peers
         executor._service.head.tell_time_left(number, 0.0, LIMIT_S)
         assert await anyio.to_thread.run_sync(first.process.wait, LIMIT_S) == 0
-        await farewell.arrival()
+        assert (await farewell.arrival()).rest == ["walltime"]
         start_worker(executor.address, name="n2")
         await gate.arrival()
         gate.release_all()

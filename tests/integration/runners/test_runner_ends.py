@@ -6,12 +6,13 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from raw_runner import LIMIT_S, TERMINATED, Gate, Runner, alarm, environment, linux_only, quick, stop_at_gate
+from raw_runner import LIMIT_S, TERMINATED, Gate, Runner, alarm, by_value, environment, linux_only, quick, stop_at_gate
 
-from grainlike.wire import Beat, Code, Stop
+from grainlike.wire import Beat, Code, Stop, StopReason
 from grainlike_worker.daemon._spawn import describe_exit
 from grainlike_worker.ipc._claims import IDLE, ClaimPage
 
@@ -134,6 +135,42 @@ def test_sigterm_cancels_a_coroutine_which_may_await_in_finally(gate: Gate, tmp_
         assert runner.until_end() == TERMINATED
     assert trace.read_text() == "tidy"
     assert runner.codes == {1: Code.CANCELLED}
+
+
+def tell_by_note(begun: str, go: str) -> str:
+    from pathlib import Path
+
+    try:
+        Path(begun).write_text("begun")
+        return Path(go).read_text()
+    except SystemExit as end:
+        return " ".join(getattr(end, "__notes__", ()))
+
+
+async def tell_by_message(begun: str, go: str) -> str:
+    import asyncio
+    from pathlib import Path
+
+    Path(begun).write_text("begun")  # noqa: ASYNC240 - a job's own business
+    try:
+        await asyncio.sleep(3600)
+    except asyncio.CancelledError as error:
+        return " ".join(error.args)
+    return go
+
+
+@pytest.mark.parametrize(("told", "seen"), [(StopReason.WALLTIME, "walltime"), (StopReason.UNSAID, ""), (0, "")])
+@pytest.mark.parametrize("job", [tell_by_note, tell_by_message])
+def test_a_job_sees_the_reason_that_stands_in_the_page(
+    job: Callable[..., object], told: int, seen: str, gate: Gate, claims: ClaimPage
+) -> None:
+    with Runner(by_value(job), claims=claims) as runner:
+        runner.run({1: (0, gate.args)})
+        gate.wait()
+        claims.told = told
+        runner.process.terminate()
+        assert runner.until_end() == TERMINATED
+    assert runner.values == {1: seen}
 
 
 def test_sigterm_ends_an_idle_runner() -> None:

@@ -5,6 +5,7 @@ with a log in memory; the next head is made of its records, and is the same.
 """
 
 import dataclasses
+import enum
 import gc
 import os
 import random
@@ -198,6 +199,8 @@ def anything(dice, kind):
             return dice.random() < 0.5
         case _ if kind is type(None):
             return None
+        case _ if isinstance(kind, type) and issubclass(kind, enum.Enum):
+            return dice.choice(list(kind))
         case _ if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
             return kind(**{field.name: anything(dice, field.type) for field in msgspec.structs.fields(kind)})
     if dataclasses.is_dataclass(kind):

@@ -61,6 +61,43 @@ async def test_a_task_group_passes_on_what_its_tasks_swallowed_before() -> None:
     assert task.cancelled()
 
 
+async def test_every_cancellation_says_the_reason() -> None:
+    """To the task at first and again, and to those of a group of its, which are cancelled themselves only later."""
+    begun = asyncio.Event()
+    heard: dict[str, list[tuple[object, ...]]] = {"parent": [], "child": []}
+
+    async def stubborn(name: str, times: int) -> None:
+        begun.set()
+        for _ in range(times):
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError as error:
+                heard[name].append(error.args)
+
+    async def parent() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(stubborn("child", 2))
+            await stubborn("parent", 2)
+
+    task = asyncio.create_task(parent())
+    await begun.wait()
+    cancellation = RepeatedCancellation(task, "parent", reason="walltime")
+    await asyncio.wait([task], timeout=LIMIT_S)
+    cancellation.settled()
+    assert heard["parent"] == [("walltime",), ("walltime",)]
+    assert heard["child"][-1] == ("walltime",)
+
+
+async def test_a_cancellation_without_a_reason_is_a_plain_one() -> None:
+    task = asyncio.create_task(asyncio.sleep(3600))
+    await asyncio.sleep(0)
+    cancellation = RepeatedCancellation(task, "f")
+    with pytest.raises(asyncio.CancelledError) as caught:
+        await task
+    cancellation.settled()
+    assert caught.value.args == ()
+
+
 async def test_what_has_settled_is_left_alone() -> None:
     begun = asyncio.Event()
     task = asyncio.create_task(_swallow(1, begun))

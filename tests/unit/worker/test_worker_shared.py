@@ -17,7 +17,20 @@ from grainlike.context import GVAR
 from grainlike.errors import JobCancelledError, RemoteError, SerializationError
 from grainlike.net import Link, memory_pair
 from grainlike.payload import Payload, dump_arguments, dump_function, load_error, load_value
-from grainlike.wire import Beat, Code, Completed, Define, Frame, FunctionSpec, Ready, Run, Setup, Stop, unpack_parcels
+from grainlike.wire import (
+    Beat,
+    Code,
+    Completed,
+    Define,
+    Frame,
+    FunctionSpec,
+    Ready,
+    Run,
+    Setup,
+    Stop,
+    StopReason,
+    unpack_parcels,
+)
 from grainlike_worker.runner.common import _usage
 from grainlike_worker.runner.loop import _runner
 from grainlike_worker.runner.loop._runner import serve_shared
@@ -272,6 +285,27 @@ async def test_stopping_runs_finally_and_leaves_neighbours_alone() -> None:
         assert await trace.read_text() == "tidy"
     assert worker.codes == {1: Code.CANCELLED, 2: Code.SUCCEEDED}
     assert worker.values == {2: "rested"}
+
+
+async def test_a_stopped_job_sees_the_reason() -> None:
+    """As the message of asyncio's `CancelledError`, and as the reason of trio's `Cancelled`."""
+
+    async def job() -> str | None:
+        import anyio
+
+        try:
+            await anyio.sleep_forever()
+        except anyio.get_cancelled_exc_class() as error:
+            return error.reason if hasattr(error, "reason") else next(iter(error.args), None)
+        raise AssertionError
+
+    async with a_worker(job) as worker:
+        for number, reason in ((1, StopReason.WALLTIME), (2, StopReason.UNSAID)):
+            worker.run({number: (0, ())})
+            await anyio.wait_all_tasks_blocked()
+            worker.link.post(Stop([number], reason))
+            await worker.until(number)
+    assert worker.values == {1: "walltime", 2: None}
 
 
 async def test_a_job_stopped_before_it_began_never_begins() -> None:

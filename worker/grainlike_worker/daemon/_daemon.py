@@ -91,6 +91,7 @@ from grainlike.wire import (
     Run,
     Setup,
     Stop,
+    StopReason,
     Submit,
     TimeLeft,
     Undefine,
@@ -275,7 +276,7 @@ class _Daemon:
             over = self._end if self._end is not None and self._end.over else None
             grace_s = GRACE_S if over is None else over.grace_s
             self._say(Leaving("it was told to stop" if over is None else "its time is over"))
-            self._tell(NodeStopped(grace_s))
+            self._tell(NodeStopped(grace_s, StopReason.UNSAID if over is None else StopReason.WALLTIME))
             self._flush()
             # The mind kills what does not end within its grace time; this only bounds what nobody foresaw.
             with anyio.move_on_after(grace_s + FAREWELL_S):
@@ -434,12 +435,12 @@ class _Daemon:
             case SpawnRunner():
                 self._spawn(action)
             case StopJobs():
-                self._runners[action.runner].post(Stop(action.jobs))
+                self._runners[action.runner].post(Stop(action.jobs, action.reason))
             case RaiseBarrier():
                 self._runners[action.runner].bar()
                 self._tasks.start_soon(self._hold_barrier, action)
             case TerminateRunner():
-                self._runners[action.runner].terminate()
+                self._runners[action.runner].terminate(action.reason)
             case KillRunner():
                 self._runners[action.runner].kill()
             case RunnerRetired():

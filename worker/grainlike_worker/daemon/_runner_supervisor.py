@@ -32,6 +32,7 @@ from grainlike.wire import (
     Renew,
     Run,
     Setup,
+    StopReason,
     Undefine,
 )
 from grainlike_worker.daemon._child import describe_exit
@@ -277,10 +278,10 @@ class RunnerSupervisor:
         """The page shared with the process, while there is one: a shared runner has none."""
         return self._process.claims if self._process is not None else None
 
-    def terminate(self) -> None:
+    def terminate(self, reason: StopReason) -> None:
         self._end_wanted = self._end_wanted or "terminate"
         if self._process is not None:
-            self._process.terminate()
+            self._process.terminate(reason)
 
     def kill(self) -> None:
         self._end_wanted = "kill"

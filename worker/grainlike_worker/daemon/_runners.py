@@ -16,7 +16,7 @@ from grainlike.context import JobInfo
 from grainlike.eventloop import on_asyncio
 from grainlike.net import OnFrames, memory_pair
 from grainlike.scheduler import RunnerKind
-from grainlike.wire import Buffer, Message
+from grainlike.wire import Buffer, Message, StopReason
 from grainlike_worker.daemon._output import Tap
 from grainlike_worker.daemon._runner_supervisor import RunnerSupervisor
 from grainlike_worker.runner.loop._output import EmbeddedOutput, hooked_streams
@@ -84,8 +84,8 @@ class RunnerBody(Protocol):
     def unbar(self) -> None:
         """A new run-list may be started."""
 
-    def terminate(self) -> None:
-        """Ask it to end."""
+    def terminate(self, reason: StopReason) -> None:
+        """Ask it to end; its jobs see the reason."""
 
     def kill(self) -> None:
         """End it."""
@@ -172,7 +172,7 @@ class _LoopRunner:
     def unbar(self) -> None:
         """Nothing was barred."""
 
-    def terminate(self) -> None:
+    def terminate(self, reason: StopReason) -> None:  # noqa: ARG002 - its jobs were stopped before, with the reason
         self._near.close()
 
     def kill(self) -> None:

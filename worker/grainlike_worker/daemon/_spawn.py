@@ -10,6 +10,7 @@ import anyio
 
 from grainlike.net import Link, adopt
 from grainlike.scheduler import RunnerKind
+from grainlike.wire import StopReason
 from grainlike_worker.daemon._child import ProcessHandle, describe_exit, start_child
 from grainlike_worker.daemon._keeper import KeeperClient
 from grainlike_worker.daemon._output_pipes import OutputPipes
@@ -120,12 +121,14 @@ class RunnerProcess:
         """
         return await self._process.wait()
 
-    def terminate(self) -> None:
-        """Ask it to end: the running job sees `SystemExit` or its loop's cancellation. Nothing once it was reaped."""
+    def terminate(self, reason: StopReason = StopReason.UNSAID) -> None:
+        """Ask it to end: the running job sees `SystemExit` or its loop's cancellation, with the reason. Nothing once it
+        was reaped.
+        """
         if self.claims is not None and self.claims.fd >= 0:
-            self.claims.told = 1
+            self.claims.told = reason
         if self.steps is not None and self.steps.fd >= 0:
-            self.steps.words[TOLD] = 1
+            self.steps.words[TOLD] = reason
         self._process.send_signal(signal.SIGTERM)
 
     def flush(self) -> None:

@@ -48,7 +48,8 @@ class ClaimPage(Page[int]):
         kernel: 1 while it is the kernel that keeps the limit, and nobody has to look.
         watched: 1 while somebody looks whether the limit is kept.
         link: the job of which the runner does a part now, where what it was given are several calls in a chain; else 0.
-        told: 1 once the daemon asks the runner to end: a SIGTERM before that is a batch system's, to all processes.
+        told: the `StopReason` once the daemon asks the runner to end: a SIGTERM before that is a batch system's, to all
+            processes.
         taken: bytes that were found when the process was killed for going beyond its limit; else 0.
 
     Example::

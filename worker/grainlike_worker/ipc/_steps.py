@@ -18,8 +18,8 @@ BLOCKED_S = 5.0
 """How long one step may take before it is told of."""
 
 SINCE, JOB, TOLD = 0, 1, 2
-"""What the numbers of a page are: when the step began, on the system's monotonic clock, and whose it is; and 1
-once the daemon asks the runner to end, for a SIGTERM before that is a batch system's, to all processes."""
+"""What the numbers of a page are: when the step began, on the system's monotonic clock, and whose it is; and the
+`StopReason` once the daemon asks the runner to end, for a SIGTERM before that is a batch system's, to all processes."""
 
 
 class StepPage(Page[float]):

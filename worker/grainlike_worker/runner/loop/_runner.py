@@ -32,6 +32,7 @@ from grainlike.wire import (
     Run,
     Setup,
     Stop,
+    StopReason,
     Undefine,
 )
 from grainlike_worker.ipc._steps import BLOCKED_S, JOB, SINCE
@@ -126,8 +127,8 @@ class LoopRunner:
                     lease = RunnerLease(message, buffers, time.monotonic(), scratch=self._scratch)
                     self._lease_of.update(dict.fromkeys(lease.jobs, lease))
                     self.tasks.start(lease)
-                case Stop(jobs=jobs):
-                    self._stop(jobs)
+                case Stop(jobs=jobs, reason=reason):
+                    self._stop(jobs, reason)
                     self._link.post(Beat(0))  # whatever the jobs do about it: this loop turns
                 case Credit():
                     self._senders.credit(message)
@@ -144,7 +145,7 @@ class LoopRunner:
 
     def cancel_all(self) -> None:
         """Nobody listens any more: end every job."""
-        self._stop(list(self._lease_of))
+        self._stop(list(self._lease_of), StopReason.UNSAID)
 
     async def serve(self, lease: RunnerLease) -> None:
         """Run the jobs of `lease`; its task. Once a job has waited or was disturbed, nothing else waits here."""
@@ -341,7 +342,7 @@ class LoopRunner:
 
     # --- stopping, answering -----------------------------------------------------------------------------------------
 
-    def _stop(self, jobs: Sequence[int]) -> None:
+    def _stop(self, jobs: Sequence[int], reason: StopReason) -> None:
         self._senders.stop(jobs)
         for job in jobs:
             lease = self._lease_of.get(job)
@@ -351,7 +352,8 @@ class LoopRunner:
                 if suspended is not None and lease.current_is_stopped:
                     self._uplink.stop([job])
                     name = f"{self._functions.get(lease.fn).name} (job {job})"
-                    self._cancellations[lease] = self.tasks.cancel(lease, name, suspended.coroutine)
+                    cancellation = self.tasks.cancel(lease, name, suspended.coroutine, reason.message)
+                    self._cancellations[lease] = cancellation
 
     def _flush(self, lease: RunnerLease) -> None:
         if lease.columns:

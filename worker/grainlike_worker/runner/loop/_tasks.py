@@ -30,8 +30,10 @@ class Tasks(ABC):
         """Run the body for `lease` in a new task, not before the next turn of the loop."""
 
     @abstractmethod
-    def cancel(self, lease: RunnerLease, name: str, coroutine: object) -> Cancellation:
-        """Cancel the job `name`, whose `coroutine` the task of `lease` waits for, until that is settled."""
+    def cancel(self, lease: RunnerLease, name: str, coroutine: object, reason: str | None) -> Cancellation:
+        """Cancel the job `name`, whose `coroutine` the task of `lease` waits for, until that is settled; it sees the
+        reason.
+        """
 
     @abstractmethod
     def disturbance(self) -> Callable[[], int]:
@@ -73,8 +75,8 @@ class _AsyncioTasks(Tasks):
     def start(self, lease: RunnerLease) -> None:
         self._tasks[lease] = self._loop.create_task(self._run(lease))
 
-    def cancel(self, lease: RunnerLease, name: str, coroutine: object) -> Cancellation:
-        return RepeatedCancellation(self._tasks[lease], name, coroutine)
+    def cancel(self, lease: RunnerLease, name: str, coroutine: object, reason: str | None) -> Cancellation:
+        return RepeatedCancellation(self._tasks[lease], name, coroutine, reason)
 
     def disturbance(self) -> Callable[[], int]:
         task = asyncio.current_task()
@@ -113,8 +115,8 @@ class _ScopedTasks(Tasks):
         self._scopes[lease] = anyio.CancelScope()
         self._group.start_soon(self._run, lease)
 
-    def cancel(self, lease: RunnerLease, name: str, coroutine: object) -> Cancellation:
-        self._scopes[lease].cancel()
+    def cancel(self, lease: RunnerLease, name: str, coroutine: object, reason: str | None) -> Cancellation:
+        self._scopes[lease].cancel(reason)
         return Cancellation(name, coroutine)
 
     def disturbance(self) -> Callable[[], int]:

@@ -36,7 +36,7 @@ class IsolatedLoop:
     ) -> Any:
         """Call the coroutine function and return its value, or raise what it raises.
 
-        SIGTERM cancels its task, again and again until it ends; the log calls it `name`.
+        SIGTERM cancels its task, again and again until it ends, with the reason; the log calls it `name`.
 
         A generator that the call gives instead is handed to `stream`. Tasks that it started and left behind are
         cancelled and have ended when this returns.
@@ -74,7 +74,7 @@ class IsolatedLoop:
             from grainlike.eventloop import RepeatedCancellation
 
             if self._interrupts.cancel is not None:
-                cancellations.append(RepeatedCancellation(task, name))
+                cancellations.append(RepeatedCancellation(task, name, reason=self._interrupts.reason.message))
 
         self._interrupts.cancel = lambda: loop.call_soon_threadsafe(cancel)
         try:

@@ -29,10 +29,10 @@ from grainlike.wire import (
     Run,
     Setup,
     Stop,
+    StopReason,
     Undefine,
 )
 from grainlike_worker.ipc._claims import IDLE, ClaimPage
-from grainlike_worker.ipc._signals import TERMINATED
 from grainlike_worker.linux._lifeline import end_within
 from grainlike_worker.runner.common import _chain_links
 from grainlike_worker.runner.common._context import show_nodes
@@ -94,7 +94,7 @@ class ProcessRunner:
         self._ready_at: float | None = None
         self._peak = PeakMemory()
         self._standard_streams = StandardStreams()
-        self._interrupts = RunnerSignals(self._flush_current, lambda: claims is None or bool(claims.told))
+        self._interrupts = RunnerSignals(self._flush_current, self._told_to_end)
         self._uplink = WatchedUplink(self._post_for_job, pipe.fd, self._read_for_job)
         self._loop = IsolatedLoop(self._interrupts)
         self._leases: deque[RunnerLease] = deque()
@@ -126,7 +126,7 @@ class ProcessRunner:
         # Exposed first, asked second: a signal between the two finds one or the other.
         interrupts.exposed = True
         if interrupts.asked:
-            raise SystemExit(TERMINATED)
+            raise interrupts.end()
         try:
             return self._pipe.receive()
         finally:
@@ -361,7 +361,7 @@ class ProcessRunner:
             self._pipe.send(self._output.collect(unread, job, 1))
             self._interrupts.exposed = exposed
             if self._interrupts.asked:
-                raise SystemExit(TERMINATED)
+                raise self._interrupts.end()
         if self._claims is not None:
             self._claims.link = 0
 
@@ -399,6 +399,10 @@ class ProcessRunner:
     def _flush_current(self) -> None:
         if self._leases:
             self._flush(self._leases[0])
+
+    def _told_to_end(self) -> int:
+        """Return the reason for which the daemon has told this process to end; 0 if it has not."""
+        return StopReason.UNSAID if self._claims is None else self._claims.told
 
     def _after_fork(self) -> None:
         """In a child that a job forked: it must neither answer for the job nor keep the runner's socket open."""

@@ -1,8 +1,9 @@
 """Signals that a runner of plain functions takes, and the moments in which it may take them.
 
 SIGTERM ends the process, but through the job: `SystemExit` is raised in it (a coroutine is cancelled instead), so that
-its `finally` runs. SIGURG asks for the outcomes that wait for the running job to end; nobody else uses that signal,
-and where no handler stands yet the system ignores it.
+its `finally` runs; a note of that, or the message of the cancellation, tells the reason where there is one. SIGURG asks
+for the outcomes that wait for the running job to end; nobody else uses that signal, and where no handler stands yet the
+system ignores it.
 
 In a batch job a SIGTERM counts only once the daemon has said that the runner shall end: batch systems send it, and
 their notices, to every process of a job, and the daemon gives jobs their grace.
@@ -18,6 +19,7 @@ import signal
 from collections.abc import Callable
 from types import FrameType
 
+from grainlike.wire import StopReason
 from grainlike_worker.ipc._signals import FLUSH_SIGNAL, NOTICES, TERMINATED, in_batch_job
 from grainlike_worker.linux._forks import keep_signals
 
@@ -31,15 +33,16 @@ _handler_of: Callable[[int], object] = vars(signal)["_signal"].getsignal
 class RunnerSignals:
     """SIGTERM and SIGURG of this process, from `install` on; for the main thread."""
 
-    __slots__ = ("_flush", "_home", "_notices", "_told", "asked", "cancel", "exposed")
+    __slots__ = ("_flush", "_home", "_in_batch", "_notices", "_told", "asked", "cancel", "exposed", "reason")
 
-    def __init__(self, flush: Callable[[], None], told: Callable[[], bool] = lambda: True) -> None:
-        in_batch = in_batch_job()
+    def __init__(self, flush: Callable[[], None], told: Callable[[], int] = lambda: StopReason.UNSAID) -> None:
+        self._in_batch = in_batch_job()
         self._flush = flush
-        self._told = told if in_batch else lambda: True
-        self._notices = NOTICES if in_batch else ()
+        self._told = told
+        self._notices = NOTICES if self._in_batch else ()
         self._home = os.getpid()
         self.asked = False
+        self.reason = StopReason.UNSAID
         self.exposed = False
         self.cancel: Callable[[], object] | None = None
         ours = {signal.SIGTERM: self._on_sigterm, FLUSH_SIGNAL: self._on_flush}
@@ -62,20 +65,29 @@ class RunnerSignals:
         finally:
             self.exposed = True
         if self.asked and self.cancel is None:
-            raise SystemExit(TERMINATED)
+            raise self.end()
+
+    def end(self) -> SystemExit:
+        """Return what ends the process, through the job that runs."""
+        end = SystemExit(TERMINATED)
+        if self.reason.message is not None:
+            end.add_note(self.reason.message)
+        return end
 
     def _on_sigterm(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the system's signature
         if os.getpid() != self._home:  # a child that put back what it had found
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGTERM)
             return
-        if self.asked or not self._told():
+        told = self._told()
+        if self.asked or (self._in_batch and not told):
             return  # once is enough: a second one must not cut the job's clean-up short
         self.asked = True
+        self.reason = StopReason(told or StopReason.UNSAID)
         if self.cancel is not None:
             self.cancel()
         elif self.exposed:
-            raise SystemExit(TERMINATED)
+            raise self.end()
 
     def _on_flush(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the system's signature
         if self.exposed and os.getpid() == self._home:
