@@ -24,6 +24,7 @@ from grainlike._version import __version__
 from grainlike.context import GVAR
 from grainlike.errors import (
     AuthenticationError,
+    BlockEndedError,
     GrainlikeError,
     GraphError,
     HeadLostError,
@@ -87,6 +88,7 @@ __all__ = [
     "GVAR",
     "Allocation",
     "AuthenticationError",
+    "BlockEndedError",
     "Callbacks",
     "CeleryBackend",
     "Cores",

@@ -15,6 +15,7 @@ Each derives from `GrainlikeError` and from the built-in that a caller would alr
     ├── WorkerLostError(RuntimeError)             a job's worker or runner died too many times
     ├── HeadLostError(ConnectionError)            the head has exited or is unreachable
     ├── JournalError(OSError)                     the head's journal is damaged, in use, or cannot be written
+    ├── BlockEndedError(RuntimeError)             a head takes no more workers of this block
     ├── LaunchError(RuntimeError)                 a batch system refuses a block of workers
     ├── SettingsError(ValueError)                 a file of settings, or a variable, is not right
     ├── SessionError(RuntimeError)                a named session is another program's, or has no more room
@@ -32,6 +33,7 @@ from concurrent.futures import CancelledError
 
 __all__ = [
     "AuthenticationError",
+    "BlockEndedError",
     "GrainlikeError",
     "GraphError",
     "HeadLostError",
@@ -129,6 +131,10 @@ class JournalError(GrainlikeError, OSError):
         super().__init__(message)
         self.path = path
         self.offset = offset
+
+
+class BlockEndedError(GrainlikeError, RuntimeError):
+    """Raised in a worker when its head takes no more workers of its block, as that has ended: the worker ends, too."""
 
 
 class LaunchError(GrainlikeError, RuntimeError):

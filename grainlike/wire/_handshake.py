@@ -16,6 +16,7 @@ import msgspec
 
 from grainlike.errors import (
     AuthenticationError,
+    BlockEndedError,
     GrainlikeError,
     HeadLostError,
     ProtocolError,
@@ -35,7 +36,14 @@ _NAME_LIMIT = 255
 
 _KINDS: dict[str, type[GrainlikeError]] = {
     kind.__name__: kind
-    for kind in (AuthenticationError, VersionMismatchError, ProtocolError, HeadLostError, SessionError)
+    for kind in (
+        AuthenticationError,
+        VersionMismatchError,
+        ProtocolError,
+        HeadLostError,
+        SessionError,
+        BlockEndedError,
+    )
 }
 
 

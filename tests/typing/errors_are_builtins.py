@@ -16,5 +16,6 @@ cancelled: type[CancelledError] = errors.JobCancelledError
 journal: type[OSError] = errors.JournalError
 settings: type[ValueError] = errors.SettingsError
 launch: type[RuntimeError] = errors.LaunchError
+block: type[RuntimeError] = errors.BlockEndedError
 head: type[ConnectionError] = errors.HeadLostError
 authentication: type[PermissionError] = errors.AuthenticationError

@@ -1,7 +1,7 @@
 """`grainlike-worker`, `python -m grainlike_worker`: one worker, in the foreground, until its head says goodbye.
 
-Exit code 0 when the head closed or we were asked to stop, 2 for wrong usage, 3 for no head, one that was away
-for too long, or refused.
+Exit code 0 when the head closed, we were asked to stop, or our block has ended; 2 for wrong usage, 3 for no head, one
+that was away for too long, or refused.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from functools import partial
 
 import anyio
 
-from grainlike.errors import GrainlikeError, HeadLostError, ResourceSpecError
+from grainlike.errors import BlockEndedError, GrainlikeError, HeadLostError, ResourceSpecError
 from grainlike.eventloop import loop_options
 from grainlike.net import RETURN_S, HeadLocator, Link, ReconnectingLink, waits
 from grainlike.resources import Allocation, WallTime, near_name, parse
@@ -90,7 +90,7 @@ def serve(
         return anyio.run(work, way, offer, name or _own_name(), backend_options=loop_options())
     except (GrainlikeError, OSError, ValueError) as error:
         print(f"grainlike worker: {error}", file=sys.stderr)  # noqa: T201
-        return NO_HEAD
+        return OK if isinstance(error, BlockEndedError) else NO_HEAD
 
 
 def _own_name() -> str:

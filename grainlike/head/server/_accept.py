@@ -11,7 +11,7 @@ from functools import partial
 import anyio
 from anyio.abc import TaskGroup
 
-from grainlike.errors import GrainlikeError, HeadLostError
+from grainlike.errors import BlockEndedError, GrainlikeError, HeadLostError
 from grainlike.eventloop import stays, yield_turn
 from grainlike.head import Connection, Head, WorkerConnection, check_hello
 from grainlike.head.server._client import ClientConnection
@@ -65,6 +65,8 @@ class Acceptor:
     """Acceptor: admits workers to `head`, and clients to `clients`. `paths` are the imports that jobs may need.
 
     `settled` is called after each batch of frames, when outcomes may have come; `joined` when a worker came or left.
+    `admit_block` is asked for the label of each worker that belongs to a block: the words with which it is refused, or
+    None.
     `returns` is true if this head survives its process. `most` is how many bytes of values one message may bring.
     From `close` on, nothing is read and nobody is admitted: connections break, and peers try again.
     """
@@ -75,6 +77,7 @@ class Acceptor:
     paths: list[str]
     settled: Callable[[], None]
     joined: Callable[[], None]
+    admit_block: Callable[[str], str | None]
     returns: bool = False
     most: int = field(default_factory=max_message_bytes)
     closing: str = ""
@@ -179,6 +182,7 @@ class ConnectionHandler:
                 self._connection = self._acceptor.clients.join(hello, self._link, self._tasks, welcome)
                 return
             offer = parse_allocation(hello.offer)  # before the welcome: after that nothing is a refusal any more
+            self._check_block(hello)
             if self._acceptor.returns:
                 check_hello(hello)
             name = self._acceptor.head.free_name(hello.name)
@@ -187,16 +191,29 @@ class ConnectionHandler:
             self._peer = self._acceptor.head.join(hello, offer, name, self._link, welcome)
             self._acceptor.joined()
         except GrainlikeError as error:
-            logger.warning("%s was refused: %s", self._link.peer, error)
+            level = logging.INFO if isinstance(error, BlockEndedError) else logging.WARNING
+            logger.log(level, "%s was refused: %s", self._link.peer, error)
             self._link.post(AcceptingHandshake.refusal(error))
             self._refused = True
             self._answered.set()
+
+    def _check_block(self, hello: Hello) -> None:
+        """Raise `BlockEndedError` for a worker of a block that does not live."""
+        why_not = self._acceptor.admit_block(hello.block) if hello.role == "worker" and hello.block else None
+        if why_not is not None:
+            raise BlockEndedError(why_not)
 
     def _take_back(self, hello: Hello) -> None:
         """Resume the session of a peer that has reconnected, if it was not given up."""
         head, clients = self._acceptor.head, self._acceptor.clients
         known = head.incarnation if hello.role == "worker" else clients.incarnation
         connection = known(hello.incarnation)
+        try:
+            self._check_block(hello)
+        except BlockEndedError as error:
+            if connection is not None:
+                self._acceptor.give_up(connection, str(error))
+            raise
         if connection is None or connection.session is None:
             raise HeadLostError(
                 f"{hello.role} {hello.name!r} was given up meanwhile, as one that is silent for {LOST_S:g} s: its "

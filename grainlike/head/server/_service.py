@@ -39,6 +39,10 @@ def _refuse() -> bool:
     return False
 
 
+def _admit_all(label: str) -> None:  # noqa: ARG001 - the hook's signature
+    return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadOwner:
     """Callbacks of the program in which a head runs.
@@ -87,6 +91,9 @@ class HeadService:
         self._endpoint: Endpoint | None = None
         self._store: OutcomeStore | None = None
         self._running: dict[int, str] = {}
+        self.admit_block: Callable[[str], str | None] = _admit_all
+        """Hook: the words with which workers of the block of this label are refused, which then end; None lets them in.
+        """
         self.head = storage.make_head(owner.outcomes, self._alarm.set, closed=listen is None)
 
     @property
@@ -124,6 +131,7 @@ class HeadService:
                 import_paths(),
                 self._settled,
                 self._joined,
+                self._asked_for_block,
                 returns=self._storage.survives,
             )
             yield
@@ -197,6 +205,9 @@ class HeadService:
     def _joined(self) -> None:
         self._clients.workers_changed()
         self._changes.notify()
+
+    def _asked_for_block(self, label: str) -> str | None:
+        return self.admit_block(label)  # the hook of this moment: it may be set later than the acceptor is made
 
     def _ring(self) -> None:
         self.head.tick()
