@@ -168,6 +168,10 @@ class BackendRunner:
         if feed in self.observers:
             self.observers.remove(feed)
 
+    def fleet(self) -> Any:
+        """Raise: an engine of another kind has workers of its own."""
+        raise ValueError(f"the jobs of this executor run on {self.name}, which has workers of its own: no pools")
+
     def report(self) -> Totals:
         """Return how many calls ended how."""
         return self._counters.totals(time.monotonic())

@@ -8,7 +8,8 @@ from typing import Any
 
 import grainlike.cli._commands_cluster
 import grainlike.cli._commands_learn
-import grainlike.cli._commands_look  # noqa: F401 - each adds its commands
+import grainlike.cli._commands_look
+import grainlike.cli._commands_pools  # noqa: F401 - each adds its commands
 from grainlike.cli._exits import OK, USAGE
 from grainlike.cli._root import app
 from grainlike.errors import SettingsError

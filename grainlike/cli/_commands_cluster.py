@@ -291,6 +291,9 @@ def _head_start(
             help="How much named sessions may keep of outcomes, as 20Gi. By default half of what is free on disk.",
         ),
     ] = None,
+    no_launch: Annotated[
+        bool, typer.Option("--no-launch", help="Refuse clients that ask for pools of workers: `grainlike up`.")
+    ] = False,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Listen without TLS, on this machine's loopback alone.")
     ] = False,
@@ -318,6 +321,7 @@ def _head_start(
                     + ["--run-once"] * run_once
                     + ["--salvage"] * salvage
                     + ["--record"] * record
+                    + ["--no-launch"] * no_launch
                 )
                 return start_detached(["--listen", listen, "--log-level", log_level.value, *files, *flags])
             return start_head(
@@ -330,6 +334,7 @@ def _head_start(
                 salvage=salvage,
                 record=record,
                 keep=None if keep is None else bytes_of(keep),
+                no_launch=no_launch,
                 ready=ready,
                 log_file=log_file,
             )

@@ -51,6 +51,7 @@ def start_head(
     salvage: bool = False,
     record: bool = False,
     keep: int | None = None,
+    no_launch: bool = False,
     ready: int | None = None,
     log_file: Path | None = None,
 ) -> int:
@@ -74,6 +75,7 @@ def start_head(
         salvage=salvage,
         record=record,
         keep=keep,
+        no_launch=no_launch,
     )
     reset_signals()
     try:

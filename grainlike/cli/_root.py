@@ -22,11 +22,13 @@ __all__ = [
     "LogLevel",
     "access_app",
     "app",
+    "blocks_app",
     "cache_app",
     "config_app",
     "exit_with",
     "head_app",
     "journal_app",
+    "pools_app",
     "sessions_app",
     "worker_app",
 ]
@@ -70,6 +72,11 @@ config_app = typer.Typer(
 app.add_typer(config_app, name="config", rich_help_panel="Run a cluster")
 sessions_app = typer.Typer(invoke_without_command=True, context_settings=_SETTINGS)
 app.add_typer(sessions_app, name="sessions", rich_help_panel="Look at a cluster")
+
+pools_app = typer.Typer(invoke_without_command=True, context_settings=_SETTINGS)
+app.add_typer(pools_app, name="pools", rich_help_panel="Get workers")
+blocks_app = typer.Typer(invoke_without_command=True, context_settings=_SETTINGS)
+app.add_typer(blocks_app, name="blocks", rich_help_panel="Get workers")
 
 Head = Annotated[
     str | None,

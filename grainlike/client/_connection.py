@@ -20,7 +20,7 @@ import anyio
 from msgspec.structs import replace
 
 from grainlike.client._queries import LogSubscription, OutcomeFetch, PendingQuery
-from grainlike.errors import AuthenticationError, GrainlikeError, HeadLostError, ProtocolError
+from grainlike.errors import AuthenticationError, GrainlikeError, HeadLostError, LaunchError, ProtocolError
 from grainlike.eventloop import stays
 from grainlike.jobs import LogLine
 from grainlike.net import (
@@ -52,6 +52,7 @@ from grainlike.wire import (
     FrameDecoder,
     Goodbye,
     Hello,
+    LaunchRefused,
     LogsAre,
     OutcomeIs,
     Question,
@@ -276,6 +277,8 @@ class HeadClient:
     def _checked(self, told: Answer | None, answer: type[A]) -> A:
         if isinstance(told, Unable):
             raise RefusedQueryError(told.why)
+        if isinstance(told, LaunchRefused):
+            raise LaunchError(told.words, told.command, told.script)
         if isinstance(told, answer):
             return told
         if told is None and self._failure is not None:

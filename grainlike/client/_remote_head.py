@@ -14,6 +14,7 @@ from anyio.abc import TaskGroup
 
 from grainlike.client._connection import LOOK_S, HeadClient, RefusedQueryError, find_client_access, first_link
 from grainlike.client._events import RemoteFeed, RemoteLeases
+from grainlike.client._remote_fleet import RemoteFleet
 from grainlike.client._remote_jobs import RemoteJobs
 from grainlike.engine import Engine, explain_unsubmitted, retrieved_elsewhere
 from grainlike.errors import GrainlikeError, HeadLostError, SessionError
@@ -39,6 +40,7 @@ from grainlike.wire import (
     AskHead,
     AskJob,
     AskWorkers,
+    FleetIs,
     Forget,
     Frame,
     HeadIs,
@@ -145,6 +147,7 @@ class RemoteHead:
         """Run the client protocol over a new connection to a head."""
         lasting = ReconnectingLink(link, locator.again, LOST_S, self._settings.patience)
         self._client = client = HeadClient(lasting, self._hear, self._settings.session)
+        self._fleet = RemoteFleet(client, self._changes)
         return client
 
     async def _introduce(self, client: HeadClient) -> None:
@@ -200,6 +203,8 @@ class RemoteHead:
     def _hear(self, frame: Frame) -> None:
         if isinstance(frame.message, WorkersAre):
             self._take_workers(frame.message)
+        elif isinstance(frame.message, FleetIs):
+            self._fleet.take(frame.message)
         elif isinstance(frame.message, SessionIs):
             self._take_session(frame.message)
         else:
@@ -294,6 +299,10 @@ class RemoteHead:
         feed = RemoteFeed(self._workers)
         self._leases.feeds.append(feed)
         return Events(feed, self._leases.drop)
+
+    def fleet(self) -> RemoteFleet:
+        """Return the pools of workers of the head."""
+        return self._fleet
 
     def report(self) -> Totals:
         """Return how many jobs of this program ended how."""

@@ -26,7 +26,10 @@ from grainlike.wire import Totals
 
 if TYPE_CHECKING:
     from grainlike.executor._job_service import JobService
+    from grainlike.executor._pools import Launch, LaunchedPool
     from grainlike.jobs import WorkerInfo
+    from grainlike.launch import WorkerPool
+    from grainlike.wire import BlockRow, PoolRow
 
 __all__ = ["Executor"]
 
@@ -57,6 +60,10 @@ class Executor(ExecutorBase):
             resources, that is what Python prints or logs.
         record: keep when and where jobs ran, for `write_trace`: the last 100 000, or as many as given. That takes
             some 7 microseconds and 300 bytes for each.
+        launch: pools of workers in batch systems, by SSH or on this machine: a pool of `grainlike.launch`, the name of
+            one in the settings, or a list of these. Blocks of workers are submitted as jobs want them. It makes
+            `local` none, and `listen` all interfaces, unless they are given. At the end pending blocks are withdrawn,
+            workers end, and nothing is left in the batch system.
 
     Leaving the block, or cancelling it, cancels what still runs, waits until that has ended, and leaves no process,
     socket, file or thread behind. An exception that leaves the block is the user's own. The executor may be closed in
@@ -66,7 +73,8 @@ class Executor(ExecutorBase):
     Raises:
         ResourceSpecError: `local` is no offer.
         ValueError: `listen` is no address, or `access` no access file of a head; or `backend` does not stand alone.
-        TypeError: `backend` is none.
+        TypeError: `backend` is none, or `launch` no pool.
+        LaunchError: a pool with `min` above 0 was refused by its batch system; when the executor is opened.
         OSError: the address is in use.
         PermissionError: TCP beyond loopback with `insecure`, a Unix socket in a directory that others may enter, or an
             access file that others could have read or written.
@@ -88,6 +96,7 @@ class Executor(ExecutorBase):
         on_failure: Literal["fail_fast", "continue"] = "fail_fast",
         echo: bool = True,
         record: bool | int = False,
+        launch: Launch | None = None,
     ) -> None:
         super().__init__(
             settings_for(
@@ -99,6 +108,7 @@ class Executor(ExecutorBase):
                 on_failure=on_failure,
                 echo=echo,
                 record=record,
+                launch=launch,
             )
         )
         self._tokens: list[Any] = []
@@ -253,6 +263,55 @@ class Executor(ExecutorBase):
         await self._changes.until(lambda: self._service.has_workers(n) or self._state != "open")
         if not self._service.has_workers(n):
             raise RuntimeError(f"{self!r} is not open any more, and {n} workers were waited for")
+
+    async def up(self, pool: WorkerPool | str, name: str | None = None) -> LaunchedPool:
+        """Have a pool of workers, and return it once its first block was taken, or where none is needed yet.
+
+        The same name again changes the pool. Over `connect()` the pool is the head's, and stays when this program
+        leaves. Cancelling it before the answer leaves a pool that is going down.
+
+        Args:
+            pool: a pool of `grainlike.launch`, or the name of one in the settings.
+            name: its name; by default that of the settings, or the word for its kind.
+
+        Raises:
+            LaunchError: the batch system refused the first block. The pool stays, paused.
+            ValueError: the executor does not listen, or has `backend=`; or the name is none.
+            RuntimeError: the executor is not open, or lives in another event loop.
+
+        Example::
+
+            pool = await executor.up(Slurm("cores=16", walltime="4:00:00", max=8), name="cpu")
+            await pool.scale(0, 16)
+            await pool.down()
+        """
+        from grainlike.executor._pools import LaunchedPool, named_pools  # programs without pools do without
+
+        self._check_loop("used")
+        [(usual, chosen)] = named_pools(pool).items()
+        fleet = self._service.fleet()
+        await fleet.up(name or usual, chosen)
+        return LaunchedPool(name or usual, fleet)
+
+    def pools(self) -> list[PoolRow]:
+        """Return the pools of workers; none if the executor is not open. It never waits.
+
+        Example::
+
+            for pool in executor.pools():
+                print(pool.pool, pool.up, pool.pending, pool.paused)
+        """
+        return self._service.fleet().pools() if self._state == "open" else []
+
+    def blocks(self) -> list[BlockRow]:
+        """Return the blocks of the pools that have not ended; none if the executor is not open. It never waits.
+
+        Example::
+
+            for block in executor.blocks():
+                print(block.label, block.state, block.reason)
+        """
+        return self._service.fleet().blocks() if self._state == "open" else []
 
     async def explain(self, placeholder: Delayed[Any] | Stream[Any]) -> Explanation:
         """Return where a placeholder stands and what it waits for, read from the scheduler's state; `str` of it is a

@@ -17,6 +17,7 @@ from grainlike.wire import Totals
 
 if TYPE_CHECKING:
     from grainlike.head import Recorder
+    from grainlike.jobs import Fleet
 
 __all__ = ["JobService"]
 
@@ -97,6 +98,10 @@ class JobService(Protocol):
 
     def report(self) -> Totals:
         """Return how many jobs of the executor ended how."""
+        ...
+
+    def fleet(self) -> Fleet:
+        """Return the pools of workers; raise `ValueError` where there can be none."""
         ...
 
     # --- observers ---------------------------------------------------------------------------------------------------

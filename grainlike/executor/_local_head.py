@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from anyio.abc import TaskGroup
+from msgspec.structs import replace
 
 from grainlike.engine import Engine
 from grainlike.eventloop import Changes
@@ -23,6 +24,7 @@ from grainlike.wire import Totals
 if TYPE_CHECKING:
     from grainlike.head import Recorder
     from grainlike.head.server import HeadStorage
+    from grainlike.jobs import Fleet
 
 __all__ = ["LocalHead"]
 
@@ -65,12 +67,13 @@ class LocalHead:
         """Serve in `tasks` from now on; return when the embedded worker has joined."""
         self._service.start(tasks)
         offer = self._settings.offer
-        if offer is None:
-            return
-        link, serve = embed(offer, echo=self._settings.echo)
-        tasks.start_soon(self._service.admit, link)
-        tasks.start_soon(serve)
-        await self._changes.until(lambda: bool(self.head.peers))
+        if offer is not None:
+            link, serve = embed(offer, echo=self._settings.echo)
+            tasks.start_soon(self._service.admit, link)
+            tasks.start_soon(serve)
+            await self._changes.until(lambda: bool(self.head.peers))
+        for name, pool in self._settings.launch.items():
+            await self.fleet().up(name, pool)
 
     def detach(self) -> None:
         """Cancel what clients have submitted."""
@@ -104,7 +107,9 @@ class LocalHead:
 
     async def explain(self, node: Node) -> Explanation:
         """Return where a call stands and what it waits for, from the scheduler's state."""
-        return self.head.view.explain(node)
+        found = self.head.view.explain(node)
+        driver = self._service.launched
+        return found if driver is None or not found.job else replace(found, pools=driver.explain(found.job))
 
     def logs(self, node: Node) -> AsyncIterator[LogLine]:
         """Iterate over the lines that a job prints."""
@@ -120,6 +125,12 @@ class LocalHead:
     def _drop(self, feed: WorkersFeed) -> None:
         if feed in self.observers:
             self.observers.remove(feed)
+
+    def fleet(self) -> Fleet:
+        """Return the pools of workers of this head."""
+        from grainlike.executor._pools import LocalFleet  # programs without pools do without
+
+        return LocalFleet(self._service, self._changes)
 
     def report(self) -> Totals:
         """Return how many jobs ended how, those of clients too."""

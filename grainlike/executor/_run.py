@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import anyio
 
@@ -14,6 +14,9 @@ from grainlike.executor._settings import NOT_GIVEN, NotGiven
 from grainlike.graph import Delayed
 from grainlike.resources import Request
 from grainlike.subprocesses import reserve_standard_descriptors
+
+if TYPE_CHECKING:
+    from grainlike.executor._pools import Launch
 
 __all__ = ["run"]
 
@@ -27,11 +30,12 @@ def run(
     listen: str | None = None,
     on_failure: Literal["fail_fast", "continue"] = "fail_fast",
     backend: Literal["asyncio", "trio"] = "asyncio",
+    launch: Launch | None = None,
 ) -> T:
     """Run `await main(*args)` in a new event loop with an `Executor` open, and return what it returns.
 
-    `local`, `listen` and `on_failure` are `Executor`'s. Ctrl-C cancels what runs, waits until it has ended, and
-    raises `KeyboardInterrupt`. The blocking entry point of a script; inside a running loop use `async with
+    `local`, `listen`, `launch` and `on_failure` are `Executor`'s. Ctrl-C cancels what runs, waits until it has ended,
+    and raises `KeyboardInterrupt`. The blocking entry point of a script; inside a running loop use `async with
     Executor()`.
 
     On asyncio the loop is uvloop's, where that is installed. It logs what a handler of `signal.signal` raises, and goes
@@ -62,7 +66,7 @@ def run(
         )
 
     async def inside() -> T:
-        async with Executor(local=local, listen=listen, on_failure=on_failure):
+        async with Executor(local=local, listen=listen, on_failure=on_failure, launch=launch):
             made = main(*args)
             if not inspect.isawaitable(made):
                 name = getattr(main, "__qualname__", repr(main))

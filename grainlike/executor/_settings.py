@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from grainlike.backends import Backend, BackendAdapter
 from grainlike.executor._embedded import offer_for
 from grainlike.resources import Allocation, Request
+
+if TYPE_CHECKING:
+    from grainlike.executor._pools import Launch
+    from grainlike.launch import WorkerPool
 
 __all__ = ["NOT_GIVEN", "NotGiven", "Settings", "settings_for"]
 
@@ -35,6 +41,7 @@ class Settings:
     fail_fast: bool
     echo: bool
     record: bool | int
+    launch: Mapping[str, WorkerPool]
 
 
 def settings_for(
@@ -47,10 +54,20 @@ def settings_for(
     on_failure: str,
     echo: bool,
     record: bool | int,
+    launch: Launch | None = None,
 ) -> Settings:
     """Validate the user's arguments and return the settings; raises the errors documented at `Executor`."""
     _check_failure_and_record(on_failure, record)
+    pools: Mapping[str, WorkerPool] = {}
+    if launch is not None:
+        from grainlike.executor._pools import named_pools  # programs without pools do without
+
+        pools = named_pools(launch)
+        if backend is None and listen is None:
+            listen = "tcp://0.0.0.0:0"
     _check_endpoint(listen, access, insecure=insecure)
+    if backend is not None and pools:
+        raise ValueError("backend= runs the jobs elsewhere: leave out launch=")
     if backend is not None and (listen is not None or not (local is None or isinstance(local, NotGiven))):
         raise ValueError("backend= runs the jobs elsewhere: leave out local= and listen=")
     manner = None if backend is None else BackendAdapter(backend)
@@ -63,6 +80,7 @@ def settings_for(
         fail_fast=on_failure == "fail_fast",
         echo=echo,
         record=record,
+        launch=pools,
     )
 
 

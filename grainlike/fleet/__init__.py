@@ -8,6 +8,7 @@ ended. Nothing here waits, runs a command or reads a clock.
 from grainlike.fleet._block import Block, BlockPhase, EndedBlock
 from grainlike.fleet._books import Books
 from grainlike.fleet._events import (
+    BlockDismissed,
     EndBlocks,
     FleetAction,
     FleetEvent,
@@ -41,6 +42,7 @@ from grainlike.fleet._pool import FleetPool, PoolState
 
 __all__ = [
     "Block",
+    "BlockDismissed",
     "BlockPhase",
     "Books",
     "EndBlocks",

@@ -9,6 +9,7 @@ from grainlike.dialects import ListedBlock
 from grainlike.fleet._pool import FleetPool
 
 __all__ = [
+    "BlockDismissed",
     "EndBlocks",
     "FleetAction",
     "FleetEvent",
@@ -51,6 +52,14 @@ class PoolGone:
     """A pool is not wanted any more. `at_once`: its jobs are not waited for."""
 
     name: str
+    at_once: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BlockDismissed:
+    """A block is to end, whatever its pool wants. `at_once`: its jobs are not waited for."""
+
+    label: str
     at_once: bool = False
 
 
@@ -184,6 +193,7 @@ class Tick:
 FleetEvent = (
     PoolSet
     | PoolGone
+    | BlockDismissed
     | PoolPaused
     | PoolResumed
     | Wanted

@@ -9,6 +9,7 @@ from grainlike.fleet._block import Block, EndedBlock
 from grainlike.fleet._books import Books
 from grainlike.fleet._endings import dismiss, log_read, pause
 from grainlike.fleet._events import (
+    BlockDismissed,
     FleetAction,
     FleetEvent,
     Joined,
@@ -31,7 +32,7 @@ from grainlike.fleet._events import (
 )
 from grainlike.fleet._listing import ask, end_strays, listed, listing_failed
 from grainlike.fleet._pool import PoolState
-from grainlike.fleet._sizing import count, hindrance, resize
+from grainlike.fleet._sizing import count, hindrance, resize, short_of
 from grainlike.fleet._submissions import accepted, lost_answer, refused, unclear
 from grainlike.fleet._turn import Turn
 from grainlike.fleet._workers import attend, joined, left, working
@@ -82,9 +83,12 @@ class FleetScheduler:
         return max(0, state.pool.max - total.all) + sum(block.nodes - len(block.seen) for block in blocks)
 
     def why(self, name: str, now: float) -> str:
-        """Return why a pool submits no block now, for people; empty if nothing keeps it from that."""
+        """Return why a pool does not submit the blocks that it should have; empty if it does, or needs none."""
         state = self.books.pools[name]
-        return hindrance(Turn(self.books, now), state, count(state, self.books.blocks_of(name), now))
+        total = count(state, self.books.blocks_of(name), now)
+        if not (state.paused or state.going or short_of(state, total)):
+            return ""
+        return hindrance(Turn(self.books, now), state, total)
 
     def block(self, label: str) -> Block | EndedBlock | None:
         """Return the block of a label, if it is still known."""
@@ -141,6 +145,12 @@ def _pool_gone(turn: Turn, event: PoolGone) -> None:
         dismiss(turn, block, "the pool is taken down", at_once=state.at_once)
 
 
+def _block_dismissed(turn: Turn, event: BlockDismissed) -> None:
+    block = turn.books.blocks.get(event.label)
+    if block is not None:
+        dismiss(turn, block, "it was ended by hand", at_once=event.at_once)
+
+
 def _pool_paused(turn: Turn, event: PoolPaused) -> None:
     state = turn.books.pools.get(event.name)
     if state is not None:
@@ -184,6 +194,7 @@ def _ticked(turn: Turn, event: Tick) -> None:
 _TAKES: Mapping[type, Callable[[Turn, Any], None]] = {
     PoolSet: _pool_set,
     PoolGone: _pool_gone,
+    BlockDismissed: _block_dismissed,
     PoolPaused: _pool_paused,
     PoolResumed: _pool_resumed,
     Wanted: _wanted,

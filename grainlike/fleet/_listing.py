@@ -18,7 +18,9 @@ YOUNG_S = 60.0
 YOUNG_PERIOD_S = 10.0
 PERIOD_S = 30.0
 EMPTY_PERIOD_S = 300.0
-"""How often a batch system is asked: while a submission is young, while blocks live, and else."""
+LEAVING_PERIOD_S = 3.0
+"""How often a batch system is asked: while a submission is young, while blocks live, and else; and while a block has no
+workers any more and is about to end, for which somebody may be waiting."""
 
 TOLD_S = 5.0
 """Difference in the time left from which workers are told of it."""
@@ -39,11 +41,13 @@ def ask(turn: Turn, system: SystemState) -> None:
 
 
 def _next_at(turn: Turn, system: SystemState, asked: float) -> float:
-    live = any(block.system == system.name for block in turn.books.blocks.values())
+    blocks = [block for block in turn.books.blocks.values() if block.system == system.name]
     if system.failing_since is not None:
         return asked + PERIOD_S
-    usual = asked + (PERIOD_S if live else EMPTY_PERIOD_S)
-    if live and system.submitted_at is not None and turn.now < system.submitted_at + YOUNG_S:
+    if any(block.leave_reason and not block.connected for block in blocks):
+        return asked + LEAVING_PERIOD_S
+    usual = asked + (PERIOD_S if blocks else EMPTY_PERIOD_S)
+    if blocks and system.submitted_at is not None and turn.now < system.submitted_at + YOUNG_S:
         usual = asked + YOUNG_PERIOD_S
     return usual if system.list_before is None else min(usual, max(system.list_before, asked + 1.0))
 

@@ -10,7 +10,7 @@ from grainlike.fleet._pool import PoolState
 from grainlike.fleet._submissions import submit
 from grainlike.fleet._turn import Turn
 
-__all__ = ["PoolCount", "count", "hindrance", "resize"]
+__all__ = ["PoolCount", "count", "hindrance", "resize", "short_of"]
 
 BETWEEN_S = 1.0
 """Time between two submissions to one batch system."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grainlike.fleet._block import Block
 from grainlike.fleet._endings import dismiss, fail, press
-from grainlike.fleet._events import Joined, Leave, Left, Working
+from grainlike.fleet._events import Joined, Leave, Left, TellTimeLeft, Working
 from grainlike.fleet._pool import PoolState
 from grainlike.fleet._turn import Turn
 
@@ -34,6 +34,8 @@ def joined(turn: Turn, event: Joined) -> None:
         state.reason = ""
         state.cores = state.cores or event.cores
     block.cores = block.cores or event.cores
+    if block.ends_at is not None:  # a listing told it before this worker came
+        turn.do(TellTimeLeft(block.label, block.ends_at - turn.now))
     if block.leave_reason:
         turn.do(Leave(block.label, event.node, block.leave_reason, block.at_once))
 

@@ -63,6 +63,10 @@ logger = logging.getLogger("grainlike")
 _RUNNING = State.RUNNING
 
 
+def _no_pools(job: int) -> str:  # noqa: ARG001 - as where there are pools
+    return ""
+
+
 class ActionExecutor:
     """Performs the actions of the scheduler in `state`. It decides nothing.
 
@@ -85,6 +89,8 @@ class ActionExecutor:
         self._object_store = object_store
         self._logs = logs
         self._alarm = alarm
+        self.shortfall: Callable[[int], str | None] = _no_pools
+        """Function that tells what pools of workers lack for a job; None: one would serve it; empty: there are none."""
 
     def act(self, action: HeadAction) -> None:
         """Perform an action; those that need what a report brought are the head's."""
@@ -243,6 +249,10 @@ class ActionExecutor:
         jobs = "1 job waits" if action.waiting == 1 else f"{action.waiting} jobs wait"
         why = LAYOUT if action.missing is None else action.missing.why
         words = f"{jobs} for a worker that can give {action.request}: {why}"
+        pools = self.shortfall(action.job)
+        if pools is None:
+            return  # such a worker is about to come
+        words = f"{words}. {pools}" if pools else words
         logger.warning("%s", words)
         for reply_to, _ in _of_clients([self._state.jobs[action.job]]):
             reply_to.post(Warned(words))

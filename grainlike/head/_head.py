@@ -129,6 +129,10 @@ class Head:
         self._settling = ResultHandler(self.state, outcomes, self.observers, self._tell, now)
         self._acting = ActionExecutor(self.state, self._settling, self.observers, self.object_store, self.logs, alarm)
 
+    def ask_pools(self, shortfall: Callable[[int], str | None]) -> None:
+        """Have a function asked before jobs are warned of that no worker can run; see `ActionExecutor.shortfall`."""
+        self._acting.shortfall = shortfall
+
     @property
     def quiet(self) -> bool:
         """True when no job is anywhere, not even one that was cancelled and has not ended yet."""

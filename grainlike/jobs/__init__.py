@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         close_all,
         note_of,
     )
+    from grainlike.jobs._pools import Fleet, until_gone
     from grainlike.jobs._records import LogLine, WorkerInfo
     from grainlike.jobs._repeated import BIG, RepeatedArguments, is_big
     from grainlike.jobs._rows import explanation_of, job_is, worker_info, worker_row
@@ -38,6 +39,7 @@ __all__ = [
     "Events",
     "Feed",
     "FirstOfChain",
+    "Fleet",
     "Job",
     "JobCounters",
     "Lease",
@@ -63,6 +65,7 @@ __all__ = [
     "settle_calls",
     "slots_of",
     "submit_calls",
+    "until_gone",
     "worker_info",
     "worker_row",
 ]
@@ -102,6 +105,8 @@ if not TYPE_CHECKING:  # else any name would be there
             "settle_calls": "_submission",
             "slots_of": "_slots",
             "submit_calls": "_submission",
+            "Fleet": "_pools",
+            "until_gone": "_pools",
             "worker_info": "_rows",
             "worker_row": "_rows",
         },

@@ -15,25 +15,30 @@ from typing import TYPE_CHECKING
 from grainlike._later import later
 
 if TYPE_CHECKING:
+    from grainlike.launch._batch_client import BatchClient, Submission, system_key
     from grainlike.launch._batch_pools import LSF, PBS, SGE, Slurm
     from grainlike.launch._other_pools import SSH, Kubernetes, Local
-    from grainlike.launch._pool import BatchPool, WorkerPool
+    from grainlike.launch._pool import POOL_NAME, BatchPool, WorkerPool
     from grainlike.launch._registry import LAUNCHERS, load, pool_class_of, pool_from
 
 __all__ = [
     "LAUNCHERS",
     "LSF",
     "PBS",
+    "POOL_NAME",
     "SGE",
     "SSH",
+    "BatchClient",
     "BatchPool",
     "Kubernetes",
     "Local",
     "Slurm",
+    "Submission",
     "WorkerPool",
     "load",
     "pool_class_of",
     "pool_from",
+    "system_key",
 ]
 
 if not TYPE_CHECKING:  # else any name would be there
@@ -45,9 +50,13 @@ if not TYPE_CHECKING:  # else any name would be there
             "PBS": "_batch_pools",
             "SGE": "_batch_pools",
             "SSH": "_other_pools",
+            "BatchClient": "_batch_client",
+            "Submission": "_batch_client",
+            "system_key": "_batch_client",
             "BatchPool": "_pool",
             "Kubernetes": "_other_pools",
             "Local": "_other_pools",
+            "POOL_NAME": "_pool",
             "WorkerPool": "_pool",
             "Slurm": "_batch_pools",
             "load": "_registry",

@@ -16,6 +16,14 @@ __all__ = ["SSH", "Kubernetes", "Local"]
 _HOST = re.compile(r"[A-Za-z0-9_.@:%][A-Za-z0-9_.@:%\-]*", re.ASCII)
 
 
+def _with_own_end(pool: WorkerPool, block: BlockRequest) -> BlockRequest:
+    """Return the request with the time in the worker's offer: where there is no batch system, nobody else ends it."""
+    if pool.walltime is None or pool.offer is None:
+        return block
+    usable = max(1.0, pool.seconds("walltime") - pool.margin_s)
+    return replace(block, offer=str(pool.offer.lasting(usable)))
+
+
 @pool_class
 class SSH(WorkerPool):
     """Workers on machines that `ssh` reaches, one block on each; native flags are those of `ssh`.
@@ -53,6 +61,10 @@ class SSH(WorkerPool):
     def _first_host(self) -> str:
         return self.machines[0]
 
+    def block(self, **known: Any) -> BlockRequest:
+        """Return the request for one block: see `WorkerPool.block`."""
+        return _with_own_end(self, super().block(**known))
+
 
 @pool_class
 class Local(WorkerPool):
@@ -66,6 +78,10 @@ class Local(WorkerPool):
 
     kind: ClassVar[str] = "local"
     dialect_class: ClassVar[type[Dialect]] = LocalDialect
+
+    def block(self, **known: Any) -> BlockRequest:
+        """Return the request for one block: see `WorkerPool.block`."""
+        return _with_own_end(self, super().block(**known))
 
 
 @pool_class

@@ -12,7 +12,7 @@ from dataclasses import KW_ONLY, MISSING, dataclass, field, fields, replace
 from functools import wraps
 from inspect import signature
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
 from grainlike.dialects import BlockFile, BlockRequest, Dialect
 from grainlike.launch import _checks
@@ -168,6 +168,8 @@ class WorkerPool:
             raise ValueError(f"margin: {self.margin!r} leaves nothing of walltime = {self.walltime!r}")
         if any(letter in self.scratch for letter in '"\\`'):
             raise ValueError(f"scratch: {self.scratch!r} has quotes or backslashes")
+        if self.budget is not None and self.walltime is None:
+            raise ValueError(f"budget: {self.budget} core-hours, and blocks without walltime have no end")
         cost = self.block_core_hours
         if self.budget is not None and cost is not None and cost > self.budget:
             raise ValueError(f"budget: {self.budget} core-hours are too few for one block, which takes {cost:g}")
@@ -241,12 +243,42 @@ class WorkerPool:
             return margin
         return min(margin, self.seconds("walltime") / _MARGIN_PART)
 
+    def scaled(self, least: int, most: int) -> Self:
+        """Return the same pool with other numbers of workers.
+
+        Raises:
+            ValueError: they do not go together, or are not in whole blocks.
+        """
+        return replace(self, min=least, max=most)
+
     def dialect(self) -> Dialect:
         """Return the text of the pool's batch system."""
         return self.dialect_class(**self._dialect_options())
 
     def _dialect_options(self) -> dict[str, Any]:
         return {}
+
+    def system_options(self) -> dict[str, Any]:
+        """Return what tells the pool's batch system from others of its kind."""
+        return {key: value for key, value in self._dialect_options().items() if key in ("namespace", "context")}
+
+    def settings(self) -> dict[str, Any]:
+        """Return the keys and values that differ from the default, of TOML's types: `pool_from` makes the pool of them.
+
+        Example::
+
+            >>> from grainlike.launch import Local
+            >>> Local("cores=2", max=4).settings()
+            {'kind': 'local', 'resources': 'cores=2', 'max': 4}
+        """
+        said: dict[str, Any] = {"kind": self.kind}
+        for key in fields(self):
+            value = getattr(self, key.name)
+            default = key.default_factory() if key.default_factory is not MISSING else key.default
+            if value != default:
+                plain = str(self.offer) if key.name == "resources" else value
+                said[_key(key.name)] = list(plain) if isinstance(plain, tuple) else plain
+        return said
 
     def _amount(self, name: str) -> int:
         """Return an amount of the offer, rounded up; 0 if it has none."""
@@ -327,6 +359,20 @@ class WorkerPool:
             '#!/bin/bash'
         """
         return self.block_script(self._example())
+
+    def command(self) -> tuple[str, ...]:
+        """Return the words of the command that submits a block; `script()` is on its standard input, or kept before.
+
+        Raises as `script`.
+
+        Example::
+
+            >>> from grainlike.launch import Slurm
+            >>> Slurm("cores=1", walltime=60).command()
+            ('sbatch', '--parsable')
+        """
+        command = self.dialect().submit(self._example())
+        return (command.via(self.via) if self.via else command).argv
 
     async def check(self) -> str:
         """Ask the batch system whether it would take a block; return its words. Nothing is submitted.

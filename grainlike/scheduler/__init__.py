@@ -55,6 +55,7 @@ from grainlike.scheduler._events import (
 from grainlike.scheduler._explain import Explanation, Shortage
 from grainlike.scheduler._head import HeadScheduler
 from grainlike.scheduler._records import HeadJob
+from grainlike.scheduler._scale_hint import PoolOffer, lacks
 from grainlike.scheduler._states import JobState, transition_table
 from grainlike.scheduler._statistics import RunTimes
 from grainlike.scheduler.node._events import (
@@ -127,6 +128,7 @@ __all__ = [
     "NodeEvent",
     "NodeScheduler",
     "NodeStopped",
+    "PoolOffer",
     "RaiseBarrier",
     "ResumeJob",
     "RetractJobs",
@@ -163,5 +165,6 @@ __all__ = [
     "WorkerSuspected",
     "WorkerTimed",
     "backoff_s",
+    "lacks",
     "transition_table",
 ]

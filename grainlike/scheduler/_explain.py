@@ -65,6 +65,7 @@ class Explanation(msgspec.Struct, frozen=True):
     room, those that could take part now. `lacking` is how many more it needs, `nearest` the nearest of the others.
 
     `kept` says of a call with `cache=` whether its result was kept from another time, and why it runs if it does.
+    `pools` says which pool of workers would help a job that waits, and what its blocks wait for.
     `words` is what a head elsewhere says of its job, instead of the words that the rest would give.
     """
 
@@ -90,9 +91,10 @@ class Explanation(msgspec.Struct, frozen=True):
     why: str = ""
     blocked_s: float | None = None
     kept: str = ""
+    pools: str = ""
 
     def __str__(self) -> str:
-        return self.words or " ".join(_sentences(self))
+        return self.words or " ".join([*_sentences(self), *([self.pools] if self.pools else [])])
 
 
 def explain(

@@ -16,10 +16,10 @@ place in `_state`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from grainlike.resources import Allocation, Missing, Request
+from grainlike.resources import Missing, Request
 from grainlike.scheduler._attempts import RetryPolicy
 from grainlike.scheduler._deadlock_watch import DeadlockWatch
 from grainlike.scheduler._events import (
@@ -53,7 +53,7 @@ from grainlike.scheduler._events import (
 from grainlike.scheduler._explain import Explanation, explain
 from grainlike.scheduler._job_tree import deepest_first
 from grainlike.scheduler._records import HeadFunction, HeadJob, LeaseState
-from grainlike.scheduler._scale_hint import wanted
+from grainlike.scheduler._scale_hint import PoolOffer, wanted_in_pools
 from grainlike.scheduler._state import SchedulerState
 from grainlike.scheduler._states import JobState
 from grainlike.scheduler._statistics import TINY_S
@@ -196,10 +196,10 @@ class HeadScheduler:
             [*worker_state.shut.values(), *(["it is to end when its jobs have"] if worker_state.draining else [])]
         )
 
-    def wanted(self, offer: Allocation, most: int, within_s: float) -> int:
-        """Return how many more workers with this offer would help; see `_scale_hint.wanted`."""
+    def wanted_in_pools(self, pools: Sequence[PoolOffer], within_s: float) -> tuple[list[int], frozenset[int]]:
+        """Return how many more workers of each kind would help; see `_scale_hint.wanted_in_pools`."""
         workers = list(self.workers.values())
-        return wanted(self.classes.values(), workers, self._planner.start_limits, offer, most, within_s)
+        return wanted_in_pools(self.classes.values(), workers, self._planner.start_limits, pools, within_s)
 
     def oldest(self, most: int | None) -> list[HeadJob]:
         """Return the records of the jobs that have not ended, the oldest first, at most `most`."""

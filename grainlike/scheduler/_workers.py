@@ -219,6 +219,11 @@ class WorkerState:
                 job.sent = now
         self.open_again("suspect")
 
+    @property
+    def is_idle(self) -> bool:
+        """True if it has no job, and holds no slots for one."""
+        return not self.held and not self.holds
+
     def fits_ever(self, shape: Shape) -> bool:
         """Return True if this worker, when empty and with all of its walltime left, could run a job of the shape."""
         if self.leaving:

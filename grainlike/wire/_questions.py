@@ -12,6 +12,17 @@ from typing import Annotated
 import msgspec
 
 from grainlike.wire._base import BaseMessage
+from grainlike.wire._fleet import (
+    AskDown,
+    AskEndBlock,
+    AskFleet,
+    AskPause,
+    AskScale,
+    AskUp,
+    FleetIs,
+    LaunchRefused,
+    UpIs,
+)
 from grainlike.wire._nested import AskOutcome, OutcomeIs
 from grainlike.wire._reports import Totals
 
@@ -277,6 +288,7 @@ class JobIs(BaseMessage, frozen=True, tag=93):
     would_start_with: str | None
     members: list[str]
     lacking: int
+    pools: str = ""
 
 
 class SessionRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -430,6 +442,12 @@ Question = (
     | AskReport
     | AskTrace
     | AskOutcome
+    | AskUp
+    | AskScale
+    | AskDown
+    | AskPause
+    | AskEndBlock
+    | AskFleet
 )
 FromClient = Question | ImportsFrom | Forget | EndSessions
 Answer = (
@@ -444,6 +462,9 @@ Answer = (
     | ReportIs
     | TraceIs
     | OutcomeIs
+    | UpIs
+    | LaunchRefused
+    | FleetIs
     | Done
     | Unable
 )

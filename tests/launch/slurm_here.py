@@ -154,6 +154,7 @@ ReturnToService=2
 EnforcePartLimits=ALL
 MinJobAge=60
 KillWait=5
+SchedulerParameters=batch_sched_delay=0
 {nodes}
 PartitionName=work Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 PartitionName=minute Nodes=ALL MaxTime=00:01:00 State=UP

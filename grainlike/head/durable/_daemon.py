@@ -42,6 +42,8 @@ class HeadDaemon(Lifespan):
     Named sessions keep outcomes in memory and, beyond that, in files in the journal's directory, else in the user's
     state directory: `keep` bytes in all, by default half of what is free there. Then new calls with names are refused.
 
+    With `no_launch`, clients may have no pools of workers started here.
+
     Raises, besides what `Executor` does:
         JournalError: the journal is damaged, in use, of a schema that is not read here, or open to others; or the disk
             refuses. From closing: its end is not in the journal, so the next head will find its jobs.
@@ -66,8 +68,10 @@ class HeadDaemon(Lifespan):
         salvage: bool = False,
         record: bool = False,
         keep: int | None = None,
+        no_launch: bool = False,
     ) -> None:
         super().__init__()
+        self._no_launch = no_launch
         if salvage and journal is None:
             raise ValueError("salvage= is about a journal")
         if access is not None and insecure:
@@ -110,7 +114,13 @@ class HeadDaemon(Lifespan):
     async def _live(self) -> None:
         owner = HeadOwner(outcomes=NoListener(), cancel=_has_none, stop=self._stop_asked, deserted=self._deserted)
         self._service = service = HeadService(
-            owner, self._storage, self._changes, listen=self._listen, access=self._access, insecure=self._insecure
+            owner,
+            self._storage,
+            self._changes,
+            listen=self._listen,
+            access=self._access,
+            insecure=self._insecure,
+            no_launch=self._no_launch,
         )
         if self._record:
             view = service.head.view

@@ -55,6 +55,11 @@ class JournalStorage:
         assert self._files is not None, "make_head comes first"
         return self._files
 
+    @property
+    def fleet_file(self) -> Path:
+        """Path of the books of pools and blocks, beside the journal."""
+        return self._directory / "fleet.json"
+
     def make_head(self, outcomes: OutcomeListener, alarm: Callable[[float], None], *, closed: bool) -> Head:  # noqa: ARG002 - workers may come back
         """Open the journal, and return the head that continues what it holds."""
         began = began_here(secrets.randbits(64), time.monotonic())

@@ -22,6 +22,7 @@ from grainlike._version import __version__
 from grainlike.errors import GrainlikeError, SessionError
 from grainlike.head import FAREWELL_S, Head
 from grainlike.head.server._client import ClientConnection
+from grainlike.head.server._pool_queries import PoolQueries, PoolQuestion
 from grainlike.head.server._sessions import NamedCall, NamedSession, Sessions
 from grainlike.head.server._trace_rows import send_trace
 from grainlike.jobs import job_is, worker_row
@@ -31,15 +32,21 @@ from grainlike.wire import (
     MOST_ROWS,
     AskCancel,
     AskDepart,
+    AskDown,
+    AskEndBlock,
+    AskFleet,
     AskHead,
     AskJob,
     AskJobs,
     AskLogs,
     AskOutcome,
+    AskPause,
     AskReport,
+    AskScale,
     AskSessions,
     AskStop,
     AskTrace,
+    AskUp,
     AskWanted,
     AskWorkers,
     Beat,
@@ -76,7 +83,19 @@ _MOST_LOGS = 1000
 WORKERS_S = 0.1
 """Seconds between two lists of workers to a client: with a thousand of them, each takes some milliseconds."""
 
-_Short = AskHead | AskWorkers | AskJobs | AskJob | AskCancel | AskDepart | AskStop | AskWanted | AskSessions | AskReport
+_Short = (
+    AskHead
+    | AskWorkers
+    | AskJobs
+    | AskJob
+    | AskCancel
+    | AskDepart
+    | AskStop
+    | AskWanted
+    | AskSessions
+    | AskReport
+    | PoolQuestion
+)
 """Queries that are answered by one message, in the turn in which they arrive."""
 
 _WANTS = (Submit, Withdraw, Credit, ReleaseFunctions, ImportsFrom, Forget, EndSessions)
@@ -106,6 +125,7 @@ class ClientRegistry:
         self.sessions = Sessions()
         self.store: OutcomeStore | None = None
         """Store for outcomes of sessions that do not fit into memory; None where there are no sessions."""
+        self.pools = PoolQueries()
         self._head = head
         self._cluster = cluster
         self._cancel = cancel
@@ -214,6 +234,12 @@ class ClientRegistry:
                 connection.post(self._workers(0))
                 connection.tasks.start_soon(self._tell_more, connection)
 
+    def fleet_changed(self) -> None:
+        """Send pools and blocks to every client that submits jobs."""
+        for connection in self.here.values():
+            if connection.paths:
+                self.pools.tell(connection)
+
     async def _tell_more(self, connection: ClientConnection) -> None:
         """Send the workers again after a while, if they have changed by then."""
         try:
@@ -246,6 +272,8 @@ class ClientRegistry:
                     connection.tasks.start_soon(
                         self.store.tell, connection.link, message, self._kept(connection, message.child)
                     )
+                case AskUp() if connection.tasks is not None:
+                    connection.tasks.start_soon(self.pools.up, connection, message)
                 case EnoughLogs():
                     if message.ask in connection.listening:
                         connection.listening[message.ask].cancel()
@@ -310,6 +338,7 @@ class ClientRegistry:
                     self._end_sessions(message.sessions)
                 case ImportsFrom():
                     connection.paths = tuple(message.paths)
+                    self.pools.tell(connection)
 
     def _submit(self, connection: ClientConnection, message: Submit, buffers: Sequence[Buffer]) -> None:
         session = connection.reply_to if isinstance(connection.reply_to, NamedSession) else None
@@ -352,6 +381,7 @@ class ClientRegistry:
                 found = self._head.view.explain_job(question.job)
                 if found is None:
                     return self._no_job(ask, question.job)
+                found = replace(found, pools=self.pools.explain(question.job))
                 return job_is(ask, self._head.view.name_of(question.job), found)
             case AskCancel():
                 return Done(ask) if self._cancel(question.job) else self._no_job(ask, question.job)
@@ -359,6 +389,8 @@ class ClientRegistry:
                 return Matched(ask, self._head.release(question.patterns, kill=question.kill))
             case AskWanted():
                 return self._wanted(question)
+            case AskScale() | AskDown() | AskPause() | AskEndBlock() | AskFleet():
+                return self.pools.answer(question)
             case AskReport():
                 return ReportIs(ask, self._head.totals(), self._head.view.unended)
             case AskStop():

@@ -43,7 +43,8 @@ _MOST_ADDRESSES = 16
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Open endpoint: `address` is where workers connect. `withdraw` removes the access files.
+    """Open endpoint: `address` is where workers connect, with the access file `worker_access`. `withdraw` removes the
+    access files.
 
     They are removed before connections are closed: no peer whose connection has ended may find the head by them.
     """
@@ -51,6 +52,7 @@ class Endpoint:
     listener: Listener
     cluster: str
     address: Address
+    worker_access: Path
     withdraw: Callable[[], None]
 
 
@@ -74,8 +76,11 @@ def open_endpoint(at: str, prepared: Path | None = None, *, insecure: bool = Fal
         try:
             for dead in remove_left_behind():
                 logger.info("removed the access files of cluster %s, whose head was killed", dead)
-            with hold_lock(publish_access(accesses_for(cluster, addresses, credentials))):
-                yield Endpoint(listener, cluster, addresses[0], partial(withdraw_access, cluster))
+            published = publish_access(accesses_for(cluster, addresses, credentials))
+            with hold_lock(published):
+                yield Endpoint(
+                    listener, cluster, addresses[0], published / "worker.json", partial(withdraw_access, cluster)
+                )
         finally:
             withdraw_access(cluster)
 
@@ -106,7 +111,13 @@ def open_durable_endpoint(at: str, folder: Path, *, insecure: bool = False) -> I
         try:
             remove_left_behind()
             with hold_lock(publish_access([find_access(folder / f"{role}.json") for role in ROLES])):
-                yield Endpoint(listener, own.cluster, addresses[0], partial(withdraw_access, own.cluster))
+                yield Endpoint(
+                    listener,
+                    own.cluster,
+                    addresses[0],
+                    folder / "worker.json",
+                    partial(withdraw_access, own.cluster),
+                )
         finally:
             withdraw_access(own.cluster)
 
@@ -142,7 +153,8 @@ def _prepared(where: Address, path: Path) -> Iterator[Endpoint]:
     with listen(where, tls=_tls(access.cluster, access.credentials)) as listener:
         addresses = _with_known(addresses_of(listener.address), access.addresses)
         move_access(path.expanduser().parent, access.cluster, addresses)
-        yield Endpoint(listener, access.cluster, addresses[0], lambda: None)  # these files stay
+        worker_access = path.expanduser().absolute().parent / "worker.json"
+        yield Endpoint(listener, access.cluster, addresses[0], worker_access, lambda: None)  # these files stay
 
 
 def _with_known(own: tuple[Address, ...], known: tuple[Address, ...]) -> tuple[Address, ...]:

@@ -23,6 +23,7 @@ from grainlike.system import import_paths
 
 if TYPE_CHECKING:  # only a head to which others connect has one
     from grainlike.head import Recorder
+    from grainlike.head.fleet import FleetDriver
     from grainlike.head.server._endpoint import Endpoint
     from grainlike.head.server._outcome_store import OutcomeStore
 
@@ -80,7 +81,9 @@ class HeadService:
         listen: str | None,
         access: Path | None = None,
         insecure: bool = False,
+        no_launch: bool = False,
     ) -> None:
+        self._no_launch = no_launch
         self._owner = owner
         self._storage = storage
         self._changes = changes
@@ -91,6 +94,8 @@ class HeadService:
         self._endpoint: Endpoint | None = None
         self._store: OutcomeStore | None = None
         self._running: dict[int, str] = {}
+        self._fleet: FleetDriver | None = None
+        self._tasks: TaskGroup | None = None
         self.admit_block: Callable[[str], str | None] = _admit_all
         """Hook: the words with which workers of the block of this label are refused, which then end; None lets them in.
         """
@@ -124,6 +129,7 @@ class HeadService:
                 self._store = clients.store = self._storage.make_store(clients, cluster)
                 stack.callback(self._store.close)
             self._clients = clients
+            clients.pools.make = self.fleet
             self._acceptor = Acceptor(
                 self.head,
                 clients,
@@ -138,12 +144,47 @@ class HeadService:
 
     def start(self, tasks: TaskGroup) -> None:
         """Serve in `tasks` from now on."""
+        self._tasks = tasks
         tasks.start_soon(self._alarm.run)
         self._storage.restore(self._acceptor, tasks)
+        file = self._storage.fleet_file
+        if file is not None and file.exists():
+            self.fleet()  # the blocks of the head before
         if self._store is not None:
             tasks.start_soon(self._store.run)
         if self._endpoint is not None:
             tasks.start_soon(self._endpoint.listener.serve, self._acceptor.admit)
+
+    @property
+    def launched(self) -> FleetDriver | None:
+        """Driver of the pools of workers, if there have been any."""
+        return self._fleet
+
+    def fleet(self) -> FleetDriver:
+        """Return the driver of the pools of workers, a new one where there was none.
+
+        Raises:
+            PermissionError: the head may not launch workers.
+            ValueError: it does not listen, so that no worker could connect.
+            JournalError: the books of the head before are damaged.
+        """
+        if self._fleet is None:
+            from grainlike.head.fleet import BooksFile, FleetDriver  # heads without pools do without
+
+            if self._no_launch:
+                raise PermissionError("this head was started with --no-launch")
+            if self._endpoint is None or self._tasks is None:
+                raise ValueError("workers of a pool connect to an address: open the executor with listen=, or launch=")
+            path = self._storage.fleet_file
+            file = None if path is None else BooksFile(path)
+            access, shown = self._endpoint.worker_access, self._clients.fleet_changed
+            self._fleet = FleetDriver(self.head, access, self._changes, file, shown)
+            self._clients.pools.driver = self._fleet
+            self.admit_block = self._fleet.refusal_of
+            self.head.ask_pools(self._fleet.shortfall)
+            self._fleet.workers_changed()
+            self._fleet.start(self._tasks)
+        return self._fleet
 
     @property
     def admit(self) -> Callable[[Link], Coroutine[Any, Any, None]]:
@@ -166,6 +207,8 @@ class HeadService:
                 QUIET_S,
                 "; ".join(self._not_ended()),
             )
+        if self._fleet is not None:
+            await self._fleet.close()
         self._withdraw()
         await self.head.farewell()
         await self._clients.farewell()
@@ -204,6 +247,8 @@ class HeadService:
 
     def _joined(self) -> None:
         self._clients.workers_changed()
+        if self._fleet is not None:
+            self._fleet.workers_changed()
         self._changes.notify()
 
     def _asked_for_block(self, label: str) -> str | None:

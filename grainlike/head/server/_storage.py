@@ -30,6 +30,11 @@ class HeadStorage(Protocol):
 
     survives: bool
 
+    @property
+    def fleet_file(self) -> Path | None:
+        """Path of the books of pools and blocks; None where they end with the head."""
+        ...
+
     def make_head(self, outcomes: OutcomeListener, alarm: Callable[[float], None], *, closed: bool) -> Head:
         """Return a head that tells `outcomes`; `closed` if no worker may ever join from outside."""
         ...
@@ -71,6 +76,7 @@ class NoStorage:
     """
 
     survives = False
+    fleet_file = None
 
     def __init__(self, keep: int | None = None) -> None:
         self._keep = keep

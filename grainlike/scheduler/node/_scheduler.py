@@ -335,6 +335,8 @@ class NodeScheduler:
                 continue
             elif code in (Code.CANCELLED, Code.RETURNED):
                 codes[row] = self._settle_stopped(job, lease, now, out)
+            elif code == Code.FAILED and job.stopped is Code.STOPPED:
+                codes[row] = job.stopped  # a program of its died of the node's signal, or its clean-up has failed
             self._forget(job)
             told.append(row)
         if walls:

@@ -66,6 +66,34 @@ async def test_a_signal_to_every_process_of_a_batch_job_lets_jobs_clean_up(
         assert info(r_).attempt == 2
 
 
+async def test_a_job_whose_program_dies_of_a_signal_to_every_process_runs_elsewhere(gates, start_worker, monkeypatch):
+    """The program dies at once, and the job would fail for it; its runner hears of the signal before that."""
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=LISTEN) as executor:
+        path = gate.path
+
+        @delayed(retries=0)
+        def job():
+            code = "import os, socket, sys; way = socket.socket(socket.AF_UNIX); way.connect(sys.argv[1])"
+            code += "; way.sendall(b'program %d\\n' % os.getpid()); way.recv(1)"
+            subprocess.run([sys.executable, "-c", code, path], check=True)
+            return "done"
+
+        r_ = start((job @ Cores(1))())
+        worker = start_worker(executor.address, name="n1")
+        program = (await gate.arrival()).pid
+        for pid in (*(other.pid for other in worker.tree() if other.pid != program), program, worker.pid):
+            os.kill(pid, signal.SIGTERM)
+        code, said = await worker.exit()
+        assert code == 0, said
+        monkeypatch.delenv("SLURM_JOB_ID")
+        start_worker(executor.address, name="last")
+        await gate.arrival()
+        gate.release_all()
+        assert await r_ == "done"
+        assert info(r_).attempt == 2
+
+
 async def test_runners_and_keeper_outlive_a_signal_that_only_they_get(gates, start_worker, monkeypatch):
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=LISTEN) as executor:

@@ -8,7 +8,7 @@ import anyio
 import pytest
 from limits import LIMIT_S
 
-from grainlike import Cores, Executor, delayed, info, start
+from grainlike import Cores, Executor, Retry, delayed, info, start
 
 LISTEN = "tcp://127.0.0.1:0"
 
@@ -53,3 +53,35 @@ async def test_a_job_that_runs_into_the_end_cleans_up_and_runs_elsewhere(kind, g
         gate.release_all()
         assert await r_ == "done"
         assert info(r_).attempt == 2
+
+
+@pytest.mark.parametrize("grace_s", [LIMIT_S, 0.1], ids=["in time", "killed"])
+async def test_ends_of_workers_use_up_no_attempts(grace_s, gates, start_worker):
+    """More of them than losses are forgiven, on workers of one name; no exception is tried again."""
+    async with asyncio.timeout(LIMIT_S), gates() as gate, Executor(listen=LISTEN) as executor:
+        visit, stubborn = gate.visit, grace_s < LIMIT_S
+
+        @delayed(retries=Retry(0, losses=1))
+        def job():
+            import signal
+
+            try:
+                visit("job")
+            except SystemExit:
+                while stubborn:
+                    signal.pause()
+                raise
+            return "done"
+
+        r_ = start((job @ Cores(1))())
+        for _ in range(3):
+            worker = start_worker(executor.address)
+            await gate.arrival()
+            (number,) = executor._service.head.peers
+            executor._service.head.tell_time_left(number, 0.0, grace_s)
+            assert await anyio.to_thread.run_sync(worker.process.wait, LIMIT_S) == 0
+        start_worker(executor.address)
+        await gate.arrival()
+        gate.release_all()
+        assert await r_ == "done"
+        assert info(r_).attempt == 4

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from raw_runner import LIMIT_S, TERMINATED, Gate, Runner, alarm, by_value, envir
 from grainlike.wire import Beat, Code, Stop, StopReason
 from grainlike_worker.daemon._spawn import describe_exit
 from grainlike_worker.ipc._claims import IDLE, ClaimPage
+from grainlike_worker.runner.process._signals import WORD_S
 
 # --- stopping ---------------------------------------------------------------------------------------------------------
 
@@ -171,6 +173,39 @@ def test_a_job_sees_the_reason_that_stands_in_the_page(
         runner.process.terminate()
         assert runner.until_end() == TERMINATED
     assert runner.values == {1: seen}
+
+
+def fail_after(begun: str, go: str) -> None:
+    from pathlib import Path
+
+    Path(begun).write_text("begun")
+    Path(go).read_text()
+    raise ValueError("its program has died")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGXCPU])
+@pytest.mark.parametrize("word", [True, False])
+def test_a_job_that_fails_after_a_signal_to_a_whole_batch_job_waits_for_word(
+    number: signal.Signals, word: bool, gate: Gate, claims: ClaimPage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The daemon was signalled, too. Where it says that the runner is to end the job was cancelled, else it failed."""
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    with Runner(by_value(fail_after), quick, claims=claims) as runner:
+        runner.run({1: (0, gate.args)})
+        gate.wait()
+        runner.process.send_signal(number)
+        gate.open()
+        if word:
+            claims.told = StopReason.UNSAID
+            runner.process.terminate()
+            assert runner.until_end() == TERMINATED
+            assert runner.codes == {1: Code.CANCELLED}
+        else:
+            opened = time.monotonic()
+            runner.until(1)
+            assert time.monotonic() - opened >= WORD_S / 2
+            assert runner.codes == {1: Code.FAILED}
+            assert runner.call(1, job=2) == "quick"
 
 
 def test_sigterm_ends_an_idle_runner() -> None:

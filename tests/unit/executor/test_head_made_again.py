@@ -1,4 +1,6 @@
-"""A head is made again: it decides at the same moments, and takes nobody who reads a log for a reader before."""
+"""A head is made again: it decides at the same moments, knows when workers end, and takes nobody who reads a log for a
+reader before.
+"""
 
 from itertools import count
 
@@ -12,7 +14,7 @@ from grainlike.head.durable._snapshot import began_here, draw_head, read_head, r
 from grainlike.net import ClosedLink
 from grainlike.resources import Cores, offer_of
 from grainlike.scheduler import HeadScheduler, Ticked, WorkerHeard, WorkerLost, WorkerSuspected
-from grainlike.wire import PROTOCOL, Follow, Frame, Hello, Output, OutputStream, encode_frame
+from grainlike.wire import PROTOCOL, Follow, Frame, Hello, Output, OutputStream, TimeLeft, encode_frame
 
 pytestmark = pytest.mark.anyio
 
@@ -103,6 +105,18 @@ async def test_what_was_decided_at_one_moment_is_decided_at_that_again(life, mon
     later = Life(look_s=2.0)
     assert later.head.replay(life.log.records, later.clients)
     assert seen[-len(before) :] == before
+
+
+@pytest.mark.parametrize("image", [False, True], ids=["records", "image"])
+async def test_the_time_that_a_worker_has_left_is_known_again(life, image):
+    """By the head, on its clock, and by the worker, to which it is said again over its next link."""
+    before = life.head.now()
+    life.head.tell_time_left(life.worker.number, 600.0, 30.0)
+    until = life.head.state.scheduler.workers[life.worker.number].until
+    assert before + 600.0 <= until <= life.head.now() + 600.0
+    later = life.again(image=image)
+    assert later.head.state.scheduler.workers[later.worker.number].until == until
+    assert last_said(later.worker) == b"".join(map(bytes, encode_frame(TimeLeft(600.0, 30.0))))
 
 
 @pytest.mark.parametrize("image", [False, True], ids=["records", "image"])

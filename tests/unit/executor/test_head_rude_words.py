@@ -370,6 +370,9 @@ def live(dice):
             ) if life.head.peers else None
         elif chance < 0.21:
             life.head.hold_starts(dice.choice(["", "the disk refuses"]))
+        elif chance < 0.22:
+            for worker in list(life.head.peers):
+                life.head.tell_time_left(worker, dice.choice([0.0, 60.0, 3600.0]), 5.0)
         elif chance < 0.24:
             life.head.cancel_nested(dice.choice(list(life.head.state.jobs) or [1]))
         else:

@@ -30,7 +30,15 @@ MODULES = (
     "grainlike.jobs._job",
     "grainlike.net._resumable_session",
 )
-PASSING = ("wire._questions", "wire._runners", "wire._handshake", "wire._frames", "scheduler._explain")
+PASSING = (
+    "wire._fleet",
+    "wire._questions",
+    "wire._runners",
+    "wire._handshake",
+    "wire._frames",
+    "scheduler._explain",
+    "scheduler._scale_hint",
+)
 """Modules of these rooms whose objects no head keeps."""
 
 

@@ -294,6 +294,15 @@ def test_workers_hear_of_another_end():
     assert fleet.take(TellTimeLeft) == [TellTimeLeft("cpu-1", 600.0)]
 
 
+def test_a_worker_that_joins_after_the_listing_hears_when_its_block_ends():
+    fleet = with_blocks()
+    fleet.list(a_row(1, left_s=3000.0))
+    assert fleet.take(TellTimeLeft) == [], "nobody is there to be told"
+    fleet.now += 10
+    fleet(Joined("cpu-1", 0, 4))
+    assert fleet.take(TellTimeLeft) == [TellTimeLeft("cpu-1", 2990.0)]
+
+
 def test_an_unknown_word_leaves_a_block_as_it_was():
     fleet = with_blocks()
     fleet.list(a_row(1, "unknown", reason="FROZEN"))

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 from scheduler_cluster import Cluster
 
-from grainlike.resources import Cores
+from grainlike.resources import Cores, offer_of
 from grainlike.scheduler import (
     AssignJobs,
     FunctionDefined,
@@ -20,11 +20,14 @@ from grainlike.scheduler import (
     JobsUnsatisfiable,
     Ticked,
     WakeAt,
+    WorkerJoined,
     WorkerLeaving,
     WorkerLost,
+    WorkerQuarantined,
     WorkerReported,
     backoff_s,
 )
+from grainlike.scheduler._quarantine import STRIKES
 from grainlike.wire import Code, Completed, LeaseStart
 
 
@@ -188,6 +191,38 @@ def test_retries_are_not_used_up_by_losses_nor_losses_by_retries() -> None:
     assert job in cluster.head.jobs
     end(cluster, job, Code.FAILED)
     assert cluster.told(JobsSettled)
+
+
+def test_ends_of_workers_use_up_neither_retries_nor_losses() -> None:
+    cluster, job = running(retries=1, losses=1)
+    for _ in range(5):
+        end(cluster, job, Code.STOPPED)
+    assert not cluster.told(JobsBackedOff)
+    end(cluster, job, Code.CRASHED)
+    end(cluster, job, Code.FAILED)
+    assert job in cluster.head.jobs
+    end(cluster, job, Code.FAILED)
+    assert cluster.told(JobsSettled)
+
+
+@pytest.mark.parametrize("handed_back", [True, False])
+def test_ends_of_workers_are_no_failures_of_theirs(handed_back: bool) -> None:
+    """One of this name comes and ends more often than would put it into quarantine, or lose the job."""
+    cluster, job = running(losses=1)
+    offer = offer_of(Cores(1), own_cores=range(64))
+    for worker in range(2, 2 + 2 * STRIKES):
+        cluster.tell(WorkerLeaving(worker - 1))
+        if handed_back:
+            end(cluster, job, Code.STOPPED)
+        else:
+            _, _, _, cls, attempt = cluster.take_running(job)
+            start = LeaseStart(job, cls, "", [job], [attempt], 0.0)
+            cluster.tell(WorkerReported(worker - 1, [start], [], []))
+        cluster.tell(WorkerLost(worker - 1, "it has ended"))
+        cluster.free_at_work[worker] = dict(offer.units)
+        cluster.tell(WorkerJoined(worker, "n1", offer))
+    assert not cluster.told(WorkerQuarantined)
+    assert cluster.started_on[job] == worker
 
 
 def requeued(cluster: Cluster) -> list[int]:

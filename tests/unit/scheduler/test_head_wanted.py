@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 from scheduler_cluster import Cluster
 
-from grainlike.resources import Cores, Limit, Memory, Nodes, Request, Token, offer_of
-from grainlike.scheduler import FunctionDefined, JobsCancelled
+from grainlike.resources import Cores, GPUs, Limit, Memory, Nodes, Request, Token, WallTime, offer_of
+from grainlike.scheduler import FunctionDefined, JobsCancelled, PoolOffer, lacks
 from grainlike.wire import Code
 
 
 def wanted(cluster: Cluster, offer: Request, most: int = 100, within_s: float = 60.0) -> int:
-    return cluster.head.wanted(offer_of(offer, own_cores=range(64)), most, within_s)
+    pool = PoolOffer(offer_of(offer, own_cores=range(64)), most)
+    return cluster.head.wanted_in_pools([pool], within_s)[0][0]
 
 
 def waiting(request: Request, n: int, *, offers: tuple[Request, ...] = (), known_s: float | None = None) -> Cluster:
@@ -77,3 +78,49 @@ def test_asking_changes_nothing() -> None:
     cluster = waiting(Cores(1), 5)
     assert [wanted(cluster, Cores(2)) for _ in range(3)] == [3, 3, 3]
     cluster.head.check()
+
+
+# --- several kinds at a time -----------------------------------------------------------------------------------------
+
+
+def in_pools(cluster, *pools):
+    """Workers wanted of each pool, given as (offer, most), and the workers kept for a gang."""
+    offers = [PoolOffer(None if offer is None else offer_of(offer, own_cores=range(64)), most) for offer, most in pools]
+    return cluster.head.wanted_in_pools(offers, 60.0)
+
+
+def test_each_job_counts_for_the_first_pool_that_can_run_it() -> None:
+    cluster = waiting(Cores(1), 3)
+    cluster.submit(GPUs(1), 1.0, n=2)
+    assert in_pools(cluster, (Cores(1), 9), (Cores(4) & GPUs(1), 9)) == ([3, 2], frozenset())
+
+
+def test_what_is_too_much_for_one_pool_goes_to_the_next() -> None:
+    cluster = waiting(Cores(1), 10)
+    assert in_pools(cluster, (Cores(1), 4), (Cores(2), 2), (Cores(1), 9)) == ([4, 2, 2], frozenset())
+
+
+def test_a_pool_whose_offer_is_not_known_wants_one_worker_to_learn_it() -> None:
+    cluster = waiting(Cores(1), 10)
+    assert in_pools(cluster, (None, 4), (Cores(1), 9)) == ([1, 0], frozenset())
+    assert in_pools(cluster, (None, 0), (Cores(1), 9)) == ([0, 9], frozenset())
+
+
+def test_of_a_gang_those_that_are_free_count_as_there_and_are_kept() -> None:
+    cluster = waiting(Nodes(4, each=Cores(4)), 1, offers=(Cores(4), Cores(4)))
+    counts, kept = in_pools(cluster, (Cores(4), 9))
+    assert counts == [2]
+    assert kept == frozenset(cluster.head.workers)
+
+
+def test_a_gang_that_is_wider_than_a_pool_may_be_wants_nothing_of_it() -> None:
+    cluster = waiting(Nodes(4, each=Cores(1)), 1)
+    assert in_pools(cluster, (Cores(1), 3), (Cores(1), 4)) == ([0, 4], frozenset())
+
+
+def test_what_an_offer_lacks_for_a_job_is_told() -> None:
+    cluster = waiting(Cores(8) & Memory("8G") & WallTime(600) & Token("big"), 1)
+    [job] = cluster.head.jobs.values()
+    told = lacks(job.cls, offer_of(Cores(4) & Memory("16G") & WallTime(300), own_cores=range(64)))
+    assert told == ("cores (asked 8, offers 4)", "walltime (asked 0:10:00, leaves 0:05:00)", "token big")
+    assert lacks(job.cls, offer_of(Cores(8) & Memory("16G") & Token("big"), own_cores=range(64))) == ()

@@ -3,8 +3,18 @@
 import pytest
 
 from grainlike.resources import Allocation, Cores
-from grainlike.scheduler import GRACE_S, KillRunner, NodeScheduler, NodeStopped, StopJobs, TerminateRunner, Ticked
-from grainlike.wire import Assign, Cancel, ClassSpec, Define, FunctionSpec, StopReason
+from grainlike.scheduler import (
+    GRACE_S,
+    KillRunner,
+    NodeScheduler,
+    NodeStopped,
+    RunnerCompleted,
+    StopJobs,
+    TellCompleted,
+    TerminateRunner,
+    Ticked,
+)
+from grainlike.wire import Assign, Cancel, ClassSpec, Code, Completed, Define, FunctionSpec, StopReason
 
 
 @pytest.mark.parametrize(("told", "grace_s"), [(None, GRACE_S), (30.0, 30.0), (0.5, 0.5)])
@@ -36,6 +46,23 @@ def test_jobs_are_stopped_for_the_reason_of_the_stop(reason: StopReason) -> None
     said = [action for action in actions if isinstance(action, TerminateRunner | StopJobs)]
     assert [action.reason for action in said] == [reason, reason]
     assert {type(action) for action in said} == {TerminateRunner, StopJobs}
+
+
+def test_what_fails_once_its_node_stops_was_stopped() -> None:
+    """A program of its may have ended by the signal that ends the node, or its clean-up fails."""
+    scheduler = _with_two_jobs()
+    scheduler.handle(NodeStopped(30.0), 100.0)
+    done = Completed(2, [2], [1], [Code.FAILED], [0.0], [1.0], [0.0], [1], [b"error"], [], 101.0)
+    (told,) = [each for each in scheduler.handle(RunnerCompleted(2, done), 101.0) if isinstance(each, TellCompleted)]
+    assert told.completed.codes == [Code.STOPPED]
+
+
+def test_what_fails_though_somebody_cancelled_it_has_failed() -> None:
+    scheduler = _with_two_jobs()
+    scheduler.handle(Cancel([2], [1]), 100.0)
+    done = Completed(2, [2], [1], [Code.FAILED], [0.0], [1.0], [0.0], [1], [b"error"], [], 101.0)
+    (told,) = [each for each in scheduler.handle(RunnerCompleted(2, done), 101.0) if isinstance(each, TellCompleted)]
+    assert told.completed.codes == [Code.FAILED]
 
 
 def test_a_job_that_was_cancelled_has_no_reason_of_its_node() -> None:

@@ -10,8 +10,19 @@ import subprocess
 import time
 from pathlib import Path
 
-from grainlike.resources import Allocation, Cores, GPUs, Memory, Request, Topology, WallTime, logical_cores, offer_of
-from grainlike.system import BatchJob, batch_job, cpu_limit, own_memory
+from grainlike.resources import (
+    UNIT,
+    Allocation,
+    Cores,
+    GPUs,
+    Memory,
+    Request,
+    Topology,
+    WallTime,
+    logical_cores,
+    offer_of,
+)
+from grainlike.system import BatchJob, batch_job, block_label, cpu_limit, own_memory
 from grainlike_worker.runner.common._devices import VISIBLE, Devices
 
 __all__ = [
@@ -61,12 +72,23 @@ def offer_of_daemon(what: Request | None) -> Allocation:
         ResourceSpecError: `what` is no offer.
     """
     if what is not None:
-        return offer_for(what)
+        return _offer_of_block(what) if block_label(os.environ) else offer_for(what)
     job = find_batch_job()
     if job is not None:
         return offer_of_batch_job(job)
     memory = own_memory()
     return offer_for(Cores(own_cores()) & Memory(memory) if memory else None)
+
+
+def _offer_of_block(what: Request) -> Allocation:
+    """Return `what` for a worker of a block: cores have the ids of this machine only where it may run on no others.
+
+    Two blocks of one node that ask for one core each would both begin with the first.
+    """
+    count = math.ceil(what.units.get("cores", 0) / UNIT)
+    if count >= len(own_cores()):
+        return offer_for(what)
+    return offer_of(what, own_cores=range(_FIRST_COUNTED, _FIRST_COUNTED + count))
 
 
 def find_batch_job() -> BatchJob | None:

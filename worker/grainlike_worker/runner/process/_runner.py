@@ -300,6 +300,8 @@ class ProcessRunner:
             code = Code.SUCCEEDED if function.refusal is None else Code.FAILED
         except BaseException as error:  # noqa: BLE001 - whatever a job raises is its outcome, SystemExit included
             interrupts.exposed = False
+            if issubclass(type(error), Exception):
+                interrupts.wait_for_word()
             code, payload = (Code.CANCELLED, NO_VALUE) if interrupts.asked else lease.failed(error)
             final = function.is_final(error)
         if self._forked:

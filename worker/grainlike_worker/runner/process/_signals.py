@@ -6,7 +6,8 @@ for the outcomes that wait for the running job to end; nobody else uses that sig
 system ignores it.
 
 In a batch job a SIGTERM counts only once the daemon has said that the runner shall end: batch systems send it, and
-their notices, to every process of a job, and the daemon gives jobs their grace.
+their notices, to every process of a job, and the daemon gives jobs their grace. A job that fails in between, as its
+programs died of that signal, waits for the daemon's word a moment (`wait_for_word`).
 
 A handler may run between any two instructions. It acts only while the runner is `exposed`, that is inside a job or
 waiting for one; at all other times it leaves a mark.
@@ -16,6 +17,7 @@ Both are this process's alone: a child that a job forks dies of SIGTERM as any o
 
 import os
 import signal
+import time
 from collections.abc import Callable
 from types import FrameType
 
@@ -23,17 +25,23 @@ from grainlike.wire import StopReason
 from grainlike_worker.ipc._signals import FLUSH_SIGNAL, NOTICES, TERMINATED, in_batch_job
 from grainlike_worker.linux._forks import keep_signals
 
-__all__ = ["RunnerSignals"]
+__all__ = ["WORD_S", "RunnerSignals"]
 
 
 _handler_of: Callable[[int], object] = vars(signal)["_signal"].getsignal
 """What `signal.getsignal` asks, before it tries to make an enum of the answer."""
 
 
+WORD_S = 1.0
+"""Seconds for which a job that failed after a signal to all processes waits for the daemon's word: that has been
+signalled, too, and answers at once.
+"""
+
+
 class RunnerSignals:
     """SIGTERM and SIGURG of this process, from `install` on; for the main thread."""
 
-    __slots__ = ("_flush", "_home", "_in_batch", "_notices", "_told", "asked", "cancel", "exposed", "reason")
+    __slots__ = ("_flush", "_home", "_in_batch", "_notices", "_told", "asked", "cancel", "exposed", "noticed", "reason")
 
     def __init__(self, flush: Callable[[], None], told: Callable[[], int] = lambda: StopReason.UNSAID) -> None:
         self._in_batch = in_batch_job()
@@ -42,11 +50,13 @@ class RunnerSignals:
         self._notices = NOTICES if self._in_batch else ()
         self._home = os.getpid()
         self.asked = False
+        self.noticed = False
+        """True once a SIGTERM, or a notice, has come of which the daemon has not said that it is for this process."""
         self.reason = StopReason.UNSAID
         self.exposed = False
         self.cancel: Callable[[], object] | None = None
         ours = {signal.SIGTERM: self._on_sigterm, FLUSH_SIGNAL: self._on_flush}
-        ours |= dict.fromkeys(self._notices, _ignore)
+        ours |= dict.fromkeys(self._notices, self._on_notice)
         keep_signals({number: (handler, signal.SIG_DFL) for number, handler in ours.items()})
 
     def install(self) -> None:
@@ -55,7 +65,7 @@ class RunnerSignals:
             signal.signal(signal.SIGTERM, self._on_sigterm)
             signal.signal(FLUSH_SIGNAL, self._on_flush)
             for number in self._notices:
-                signal.signal(number, _ignore)
+                signal.signal(number, self._on_notice)
 
     def sheltered(self, call: Callable[[], object]) -> None:
         """Inside a job, do something of the runner's that no signal may cut in two."""
@@ -66,6 +76,19 @@ class RunnerSignals:
             self.exposed = True
         if self.asked and self.cancel is None:
             raise self.end()
+
+    def wait_for_word(self) -> None:
+        """After a job has failed: if all processes were signalled, wait until the daemon says that this shall end."""
+        if not self.noticed or self.asked:
+            return
+        self.noticed = False  # it is waited for once
+        self.exposed = True
+        try:
+            time.sleep(WORD_S)
+        except SystemExit:
+            pass
+        finally:
+            self.exposed = False
 
     def end(self) -> SystemExit:
         """Return what ends the process, through the job that runs."""
@@ -80,7 +103,10 @@ class RunnerSignals:
             os.kill(os.getpid(), signal.SIGTERM)
             return
         told = self._told()
-        if self.asked or (self._in_batch and not told):
+        if self._in_batch and not told:
+            self.noticed = True
+            return
+        if self.asked:
             return  # once is enough: a second one must not cut the job's clean-up short
         self.asked = True
         self.reason = StopReason(told or StopReason.UNSAID)
@@ -89,6 +115,12 @@ class RunnerSignals:
         elif self.exposed:
             raise self.end()
 
+    def _on_notice(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the system's signature
+        """Note that all processes were signalled. Programs that a job starts do not inherit this, as they would inherit
+        that a signal is ignored.
+        """
+        self.noticed = True
+
     def _on_flush(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the system's signature
         if self.exposed and os.getpid() == self._home:
             self.exposed = False
@@ -96,7 +128,3 @@ class RunnerSignals:
                 self._flush()
             finally:
                 self.exposed = True
-
-
-def _ignore(signum: int, frame: FrameType | None) -> None:
-    """Do nothing. Programs that a job starts do not inherit this, as they would inherit that a signal is ignored."""

@@ -1,0 +1,567 @@
+"""Driver of the fleet scheduler: passes events to it, and its actions to batch systems and workers."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Callable, Coroutine, Iterable
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup
+
+from grainlike.dialects import native_name
+from grainlike.errors import LaunchError
+from grainlike.eventloop import Changes
+from grainlike.fleet import (
+    Block,
+    BlockDismissed,
+    EndBlocks,
+    EndedBlock,
+    FleetAction,
+    FleetEvent,
+    FleetPool,
+    FleetScheduler,
+    Joined,
+    Leave,
+    Left,
+    ListBlocks,
+    Listed,
+    ListingFailed,
+    LogRead,
+    Pause,
+    PoolGone,
+    PoolPaused,
+    PoolResumed,
+    PoolSet,
+    ReadLog,
+    Restored,
+    StraysGone,
+    SubmissionAccepted,
+    SubmissionRefused,
+    SubmissionUnclear,
+    SubmitBlock,
+    TellTimeLeft,
+    Tick,
+    Wanted,
+    Working,
+)
+from grainlike.head import Head, WorkerConnection
+from grainlike.head.fleet._books_file import BooksFile
+from grainlike.head.fleet._rows import block_row, pool_row
+from grainlike.launch import POOL_NAME, BatchClient, Submission, WorkerPool, system_key
+from grainlike.net import state_directory
+from grainlike.resources import UNIT, Allocation, offer_of, parse
+from grainlike.scheduler import HeadJob, JobState, PoolOffer, lacks
+from grainlike.wire import BlockRow, PoolRow
+
+__all__ = ["FleetDriver"]
+
+logger = logging.getLogger("grainlike")
+
+LOOK_S = 1.0
+"""Seconds between two looks at what waits and who is idle."""
+
+WITHIN_S = 60.0
+"""Seconds in which short jobs are to be finished: they want no more workers than that takes."""
+
+START_S = 60.0
+"""Time that a block may take from its start until its workers have joined: a job that needs it, too, asks for more."""
+
+_SHOWN_BLOCKS = 2
+
+_FAILED = "the head has failed to ask: its log has the error"
+
+CLOSE_S = 60.0
+"""Seconds for which a head that closes waits until nothing is left of its blocks."""
+
+
+class FleetDriver:
+    """Fleet of `head`, whose workers connect with the access file `access`.
+
+    `file` keeps the books for the next head; None where they end with this one. `changes` is notified when a block or
+    a pool has changed, and `shown` is called then, at most once a second.
+
+    Raises:
+        JournalError: the books in the file are damaged.
+    """
+
+    def __init__(
+        self,
+        head: Head,
+        access: Path,
+        changes: Changes,
+        file: BooksFile | None = None,
+        shown: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._head = head
+        self._shown = shown
+        self._last_shown: object = None
+        self._access = access
+        self._changes = changes
+        self._file = file
+        self._pools: dict[str, WorkerPool] = {}
+        self._offers: dict[str, str] = {}
+        """What a worker of a pool of whole nodes offers, as text, once one has joined."""
+        self._clients: dict[str, BatchClient] = {}
+        self._now = 0.0
+        self._known: dict[tuple[str, int], tuple[int, bool]] = {}
+        """Workers of blocks that the scheduler knows of: number at the head, and whether it has no job."""
+        self._submissions: dict[str, Submission] = {}
+        self._outbox: list[FleetAction] = []
+        self._waiting = anyio.Event()
+        self._drives = False
+        """True while actions are performed."""
+        kept = None if file is None else file.read()
+        if kept is None:
+            self.scheduler = FleetScheduler(secrets.token_hex(4))
+            return
+        books, self._pools, self._offers, self._now = kept
+        self.scheduler = FleetScheduler(books.digest, books)
+        self._tell(Restored())
+
+    def start(self, tasks: TaskGroup) -> None:
+        """Drive the fleet in `tasks` from now on."""
+        self._tasks = tasks
+        tasks.start_soon(self._act)
+        tasks.start_soon(self._look)
+
+    @property
+    def is_empty(self) -> bool:
+        """True if there is no pool and no block."""
+        return not self.scheduler.books.pools and not self.scheduler.books.blocks
+
+    # --- what people ask for -----------------------------------------------------------------------------------------
+
+    async def up(self, name: str, pool: WorkerPool) -> tuple[str, str]:
+        """Set a pool; return label and id of its first submission, which are empty where nothing is to be submitted.
+
+        Cancelled before the answer, the pool goes down.
+
+        Raises:
+            ValueError: the name is none.
+            LaunchError: the submission was refused. The pool stays, paused.
+        """
+        if not POOL_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is no name of a pool: letters, digits and _ . - make up to 40")
+        self._pools[name] = pool
+        before = self.scheduler.books.last_number
+        self._tell(PoolSet(self._numbers(name, pool)))
+        try:
+            self._count()
+            await self._changes.until(lambda: self._first_answer(name, before) is not None)
+        except BaseException:
+            self._tell(PoolGone(name, at_once=True))
+            raise
+        label, native, refusal = self._first_answer(name, before) or ("", "", "")
+        if refusal:
+            said = self._submissions.get(label)
+            raise LaunchError(refusal, said.command if said else (), said.script if said else "")
+        return label, native
+
+    def _first_answer(self, name: str, before: int) -> tuple[str, str, str] | None:
+        """Return label, id and refusal of the first submission of a pool since number `before`; None: not answered."""
+        books = self.scheduler.books
+        for block in books.blocks.values():
+            if block.pool == name and block.number > before:
+                answered = block.native or block.joined or block.answered_at is not None
+                return (block.label, block.native, "") if answered else None
+        for ended in reversed(books.ended.values()):
+            if ended.pool == name and ended.number > before:
+                return ended.label, ended.native, "" if ended.native else ended.reason
+        return "", "", ""
+
+    def scale(self, name: str, least: int, most: int) -> None:
+        """Change how many workers a pool has.
+
+        Raises:
+            LookupError: there is no such pool.
+            ValueError: the numbers do not go together.
+        """
+        pool = self._pool(name)
+        self._pools[name] = changed = pool.scaled(least, most)
+        self._tell(PoolSet(self._numbers(name, changed)))
+
+    def down(self, names: Iterable[str], *, at_once: bool = False) -> list[str]:
+        """Take pools down; without names, all of them, and the jobs of this cluster that no book knows."""
+        chosen = list(names)
+        unknown = [name for name in chosen if name not in self.scheduler.books.pools]
+        if unknown:
+            raise LookupError(self._no_pool(unknown[0]))
+        if not chosen:
+            chosen = list(self.scheduler.books.pools)
+            self._tell(StraysGone())
+        for name in chosen:
+            self._tell(PoolGone(name, at_once))
+        return chosen
+
+    def pause(self, name: str, *, on: bool) -> None:
+        """Pause a pool, or resume it.
+
+        Raises:
+            LookupError: there is no such pool.
+        """
+        self._pool(name)
+        self._tell(PoolPaused(name, "by hand") if on else PoolResumed(name))
+
+    def end_block(self, label: str, *, at_once: bool = False) -> None:
+        """End a block.
+
+        Raises:
+            LookupError: there is no such block, or it has ended.
+        """
+        if label not in self.scheduler.books.blocks:
+            ended = self.scheduler.books.ended.get(label)
+            why = f"there is no block {label}" if ended is None else f"block {label} has ended: {ended.reason}"
+            raise LookupError(why)
+        self._tell(BlockDismissed(label, at_once))
+
+    def _pool(self, name: str) -> WorkerPool:
+        if name not in self.scheduler.books.pools:
+            raise LookupError(self._no_pool(name))
+        return self._pools[name]
+
+    def _no_pool(self, name: str) -> str:
+        known = ", ".join(self.scheduler.books.pools)
+        return f"there is no pool {name}: {f'there are {known}' if known else 'no pool is up'}"
+
+    # --- what people look at -----------------------------------------------------------------------------------------
+
+    def pool_rows(self) -> list[PoolRow]:
+        """Return the pools."""
+        rows = []
+        for name, state in self.scheduler.books.pools.items():
+            pool = self._pools[name]
+            offer = str(pool.offer) if pool.offer is not None else self._offers.get(name, "")
+            why = self.scheduler.why(name, self._time())
+            rows.append(pool_row(state, self.scheduler.books.blocks_of(name), pool.kind, offer, why))
+        return rows
+
+    def block_rows(self, *, ended: bool = False) -> list[BlockRow]:
+        """Return the blocks, the oldest first; those that have ended, too, if asked for."""
+        now = self._time()
+        over = list(self.scheduler.books.ended.values()) if ended else []
+        live = list(self.scheduler.books.blocks.values())
+        both: list[Block | EndedBlock] = [*over, *live]
+        found = sorted(both, key=lambda block: block.number)
+        return [block_row(block, self._kind(block.pool), self._log_of(block), now) for block in found]
+
+    def _kind(self, pool: str) -> str:
+        return self._pools[pool].kind if pool in self._pools else ""
+
+    def _log_of(self, block: Block | EndedBlock) -> str:
+        if block.pool not in self._pools:
+            return ""
+        return self._client(block.pool).log(self._name_of(block))
+
+    def explain(self, job: int) -> str:
+        """Return which pool would help a job that is queued, and what its blocks wait for; empty for other jobs."""
+        record = self._head.state.scheduler.jobs.get(job)
+        if record is None or record.state is not JobState.QUEUED:
+            return ""
+        name, words = self._nearest(record)
+        return f"Pool {name} would help: {self._progress(name)}." if name and not words else words
+
+    def shortfall(self, job: int) -> str | None:
+        """Return what the nearest pool lacks for a job; None: one would serve it; empty: there is no pool."""
+        name, words = self._nearest(self._head.state.scheduler.jobs[job])
+        return None if name and not words else words
+
+    def _nearest(self, record: HeadJob) -> tuple[str, str]:
+        """Return the pool that could serve a job, or the one that lacks least, with the words for that."""
+        nearest: tuple[int, str, str] | None = None
+        for name, state in self.scheduler.books.pools.items():
+            usable = self._usable(name)
+            short = () if usable is None else lacks(record.cls, usable)
+            if state.going:
+                continue
+            if not short:
+                return name, ""
+            words = f"No pool could run it: the nearest is {name}, short of {', '.join(short)}."
+            nearest = min(nearest or (len(short), name, words), (len(short), name, words))
+        return nearest[1:] if nearest is not None else ("", "")
+
+    def _progress(self, name: str) -> str:
+        """Return what a pool's blocks wait for, or what keeps it from submitting one."""
+        why = self.scheduler.why(name, self._time())
+        if self.scheduler.books.pools[name].paused:
+            return f"it is {why}"
+        titles = {"intent": "being submitted to", "pending": "pending at", "starting": "starting at"}
+        rows = [row for row in self.block_rows() if row.pool == name and row.state in titles]
+        title = self._client(name).title
+        return (
+            "; ".join(
+                [
+                    *(
+                        f"block {row.label} is {titles[row.state]} {title}: {row.reason}"
+                        for row in rows[:_SHOWN_BLOCKS]
+                    ),
+                    *([why] if why and not rows else []),
+                ]
+            )
+            or "its next block is about to be submitted"
+        )
+
+    def refusal_of(self, label: str) -> str | None:
+        """Return why a worker of a block is not let in; None if it is."""
+        ended = self.scheduler.books.ended.get(label)
+        return None if ended is None else f"block {label} has ended: {ended.reason}"
+
+    # --- events ------------------------------------------------------------------------------------------------------
+
+    def _time(self) -> float:
+        """Return the time in seconds since 1970, which never goes back: books outlive a machine's uptime."""
+        self._now = max(self._now, time.time())
+        return self._now
+
+    def _tell(self, event: FleetEvent) -> None:
+        self._outbox += self.scheduler.handle(event, self._time())
+        self._waiting.set()
+        self._changes.notify()
+
+    def workers_changed(self) -> None:
+        """Take notice of workers that have joined, left, or have other work."""
+        scheduler = self._head.state.scheduler
+        here: dict[tuple[str, int], tuple[int, bool]] = {}
+        for peer in self._head.peers.values():
+            place = _place_of(peer)
+            if place is not None:
+                here[place] = peer.number, scheduler.workers[peer.number].is_idle
+        for place in [place for place in self._known if place not in here or here[place][0] != self._known[place][0]]:
+            del self._known[place]
+            self._tell(Left(*place, "its worker is gone"))
+        for place, (number, idle) in here.items():
+            before = self._known.get(place)
+            self._known[place] = number, idle
+            if before is None:
+                self._learn(place[0], self._head.peers[number].offer)
+                self._tell(Joined(*place, self._head.peers[number].offer.units.get("cores", 0) // UNIT, idle=idle))
+            elif before[1] != idle:
+                self._tell(Working(*place, idle=idle))
+
+    def _learn(self, label: str, offer: Allocation) -> None:
+        """Keep what a worker of a pool of whole nodes offers."""
+        block = self.scheduler.books.blocks.get(label)
+        if block is not None and block.pool in self._pools and self._pools[block.pool].offer is None:
+            self._offers[block.pool] = str(offer.request)
+
+    def _count(self) -> None:
+        """Count the workers that would be of use, of all pools together."""
+        books = self.scheduler.books
+        if not books.pools:
+            return
+        version = self.scheduler.version
+        names = list(books.pools)
+        pools = [PoolOffer(self._usable(name), self.scheduler.room(name)) for name in names]
+        counts, kept = self._head.state.scheduler.wanted_in_pools(pools, WITHIN_S)
+        labels = frozenset(place[0] for place, (number, _) in self._known.items() if number in kept)
+        self._tell(Wanted(dict(zip(names, counts, strict=True)), version, labels))
+
+    def _usable(self, name: str) -> Allocation | None:
+        """Return what a worker of a pool offers, for as long as its jobs may last."""
+        pool = self._pools[name]
+        offer = pool.offer
+        if offer is None and name in self._offers:
+            offer = offer_of(parse(self._offers[name]), own_cores=())
+        if offer is None or pool.walltime is None:
+            return offer
+        walltime = pool.seconds("walltime")
+        return offer.lasting(max(1.0, walltime - pool.margin_s - min(START_S, walltime / 10)))
+
+    async def _look(self) -> None:
+        """Look from time to time at what waits and who is idle; with that, time passes for the scheduler."""
+        while True:
+            if not self.is_empty or self.scheduler.books.systems:
+                began = time.monotonic()
+                self.workers_changed()
+                self._count()
+                self._show()
+                took = time.monotonic() - began
+                await anyio.sleep(max(LOOK_S, 20 * took))
+            else:
+                self._show()
+                await self._changes.until(lambda: not self.is_empty)
+
+    def _show(self) -> None:
+        """Call `shown` if pools or blocks are to be shown otherwise than the last time."""
+        blocks = [(row.label, row.state, row.reason, row.workers) for row in self.block_rows()]
+        now = self.pool_rows(), blocks
+        if now != self._last_shown:
+            self._last_shown = now
+            self._shown()
+
+    # --- actions -----------------------------------------------------------------------------------------------------
+
+    async def _act(self) -> None:
+        """Perform actions, after the books that have them are on disk."""
+        self._drives = True
+        try:
+            while True:
+                await self._waiting.wait()
+                self._waiting = anyio.Event()
+                actions, self._outbox = self._outbox, []
+                why_not = await self._save()
+                for action in actions:
+                    self._perform(action, why_not)
+                self._changes.notify()
+        finally:
+            self._drives = False
+
+    async def _save(self) -> str:
+        """Write the books where they outlive this head; return why that failed."""
+        if self._file is None:
+            return ""
+        data = self._file.encode(self.scheduler.books, self._pools, self._offers, self._now)
+        if data is None:
+            return ""
+        try:
+            await anyio.to_thread.run_sync(self._file.write, data)
+        except OSError as error:
+            logger.error("the books of the pools cannot be written: %s", error)
+            return f"the head cannot write its books: {error}"
+        return ""
+
+    def _perform(self, action: FleetAction, why_not: str) -> None:
+        match action:
+            case SubmitBlock() if why_not:
+                self._tell(SubmissionRefused(action.label, why_not))
+            case SubmitBlock():
+                failed = SubmissionUnclear(action.label, _FAILED)
+                self._tasks.start_soon(self._guarded, self._submit(action), failed)
+            case ListBlocks():
+                self._tasks.start_soon(self._guarded, self._list(action.system), ListingFailed(action.system, _FAILED))
+            case EndBlocks():
+                self._tasks.start_soon(self._guarded, self._end(action), Tick())
+            case Leave():
+                self._send_off(action)
+            case ReadLog():
+                self._tasks.start_soon(self._guarded, self._read_log(action.label), Tick())
+            case TellTimeLeft():
+                self._tell_time_left(action)
+            case Pause():
+                logger.warning("pool %s is paused: %s", action.pool, action.why)
+            case _:
+                pass  # `_look` lets time pass anyway
+
+    async def _guarded(self, doing: Coroutine[None, None, None], failed: FleetEvent) -> None:
+        """Do something, and tell `failed` if it raises: a defect in launching ends no head, with jobs that run."""
+        try:
+            await doing
+        except Exception:
+            logger.exception("launching workers has failed")
+            self._tell(failed)
+
+    async def _submit(self, action: SubmitBlock) -> None:
+        name = native_name(self.scheduler.books.digest, action.number)
+        said = await self._client(action.pool).submit(name, action.label)
+        self._submissions[action.label] = said
+        answer = said.answer
+        if answer.verdict == "accepted":
+            logger.info("block %s was submitted: %s", action.label, answer.native)
+            self._tell(SubmissionAccepted(action.label, answer.native))
+        elif answer.verdict == "unclear":
+            logger.warning("block %s: it is not clear whether it was submitted: %s", action.label, answer.words)
+            self._tell(SubmissionUnclear(action.label, answer.words))
+        else:
+            self._tell(SubmissionRefused(action.label, answer.words, waits=answer.verdict == "waits"))
+
+    async def _list(self, system: str) -> None:
+        asked = self._time()
+        client = self._client_of_system(system)
+        if client is None:
+            self._tell(ListingFailed(system, "no pool says how to ask it"))
+            return
+        listing = await client.listing()
+        if listing.failed:
+            self._tell(ListingFailed(system, listing.failed))
+        else:
+            self._tell(Listed(system, listing.blocks, asked))
+
+    async def _end(self, action: EndBlocks) -> None:
+        client = self._client_of_system(action.system)
+        if client is not None:
+            blocks = {block.native: block for block in self.scheduler.books.blocks.values()}
+            strays = {row.native: row.name for row in self.scheduler.books.strays.get(action.system, ())}
+            found = [blocks.get(native) for native in action.natives]
+            names = [
+                strays.get(native, "") if block is None else self._name_of(block)
+                for native, block in zip(action.natives, found, strict=True)
+            ]
+            kill = all(block is not None and block.end_asked_at is not None and block.away_since for block in found)
+            await client.end(action.natives, names, kill=kill)
+
+    def _send_off(self, action: Leave) -> None:
+        known = self._known.get((action.label, action.node))
+        if known is not None and known[0] in self._head.peers:
+            self._head.send_off([known[0]], kill=action.at_once)
+
+    async def _read_log(self, label: str) -> None:
+        block = self.scheduler.block(label)
+        if block is not None and block.pool in self._pools:
+            client = self._client(block.pool)
+            name = self._name_of(block)
+            self._tell(LogRead(label, await client.read_log(name), client.log(name)))
+
+    def _tell_time_left(self, action: TellTimeLeft) -> None:
+        block = self.scheduler.books.blocks.get(action.label)
+        pool = None if block is None else self._pools.get(block.pool)
+        if pool is None:
+            return
+        for (label, _), (number, _) in self._known.items():
+            if label == action.label and number in self._head.peers:
+                left = max(0.0, action.left_s - pool.margin_s)
+                self._head.tell_time_left(number, left, pool.margin_s / 2)
+
+    # --- names and clients -------------------------------------------------------------------------------------------
+
+    def _name_of(self, block: Block | EndedBlock) -> str:
+        return native_name(self.scheduler.books.digest, block.number)
+
+    def _client(self, pool: str) -> BatchClient:
+        known = self._clients.get(pool)
+        if known is None or known.pool is not self._pools[pool]:
+            known = self._clients[pool] = BatchClient(self._pools[pool], state_directory(), self._access)
+        return known
+
+    def _client_of_system(self, system: str) -> BatchClient | None:
+        names = [name for name, pool in self._pools.items() if system_key(pool, name) == system]
+        return self._client(names[0]) if names else None
+
+    def _numbers(self, name: str, pool: WorkerPool) -> FleetPool:
+        """Return what the scheduler knows of a pool."""
+        offer = pool.offer
+        return FleetPool(
+            name,
+            system_key(pool, name),
+            min=pool.min,
+            max=pool.max,
+            nodes=pool.block_nodes,
+            walltime_s=None if pool.walltime is None else pool.seconds("walltime"),
+            cores=0 if offer is None else -(-offer.units.get("cores", 0) // UNIT),
+            pending=pool.pending,
+            idle_s=pool.seconds("idle"),
+            join_s=pool.seconds("join"),
+            budget=pool.budget,
+        )
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Take all pools down, and wait until nothing is left of them, for `CLOSE_S` at most."""
+        self.down((), at_once=True)
+        with anyio.move_on_after(CLOSE_S):
+            await self._changes.until(lambda: not (self._drives and self.scheduler.books.blocks))
+        left = [f"{row.label} ({row.native or 'no id yet'}): {row.reason or row.state}" for row in self.block_rows()]
+        if left:
+            logger.error("blocks are left after %g s, to be ended by hand: %s", CLOSE_S, "; ".join(left))
+        await self._save()
+
+
+def _place_of(peer: WorkerConnection) -> tuple[str, int] | None:
+    """Return label and node of a worker that belongs to a block."""
+    label, _, node = peer.hello.name.rpartition(".")
+    if not peer.hello.block or label != peer.hello.block or not node.isdecimal():
+        return None
+    return label, int(node)

@@ -1,0 +1,82 @@
+"""Rows of pools and blocks, as people look at them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from grainlike.fleet import Block, EndedBlock, PoolState
+from grainlike.wire import BlockRow, PoolRow
+
+__all__ = ["block_row", "pool_row"]
+
+_CORE_HOURS_DIGITS = 4
+
+
+def pool_row(state: PoolState, blocks: Sequence[Block], kind: str, offer: str, why: str) -> PoolRow:
+    """Return the row of a pool; `why` is what keeps it from submitting."""
+    pool = state.pool
+    spent = why if "core-hours" in why else ""
+    return PoolRow(
+        pool=pool.name,
+        kind=kind,
+        offer=offer,
+        min=pool.min,
+        max=pool.max,
+        wanted=state.workers or 0,
+        pending=sum(block.nodes for block in blocks if block.phase in ("intent", "pending")),
+        up=sum(len(block.connected) for block in blocks),
+        paused=state.paused or spent,
+        spent_core_hours=round(state.spent, _CORE_HOURS_DIGITS),
+        why=why,
+    )
+
+
+def block_row(block: Block | EndedBlock, kind: str, log: str, now: float) -> BlockRow:
+    """Return the row of a block."""
+    if isinstance(block, EndedBlock):
+        return BlockRow(
+            label=block.label,
+            pool=block.pool,
+            kind=kind,
+            native=block.native,
+            state="ended",
+            reason=block.reason or "ended",
+            nodes="",
+            workers=0,
+            submitted_s=now - block.submitted_at,
+            started_s=None,
+            left_s=None,
+            log=log,
+        )
+    return BlockRow(
+        label=block.label,
+        pool=block.pool,
+        kind=kind,
+        native=block.native,
+        state=block.phase,
+        reason=block.leave_reason or _expected(block),
+        nodes=block.place if block.running else "",
+        workers=len(block.connected),
+        submitted_s=now - block.submitted_at,
+        started_s=None if block.started_at is None else now - block.started_at,
+        left_s=None if block.ends_at is None else max(0.0, block.ends_at - now),
+        log=log,
+    )
+
+
+def _expected(block: Block) -> str:
+    """Return why a block is as it is, and when it is expected to start, if its batch system says that."""
+    reason = block.reason or _usual_reason(block)
+    start = block.place if block.phase == "pending" and block.place[:1].isdigit() else ""
+    return f"{reason}, start expected {start}" if start else reason
+
+
+def _usual_reason(block: Block) -> str:
+    """Return what is said of a block about which its batch system says nothing."""
+    if block.phase == "up":
+        return ""
+    if block.phase == "starting":
+        return "its workers have not joined yet"
+    if block.phase == "pending":
+        return "in the batch queue"
+    return "its submission has no answer yet" if block.answered_at is None else "looked for by its name"

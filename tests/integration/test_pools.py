@@ -1,0 +1,292 @@
+"""Pools of workers in processes of this machine: blocks come when jobs want them, and nothing is left of them."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import pytest
+from limits import LIMIT_S
+from waiting import until
+
+from grainlike import GVAR, Cores, Executor, LaunchError, Memory, WallTime, connect, delayed, gather, start
+from grainlike.head.durable import HeadDaemon
+from grainlike.launch import Local
+
+LISTEN = "tcp://127.0.0.1:0"
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def private_state(tmp_path, monkeypatch):
+    """Access files and blocks of a test are its own."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture
+def anyio_backend(request):
+    """On asyncio, but for tests that say otherwise."""
+    return getattr(request, "param", "asyncio")
+
+
+BOTH = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"], indirect=True)
+
+
+@delayed
+def square(x):
+    return x * x
+
+
+@delayed
+def where():
+    return GVAR.res.cores, os.environ["GRAINLIKE_BLOCK"]
+
+
+def lives(native):
+    """Return True if the process of a block is there."""
+    return Path("/proc", native.partition(":")[0]).exists()
+
+
+async def natives(executor, count):
+    """Return the ids of the blocks, by label, once so many are up."""
+    await until(lambda: [row.state for row in executor.blocks()] == ["up"] * count)
+    return {row.label: row.native for row in executor.blocks()}
+
+
+@BOTH
+async def test_jobs_start_blocks_and_leaving_leaves_nothing(tmp_path):
+    with anyio.fail_after(LIMIT_S):
+        async with Executor(launch=Local("cores=1", max=2), listen=LISTEN) as executor:
+            assert executor.blocks() == []
+            assert await gather(*((square @ Cores(1))(x) for x in range(20))) == [x * x for x in range(20)]
+            cores, label = await (where @ Cores(1))()
+            assert label in {row.label for row in executor.blocks()}
+            assert len(cores) == 1
+            found = await natives(executor, len(executor.blocks()))
+            assert 1 <= len(found) <= 2
+            assert all(map(lives, found.values()))
+            (pool,) = executor.pools()
+            assert (pool.pool, pool.kind, pool.min, pool.max, pool.paused) == ("local", "local", 0, 2, "")
+        assert not any(map(lives, found.values()))
+
+
+async def test_two_workers_of_one_machine_are_not_pinned_to_the_same_core():
+    with anyio.fail_after(LIMIT_S):
+        async with Executor(launch=Local("cores=1", min=2, max=2), listen=LISTEN) as executor:
+            await executor.wait_for_workers(2)
+            for worker in executor.workers():
+                assert list(worker.resources.cores) == list(worker.logical) or os.cpu_count() == 1
+
+
+async def test_an_idle_block_ends_and_a_job_brings_another():
+    with anyio.fail_after(LIMIT_S):
+        async with Executor(launch=Local("cores=1", idle=1), listen=LISTEN) as executor:
+            assert await (square @ Cores(1))(3) == 9
+            await until(lambda: executor.blocks() == [])
+            assert await (square @ Cores(1))(4) == 16
+            assert [row.label for row in executor.blocks()] == ["local-2"]
+
+
+@BOTH
+async def test_a_pool_over_a_connection_is_scaled_and_taken_down():
+    with anyio.fail_after(LIMIT_S):
+        async with HeadDaemon(LISTEN), connect() as executor:
+            pool = await executor.up(Local("cores=1", min=1), name="cpu")
+            found = await natives(executor, 1)
+            assert list(found) == ["cpu-1"]
+            await pool.scale(2)
+            await natives(executor, 2)
+            assert [(row.min, row.max, row.up) for row in executor.pools()] == [(2, 2, 2)]
+            await pool.down()
+            assert executor.blocks() == []
+            assert not any(map(lives, found.values()))
+            with pytest.raises(Exception, match="no pool"):
+                await pool.scale(1)
+
+
+async def test_a_job_runs_to_its_end_before_its_pool_is_down(tmp_path):
+    go, began = tmp_path / "go", tmp_path / "began"
+
+    @delayed
+    async def waits():
+        began.touch()
+        await until(go.exists)
+        return "done"
+
+    with anyio.fail_after(LIMIT_S):
+        async with Executor(listen=LISTEN, local=None) as executor:
+            pool = await executor.up(Local("cores=1"))
+            r_ = start((waits @ Cores(1))())
+            await until(began.exists)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(pool.down)
+                await until(lambda: [row.state for row in executor.blocks()] == ["leaving"])
+                go.touch()
+                assert await r_ == "done"
+            assert executor.blocks() == []
+
+
+async def test_a_broken_environment_pauses_the_pool_with_the_last_words():
+    with anyio.fail_after(LIMIT_S):
+        async with Executor(launch=Local("cores=1", python="/nonexistent/python"), listen=LISTEN) as executor:
+            r_ = start((square @ Cores(1))(3))
+            await until(lambda: executor.pools()[0].paused)
+            assert "/nonexistent/python" in executor.pools()[0].paused
+            assert "paused" in str(await executor.explain(r_))
+            await executor.up(Local("cores=1"))
+            assert await r_ == 9
+            assert [row.label for row in executor.blocks()] == ["local-2"]
+
+
+async def test_a_job_that_no_pool_can_serve_submits_nothing_and_is_explained(caplog):
+    with anyio.fail_after(LIMIT_S):
+        async with Executor(launch=Local("cores=1 memory=1Gi", walltime="0:30:00"), listen=LISTEN) as executor:
+            wide = start((square @ (Cores(1) & Memory("64Gi")))(3))
+            long = start((square @ (Cores(1) & WallTime("5:00:00")))(3))
+            assert await (square @ Cores(1))(3) == 9
+            told = str(await executor.explain(wide))
+            assert "the nearest is local, short of memory (asked 64Gi, offers 1Gi)" in told
+            assert "short of walltime (asked 5:00:00, leaves 0:2" in str(await executor.explain(long))
+            assert {row.pool for row in executor.blocks()} == {"local"}
+            warnings = [record.getMessage() for record in caplog.records if "waits for a worker" in record.getMessage()]
+            assert len(warnings) == 2, "not of the job that a pool could serve"
+            assert all("No pool could run it: the nearest is local, short of" in warning for warning in warnings)
+
+
+@BOTH
+async def test_cancelled_up_leaves_a_pool_that_goes_down(monkeypatch, tmp_path):
+    from grainlike.launch import BatchClient
+
+    submitted = BatchClient.submit
+
+    async def slow(self, name, label):
+        asked.set()
+        await go.wait()
+        return await submitted(self, name, label)
+
+    monkeypatch.setattr(BatchClient, "submit", slow)
+    asked, go = anyio.Event(), anyio.Event()
+    with anyio.fail_after(LIMIT_S):
+        async with Executor(listen=LISTEN, local=None) as executor:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(executor.up, Local("cores=1", min=1))
+                await asked.wait()
+                tasks.cancel_scope.cancel()
+            assert [row.state for row in executor.blocks()] == ["leaving"]
+            go.set()
+            await until(lambda: executor.blocks() == [] and executor.pools() == [])
+
+
+@pytest.mark.parametrize(
+    ("launch", "error", "words"),
+    [
+        (3, TypeError, "launch= is a pool"),
+        (["no-such-pool"], ValueError, "no-such-pool"),
+        ([Local("cores=1"), 7], TypeError, "launch= is a pool"),
+    ],
+)
+async def test_what_is_no_pool_is_refused_where_it_is_written(launch, error, words):
+    with pytest.raises(error, match=words):
+        Executor(launch=launch)
+
+
+async def test_a_refused_first_block_raises_the_systems_words(tmp_path):
+    blocked = tmp_path / "state" / "grainlike"
+    blocked.mkdir(parents=True, mode=0o700)
+    (blocked / "blocks").write_text("in the way")
+    with anyio.fail_after(LIMIT_S):
+        with pytest.raises(LaunchError, match="File exists"):
+            async with Executor(launch=Local("cores=1", min=1), listen=LISTEN):
+                pytest.fail("it has opened")
+        async with Executor(listen=LISTEN, local=None) as executor:
+            with pytest.raises(LaunchError, match="File exists") as caught:
+                await executor.up(Local("cores=1", min=1), name="cpu")
+            assert caught.value.command == ("bash", "-s")
+            assert "File exists" in executor.pools()[0].paused
+
+
+async def test_an_executor_to_which_nobody_connects_has_no_pools():
+    async with Executor() as executor:
+        with pytest.raises(ValueError, match="launch="):
+            await executor.up(Local("cores=1"))
+        assert executor.pools() == executor.blocks() == []
+
+
+async def test_a_head_that_may_not_launch_refuses():
+    with anyio.fail_after(LIMIT_S):
+        async with HeadDaemon(LISTEN, no_launch=True), connect() as executor:
+            with pytest.raises(Exception, match="--no-launch"):
+                await executor.up(Local("cores=1", min=1))
+
+
+async def test_the_next_head_has_the_same_blocks(tmp_path):
+    journal = tmp_path / "journal"
+    with anyio.fail_after(LIMIT_S):
+        async with HeadDaemon(LISTEN, journal=journal) as daemon:
+            async with connect() as executor:
+                await executor.up(Local("cores=1", min=2, max=2), name="cpu")
+                before = await natives(executor, 2)
+            daemon.leaves = True
+        assert all(map(lives, before.values()))
+        async with HeadDaemon(LISTEN, journal=journal), connect() as executor:
+            assert await natives(executor, 2) == before
+            assert await (square @ Cores(1))(5) == 25
+        assert not any(map(lives, before.values()))
+
+
+async def grainlike(*words):
+    """Run a command; return its exit code and what it wrote."""
+    command = [sys.executable, "-m", "grainlike", *words]
+    done = await anyio.to_thread.run_sync(
+        lambda: subprocess.run(command, capture_output=True, text=True, check=False, timeout=LIMIT_S)
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+async def test_the_commands():
+    with anyio.fail_after(LIMIT_S):
+        assert (await grainlike("up", "local"))[0] == 3
+        code, out, _ = await grainlike("up", "local", "--resources", "cores=1", "--dry")
+        assert (code, out.splitlines()[0]) == (0, "$ bash -s")
+        assert "--resources cores=1" in out
+        async with HeadDaemon(LISTEN):
+            code, out, _ = await grainlike("up", "local", "-n", "1", "--resources", "cores=1", "--wait", "--json")
+            assert (code, json.loads(out)["label"]) == (0, "local-1")
+            code, out, _ = await grainlike("blocks", "--json")
+            (row,) = json.loads(out)
+            assert (row["state"], row["reason"], row["workers"]) == ("up", "", 1)
+            assert lives(row["native"])
+            assert "joined cluster" in (await grainlike("blocks", "log", "local-1"))[1]
+            assert "--resources cores=1" in (await grainlike("blocks", "script", "local-1"))[1]
+            assert (await grainlike("scale", "0..2"))[0] == 0
+            (pool,) = json.loads((await grainlike("pools", "--json"))[1])
+            keys = "pool kind offer min max wanted pending up paused spent_core_hours"
+            assert list(pool) == keys.split()
+            assert (pool["min"], pool["max"]) == (0, 2)
+            assert (await grainlike("pools", "pause", "local"))[0] == 0
+            assert "paused: by hand" in (await grainlike("pools"))[1]
+            assert (await grainlike("down"))[0] == 0
+            assert not lives(row["native"])
+            assert "no blocks" in (await grainlike("blocks"))[1]
+            assert "the pool is taken down" in (await grainlike("blocks", "--all"))[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("up", "slrm"), "did you mean slurm"),
+        (("up", "slurm", "--walltime", "0:10:00", "--", "--nodes=3"), "write nodes instead"),
+        (("up", "slurm"), "walltime"),
+        (("up", "local", "-n", "2", "--max", "3"), "-n says both"),
+        (("scale", "many"), "neither a number"),
+        (("scale", "a", "b", "3"), "a pool and a number"),
+    ],
+)
+async def test_wrong_usage_is_exit_code_2(words, said):
+    code, _, err = await grainlike(*words)
+    assert code == 2
+    assert said in " ".join(err.replace("│", " ").split())
