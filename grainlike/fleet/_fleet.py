@@ -32,7 +32,7 @@ from grainlike.fleet._events import (
 )
 from grainlike.fleet._listing import ask, end_strays, listed, listing_failed
 from grainlike.fleet._pool import PoolState
-from grainlike.fleet._sizing import count, hindrance, resize, short_of
+from grainlike.fleet._sizing import SOON, count, hindrance, resize, short_of
 from grainlike.fleet._submissions import accepted, lost_answer, refused, unclear
 from grainlike.fleet._turn import Turn
 from grainlike.fleet._workers import attend, joined, left, working
@@ -89,6 +89,10 @@ class FleetScheduler:
         if not (state.paused or state.going or short_of(state, total)):
             return ""
         return hindrance(Turn(self.books, now), state, total)
+
+    def submits_soon(self, name: str, now: float) -> bool:
+        """Return True if a pool is about to submit a block, and waits but for its turn at the batch system."""
+        return self.why(name, now) in SOON if name in self.books.pools else False
 
     def block(self, label: str) -> Block | EndedBlock | None:
         """Return the block of a label, if it is still known."""

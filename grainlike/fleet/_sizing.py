@@ -10,13 +10,18 @@ from grainlike.fleet._pool import PoolState
 from grainlike.fleet._submissions import submit
 from grainlike.fleet._turn import Turn
 
-__all__ = ["PoolCount", "count", "hindrance", "resize", "short_of"]
+__all__ = ["SOON", "PoolCount", "count", "hindrance", "resize", "short_of"]
 
 BETWEEN_S = 1.0
 """Time between two submissions to one batch system."""
 
 TOO_MANY_S = 60.0
 """Time for which blocks must have been too many without a break before pending ones are withdrawn."""
+
+_NO_ANSWER = "another submission has no answer yet"
+_ONE_A_SECOND = "one block a second is submitted"
+SOON = (_NO_ANSWER, _ONE_A_SECOND)
+"""Hindrances that are over in a moment."""
 
 
 @dataclass(slots=True)
@@ -95,9 +100,9 @@ def hindrance(turn: Turn, state: PoolState, total: PoolCount) -> str:
     if total.queued >= pool.pending:
         return f"{total.queued} blocks are in the batch queue"
     if system.submitting:
-        return "another submission has no answer yet"
+        return _NO_ANSWER
     if system.submitted_at is not None and not turn.due(system.submitted_at + BETWEEN_S):
-        return "one block a second is submitted"
+        return _ONE_A_SECOND
     return _over_budget(turn, state, total)
 
 

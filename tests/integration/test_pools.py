@@ -209,6 +209,13 @@ async def test_a_refused_first_block_raises_the_systems_words(tmp_path):
             assert "File exists" in executor.pools()[0].paused
 
 
+async def test_each_of_several_pools_has_its_first_block_when_the_executor_is_open(tmp_path):
+    with anyio.fail_after(LIMIT_S):
+        pools = [Local("cores=1", min=1), Local("cores=1 token=b", min=1)]
+        async with Executor(launch=pools, listen=LISTEN) as executor:
+            assert [row.label for row in executor.blocks()] == ["local-1", "local2-2"]
+
+
 async def test_an_executor_to_which_nobody_connects_has_no_pools():
     async with Executor() as executor:
         with pytest.raises(ValueError, match="launch="):

@@ -50,7 +50,7 @@ from grainlike.fleet import (
 )
 from grainlike.head import Head, WorkerConnection
 from grainlike.head.fleet._books_file import BooksFile
-from grainlike.head.fleet._rows import block_row, pool_row
+from grainlike.head.fleet._rows import block_row, pool_row, stray_row
 from grainlike.launch import POOL_NAME, BatchClient, Submission, WorkerPool, system_key
 from grainlike.net import state_directory
 from grainlike.resources import UNIT, Allocation, offer_of, parse
@@ -109,7 +109,9 @@ class FleetDriver:
         self._now = 0.0
         self._known: dict[tuple[str, int], tuple[int, bool]] = {}
         """Workers of blocks that the scheduler knows of: number at the head, and whether it has no job."""
+        self._systems: dict[str, BatchClient] = {}
         self._submissions: dict[str, Submission] = {}
+        """Last submission, by label: who asked for the pool is told what was said."""
         self._outbox: list[FleetAction] = []
         self._waiting = anyio.Event()
         self._drives = False
@@ -171,7 +173,9 @@ class FleetDriver:
         for ended in reversed(books.ended.values()):
             if ended.pool == name and ended.number > before:
                 return ended.label, ended.native, "" if ended.native else ended.reason
-        return "", "", ""
+        if self.scheduler.submits_soon(name, self._time()):
+            return None
+        return "", "", books.pools[name].paused if name in books.pools else "it was taken down"
 
     def scale(self, name: str, least: int, most: int) -> None:
         """Change how many workers a pool has.
@@ -246,7 +250,9 @@ class FleetDriver:
         live = list(self.scheduler.books.blocks.values())
         both: list[Block | EndedBlock] = [*over, *live]
         found = sorted(both, key=lambda block: block.number)
-        return [block_row(block, self._kind(block.pool), self._log_of(block), now) for block in found]
+        rows = [block_row(block, self._kind(block.pool), self._log_of(block), now) for block in found]
+        strays = self.scheduler.books.strays.items()
+        return [*rows, *(stray_row(row, system) for system, found in strays for row in found)]
 
     def _kind(self, pool: str) -> str:
         return self._pools[pool].kind if pool in self._pools else ""
@@ -456,7 +462,7 @@ class FleetDriver:
     async def _submit(self, action: SubmitBlock) -> None:
         name = native_name(self.scheduler.books.digest, action.number)
         said = await self._client(action.pool).submit(name, action.label)
-        self._submissions[action.label] = said
+        self._submissions = {action.label: said}
         answer = said.answer
         if answer.verdict == "accepted":
             logger.info("block %s was submitted: %s", action.label, answer.native)
@@ -523,11 +529,13 @@ class FleetDriver:
         known = self._clients.get(pool)
         if known is None or known.pool is not self._pools[pool]:
             known = self._clients[pool] = BatchClient(self._pools[pool], state_directory(), self._access)
+            self._systems[system_key(known.pool, pool)] = known
         return known
 
     def _client_of_system(self, system: str) -> BatchClient | None:
-        names = [name for name, pool in self._pools.items() if system_key(pool, name) == system]
-        return self._client(names[0]) if names else None
+        for name in self._pools:
+            self._client(name)
+        return self._systems.get(system)  # also of a pool that is of another kind now
 
     def _numbers(self, name: str, pool: WorkerPool) -> FleetPool:
         """Return what the scheduler knows of a pool."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from grainlike.dialects import ListedBlock
 from grainlike.fleet import Block, EndedBlock, PoolState
 from grainlike.wire import BlockRow, PoolRow
 
-__all__ = ["block_row", "pool_row"]
+__all__ = ["block_row", "pool_row", "stray_row"]
 
 _CORE_HOURS_DIGITS = 4
 
@@ -61,6 +62,24 @@ def block_row(block: Block | EndedBlock, kind: str, log: str, now: float) -> Blo
         started_s=None if block.started_at is None else now - block.started_at,
         left_s=None if block.ends_at is None else max(0.0, block.ends_at - now),
         log=log,
+    )
+
+
+def stray_row(row: ListedBlock, kind: str) -> BlockRow:
+    """Return the row of a job that has a name of this cluster, and belongs to no pool of its books."""
+    return BlockRow(
+        label=row.name,
+        pool="",
+        kind=kind,
+        native=row.native,
+        state="pending" if row.state == "pending" else "starting",
+        reason="it is in no books of this head; `grainlike down` ends it",
+        nodes=",".join(row.nodes),
+        workers=0,
+        submitted_s=0.0,
+        started_s=None,
+        left_s=row.left_s,
+        log="",
     )
 
 
