@@ -2,8 +2,10 @@
 
 import asyncio
 import itertools
+import json
 import os
 import shutil
+import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from grainlike import (
     Executor,
     LaunchError,
     Nodes,
+    Token,
     WallTime,
     cancel,
     connect,
@@ -490,3 +493,97 @@ async def test_another_time_limit_is_followed(slurm, submitted):
         assert info(r_).state == "pending", "not all of it is left"
         cancel(r_)
         assert len(submitted.all()) == 1
+
+
+async def test_a_gang_gets_its_workers_from_blocks_of_one_node_and_none_leaves_meanwhile(slurm, submitted):
+    @delayed
+    async def over_all():
+        return "ran"
+
+    async with opened(slurm_pool(max=4, idle=1)) as executor:
+        assert await (over_all @ Nodes(4, each=Cores(1)))() == "ran"
+        assert len(submitted.all()) == 4
+        await until(lambda: executor.blocks() == [])
+        assert {row.reason for row in ended(executor)} == {"idle for 1 s"}
+
+
+async def test_of_two_pools_each_starts_blocks_for_its_own_jobs_alone(slurm, submitted):
+    pools = [slurm_pool("cores=1"), slurm_pool("cores=1 token=big")]
+    async with opened(pools) as executor:
+        await (where @ (Cores(1) & Token("big")))()
+        assert [row.pool for row in executor.blocks()] == ["slurm2"]
+        await (where @ Cores(1))()  # either could run it, and one is there
+        assert [row.pool for row in executor.blocks()] == ["slurm2"]
+        assert len(submitted.all()) == 1
+
+
+# --- a head that is killed -------------------------------------------------------------------------------------------
+
+
+class HeadProgram:
+    """`grainlike head start` with a journal, as a process of its own that may be killed."""
+
+    def __init__(self, folder):
+        self._folder = folder
+
+    async def start(self):
+        """Start it; return once it listens."""
+        words = ("head", "start", "--listen", "tcp://127.0.0.1:0", "--journal", str(self._folder))
+        self.process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "grainlike", *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+        )
+        assert (await self.process.stdout.readline()).startswith(b"head at ")
+
+    async def kill(self):
+        """End it as a crash would."""
+        self.process.kill()
+        await self.process.wait()
+
+    async def stop(self):
+        """End it with its blocks."""
+        await command("head", "stop")
+        await self.process.wait()
+
+
+async def command(*words):
+    """Run a command of ours; return what it printed."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "grainlike", *words, stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await process.communicate()
+    return out.decode()
+
+
+async def test_a_head_that_is_killed_within_sbatch_finds_the_block_and_later_its_workers(
+    slurm, submitted, instead, tmp_path
+):
+    async def blocks_up():
+        rows = json.loads(await command("blocks", "--json"))
+        return rows if [row["state"] for row in rows] == ["up"] else None
+
+    began, killed = tmp_path / "began", tmp_path / "killed"
+    head = HeadProgram(tmp_path / "journal")
+    async with asyncio.timeout(LIMIT_S):
+        await head.start()
+        instead.of("sbatch", f'"$REAL" "$@" >/dev/null; touch {began}; while ! [ -e {killed} ]; do sleep 0.1; done')
+        asking = asyncio.create_task(
+            command("up", "slurm", "-n", "1", "--resources", "cores=1", "--walltime", "0:05:00")
+        )
+        await until_files(tmp_path, began.exists)
+        await head.kill()
+        killed.touch()
+        instead.of("sbatch", '"$REAL" "$@"')
+        await head.start()
+        await asking
+        [row] = await until(blocks_up)
+        assert [number for number, _ in submitted.all()] == [row["native"]]
+        [worker] = json.loads(await command("ls", "--json"))
+        await head.kill()
+        await head.start()
+        [again] = await until(blocks_up)
+        [same] = json.loads(await command("ls", "--json"))
+        assert (again["label"], again["native"]) == (row["label"], row["native"]) == ("slurm-1", row["native"])
+        assert same["pid"] == worker["pid"]
+        assert len(submitted.all()) == 1
+        await head.stop()
+        assert submitted.in_queue() == []
