@@ -130,7 +130,7 @@ class _VirtualStorage(NoStorage):
 @contextmanager
 def _endpoint(net: Net) -> Iterator[Endpoint]:
     listener: Any = SimpleNamespace(serve=net.serve, close=net.close)
-    yield Endpoint(listener, "virtual", net.address, lambda: None)
+    yield Endpoint(listener, "virtual", net.address, Path("worker.json"), lambda: None)
     net.close()
 
 
