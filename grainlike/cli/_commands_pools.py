@@ -22,7 +22,7 @@ grainlike up slurm --resources "cores=16 memory=60Gi" --walltime 4:00:00 --dry
 grainlike up slurm -n 4 --resources cores=16 --walltime 4:00:00 -- --qos=normal
 grainlike up slurm --max 8 --resources cores=16 --walltime 4:00:00
 
-[dim]# the pool [pool.cpu] of the settings[/dim]
+[dim]# the pool \\[pool.cpu] of the settings[/dim]
 grainlike up cpu --max 20
 """,
     ok="the pool is there, and its first block was taken",

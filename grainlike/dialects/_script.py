@@ -159,7 +159,8 @@ def _env_lines(block: BlockRequest) -> list[str]:
 def _end_lines(block: BlockRequest, style: ScriptStyle) -> list[str]:
     own = [_REMOVE] if block.scratch and _here(block, style) else []
     # The fleet learns from this line of the log that no other block would do better.
-    lines = ["ended=$?", *block.defer_lines, *own, *style.closing, 'echo "exit code $ended"']
+    delivered = [f"rm -f -- {shlex.quote(file.path)}" for file in block.deliver]
+    lines = ["ended=$?", *block.defer_lines, *own, *delivered, *style.closing, 'echo "exit code $ended"']
     return ["at_end() {", *(f"    {line}" for line in lines), "}", "trap at_end EXIT"]
 
 

@@ -82,7 +82,6 @@ class SSHDialect(Dialect):
         """Return the parts of the script: it says that it began, passes SIGTERM on, and says how it ended."""
         limit = "-" if block.walltime_s is None else str(block.walltime_s)
         folder = shlex.quote(block.directory)
-        delivered = [f"rm -f -- {shlex.quote(file.path)}" for file in block.deliver]
         # Where the head sees no directory of the block, nobody may be left to remove it; after a failure the log is
         # needed.
         forgotten = [f'[ "${{code-1}}" -ne 0 ] || rm -rf -- {folder}'] if block.deliver else []
@@ -94,7 +93,7 @@ class SSHDialect(Dialect):
                 f'(umask 077; printf "%s %s {limit}\\n" "$$" "$(started $$)" >{folder}/pid.new)',
                 f"mv {folder}/pid.new {folder}/pid",
             ),
-            closing=(*delivered, f'(umask 077; echo "${{code-1}}" >{folder}/code)', *forgotten),
+            closing=(f'(umask 077; echo "${{code-1}}" >{folder}/code)', *forgotten),
             passes=True,
         )
 

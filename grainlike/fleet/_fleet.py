@@ -188,7 +188,7 @@ def _restored(turn: Turn, event: Restored) -> None:  # noqa: ARG001 - as all tha
         if block.answered_at is None:
             unclear(turn, SubmissionUnclear(block.label, "the head ended before the answer"))
     for state in turn.books.pools.values():
-        state.workers, state.too_many_since = None, None
+        state.workers, state.too_many_since, state.joined_at = None, None, 0
 
 
 def _ticked(turn: Turn, event: Tick) -> None:

@@ -75,6 +75,7 @@ def listed(turn: Turn, event: Listed) -> None:
         number = turn.books.number_of(row.name)
         if number is not None:
             rows.setdefault(number, []).append(row)
+    elsewhere = {block.number for block in turn.books.blocks.values() if block.system != event.system}
     superfluous: list[str] = []
     strays: list[ListedBlock] = []
     for number, same in rows.items():
@@ -83,15 +84,17 @@ def listed(turn: Turn, event: Listed) -> None:
             _compare(turn, block, same[0], event.asked)
         elif block is not None:
             ours = _row_of(block, same)
-            superfluous += [row.native for row in same if row is not ours and row.state not in _GONE]
+            superfluous += [row.native for row in same if _is_another(row, ours, block) and row.state not in _GONE]
             if ours is None:
                 _unlisted(turn, block, event.asked)
             else:
                 _compare(turn, block, ours, event.asked)
+        elif number in elsewhere:
+            continue  # it is reached in two ways, and the other one has it
         elif number <= turn.books.last_number:
-            superfluous += [other.native for other in same if other.state not in _GONE]
+            superfluous += [other.native for other in same if other.state not in _GONE and other.native]
         else:
-            strays += [other for other in same if other.state not in _GONE]
+            strays += [other for other in same if other.state not in _GONE and other.native]
     if superfluous:
         turn.do(EndBlocks(event.system, tuple(superfluous)))
         system.hurry(turn.now + YOUNG_PERIOD_S)
@@ -111,9 +114,13 @@ def end_strays(turn: Turn, event: StraysGone) -> None:  # noqa: ARG001 - as all 
 
 def _row_of(block: Block, rows: Sequence[ListedBlock]) -> ListedBlock | None:
     """Return the row that is the block's, where several have its name: a submission that was taken twice."""
-    if block.native:
-        return next((row for row in rows if row.native == block.native), None)
-    return min(rows, key=lambda row: (row.state in _GONE, row.state != "running"))
+    own = [row for row in rows if row.native == block.native] if block.native else rows
+    return min(own, key=lambda row: (row.state in _GONE, row.state != "running"), default=None)
+
+
+def _is_another(row: ListedBlock, ours: ListedBlock | None, block: Block) -> bool:
+    """Return True for a row of another job than the block's: two machines may list one job, with one id."""
+    return row is not ours and row.native not in ("", block.native)
 
 
 def _compare(turn: Turn, block: Block, row: ListedBlock, asked: float) -> None:

@@ -32,6 +32,7 @@ from grainlike.launch._pool import WorkerPool
 __all__ = ["BatchClient", "Submission", "system_key"]
 
 _TAIL_BYTES = 4096
+_SSH_FAILED = 255
 _AWAY = ".local/state/grainlike/blocks"
 """Directory of blocks below the home directory of a machine that shares none with the head."""
 
@@ -71,8 +72,13 @@ class BatchClient:
         self._state = state
         self._access = access
         self._dialect = pool.dialect()
+        self._there = ""
         self._hosts: dict[str, str] = {}
-        """Machines of the blocks by SSH, by native name."""
+        """Machines of the blocks by SSH that live, by native name."""
+        self._places: dict[str, str] = {}
+        """Machines of all blocks by SSH, those too that have ended."""
+        self._natives: dict[str, str] = {}
+        """Ids of the blocks by SSH, by native name."""
 
     @property
     def title(self) -> str:
@@ -104,8 +110,10 @@ class BatchClient:
         try:
             if self.pool.via and not isinstance(self.pool, SSH):
                 said = await self._say(deliver(self._dialect.files(block)))
-                if said.code != 0:
-                    return Submission(Answer("refused", words=said.stderr or "via gives no answer"), (), script)
+                if said.code != 0:  # nothing was submitted yet, so it is not unclear
+                    silent = said.code in (None, _SSH_FAILED)
+                    words = said.stderr or f"{self.pool.via} gives no answer"
+                    return Submission(Answer("waits" if silent else "refused", words=words), (), script)
             elif not isinstance(self._dialect, SSHDialect):
                 await anyio.to_thread.run_sync(_write, self._dialect.files(block), Path(block.directory))
         except OSError as error:
@@ -120,7 +128,7 @@ class BatchClient:
             access = f"{self.directory(name)}/worker.json"
             away = (BlockFile(access, self._access.read_text(encoding="utf-8")),)
         if host:
-            self._hosts[name] = host
+            self._hosts[name] = self._places[name] = host
         return self.pool.block(
             name=name,
             label=label,
@@ -148,17 +156,29 @@ class BatchClient:
         if isinstance(self.pool, SSH):
             return await self._listing_of_machines(self.pool.machines)
         failed = ""
-        for command in self._listings():
+        user = await self._user()
+        if not user:
+            return Listing(failed=f"{self.pool.via}: it does not say who we are there")
+        for command in self._listings(user):
             listing = self._dialect.listed(await self._say(command))
             if not listing.failed:
                 return listing
             failed = listing.failed
         return Listing(failed=failed)
 
-    def _listings(self) -> tuple[NativeCommand, ...]:
+    async def _user(self) -> str:
+        """Return who submits, in the words of where that is done; empty if it does not say."""
+        if not self.pool.via:
+            return getpass.getuser()
+        if not self._there:
+            said = await self._say(NativeCommand(("id", "-un")))
+            self._there = said.stdout.strip() if said.code == 0 else ""
+        return self._there
+
+    def _listings(self, user: str) -> tuple[NativeCommand, ...]:
         if isinstance(self._dialect, LocalDialect):
             return (self._dialect.list_in(str(self._state / "blocks")),)
-        return self._dialect.list(getpass.getuser())
+        return self._dialect.list(user)
 
     async def _listing_of_machines(self, machines: Sequence[str]) -> Listing:
         """Ask all machines; a block on one that does not answer is as it was."""
@@ -182,10 +202,12 @@ class BatchClient:
         self._hosts = {name: machine for name, machine in self._hosts.items() if machine in words}
         for machine, found in rows.items():
             self._hosts.update({row.name: machine for row in found if row.state != "ended"})
+            self._places.update({row.name: machine for row in found if row.state != "ended"})
+            self._natives.update({row.name: row.native for row in found if row.native})
         silent = [
-            ListedBlock("", name, "unknown", words[machine])
+            ListedBlock(self._natives[name], name, "unknown", words[machine])
             for name, machine in self._hosts.items()
-            if machine in words
+            if machine in words and name in self._natives
         ]
         return Listing((*(replace(row, nodes=(machine,)) for machine in rows for row in rows[machine]), *silent))
 
@@ -196,7 +218,7 @@ class BatchClient:
             return
         machines: dict[str, list[str]] = {}
         for native, name in zip(natives, names, strict=True):
-            machines.setdefault(self._hosts.get(name, ""), []).append(native)
+            machines.setdefault(self._places.get(name, ""), []).append(native)
         for machine, there in machines.items():
             if machine or isinstance(self._dialect, LocalDialect):
                 await self._say(self._dialect.end_on(machine, there, now=kill, native=self.pool.native))
@@ -208,7 +230,7 @@ class BatchClient:
             return await anyio.to_thread.run_sync(_tail, Path(path))
         command = NativeCommand(("bash", "-s"), f"tail -c {_TAIL_BYTES} -- {shlex.quote(path)}\n")
         if isinstance(self.pool, SSH):
-            machine = self._hosts.get(name)
+            machine = self._places.get(name)
             if machine is None:
                 return None
             options = ("-o", "BatchMode=yes", "-T", "--", machine)

@@ -74,18 +74,19 @@ def wanted_in_pools(
     return [len(kind.workers) for kind in new], kept
 
 
-def lacks(cls: RequestClass, offer: Allocation) -> tuple[str, ...]:
-    """Return what a worker with this offer is short of for the jobs of a class, as text; empty if it could run them.
+def lacks(cls: RequestClass, offer: Allocation, most: int) -> tuple[str, ...]:
+    """Return what `most` workers with this offer are short of for the jobs of a class, as text; empty if they could
+    run them.
 
     Of a request with a choice, that is what it is short of for the shape that lacks least.
     """
     empty = WorkerState(0, "", offer, 0.0, ChangeLog())
-    if any(empty.fits_ever(shape) for shape in cls.shapes):
-        return ()
-    return min((tuple(_short(shape, empty)) for shape in cls.shapes), key=len)
+    return min((tuple(_short(shape, empty, most)) for shape in cls.shapes), key=len)
 
 
-def _short(shape: Shape, worker: WorkerState) -> Iterator[str]:
+def _short(shape: Shape, worker: WorkerState, most: int) -> Iterator[str]:
+    if shape.nodes > most:
+        yield f"nodes (asked {shape.nodes}, at most {most})"
     for name, asked in shape.units:
         there = worker.capacity.get(name, 0)
         if asked > there:

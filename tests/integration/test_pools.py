@@ -13,8 +13,9 @@ from limits import LIMIT_S
 from waiting import until
 
 from grainlike import GVAR, Cores, Executor, LaunchError, Memory, WallTime, connect, delayed, gather, start
+from grainlike.dialects import Answer
 from grainlike.head.durable import HeadDaemon
-from grainlike.launch import Local
+from grainlike.launch import BatchClient, Local, Submission
 
 LISTEN = "tcp://127.0.0.1:0"
 
@@ -159,8 +160,6 @@ async def test_a_job_that_no_pool_can_serve_submits_nothing_and_is_explained(cap
 
 @BOTH
 async def test_cancelled_up_leaves_a_pool_that_goes_down(monkeypatch, tmp_path):
-    from grainlike.launch import BatchClient
-
     submitted = BatchClient.submit
 
     async def slow(self, name, label):
@@ -297,3 +296,32 @@ async def test_wrong_usage_is_exit_code_2(words, said):
     code, _, err = await grainlike(*words)
     assert code == 2
     assert said in " ".join(err.replace("│", " ").split())
+
+
+async def test_a_limit_of_the_site_is_no_error_and_its_words_are_shown(monkeypatch):
+    async def limited(self, name, label):
+        return Submission(Answer("waits", words="QOSMaxSubmitJobPerUserLimit"), ("sbatch",), "")
+
+    submitted = BatchClient.submit
+    monkeypatch.setattr(BatchClient, "submit", limited)
+    with anyio.fail_after(LIMIT_S):
+        async with Executor(launch=Local("cores=1", min=1), listen=LISTEN) as executor:
+            (row,) = executor.pools()
+            assert row.paused == ""
+            assert "QOSMaxSubmitJobPerUserLimit" in row.why
+            monkeypatch.setattr(BatchClient, "submit", submitted)
+
+
+async def test_a_head_that_may_not_launch_looks_after_the_blocks_of_the_head_before(tmp_path):
+    journal = tmp_path / "journal"
+    with anyio.fail_after(LIMIT_S):
+        async with HeadDaemon(LISTEN, journal=journal) as daemon:
+            async with connect() as executor:
+                await executor.up(Local("cores=1", min=1))
+                before = await natives(executor, 1)
+            daemon.leaves = True
+        async with HeadDaemon(LISTEN, journal=journal, no_launch=True), connect() as executor:
+            assert await natives(executor, 1) == before
+            with pytest.raises(Exception, match="--no-launch"):
+                await executor.up(Local("cores=1", min=1), name="more")
+        assert not any(map(lives, before.values()))

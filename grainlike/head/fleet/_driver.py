@@ -72,6 +72,9 @@ START_S = 60.0
 
 _SHOWN_BLOCKS = 2
 
+_KILL_S = 60.0
+"""Seconds after which a block that was to end is ended by force, where there is no batch system to do it."""
+
 _FAILED = "the head has failed to ask: its log has the error"
 
 CLOSE_S = 60.0
@@ -148,6 +151,9 @@ class FleetDriver:
         """
         if not POOL_NAME.fullmatch(name):
             raise ValueError(f"{name!r} is no name of a pool: letters, digits and _ . - make up to 40")
+        old = self._pools.get(name)
+        if old is None or type(old) is not type(pool) or old.scaled(pool.min, pool.max) != pool:
+            self._offers.pop(name, None)  # what its workers offered says nothing of those to come
         self._pools[name] = pool
         before = self.scheduler.books.last_number
         self._tell(PoolSet(self._numbers(name, pool)))
@@ -172,7 +178,8 @@ class FleetDriver:
                 return (block.label, block.native, "") if answered else None
         for ended in reversed(books.ended.values()):
             if ended.pool == name and ended.number > before:
-                return ended.label, ended.native, "" if ended.native else ended.reason
+                refused = not ended.native and name in books.pools and books.pools[name].paused
+                return ended.label, ended.native, ended.reason if refused else ""
         if self.scheduler.submits_soon(name, self._time()):
             return None
         return "", "", books.pools[name].paused if name in books.pools else "it was taken down"
@@ -280,7 +287,7 @@ class FleetDriver:
         nearest: tuple[int, str, str] | None = None
         for name, state in self.scheduler.books.pools.items():
             usable = self._usable(name)
-            short = () if usable is None else lacks(record.cls, usable)
+            short = () if usable is None else lacks(record.cls, usable, state.pool.max)
             if state.going:
                 continue
             if not short:
@@ -495,7 +502,8 @@ class FleetDriver:
                 strays.get(native, "") if block is None else self._name_of(block)
                 for native, block in zip(action.natives, found, strict=True)
             ]
-            kill = all(block is not None and block.end_asked_at is not None and block.away_since for block in found)
+            late = self._time() - _KILL_S
+            kill = all(block is not None and block.leave_reason and block.leaving_since < late for block in found)
             await client.end(action.natives, names, kill=kill)
 
     def _send_off(self, action: Leave) -> None:

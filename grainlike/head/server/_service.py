@@ -129,7 +129,7 @@ class HeadService:
                 self._store = clients.store = self._storage.make_store(clients, cluster)
                 stack.callback(self._store.close)
             self._clients = clients
-            clients.pools.make = self.fleet
+            clients.pools.make = self._fleet_of_clients
             self._acceptor = Acceptor(
                 self.head,
                 clients,
@@ -164,15 +164,12 @@ class HeadService:
         """Return the driver of the pools of workers, a new one where there was none.
 
         Raises:
-            PermissionError: the head may not launch workers.
             ValueError: it does not listen, so that no worker could connect.
             JournalError: the books of the head before are damaged.
         """
         if self._fleet is None:
             from grainlike.head.fleet import BooksFile, FleetDriver  # heads without pools do without
 
-            if self._no_launch:
-                raise PermissionError("this head was started with --no-launch")
             if self._endpoint is None or self._tasks is None:
                 raise ValueError("workers of a pool connect to an address: open the executor with listen=, or launch=")
             path = self._storage.fleet_file
@@ -185,6 +182,12 @@ class HeadService:
             self._fleet.workers_changed()
             self._fleet.start(self._tasks)
         return self._fleet
+
+    def _fleet_of_clients(self) -> FleetDriver:
+        """Return the driver for a client that asks for a pool; the blocks of a head before are looked after anyway."""
+        if self._no_launch:
+            raise PermissionError("this head was started with --no-launch")
+        return self.fleet()
 
     @property
     def admit(self) -> Callable[[Link], Coroutine[Any, Any, None]]:

@@ -344,3 +344,42 @@ def test_listings_are_asked_for_as_often_as_there_is_something_to_learn(count):
     periods = [round(after - before) for before, after in pairwise(fleet.asked)]
     assert set(periods[1:3]) == {10}
     assert set(periods[-8:]) == {30}
+
+
+def test_a_row_of_a_block_that_another_system_has_is_left_alone():
+    fleet = Fleet(a_pool("cpu", min=1), a_pool("far", system="slurm via ssh b"))
+    fleet.accept_all()
+    fleet.bring_up("cpu-1", idle=False)
+    fleet.list(a_row(1), system="slurm via ssh b")
+    assert not fleet.take(EndBlocks)
+    assert not fleet.books.strays["slurm via ssh b"]
+
+
+def test_rows_without_an_id_are_not_told_to_end():
+    fleet = with_blocks()
+    row = a_row(1)
+    fleet.list(row, type(row)("", "gl1a2b3c4d-70", "pending"))
+    fleet(PoolGone("cpu", at_once=True))
+    fleet.later(10)
+    fleet.list(type(row)("", "gl1a2b3c4d-1", "pending"))
+    assert all("" not in action.natives for action in fleet.take(EndBlocks))
+
+
+@pytest.mark.parametrize("first", ["ended", "running"])
+def test_of_two_machines_that_list_one_block_the_one_on_which_it_runs_is_right(first):
+    fleet = with_blocks()
+    rows = [a_row(1, "ended"), a_row(1, "running")]
+    fleet.list(*(rows if first == "ended" else reversed(rows)))
+    assert fleet.books.blocks["cpu-1"].phase == "starting"
+    assert not fleet.take(EndBlocks)
+
+
+def test_a_pool_without_blocks_goes_on_under_the_next_head():
+    fleet = with_blocks()
+    fleet.bring_up("cpu-1")
+    fleet.state().pool = a_pool()
+    fleet.books.version = 0  # as in books that were read from a file
+    fleet.restart()
+    fleet.want(cpu=2)
+    fleet.later(5)
+    assert fleet.take(SubmitBlock)

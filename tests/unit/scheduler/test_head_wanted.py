@@ -121,6 +121,12 @@ def test_a_gang_that_is_wider_than_a_pool_may_be_wants_nothing_of_it() -> None:
 def test_what_an_offer_lacks_for_a_job_is_told() -> None:
     cluster = waiting(Cores(8) & Memory("8G") & WallTime(600) & Token("big"), 1)
     [job] = cluster.head.jobs.values()
-    told = lacks(job.cls, offer_of(Cores(4) & Memory("16G") & WallTime(300), own_cores=range(64)))
+    told = lacks(job.cls, offer_of(Cores(4) & Memory("16G") & WallTime(300), own_cores=range(64)), 1)
     assert told == ("cores (asked 8, offers 4)", "walltime (asked 0:10:00, leaves 0:05:00)", "token big")
-    assert lacks(job.cls, offer_of(Cores(8) & Memory("16G") & Token("big"), own_cores=range(64))) == ()
+    assert lacks(job.cls, offer_of(Cores(8) & Memory("16G") & Token("big"), own_cores=range(64)), 1) == ()
+
+
+def test_a_gang_lacks_nodes_where_a_pool_may_have_fewer() -> None:
+    cluster = waiting(Nodes(8, each=Cores(1)), 1)
+    [job] = cluster.head.jobs.values()
+    assert lacks(job.cls, offer_of(Cores(1), own_cores=range(64)), 4) == ("nodes (asked 8, at most 4)",)
