@@ -1,4 +1,4 @@
-"""One event of the fleet scheduler with 1 000 blocks of 10 nodes: an idle worker, a listing, and a tick."""
+"""Cost of an event of the fleet scheduler with 1 000 blocks of 10 nodes: an idle worker, a listing, and a tick."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ YOUNG_PERIOD_S = 10.0
 PERIOD_S = 30.0
 EMPTY_PERIOD_S = 300.0
 LEAVING_PERIOD_S = 3.0
-"""How often a batch system is asked: while a submission is young, while blocks live, and else; and while a block has no
+"""Periods of listings: while a submission is young, while blocks live, and else; and while a block has no
 workers any more and is about to end, for which somebody may be waiting."""
 
 TOLD_S = 5.0

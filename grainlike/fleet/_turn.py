@@ -1,4 +1,4 @@
-"""One turn of the fleet scheduler: the actions that an event leads to, and when to look again."""
+"""Turn of the fleet scheduler: the actions that an event leads to, and when to look again."""
 
 from __future__ import annotations
 

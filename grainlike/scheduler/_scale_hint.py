@@ -26,7 +26,7 @@ __all__ = ["PoolOffer", "lacks", "wanted_in_pools"]
 
 @dataclass(frozen=True, slots=True)
 class PoolOffer:
-    """One kind of workers that could be started.
+    """Kind of workers that could be started.
 
     Attributes:
         offer: what each offers, for as long as jobs may use it; None: not known before the first is here.

@@ -325,3 +325,16 @@ async def test_a_head_that_may_not_launch_looks_after_the_blocks_of_the_head_bef
             with pytest.raises(Exception, match="--no-launch"):
                 await executor.up(Local("cores=1", min=1), name="more")
         assert not any(map(lives, before.values()))
+
+
+async def test_who_waits_for_the_end_of_a_head_that_fails_inside_is_told():
+    async def fails():
+        raise OSError("a defect")
+
+    async def until_it_ends():
+        async with HeadDaemon(LISTEN) as daemon:
+            daemon._service._tasks.start_soon(fails)
+            await daemon.stop.wait()
+
+    with anyio.fail_after(LIMIT_S), pytest.raises(OSError, match="a defect"):
+        await until_it_ends()

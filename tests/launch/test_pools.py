@@ -79,7 +79,7 @@ class Submitted:
 
 @pytest_asyncio.fixture
 async def submitted(slurm):
-    """What Slurm took in a test; it fails if anything of that is left in the queue."""
+    """Jobs that Slurm took in a test, which fails if any is left in the queue."""
     jobs = Submitted(slurm)
     yield jobs
     left = jobs.in_queue()

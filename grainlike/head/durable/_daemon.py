@@ -148,6 +148,7 @@ class HeadDaemon(Lifespan):
             await service.end()
 
     async def _ended(self) -> None:
+        self.stop.set()  # also where it has failed: who waits for its end would else wait for ever
         if self._service is not None:
             self._service.close()
 

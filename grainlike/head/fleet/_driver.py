@@ -107,7 +107,7 @@ class FleetDriver:
         self._file = file
         self._pools: dict[str, WorkerPool] = {}
         self._offers: dict[str, str] = {}
-        """What a worker of a pool of whole nodes offers, as text, once one has joined."""
+        """Offers of workers of pools of whole nodes, as text, once one has joined."""
         self._clients: dict[str, BatchClient] = {}
         self._now = 0.0
         self._known: dict[tuple[str, int], tuple[int, bool]] = {}
