@@ -109,7 +109,7 @@ class LocalHead:
         """Return where a call stands and what it waits for, from the scheduler's state."""
         found = self.head.view.explain(node)
         driver = self._service.launched
-        return found if driver is None or not found.job else replace(found, pools=driver.explain(found.job))
+        return found if driver is None or not found.job else replace(found, pools=driver.view.explain(found.job))
 
     def logs(self, node: Node) -> AsyncIterator[LogLine]:
         """Iterate over the lines that a job prints."""

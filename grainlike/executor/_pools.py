@@ -44,12 +44,12 @@ class LocalFleet:
     def pools(self) -> list[PoolRow]:
         """Return the pools."""
         driver = self._service.launched
-        return [] if driver is None else driver.pool_rows()
+        return [] if driver is None else driver.view.pool_rows()
 
     def blocks(self) -> list[BlockRow]:
         """Return the blocks that live."""
         driver = self._service.launched
-        return [] if driver is None else driver.block_rows()
+        return [] if driver is None else driver.view.block_rows()
 
 
 class LaunchedPool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import secrets
 import time
 from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
@@ -16,14 +15,10 @@ from grainlike.dialects import native_name
 from grainlike.errors import LaunchError
 from grainlike.eventloop import Changes
 from grainlike.fleet import (
-    Block,
     BlockDismissed,
     EndBlocks,
-    EndedBlock,
     FleetAction,
     FleetEvent,
-    FleetPool,
-    FleetScheduler,
     Joined,
     Leave,
     Left,
@@ -50,12 +45,11 @@ from grainlike.fleet import (
 )
 from grainlike.head import Head, WorkerConnection
 from grainlike.head.fleet._books_file import BooksFile
-from grainlike.head.fleet._rows import block_row, pool_row, stray_row
-from grainlike.launch import POOL_NAME, BatchClient, Submission, WorkerPool, system_key
-from grainlike.net import state_directory
-from grainlike.resources import UNIT, Allocation, offer_of, parse
-from grainlike.scheduler import HeadJob, JobState, PoolOffer, lacks
-from grainlike.wire import BlockRow, PoolRow
+from grainlike.head.fleet._state import FleetState
+from grainlike.head.fleet._view import FleetView
+from grainlike.launch import POOL_NAME, Submission, WorkerPool
+from grainlike.resources import UNIT, Allocation
+from grainlike.scheduler import PoolOffer
 
 __all__ = ["FleetDriver"]
 
@@ -66,11 +60,6 @@ LOOK_S = 1.0
 
 WITHIN_S = 60.0
 """Seconds in which short jobs are to be finished: they want no more workers than that takes."""
-
-START_S = 60.0
-"""Time that a block may take from its start until its workers have joined: a job that needs it, too, asks for more."""
-
-_SHOWN_BLOCKS = 2
 
 _KILL_S = 60.0
 """Seconds after which a block that was to end is ended by force, where there is no batch system to do it."""
@@ -102,41 +91,27 @@ class FleetDriver:
         self._head = head
         self._shown = shown
         self._last_shown: object = None
-        self._access = access
         self._changes = changes
-        self._file = file
-        self._pools: dict[str, WorkerPool] = {}
-        self._offers: dict[str, str] = {}
-        """Offers of workers of pools of whole nodes, as text, once one has joined."""
-        self._clients: dict[str, BatchClient] = {}
-        self._now = 0.0
+        self._state = FleetState(access, file)
+        self._scheduler = self._state.scheduler
+        self._books = self._scheduler.books
+        self.view = FleetView(self._state, head)
         self._known: dict[tuple[str, int], tuple[int, bool]] = {}
         """Workers of blocks that the scheduler knows of: number at the head, and whether it has no job."""
-        self._systems: dict[str, BatchClient] = {}
         self._submissions: dict[str, Submission] = {}
         """Last submission, by label: who asked for the pool is told what was said."""
         self._outbox: list[FleetAction] = []
         self._waiting = anyio.Event()
         self._drives = False
         """True while actions are performed."""
-        kept = None if file is None else file.read()
-        if kept is None:
-            self.scheduler = FleetScheduler(secrets.token_hex(4))
-            return
-        books, self._pools, self._offers, self._now = kept
-        self.scheduler = FleetScheduler(books.digest, books)
-        self._tell(Restored())
+        if self._state.is_restored:
+            self._tell(Restored())
 
     def start(self, tasks: TaskGroup) -> None:
         """Drive the fleet in `tasks` from now on."""
         self._tasks = tasks
         tasks.start_soon(self._act)
         tasks.start_soon(self._look)
-
-    @property
-    def is_empty(self) -> bool:
-        """True if there is no pool and no block."""
-        return not self.scheduler.books.pools and not self.scheduler.books.blocks
 
     # --- what people ask for -----------------------------------------------------------------------------------------
 
@@ -151,12 +126,12 @@ class FleetDriver:
         """
         if not POOL_NAME.fullmatch(name):
             raise ValueError(f"{name!r} is no name of a pool: letters, digits and _ . - make up to 40")
-        old = self._pools.get(name)
+        old = self._state.pools.get(name)
         if old is None or type(old) is not type(pool) or old.scaled(pool.min, pool.max) != pool:
-            self._offers.pop(name, None)  # what its workers offered says nothing of those to come
-        self._pools[name] = pool
-        before = self.scheduler.books.last_number
-        self._tell(PoolSet(self._numbers(name, pool)))
+            self._state.offers.pop(name, None)  # what its workers offered says nothing of those to come
+        self._state.pools[name] = pool
+        before = self._books.last_number
+        self._tell(PoolSet(self._state.numbers(name, pool)))
         try:
             self._count()
             await self._changes.until(lambda: self._first_answer(name, before) is not None)
@@ -171,7 +146,7 @@ class FleetDriver:
 
     def _first_answer(self, name: str, before: int) -> tuple[str, str, str] | None:
         """Return label, id and refusal of the first submission of a pool since number `before`; None: not answered."""
-        books = self.scheduler.books
+        books = self._books
         for block in books.blocks.values():
             if block.pool == name and block.number > before:
                 answered = block.native or block.joined or block.answered_at is not None
@@ -180,7 +155,7 @@ class FleetDriver:
             if ended.pool == name and ended.number > before:
                 refused = not ended.native and name in books.pools and books.pools[name].paused
                 return ended.label, ended.native, ended.reason if refused else ""
-        if self.scheduler.submits_soon(name, self._time()):
+        if self._scheduler.submits_soon(name, self._state.time()):
             return None
         return "", "", books.pools[name].paused if name in books.pools else "it was taken down"
 
@@ -192,17 +167,17 @@ class FleetDriver:
             ValueError: the numbers do not go together.
         """
         pool = self._pool(name)
-        self._pools[name] = changed = pool.scaled(least, most)
-        self._tell(PoolSet(self._numbers(name, changed)))
+        self._state.pools[name] = changed = pool.scaled(least, most)
+        self._tell(PoolSet(self._state.numbers(name, changed)))
 
     def down(self, names: Iterable[str], *, at_once: bool = False) -> list[str]:
         """Take pools down; without names, all of them, and the jobs of this cluster that no book knows."""
         chosen = list(names)
-        unknown = [name for name in chosen if name not in self.scheduler.books.pools]
+        unknown = [name for name in chosen if name not in self._books.pools]
         if unknown:
             raise LookupError(self._no_pool(unknown[0]))
         if not chosen:
-            chosen = list(self.scheduler.books.pools)
+            chosen = list(self._books.pools)
             self._tell(StraysGone())
         for name in chosen:
             self._tell(PoolGone(name, at_once))
@@ -223,114 +198,25 @@ class FleetDriver:
         Raises:
             LookupError: there is no such block, or it has ended.
         """
-        if label not in self.scheduler.books.blocks:
-            ended = self.scheduler.books.ended.get(label)
+        if label not in self._books.blocks:
+            ended = self._books.ended.get(label)
             why = f"there is no block {label}" if ended is None else f"block {label} has ended: {ended.reason}"
             raise LookupError(why)
         self._tell(BlockDismissed(label, at_once))
 
     def _pool(self, name: str) -> WorkerPool:
-        if name not in self.scheduler.books.pools:
+        if name not in self._books.pools:
             raise LookupError(self._no_pool(name))
-        return self._pools[name]
+        return self._state.pools[name]
 
     def _no_pool(self, name: str) -> str:
-        known = ", ".join(self.scheduler.books.pools)
+        known = ", ".join(self._books.pools)
         return f"there is no pool {name}: {f'there are {known}' if known else 'no pool is up'}"
-
-    # --- what people look at -----------------------------------------------------------------------------------------
-
-    def pool_rows(self) -> list[PoolRow]:
-        """Return the pools."""
-        rows = []
-        for name, state in self.scheduler.books.pools.items():
-            pool = self._pools[name]
-            offer = str(pool.offer) if pool.offer is not None else self._offers.get(name, "")
-            why = self.scheduler.why(name, self._time())
-            rows.append(pool_row(state, self.scheduler.books.blocks_of(name), pool.kind, offer, why))
-        return rows
-
-    def block_rows(self, *, ended: bool = False) -> list[BlockRow]:
-        """Return the blocks, the oldest first; those that have ended, too, if asked for."""
-        now = self._time()
-        over = list(self.scheduler.books.ended.values()) if ended else []
-        live = list(self.scheduler.books.blocks.values())
-        both: list[Block | EndedBlock] = [*over, *live]
-        found = sorted(both, key=lambda block: block.number)
-        rows = [block_row(block, self._kind(block.pool), self._log_of(block), now) for block in found]
-        strays = self.scheduler.books.strays.items()
-        return [*rows, *(stray_row(row, system) for system, found in strays for row in found)]
-
-    def _kind(self, pool: str) -> str:
-        return self._pools[pool].kind if pool in self._pools else ""
-
-    def _log_of(self, block: Block | EndedBlock) -> str:
-        if block.pool not in self._pools:
-            return ""
-        return self._client(block.pool).log(self._name_of(block))
-
-    def explain(self, job: int) -> str:
-        """Return which pool would help a job that is queued, and what its blocks wait for; empty for other jobs."""
-        record = self._head.state.scheduler.jobs.get(job)
-        if record is None or record.state is not JobState.QUEUED:
-            return ""
-        name, words = self._nearest(record)
-        return f"Pool {name} would help: {self._progress(name)}." if name and not words else words
-
-    def shortfall(self, job: int) -> str | None:
-        """Return what the nearest pool lacks for a job; None: one would serve it; empty: there is no pool."""
-        name, words = self._nearest(self._head.state.scheduler.jobs[job])
-        return None if name and not words else words
-
-    def _nearest(self, record: HeadJob) -> tuple[str, str]:
-        """Return the pool that could serve a job, or the one that lacks least, with the words for that."""
-        nearest: tuple[int, str, str] | None = None
-        for name, state in self.scheduler.books.pools.items():
-            usable = self._usable(name)
-            short = () if usable is None else lacks(record.cls, usable, state.pool.max)
-            if state.going:
-                continue
-            if not short:
-                return name, ""
-            words = f"No pool could run it: the nearest is {name}, short of {', '.join(short)}."
-            nearest = min(nearest or (len(short), name, words), (len(short), name, words))
-        return nearest[1:] if nearest is not None else ("", "")
-
-    def _progress(self, name: str) -> str:
-        """Return what a pool's blocks wait for, or what keeps it from submitting one."""
-        why = self.scheduler.why(name, self._time())
-        if self.scheduler.books.pools[name].paused:
-            return f"it is {why}"
-        titles = {"intent": "being submitted to", "pending": "pending at", "starting": "starting at"}
-        rows = [row for row in self.block_rows() if row.pool == name and row.state in titles]
-        title = self._client(name).title
-        return (
-            "; ".join(
-                [
-                    *(
-                        f"block {row.label} is {titles[row.state]} {title}: {row.reason}"
-                        for row in rows[:_SHOWN_BLOCKS]
-                    ),
-                    *([why] if why and not rows else []),
-                ]
-            )
-            or "its next block is about to be submitted"
-        )
-
-    def refusal_of(self, label: str) -> str | None:
-        """Return why a worker of a block is not let in; None if it is."""
-        ended = self.scheduler.books.ended.get(label)
-        return None if ended is None else f"block {label} has ended: {ended.reason}"
 
     # --- events ------------------------------------------------------------------------------------------------------
 
-    def _time(self) -> float:
-        """Return the time in seconds since 1970, which never goes back: books outlive a machine's uptime."""
-        self._now = max(self._now, time.time())
-        return self._now
-
     def _tell(self, event: FleetEvent) -> None:
-        self._outbox += self.scheduler.handle(event, self._time())
+        self._outbox += self._scheduler.handle(event, self._state.time())
         self._waiting.set()
         self._changes.notify()
 
@@ -356,37 +242,26 @@ class FleetDriver:
 
     def _learn(self, label: str, offer: Allocation) -> None:
         """Keep what a worker of a pool of whole nodes offers."""
-        block = self.scheduler.books.blocks.get(label)
-        if block is not None and block.pool in self._pools and self._pools[block.pool].offer is None:
-            self._offers[block.pool] = str(offer.request)
+        block = self._books.blocks.get(label)
+        if block is not None and block.pool in self._state.pools and self._state.pools[block.pool].offer is None:
+            self._state.offers[block.pool] = str(offer.request)
 
     def _count(self) -> None:
         """Count the workers that would be of use, of all pools together."""
-        books = self.scheduler.books
+        books = self._books
         if not books.pools:
             return
-        version = self.scheduler.version
+        version = self._scheduler.version
         names = list(books.pools)
-        pools = [PoolOffer(self._usable(name), self.scheduler.room(name)) for name in names]
+        pools = [PoolOffer(self._state.usable(name), self._scheduler.room(name)) for name in names]
         counts, kept = self._head.state.scheduler.wanted_in_pools(pools, WITHIN_S)
         labels = frozenset(place[0] for place, (number, _) in self._known.items() if number in kept)
         self._tell(Wanted(dict(zip(names, counts, strict=True)), version, labels))
 
-    def _usable(self, name: str) -> Allocation | None:
-        """Return what a worker of a pool offers, for as long as its jobs may last."""
-        pool = self._pools[name]
-        offer = pool.offer
-        if offer is None and name in self._offers:
-            offer = offer_of(parse(self._offers[name]), own_cores=())
-        if offer is None or pool.walltime is None:
-            return offer
-        walltime = pool.seconds("walltime")
-        return offer.lasting(max(1.0, walltime - pool.margin_s - min(START_S, walltime / 10)))
-
     async def _look(self) -> None:
         """Look from time to time at what waits and who is idle; with that, time passes for the scheduler."""
         while True:
-            if not self.is_empty or self.scheduler.books.systems:
+            if not self._state.is_empty or self._books.systems:
                 began = time.monotonic()
                 self.workers_changed()
                 self._count()
@@ -395,12 +270,12 @@ class FleetDriver:
                 await anyio.sleep(max(LOOK_S, 20 * took))
             else:
                 self._show()
-                await self._changes.until(lambda: not self.is_empty)
+                await self._changes.until(lambda: not self._state.is_empty)
 
     def _show(self) -> None:
         """Call `shown` if pools or blocks are to be shown otherwise than the last time."""
-        blocks = [(row.label, row.state, row.reason, row.workers) for row in self.block_rows()]
-        now = self.pool_rows(), blocks
+        blocks = [(row.label, row.state, row.reason, row.workers) for row in self.view.block_rows()]
+        now = self.view.pool_rows(), blocks
         if now != self._last_shown:
             self._last_shown = now
             self._shown()
@@ -424,13 +299,11 @@ class FleetDriver:
 
     async def _save(self) -> str:
         """Write the books where they outlive this head; return why that failed."""
-        if self._file is None:
-            return ""
-        data = self._file.encode(self.scheduler.books, self._pools, self._offers, self._now)
+        data = self._state.unwritten()
         if data is None:
             return ""
         try:
-            await anyio.to_thread.run_sync(self._file.write, data)
+            await anyio.to_thread.run_sync(self._state.write, data)
         except OSError as error:
             logger.error("the books of the pools cannot be written: %s", error)
             return f"the head cannot write its books: {error}"
@@ -467,8 +340,8 @@ class FleetDriver:
             self._tell(failed)
 
     async def _submit(self, action: SubmitBlock) -> None:
-        name = native_name(self.scheduler.books.digest, action.number)
-        said = await self._client(action.pool).submit(name, action.label)
+        name = native_name(self._books.digest, action.number)
+        said = await self._state.client(action.pool).submit(name, action.label)
         self._submissions = {action.label: said}
         answer = said.answer
         if answer.verdict == "accepted":
@@ -481,8 +354,8 @@ class FleetDriver:
             self._tell(SubmissionRefused(action.label, answer.words, waits=answer.verdict == "waits"))
 
     async def _list(self, system: str) -> None:
-        asked = self._time()
-        client = self._client_of_system(system)
+        asked = self._state.time()
+        client = self._state.client_of_system(system)
         if client is None:
             self._tell(ListingFailed(system, "no pool says how to ask it"))
             return
@@ -493,16 +366,16 @@ class FleetDriver:
             self._tell(Listed(system, listing.blocks, asked))
 
     async def _end(self, action: EndBlocks) -> None:
-        client = self._client_of_system(action.system)
+        client = self._state.client_of_system(action.system)
         if client is not None:
-            blocks = {block.native: block for block in self.scheduler.books.blocks.values()}
-            strays = {row.native: row.name for row in self.scheduler.books.strays.get(action.system, ())}
+            blocks = {block.native: block for block in self._books.blocks.values()}
+            strays = {row.native: row.name for row in self._books.strays.get(action.system, ())}
             found = [blocks.get(native) for native in action.natives]
             names = [
-                strays.get(native, "") if block is None else self._name_of(block)
+                strays.get(native, "") if block is None else self._state.name_of(block)
                 for native, block in zip(action.natives, found, strict=True)
             ]
-            late = self._time() - _KILL_S
+            late = self._state.time() - _KILL_S
             kill = all(block is not None and block.leave_reason and block.leaving_since < late for block in found)
             await client.end(action.natives, names, kill=kill)
 
@@ -512,15 +385,15 @@ class FleetDriver:
             self._head.send_off([known[0]], kill=action.at_once)
 
     async def _read_log(self, label: str) -> None:
-        block = self.scheduler.block(label)
-        if block is not None and block.pool in self._pools:
-            client = self._client(block.pool)
-            name = self._name_of(block)
+        block = self._scheduler.block(label)
+        if block is not None and block.pool in self._state.pools:
+            client = self._state.client(block.pool)
+            name = self._state.name_of(block)
             self._tell(LogRead(label, await client.read_log(name), client.log(name)))
 
     def _tell_time_left(self, action: TellTimeLeft) -> None:
-        block = self.scheduler.books.blocks.get(action.label)
-        pool = None if block is None else self._pools.get(block.pool)
+        block = self._books.blocks.get(action.label)
+        pool = None if block is None else self._state.pools.get(block.pool)
         if pool is None:
             return
         for (label, _), (number, _) in self._known.items():
@@ -528,48 +401,16 @@ class FleetDriver:
                 left = max(0.0, action.left_s - pool.margin_s)
                 self._head.tell_time_left(number, left, pool.margin_s / 2)
 
-    # --- names and clients -------------------------------------------------------------------------------------------
-
-    def _name_of(self, block: Block | EndedBlock) -> str:
-        return native_name(self.scheduler.books.digest, block.number)
-
-    def _client(self, pool: str) -> BatchClient:
-        known = self._clients.get(pool)
-        if known is None or known.pool is not self._pools[pool]:
-            known = self._clients[pool] = BatchClient(self._pools[pool], state_directory(), self._access)
-            self._systems[system_key(known.pool, pool)] = known
-        return known
-
-    def _client_of_system(self, system: str) -> BatchClient | None:
-        for name in self._pools:
-            self._client(name)
-        return self._systems.get(system)  # also of a pool that is of another kind now
-
-    def _numbers(self, name: str, pool: WorkerPool) -> FleetPool:
-        """Return what the scheduler knows of a pool."""
-        offer = pool.offer
-        return FleetPool(
-            name,
-            system_key(pool, name),
-            min=pool.min,
-            max=pool.max,
-            nodes=pool.block_nodes,
-            walltime_s=None if pool.walltime is None else pool.seconds("walltime"),
-            cores=0 if offer is None else -(-offer.units.get("cores", 0) // UNIT),
-            pending=pool.pending,
-            idle_s=pool.seconds("idle"),
-            join_s=pool.seconds("join"),
-            budget=pool.budget,
-        )
-
     # --- the end -----------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
         """Take all pools down, and wait until nothing is left of them, for `CLOSE_S` at most."""
         self.down((), at_once=True)
         with anyio.move_on_after(CLOSE_S):
-            await self._changes.until(lambda: not (self._drives and self.scheduler.books.blocks))
-        left = [f"{row.label} ({row.native or 'no id yet'}): {row.reason or row.state}" for row in self.block_rows()]
+            await self._changes.until(lambda: not (self._drives and self._books.blocks))
+        left = [
+            f"{row.label} ({row.native or 'no id yet'}): {row.reason or row.state}" for row in self.view.block_rows()
+        ]
         if left:
             logger.error("blocks are left after %g s, to be ended by hand: %s", CLOSE_S, "; ".join(left))
         await self._save()

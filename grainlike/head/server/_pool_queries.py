@@ -87,8 +87,8 @@ class PoolQueries:
 
     def explain(self, job: int) -> str:
         """Return which pool would help a job that is queued; empty if there is nothing to say."""
-        return "" if self.driver is None else self.driver.explain(job)
+        return "" if self.driver is None else self.driver.view.explain(job)
 
 
 def _about(ask: int, driver: FleetDriver, *, ended: bool) -> FleetIs:
-    return FleetIs(ask, driver.pool_rows(), driver.block_rows(ended=ended))
+    return FleetIs(ask, driver.view.pool_rows(), driver.view.block_rows(ended=ended))

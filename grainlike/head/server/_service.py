@@ -177,8 +177,8 @@ class HeadService:
             access, shown = self._endpoint.worker_access, self._clients.fleet_changed
             self._fleet = FleetDriver(self.head, access, self._changes, file, shown)
             self._clients.pools.driver = self._fleet
-            self.admit_block = self._fleet.refusal_of
-            self.head.ask_pools(self._fleet.shortfall)
+            self.admit_block = self._fleet.view.refusal_of
+            self.head.ask_pools(self._fleet.view.shortfall)
             self._fleet.workers_changed()
             self._fleet.start(self._tasks)
         return self._fleet
