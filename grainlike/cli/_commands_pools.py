@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from grainlike.cli._exits import NO_HEAD, epilog
 from grainlike.cli._root import Head, Insecure, Json, app, blocks_app, exit_with, pools_app
+
+if TYPE_CHECKING:
+    from grainlike.client import HeadClient
 
 __all__: list[str] = []
 
@@ -61,7 +64,7 @@ def _up(
         typer.Argument(metavar="-- NATIVE FLAGS...", help="The batch system's own flags.", show_default=False),
     ] = None,
     count: Annotated[int | None, typer.Option("-n", min=0, help="So many workers, no more and no less.")] = None,
-    most: Annotated[int | None, typer.Option("--max", min=1, help="Workers at most, as jobs want them.")] = None,
+    most: Annotated[int | None, typer.Option("--max", min=0, help="Workers at most, as jobs want them.")] = None,
     least: Annotated[int | None, typer.Option("--min", min=0, help="Workers at least.")] = None,
     resources: Annotated[str | None, typer.Option(metavar="TEXT", help="What each worker offers.")] = None,
     walltime: Annotated[str | None, typer.Option(metavar="H:MM:SS", help="How long a block lasts.")] = None,
@@ -80,10 +83,11 @@ def _up(
 ) -> None:
     """Get workers from a batch system, by SSH or on this machine: as many as you say, or as jobs want.
 
-    Flags go over the settings. The same name again changes the pool.
+    Flags go over the settings. The same name again changes the pool: of one that the settings do not have, what is not
+    said again stays as it is.
     """
     from grainlike.cli._ask import asking
-    from grainlike.cli._pools import bring_up, pool_for, show_dry
+    from grainlike.cli._pools import bring_up, keys_at_head, pool_for, show_dry
 
     if count is not None and (most is not None or least is not None):
         raise typer.BadParameter("-n says both --min and --max: leave those out")
@@ -101,13 +105,19 @@ def _up(
         "via": via,
         "native": native or None,
     }
+    is_up = None if dry else keys_at_head(head, insecure, name)
     try:
-        pool = pool_for(name, {key: value for key, value in said.items() if value is not None})
+        pool = pool_for(name, {key: value for key, value in said.items() if value is not None}, is_up)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     if dry:
         exit_with(lambda: show_dry(pool, as_json=as_json))
-    exit_with(lambda: asking(head, insecure, lambda caller: bring_up(caller, name, pool, wait=wait, as_json=as_json)))
+    changed = is_up is not None
+
+    async def ask(caller: HeadClient) -> int:
+        return await bring_up(caller, name, pool, changed=changed, wait=wait, as_json=as_json)
+
+    exit_with(lambda: asking(head, insecure, ask))
 
 
 def _machines(text: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,10 +13,10 @@ from typing import Any
 
 import anyio
 
-from grainlike.cli._exits import FAILED, OK, REFUSED
-from grainlike.cli._words import as_plain, escaped, escaped_line, print_json, print_table, seconds
-from grainlike.client import HeadClient, RefusedQueryError
-from grainlike.errors import LaunchError, SettingsError
+from grainlike.cli._exits import FAILED, OK
+from grainlike.cli._words import amounts, as_plain, escaped, escaped_line, print_json, print_table, seconds
+from grainlike.client import HeadClient, RefusedQueryError, call
+from grainlike.errors import GrainlikeError, LaunchError, SettingsError
 from grainlike.launch import LAUNCHERS, WorkerPool, pool_from
 from grainlike.settings import read_settings
 from grainlike.wire import (
@@ -37,6 +38,7 @@ __all__ = [
     "bring_up",
     "end_block",
     "follow_log",
+    "keys_at_head",
     "list_blocks",
     "list_pools",
     "numbers_of",
@@ -48,6 +50,11 @@ __all__ = [
     "take_down",
 ]
 
+_NUMBER = re.compile(r"\d+")
+
+_CELL = 60
+"""Characters of a reason in a table; what is longer stands below it."""
+
 LOOK_S = 0.5
 """Seconds between two looks at what is waited for."""
 
@@ -55,24 +62,47 @@ DOWN_S = 60.0
 """Seconds for which `down` waits until the batch system has nothing left."""
 
 
-def pool_for(name: str, flags: Mapping[str, object]) -> WorkerPool:
-    """Return the pool of the settings, or a new one of the kind `name`, with the keys of `flags` over it.
+def pool_for(name: str, flags: Mapping[str, object], is_up: Mapping[str, Any] | None = None) -> WorkerPool:
+    """Return the pool of the settings, or else of the head, or else a new one of the kind `name`, with the keys of
+    `flags` over it.
+
+    Args:
+        name: of the pool, or a kind.
+        flags: keys and values.
+        is_up: keys of the head's pool of this name; None if there is none, or nobody has asked.
 
     Raises:
         SettingsError: the settings are not right, or know no such pool.
         ValueError: a key or value that cannot be.
     """
     settings = read_settings()
-    known = name in LAUNCHERS and name not in settings.pools
-    if not known and name not in settings.pools:
+    if name in settings.pools:
+        keys: dict[str, Any] = {key: one.value for key, one in settings.pool(name).items()}
+    elif is_up is not None:
+        keys = dict(is_up)
+    elif name in LAUNCHERS:
+        keys = {"kind": name}
+    else:
         near = get_close_matches(name, [*settings.pools, *LAUNCHERS], 1)
         hint = f"did you mean {near[0]}?" if near else f"kinds are {', '.join(LAUNCHERS)}"
         raise SettingsError(f"{name!r} is neither a pool of the settings nor a kind of pools; {hint}")
-    keys: dict[str, Any] = {} if known else {key: one.value for key, one in settings.pool(name).items()}
-    if known:
-        keys["kind"] = name
     native = [*keys.get("native", []), *flags["native"]] if "native" in flags else None  # type: ignore[misc]
     return pool_from({**keys, **flags, **({} if native is None else {"native": native})}, name)
+
+
+def keys_at_head(head: str | None, insecure: bool, name: str) -> dict[str, Any] | None:
+    """Return the keys of a pool that is up; None if there is none of that name, or no head that says so."""
+
+    async def main() -> dict[str, Any] | None:
+        async with call(head, insecure=insecure) as caller:
+            found = await caller.ask(AskFleet(0, ended=False), FleetIs)
+        row = next((row for row in found.pools if row.pool == name and row.settings), None)
+        return None if row is None else json.loads(row.settings)
+
+    try:
+        return anyio.run(main)
+    except (GrainlikeError, OSError, ValueError):
+        return None  # whoever asks for more of the head says what is wrong
 
 
 def numbers_of(text: str) -> tuple[int, int]:
@@ -115,32 +145,52 @@ def show_dry(pool: WorkerPool, *, as_json: bool) -> int:
     return OK if taken else FAILED
 
 
-async def bring_up(caller: HeadClient, name: str, pool: WorkerPool, *, wait: bool, as_json: bool) -> int:
-    """Set a pool, and print label and id of its first block."""
+async def bring_up(caller: HeadClient, name: str, pool: WorkerPool, *, changed: bool, wait: bool, as_json: bool) -> int:
+    """Set a pool, and print label and id of its first block; of one that is `changed`, what it is now."""
+    began = anyio.current_time()
     try:
         answer = await caller.ask(AskUp(0, name, json.dumps(pool.settings())), UpIs)
     except LaunchError as error:
         print(f"grainlike: {escaped_lines(str(error))}", file=sys.stderr)  # noqa: T201 - a command line speaks
         return FAILED
     if wait:
-        code = await _until_up(caller, name, pool.min)
+        code = await _until_up(caller, name, pool.min, began)
         if code:
             return code
     if as_json:
         print_json({"pool": name, "label": answer.label, "native": answer.native})
-    elif answer.label:
-        native = answer.native or "its answer was not clear: it is looked for by its name"
-        print(f"pool {name} is up; block {answer.label}: {native}")  # noqa: T201
     else:
-        print(f"pool {name} is up; its blocks are submitted when jobs want them")  # noqa: T201
+        state = f"is {pool!r} now" if changed else "is up"
+        print(escaped(f"pool {name} {state}; {await _first_block(caller, name, answer)}"))  # noqa: T201
     return OK
 
 
-async def _until_up(caller: HeadClient, name: str, least: int) -> int:
-    """Wait until a pool has so many workers; print why it never will."""
+async def _first_block(caller: HeadClient, name: str, answer: UpIs) -> str:
+    """Return what has become of the first block of a pool, or why there is none."""
+    if answer.label:
+        native = answer.native or "its answer was not clear: it is looked for by its name"
+        return f"block {answer.label}: {native}"
+    row = await _pool(caller, name)
+    if row is not None and row.why:
+        return f"nothing is submitted yet: {row.why}"
+    return "its blocks are submitted when jobs want them"
+
+
+async def _pool(caller: HeadClient, name: str) -> PoolRow | None:
+    found = await caller.ask(AskFleet(0, ended=False), FleetIs)
+    return next((row for row in found.pools if row.pool == name), None)
+
+
+async def _until_up(caller: HeadClient, name: str, least: int, began: float) -> int:
+    """Wait until a pool has so many workers; print what becomes of its blocks meanwhile, and why it never will."""
+    said: dict[str, str] = {}
     while True:
-        found = await caller.ask(AskFleet(0, ended=False), FleetIs)
+        found = await caller.ask(AskFleet(0, ended=True), FleetIs)
+        age = anyio.current_time() - began
         row = next((row for row in found.pools if row.pool == name), None)
+        news = {"": f"pool {name}: {row.why}"} if row is not None and row.why and not row.paused else {}
+        blocks = [one for one in found.blocks if one.pool == name and (one.state != "ended" or one.submitted_s <= age)]
+        _print_news({**news, **{block.label: _told(block) for block in blocks}}, said)
         if row is None or row.paused:
             why = "it is gone" if row is None else f"it is paused: {row.paused}"
             print(f"grainlike: pool {name}: {escaped_lines(why)}", file=sys.stderr)  # noqa: T201
@@ -148,6 +198,19 @@ async def _until_up(caller: HeadClient, name: str, least: int) -> int:
         if row.up >= least:
             return OK
         await anyio.sleep(LOOK_S)
+
+
+def _told(block: BlockRow) -> str:
+    return f"block {block.label} is {block.state}{f': {block.reason}' if block.reason else ''}"
+
+
+def _print_news(news: Mapping[str, str], said: dict[str, str]) -> None:
+    """Print the lines that differ from those of the last time, beside what a command answers."""
+    for key, line in news.items():
+        without_times = _NUMBER.sub("", line)
+        if said.get(key) != without_times:
+            print(escaped_lines(line), file=sys.stderr)  # noqa: T201 - a command line speaks
+        said[key] = without_times
 
 
 def escaped_lines(text: str) -> str:
@@ -182,11 +245,12 @@ async def pause_pool(caller: HeadClient, name: str, *, on: bool) -> int:
 async def take_down(caller: HeadClient, names: Sequence[str], *, now: bool) -> int:
     """Take pools down, and wait until nothing is left of them; print what is."""
     told = await caller.ask(AskDown(0, list(names), now), Matched)
+    going = {*told.workers, *([] if names else [""])}  # those of our name that no pool has belong to none
     left: list[BlockRow] = []
     with anyio.move_on_after(DOWN_S):
         while True:
             found = await caller.ask(AskFleet(0, ended=False), FleetIs)
-            left = [row for row in found.blocks if row.pool in told.workers]
+            left = [row for row in found.blocks if row.pool in going]
             if not left:
                 return OK
             await anyio.sleep(LOOK_S)
@@ -209,19 +273,33 @@ async def list_pools(caller: HeadClient, *, as_json: bool) -> int:
     """Print the pools."""
     found = await caller.ask(AskFleet(0, ended=False), FleetIs)
     if as_json:
-        print_json([as_plain(row, without=("why",)) for row in found.pools])
+        print_json([as_plain(row, without=("why", "settings")) for row in found.pools])
     elif not found.pools:
         print("no pools")  # noqa: T201 - a command line speaks
     else:
         titles = ["pool", "kind", "offer", "workers", "up", "pending", "wanted", "core-hours", "note"]
-        print_table(titles, [_pool_cells(row) for row in found.pools])
+        notes = {row.pool: f"paused: {row.paused}" if row.paused else row.why for row in found.pools}
+        print_table(titles, [_pool_cells(row, _short(notes[row.pool])) for row in found.pools])
+        _print_in_full(notes)
     return OK
 
 
-def _pool_cells(row: PoolRow) -> tuple[str, ...]:
+def _short(text: str) -> str:
+    """Return a note as a cell of a table has room for it."""
+    first = text.partition("\n")[0]
+    return text if text == first and len(text) <= _CELL else f"{first[:_CELL].rstrip()} ..."
+
+
+def _print_in_full(notes: Mapping[str, str]) -> None:
+    """Print the notes that a table has cut short, below it."""
+    for name, text in notes.items():
+        if _short(text) != text:
+            print(escaped_lines(f"{name}: {text}"))  # noqa: T201 - a command line speaks
+
+
+def _pool_cells(row: PoolRow, note: str) -> tuple[str, ...]:
     counts = (f"{row.min}..{row.max}", str(row.up), str(row.pending), str(row.wanted), f"{row.spent_core_hours:g}")
-    note = f"paused: {row.paused}" if row.paused else row.why
-    return (row.pool, row.kind, row.offer or "whole nodes", *counts, note or "-")
+    return (row.pool, row.kind, amounts(row.offer) or "whole nodes", *counts, note or "-")
 
 
 async def list_blocks(caller: HeadClient, *, ended: bool, as_json: bool) -> int:
@@ -234,12 +312,13 @@ async def list_blocks(caller: HeadClient, *, ended: bool, as_json: bool) -> int:
     else:
         titles = ["block", "kind", "native", "state", "reason", "nodes", "workers", "submitted ago", "left"]
         print_table(titles, [_block_cells(row) for row in found.blocks])
+        _print_in_full({row.label: row.reason for row in found.blocks})
     return OK
 
 
 def _block_cells(row: BlockRow) -> tuple[str, ...]:
     left = "-" if row.left_s is None else seconds(row.left_s)
-    facts = (row.label, row.kind, row.native or "-", row.state, row.reason or "-", row.nodes or "-")
+    facts = (row.label, row.kind, row.native or "-", row.state, _short(row.reason) or "-", row.nodes or "-")
     return (*facts, str(row.workers), seconds(row.submitted_s), left)
 
 
@@ -277,7 +356,7 @@ def _print_file(path: Path, at: int, *, missing_is_fine: bool = False) -> tuple[
     except OSError as error:
         if not missing_is_fine:
             print(f"grainlike: {path}: {error.strerror}; it may be on other machines", file=sys.stderr)  # noqa: T201
-        return (OK if missing_is_fine else REFUSED), at
+        return (OK if missing_is_fine else FAILED), at
     for line in data.decode("utf-8", "replace").splitlines():
         print(escaped_line(line))  # noqa: T201 - a command line speaks
     sys.stdout.flush()

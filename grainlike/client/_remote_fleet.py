@@ -51,8 +51,10 @@ class RemoteFleet:
 
     async def down(self, name: str, *, now: bool) -> None:
         """Take a pool down. Raises as `LaunchedPool.down`."""
-        await self._client.ask(AskDown(0, [name], at_once=now), Matched)
         await self.refresh()
+        if any(row.pool == name for row in self.pools()):
+            await self._client.ask(AskDown(0, [name], at_once=now), Matched)
+            await self.refresh()
         await until_gone(name, self._changes, self.blocks)
 
     def pools(self) -> list[PoolRow]:

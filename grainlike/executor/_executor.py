@@ -293,6 +293,24 @@ class Executor(ExecutorBase):
         await fleet.up(name or usual, chosen)
         return LaunchedPool(name or usual, fleet)
 
+    def pool(self, name: str) -> LaunchedPool:
+        """Return a pool that is up, such as one of `launch=`, to scale it or to take it down. It never waits.
+
+        Raises:
+            LookupError: there is no such pool; or the executor is not open.
+
+        Example::
+
+            async with Executor(launch=Slurm("cores=16", walltime="4:00:00", max=8)) as executor:
+                await executor.pool("slurm").scale(2, 8)
+        """
+        from grainlike.executor._pools import LaunchedPool  # programs without pools do without
+
+        known = [row.pool for row in self.pools()]
+        if name not in known:
+            raise LookupError(f"there is no pool {name!r}: {', '.join(known) or 'none is up'}")
+        return LaunchedPool(name, self._service.fleet())
+
     def pools(self) -> list[PoolRow]:
         """Return the pools of workers; none if the executor is not open. It never waits.
 

@@ -38,7 +38,8 @@ class LocalFleet:
 
     async def down(self, name: str, *, now: bool) -> None:
         """Take a pool down. Raises as `LaunchedPool.down`."""
-        self._service.fleet().down([name], at_once=now)
+        if any(row.pool == name for row in self.pools()):
+            self._service.fleet().down([name], at_once=now)
         await until_gone(name, self._changes, self.blocks)
 
     def pools(self) -> list[PoolRow]:
@@ -53,7 +54,7 @@ class LocalFleet:
 
 
 class LaunchedPool:
-    """Pool that is up: what `Executor.up` returns."""
+    """Pool that is up: what `Executor.up` and `Executor.pool` return."""
 
     def __init__(self, name: str, fleet: Fleet) -> None:
         self.name = name
@@ -78,14 +79,13 @@ class LaunchedPool:
     async def down(self, *, now: bool = False) -> None:
         """Take it down: workers end when their jobs have, and pending blocks leave the batch queue.
 
-        Cancelled, it still goes down; nobody waits for it.
+        One that is down already is left so. Cancelled, it still goes down; nobody waits for it.
 
         Args:
             now: do not wait for jobs; they run elsewhere.
 
         Raises:
             LaunchError: after 60 s the batch system still has blocks of it; it says which.
-            LookupError: the pool is down already.
         """
         await self._fleet.down(self.name, now=now)
 

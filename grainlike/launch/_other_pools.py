@@ -79,6 +79,12 @@ class Local(WorkerPool):
     kind: ClassVar[str] = "local"
     dialect_class: ClassVar[type[Dialect]] = LocalDialect
 
+    def _check_together(self) -> None:
+        super()._check_together()
+        if self.max > 1 and self.offer is None:
+            words = f"{self.max} workers of one machine cannot each have all of it; write what one offers"
+            raise ValueError(f"resources: {words}, as 'cores=2 memory=4Gi'")
+
     def block(self, **known: Any) -> BlockRequest:
         """Return the request for one block: see `WorkerPool.block`."""
         return _with_own_end(self, super().block(**known))

@@ -12,7 +12,7 @@ from dataclasses import KW_ONLY, MISSING, dataclass, field, fields, replace
 from functools import wraps
 from inspect import signature
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Self, TypeVar, cast, dataclass_transform
 
 from grainlike.dialects import BlockFile, BlockRequest, Dialect
 from grainlike.launch import _checks
@@ -30,13 +30,16 @@ POOL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,39}", re.ASCII)
 _MARGIN_S = 60.0
 _MARGIN_PART = 5
 
+_ONE_BLOCK = cast("int", None)
+"""Default of `max`, which depends on another key: the workers of one block. A pool itself always has a number."""
+
 _DURATIONS = frozenset({"walltime", "idle", "join", "margin"})
 
 CHECKS: dict[str, _checks.Check] = {
     "resources": _checks.offer,
     "walltime": _checks.duration,
     "min": _checks.whole(0),
-    "max": _checks.whole(1),
+    "max": _checks.whole(0),
     "nodes": _checks.whole(1),
     "queue": _checks.text,
     "account": _checks.text,
@@ -131,7 +134,7 @@ class WorkerPool:
     _: KW_ONLY
     walltime: str | float | None = None
     min: int = 0
-    max: int = 1
+    max: int = _ONE_BLOCK
     native: Sequence[str] = ()
     setup: Sequence[str] = ()
     python: str = ""
@@ -152,7 +155,7 @@ class WorkerPool:
             value = getattr(self, key.name)
             if value is not None or key.default is not None:
                 object.__setattr__(self, key.name, CHECKS[_key(key.name)](_key(key.name), value))
-        if self.max == 1:
+        if self.max is None:  # pyright: ignore[reportUnnecessaryComparison]
             object.__setattr__(self, "max", self.block_nodes)
         self._check_together()
         self.dialect().check_native(self.native)
@@ -274,6 +277,8 @@ class WorkerPool:
         said: dict[str, Any] = {"kind": self.kind}
         for key in fields(self):
             value = getattr(self, key.name)
+            if key.name == "max" and value == self.block_nodes:
+                continue
             default = key.default_factory() if key.default_factory is not MISSING else key.default
             if value != default:
                 plain = str(self.offer) if key.name == "resources" else value

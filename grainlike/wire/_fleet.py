@@ -82,12 +82,13 @@ class PoolRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
         offer: what each worker offers, as text; empty: not known yet.
         min: workers at least.
         max: workers at most.
-        wanted: workers that would be of use now, beside those that have joined.
+        wanted: workers that would be of use now beside those that have joined, as far as `max` has room for them.
         pending: workers of blocks in the batch queue.
         up: connected workers.
         paused: why nothing is submitted until somebody says otherwise; else empty.
         spent_core_hours: of the blocks that have ended.
         why: why nothing is submitted now; empty: nothing keeps it from that.
+        settings: its keys as JSON, those that are not as by default.
     """
 
     pool: str
@@ -101,6 +102,7 @@ class PoolRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     paused: str
     spent_core_hours: float
     why: str = ""
+    settings: str = ""
 
 
 class BlockRow(msgspec.Struct, frozen=True, array_like=True, gc=False):

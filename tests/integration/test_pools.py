@@ -72,6 +72,11 @@ async def test_jobs_start_blocks_and_leaving_leaves_nothing(tmp_path):
             assert all(map(lives, found.values()))
             (pool,) = executor.pools()
             assert (pool.pool, pool.kind, pool.min, pool.max, pool.paused) == ("local", "local", 0, 2, "")
+            assert json.loads(pool.settings) == {"kind": "local", "resources": "cores=1", "max": 2}
+            await executor.pool("local").scale(0, 1)
+            assert executor.pools()[0].max == 1
+            with pytest.raises(LookupError, match="no pool 'cpu': local"):
+                executor.pool("cpu")
         assert not any(map(lives, found.values()))
 
 
@@ -107,6 +112,7 @@ async def test_a_pool_over_a_connection_is_scaled_and_taken_down():
             assert not any(map(lives, found.values()))
             with pytest.raises(Exception, match="no pool"):
                 await pool.scale(1)
+            await pool.down()  # again: it is left so
 
 
 async def test_a_job_runs_to_its_end_before_its_pool_is_down(tmp_path):
@@ -273,6 +279,8 @@ async def test_the_commands():
             keys = "pool kind offer min max wanted pending up paused spent_core_hours"
             assert list(pool) == keys.split()
             assert (pool["min"], pool["max"]) == (0, 2)
+            code, out, _ = await grainlike("up", "local", "--max", "3")
+            assert (code, "is Local('cores=1', max=3) now" in out) == (0, True)
             assert (await grainlike("pools", "pause", "local"))[0] == 0
             assert "paused: by hand" in (await grainlike("pools"))[1]
             assert (await grainlike("down"))[0] == 0
@@ -338,3 +346,34 @@ async def test_who_waits_for_the_end_of_a_head_that_fails_inside_is_told():
 
     with anyio.fail_after(LIMIT_S), pytest.raises(OSError, match="a defect"):
         await until_it_ends()
+
+
+async def test_up_says_what_becomes_of_blocks_and_listings_stay_narrow(monkeypatch, tmp_path):
+    folder = tmp_path / "config" / "grainlike"
+    folder.mkdir(parents=True)
+    (folder / "grainlike.toml").write_text(
+        '[pool.bad]\nkind = "local"\nresources = "cores=1 memory=1Gi"\npython = "/no/python"\n'
+    )
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    with anyio.fail_after(LIMIT_S):
+        async with HeadDaemon(LISTEN):
+            code, _, err = await grainlike("up", "bad", "-n", "1", "--wait")
+            assert code == 1
+            assert "block bad-1 is ended" in err
+            assert "pool bad: it is paused: block bad-1 ended before a worker joined" in err
+            _, out, _ = await grainlike("pools")
+            assert "cores=1 memory=1Gi" in out
+            table, _, below = out.partition("\nbad: paused: ")
+            assert "/no/python" in below
+            assert max(map(len, table.splitlines())) < 180
+            await anyio.Path((await blocks_as_json("--all"))[0]["log"]).unlink()
+            code, _, err = await grainlike("blocks", "log", "bad-1")
+            assert (code, "No such file" in err) == (1, True)
+            assert (await grainlike("scale", "bad", "0"))[0] == 0
+            assert "bad: paused" not in (await grainlike("pools"))[1]
+            assert (await grainlike("up", "bad"))[0] == 0
+
+
+async def blocks_as_json(*more):
+    """Return what `grainlike blocks --json` prints."""
+    return json.loads((await grainlike("blocks", "--json", *more))[1])

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from grainlike.dialects import ListedBlock
 from grainlike.fleet import Block, EndedBlock, PoolState
+from grainlike.launch import WorkerPool
 from grainlike.wire import BlockRow, PoolRow
 
 __all__ = ["block_row", "pool_row", "stray_row"]
 
 _CORE_HOURS_DIGITS = 4
 
+_WITHOUT_QUEUE = ("local", "ssh")
+"""Kinds of pools whose blocks start at once."""
 
-def pool_row(state: PoolState, blocks: Sequence[Block], kind: str, offer: str, why: str) -> PoolRow:
-    """Return the row of a pool; `why` is what keeps it from submitting."""
+
+def pool_row(state: PoolState, blocks: Sequence[Block], written: WorkerPool, offer: str, why: str) -> PoolRow:
+    """Return the row of a pool that was `written` so; `why` is what keeps it from submitting."""
     pool = state.pool
     spent = why if "core-hours" in why else ""
     return PoolRow(
         pool=pool.name,
-        kind=kind,
+        kind=written.kind,
         offer=offer,
         min=pool.min,
         max=pool.max,
@@ -29,6 +34,7 @@ def pool_row(state: PoolState, blocks: Sequence[Block], kind: str, offer: str, w
         paused=state.paused or spent,
         spent_core_hours=round(state.spent, _CORE_HOURS_DIGITS),
         why=why,
+        settings=json.dumps(written.settings(), sort_keys=True),
     )
 
 
@@ -55,7 +61,7 @@ def block_row(block: Block | EndedBlock, kind: str, log: str, now: float) -> Blo
         kind=kind,
         native=block.native,
         state=block.phase,
-        reason=block.leave_reason or _expected(block),
+        reason=block.leave_reason or _expected(block, kind),
         nodes=block.place if block.running else "",
         workers=len(block.connected),
         submitted_s=now - block.submitted_at,
@@ -83,19 +89,19 @@ def stray_row(row: ListedBlock, kind: str) -> BlockRow:
     )
 
 
-def _expected(block: Block) -> str:
+def _expected(block: Block, kind: str) -> str:
     """Return why a block is as it is, and when it is expected to start, if its batch system says that."""
-    reason = block.reason or _usual_reason(block)
+    reason = block.reason or _usual_reason(block, kind)
     start = block.place if block.phase == "pending" and block.place[:1].isdigit() else ""
     return f"{reason}, start expected {start}" if start else reason
 
 
-def _usual_reason(block: Block) -> str:
+def _usual_reason(block: Block, kind: str) -> str:
     """Return what is said of a block about which its batch system says nothing."""
     if block.phase == "up":
         return ""
     if block.phase == "starting":
         return "its workers have not joined yet"
     if block.phase == "pending":
-        return "in the batch queue"
+        return "its process starts" if kind in _WITHOUT_QUEUE else "in the batch queue"
     return "its submission has no answer yet" if block.answered_at is None else "looked for by its name"

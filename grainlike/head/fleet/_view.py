@@ -30,7 +30,7 @@ class FleetView:
             pool = self._state.pools[name]
             offer = str(pool.offer) if pool.offer is not None else self._state.offers.get(name, "")
             why = self._scheduler.why(name, self._state.time())
-            rows.append(pool_row(state, self._books.blocks_of(name), pool.kind, offer, why))
+            rows.append(pool_row(state, self._books.blocks_of(name), pool, offer, why))
         return rows
 
     def block_rows(self, *, ended: bool = False) -> list[BlockRow]:
