@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections import deque
@@ -28,6 +29,11 @@ __all__ = ["UsageError", "submit"]
 
 _LOOK_S = 0.1
 """Seconds between two checks of whether a job has started."""
+
+_REASON_S = 5.0
+"""Seconds for which a job has waited when its reason is printed; a reason that has changed is printed as often."""
+
+_NUMBER = re.compile(r"\d+")
 
 _LAST_LINES = 10
 """Number of a command's last lines that are printed when it fails."""
@@ -132,7 +138,8 @@ class _Submitted:
     number: int
     command: Command
     placeholder: Delayed[None]
-    started: bool = False
+    attempt: int = 0
+    """Last attempt that has started."""
     ended: bool = False
     error: Exception | None = None
     last_lines: deque[str] = field(default_factory=lambda: deque(maxlen=_LAST_LINES))
@@ -189,7 +196,7 @@ class _Submission:
         open_ = [job for job in self._jobs if not job.ended]
         for job in open_:
             self._note_start(job)
-            self._tell(job, "interrupted while it ran" if job.started else "interrupted before it started")
+            self._tell(job, "interrupted while it ran" if job.attempt else "interrupted before it started")
         if len(self._jobs) > 1 or open_:
             counts = f"{len(self._jobs) - failed - len(open_)} succeeded, {failed} failed"
             interrupted = f", {len(open_)} interrupted" if open_ else ""
@@ -236,18 +243,29 @@ class _Submission:
             self._tell(job, f"failed{after}: {_why(job.error)}{words}")
 
     async def _look_for_starts(self) -> None:
-        waiting = [job for job in self._jobs if not job.started]
-        while waiting:
+        """Print starts, second ones too; and why the first job that waits does, once it has for a while."""
+        since, said, here = anyio.current_time(), "", self._jobs
+        while True:
             await anyio.sleep(_LOOK_S)
-            for job in waiting:
+            here = [job for job in here if not job.ended]
+            for job in here:
                 self._note_start(job)
-            waiting = [job for job in waiting if not job.started]
+            if anyio.current_time() < since + _REASON_S:
+                continue
+            since = anyio.current_time()
+            waits = next((job for job in here if not job.attempt), None)
+            if waits is not None:
+                why = str(await self._executor.explain(waits.placeholder))
+                if _NUMBER.sub("", why) != said:
+                    said = _NUMBER.sub("", why)
+                    self._tell(waits, why)
 
     def _note_start(self, job: _Submitted) -> None:
         known = info(job.placeholder)
-        if not job.started and known.allocation is not None:
-            job.started = True
-            self._tell(job, f"started on {known.worker}, slots {known.allocation}")
+        if known.attempt > job.attempt and known.allocation is not None:
+            job.attempt = known.attempt
+            again = f"again (attempt {job.attempt}) " if job.attempt > 1 else ""
+            self._tell(job, f"started {again}on {known.worker}, slots {known.allocation}")
 
     def _tell(self, job: _Submitted, what: str) -> None:
         _say(f"[{job.number}] {what}")

@@ -40,7 +40,7 @@ class LocalHead:
         owner = HeadOwner(outcomes=engine, cancel=lambda node: engine.cancel([node]), settled=engine.pump)
         self._service = HeadService(
             owner,
-            NoStorage() if storage is None else storage,
+            NoStorage(beside=bool(settings.launch)) if storage is None else storage,
             changes,
             listen=settings.listen,
             access=settings.access,

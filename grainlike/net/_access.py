@@ -86,12 +86,17 @@ def state_directory() -> Path:
     return Path(home, ".local", "state", "grainlike")
 
 
-def publish_access(accesses: list[Access]) -> Path:
-    """Write the files of all roles into the cluster's folder, make it the current one, and return the folder."""
+def publish_access(accesses: list[Access], *, beside: bool = False) -> Path:
+    """Write the files of all roles into the cluster's folder, make it the current one, and return the folder.
+
+    With `beside`, a head that lives and is the current one stays so.
+    """
     state = state_directory()
     cluster = accesses[0].cluster
     for access in accesses:
         write_access(access, state / cluster / f"{access.role}.json")
+    if beside and current_folder() is not None:
+        return state / cluster
     # A symlink cannot be replaced in place; a new one renamed over it can.
     fresh = state / f".{_CURRENT}.{secrets.token_hex(8)}"
     fresh.symlink_to(cluster)

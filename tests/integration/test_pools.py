@@ -16,6 +16,7 @@ from grainlike import GVAR, Cores, Executor, LaunchError, Memory, WallTime, conn
 from grainlike.dialects import Answer
 from grainlike.head.durable import HeadDaemon
 from grainlike.launch import BatchClient, Local, Submission
+from grainlike.net import current_folder
 
 LISTEN = "tcp://127.0.0.1:0"
 
@@ -377,3 +378,14 @@ async def test_up_says_what_becomes_of_blocks_and_listings_stay_narrow(monkeypat
 async def blocks_as_json(*more):
     """Return what `grainlike blocks --json` prints."""
     return json.loads((await grainlike("blocks", "--json", *more))[1])
+
+
+async def test_a_program_with_pools_leaves_the_current_head_the_current_one():
+    with anyio.fail_after(LIMIT_S):
+        async with HeadDaemon(LISTEN):
+            of_the_head = current_folder()
+            async with Executor(launch=Local("cores=1"), listen=LISTEN):
+                assert current_folder() == of_the_head
+            assert current_folder() == of_the_head
+        async with Executor(launch=Local("cores=1"), listen=LISTEN):
+            assert current_folder() not in (None, of_the_head)

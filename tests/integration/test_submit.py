@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 from limits import LIMIT_S
+from waiting import until
 
 from grainlike import Executor, parse
-from grainlike.cli import main
+from grainlike.cli import _submit, main
 from grainlike.cli._commands import Command
 from grainlike.cli._submit import _Submission
 from grainlike.graph import node_behind
@@ -144,6 +145,46 @@ async def test_a_command_has_started_once_it_has_slots(capsys):
     job.begin("n1", 1, "cores=[2]")
     submission._note_start(submitted)
     assert capsys.readouterr().err == "grainlike: [1] started on n1, slots cores=[2]\n"
+
+
+@pytest.mark.asyncio
+async def test_a_second_attempt_is_said(capsys):
+    submission = _Submission(Executor(local=None), [Command(("sleep", "1"), parse("cores=1"))], {})
+    [submitted] = submission._jobs
+    job = node_behind(submitted.placeholder).record = Job(1, 1, None, NO_PARCEL)
+    for attempt in (1, 2):
+        job.assigned("n1", attempt)
+        job.begin("n1", attempt, "cores=[2]")
+        submission._note_start(submitted)
+        submission._note_start(submitted)
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "grainlike: [1] started on n1, slots cores=[2]"
+    assert second == "grainlike: [1] started again (attempt 2) on n1, slots cores=[2]"
+
+
+@pytest.mark.asyncio
+async def test_why_a_command_does_not_start_is_said_once(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(_submit, "_REASON_S", 0.0)
+    explained = 0
+
+    async with asyncio.timeout(LIMIT_S), Executor(local=None, listen="tcp://127.0.0.1:0") as executor:
+        plain = executor.explain
+
+        async def explain(placeholder):
+            nonlocal explained
+            explained += 1
+            return await plain(placeholder)
+
+        monkeypatch.setattr(executor, "explain", explain)
+        running = asyncio.create_task(
+            _Submission(executor, [Command(("true",), parse("cores=1"))], {}).run(as_json=False)
+        )
+        await until(lambda: explained > 2)
+        running.cancel()
+        await asyncio.wait([running])
+    said = capsys.readouterr().err
+    assert said.count("[1] Job 1 waits") == 1
 
 
 def test_ctrl_c_ends_the_program_too(tmp_path):

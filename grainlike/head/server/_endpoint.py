@@ -57,8 +57,12 @@ class Endpoint:
 
 
 @contextmanager
-def open_endpoint(at: str, prepared: Path | None = None, *, insecure: bool = False) -> Iterator[Endpoint]:
+def open_endpoint(
+    at: str, prepared: Path | None = None, *, insecure: bool = False, beside: bool = False
+) -> Iterator[Endpoint]:
     """Listen at `at`, as the head of the cluster of `prepared`, or of a new one whose files are removed at the end.
+
+    With `beside`, another head that is the current one stays so.
 
     Raises as `Executor`.
     """
@@ -76,7 +80,7 @@ def open_endpoint(at: str, prepared: Path | None = None, *, insecure: bool = Fal
         try:
             for dead in remove_left_behind():
                 logger.info("removed the access files of cluster %s, whose head was killed", dead)
-            published = publish_access(accesses_for(cluster, addresses, credentials))
+            published = publish_access(accesses_for(cluster, addresses, credentials), beside=beside)
             with hold_lock(published):
                 yield Endpoint(
                     listener, cluster, addresses[0], published / "worker.json", partial(withdraw_access, cluster)

@@ -72,14 +72,15 @@ class NoStorage:
     """`HeadStorage` of a head that ends with its process.
 
     Outcomes of named sessions are kept in the user's state directory meanwhile: `keep` bytes in all, by default half
-    of what is free there.
+    of what is free there. With `beside`, another head that is the current one stays so.
     """
 
     survives = False
     fleet_file = None
 
-    def __init__(self, keep: int | None = None) -> None:
+    def __init__(self, keep: int | None = None, *, beside: bool = False) -> None:
         self._keep = keep
+        self._beside = beside
 
     def make_head(self, outcomes: OutcomeListener, alarm: Callable[[float], None], *, closed: bool) -> Head:
         """Return a new head."""
@@ -89,7 +90,7 @@ class NoStorage:
         """Return an endpoint of a new cluster, or of the one of `access`."""
         from grainlike.head.server._endpoint import open_endpoint
 
-        return open_endpoint(listen, access, insecure=insecure)
+        return open_endpoint(listen, access, insecure=insecure, beside=self._beside)
 
     def make_clients(
         self,
