@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from grainlike.launch._other_pools import SSH, Kubernetes, Local
     from grainlike.launch._pool import POOL_NAME, BatchPool, WorkerPool
     from grainlike.launch._registry import LAUNCHERS, load, pool_class_of, pool_from
+    from grainlike.launch._sweep import sweep_blocks
 
 __all__ = [
     "LAUNCHERS",
@@ -38,6 +39,7 @@ __all__ = [
     "load",
     "pool_class_of",
     "pool_from",
+    "sweep_blocks",
     "system_key",
 ]
 
@@ -62,5 +64,6 @@ if not TYPE_CHECKING:  # else any name would be there
             "load": "_registry",
             "pool_class_of": "_registry",
             "pool_from": "_registry",
+            "sweep_blocks": "_sweep",
         },
     )

@@ -47,7 +47,8 @@ from grainlike.head import Head, WorkerConnection
 from grainlike.head.fleet._books_file import BooksFile
 from grainlike.head.fleet._state import FleetState
 from grainlike.head.fleet._view import FleetView
-from grainlike.launch import POOL_NAME, Submission, WorkerPool
+from grainlike.launch import POOL_NAME, Submission, WorkerPool, sweep_blocks
+from grainlike.net import state_directory
 from grainlike.resources import UNIT, Allocation
 from grainlike.scheduler import PoolOffer
 
@@ -110,6 +111,7 @@ class FleetDriver:
     def start(self, tasks: TaskGroup) -> None:
         """Drive the fleet in `tasks` from now on."""
         self._tasks = tasks
+        tasks.start_soon(anyio.to_thread.run_sync, sweep_blocks, state_directory())
         tasks.start_soon(self._act)
         tasks.start_soon(self._look)
 
