@@ -86,8 +86,12 @@ class FleetScheduler:
         """Return why a pool does not submit the blocks that it should have; empty if it does, or needs none."""
         state = self.books.pools[name]
         total = count(state, self.books.blocks_of(name), now)
-        if not (state.paused or state.going or short_of(state, total)):
-            return ""
+        return self.hindrance(name, now) if state.paused or state.going or short_of(state, total) else ""
+
+    def hindrance(self, name: str, now: float) -> str:
+        """Return what would keep a pool from submitting one more block now; empty if nothing would."""
+        state = self.books.pools[name]
+        total = count(state, self.books.blocks_of(name), now)
         return hindrance(Turn(self.books, now), state, total)
 
     def submits_soon(self, name: str, now: float) -> bool:

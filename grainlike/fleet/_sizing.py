@@ -69,9 +69,14 @@ def resize(turn: Turn, state: PoolState, blocks: list[Block]) -> None:
     _shrink(turn, state, total)
     _end_idle(turn, state, total)
     _withdraw(turn, state, total)
-    if short_of(state, total) and not hindrance(turn, state, total):
+    if not short_of(state, total):
+        return
+    why = hindrance(turn, state, total)
+    if not why:
         submit(turn, state)
         turn.at(turn.now + BETWEEN_S)
+    elif not total.blocks and why == _over_budget(state, total):
+        pause(turn, state, why)
 
 
 def short_of(state: PoolState, total: PoolCount) -> int:
@@ -91,7 +96,7 @@ def hindrance(turn: Turn, state: PoolState, total: PoolCount) -> str:
     if system.failing_since is not None:
         return f"{pool.system} does not answer: {system.failing}"
     if total.all + pool.nodes > pool.max:
-        return f"it has its {pool.max} workers at most"
+        return f"it has as many workers as it may, {pool.max}"
     if not turn.due(state.held_until):
         return f"held for {state.held_until - now:.0f} s more: {state.reason}"
     room = state.unproven_room
@@ -103,10 +108,11 @@ def hindrance(turn: Turn, state: PoolState, total: PoolCount) -> str:
         return _NO_ANSWER
     if system.submitted_at is not None and not turn.due(system.submitted_at + BETWEEN_S):
         return _ONE_A_SECOND
-    return _over_budget(turn, state, total)
+    return _over_budget(state, total)
 
 
-def _over_budget(turn: Turn, state: PoolState, total: PoolCount) -> str:
+def _over_budget(state: PoolState, total: PoolCount) -> str:
+    """Return that a budget has no room for another block; empty if it has, or if there is none."""
     pool = state.pool
     if pool.budget is None:
         return ""
@@ -117,11 +123,9 @@ def _over_budget(turn: Turn, state: PoolState, total: PoolCount) -> str:
     another = pool.nodes * cores * (pool.walltime_s or 0.0) / 3600
     if committed + another <= pool.budget:
         return ""
-    why = f"{committed:.3g} of {pool.budget:g} core-hours are spent or set aside, and a block takes {another:.3g}"
     if not total.blocks:
-        why = f"{state.spent:.3g} of {pool.budget:g} core-hours spent, and a block takes {another:.3g}"
-        pause(turn, state, why)
-    return why
+        return f"{state.spent:.3g} of {pool.budget:g} core-hours spent, and a block takes {another:.3g}"
+    return f"{committed:.3g} of {pool.budget:g} core-hours are spent or set aside, and a block takes {another:.3g}"
 
 
 def _withdraw(turn: Turn, state: PoolState, total: PoolCount) -> None:
@@ -173,6 +177,6 @@ def _shrink(turn: Turn, state: PoolState, total: PoolCount) -> None:
     for block in staying:
         if total.staying <= state.pool.max:
             return
-        dismiss(turn, block, f"the pool has {state.pool.max} workers at most now")
+        dismiss(turn, block, f"the pool may have {state.pool.max} workers now")
         total.staying -= block.nodes
         total.missing -= block.missing(turn.now, state.pool.join_s)

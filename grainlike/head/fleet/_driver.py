@@ -111,9 +111,13 @@ class FleetDriver:
     def start(self, tasks: TaskGroup) -> None:
         """Drive the fleet in `tasks` from now on."""
         self._tasks = tasks
-        tasks.start_soon(anyio.to_thread.run_sync, sweep_blocks, state_directory())
+        tasks.start_soon(self._sweep)
         tasks.start_soon(self._act)
         tasks.start_soon(self._look)
+
+    async def _sweep(self) -> None:
+        """Remove what blocks of long ago have left, of this head and others."""
+        await anyio.to_thread.run_sync(sweep_blocks, state_directory())
 
     # --- what people ask for -----------------------------------------------------------------------------------------
 

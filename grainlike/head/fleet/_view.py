@@ -81,24 +81,17 @@ class FleetView:
 
     def _progress(self, name: str) -> str:
         """Return what a pool's blocks wait for, or what keeps it from submitting one."""
-        why = self._scheduler.why(name, self._state.time())
+        why = self._scheduler.hindrance(name, self._state.time())
         if self._books.pools[name].paused:
             return f"it is {why}"
         titles = {"intent": "being submitted to", "pending": "pending at", "starting": "starting at"}
         rows = [row for row in self.block_rows() if row.pool == name and row.state in titles]
         title = self._state.client(name).title
-        return (
-            "; ".join(
-                [
-                    *(
-                        f"block {row.label} is {titles[row.state]} {title}: {row.reason}"
-                        for row in rows[:_SHOWN_BLOCKS]
-                    ),
-                    *([why] if why and not rows else []),
-                ]
+        if rows:
+            return "; ".join(
+                f"block {row.label} is {titles[row.state]} {title}: {row.reason}" for row in rows[:_SHOWN_BLOCKS]
             )
-            or "its next block is about to be submitted"
-        )
+        return why or "its next block is about to be submitted"
 
     def refusal_of(self, label: str) -> str | None:
         """Return why a worker of a block is not let in; None if it is."""

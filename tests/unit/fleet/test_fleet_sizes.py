@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 
 import pytest
@@ -332,6 +333,20 @@ def test_a_budget_counts_blocks_in_full_until_they_end_and_then_what_they_took()
     fleet.want(cpu=9)
     run_up(fleet)
     assert "of 10 core-hours spent" in fleet.state().paused
+
+
+def test_who_asks_changes_nothing_and_a_full_pool_says_so():
+    fleet = proven(a_pool(max=1, budget=1.0, walltime_s=3600.0))  # a block would be 4 core-hours
+    before = copy.deepcopy(fleet.books)
+    fleet.state().workers = before.pools["cpu"].workers = 3
+    assert "core-hours spent" in fleet.scheduler.why("cpu", fleet.now)
+    assert fleet.books == before
+    full = proven(a_pool(max=1))
+    full.want(cpu=1)
+    run_up(full)
+    full.want(cpu=0)
+    assert full.scheduler.why("cpu", full.now) == ""
+    assert full.scheduler.hindrance("cpu", full.now) == "it has as many workers as it may, 1"
 
 
 def test_a_block_keeps_the_price_it_had():
