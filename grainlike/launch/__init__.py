@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING
 from grainlike._later import later
 
 if TYPE_CHECKING:
-    from grainlike.launch._batch_client import BatchClient, Submission, system_key
+    from grainlike.launch._batch_client import BatchClient, Submission, sweep_blocks, system_key
     from grainlike.launch._batch_pools import LSF, PBS, SGE, Slurm
     from grainlike.launch._other_pools import SSH, Kubernetes, Local
     from grainlike.launch._pool import POOL_NAME, BatchPool, WorkerPool
     from grainlike.launch._registry import LAUNCHERS, load, pool_class_of, pool_from
-    from grainlike.launch._sweep import sweep_blocks
 
 __all__ = [
     "LAUNCHERS",
@@ -64,6 +63,6 @@ if not TYPE_CHECKING:  # else any name would be there
             "load": "_registry",
             "pool_class_of": "_registry",
             "pool_from": "_registry",
-            "sweep_blocks": "_sweep",
+            "sweep_blocks": "_batch_client",
         },
     )

@@ -5,7 +5,10 @@ from __future__ import annotations
 import getpass
 import os
 import shlex
+import shutil
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,10 +32,13 @@ from grainlike.launch._native import run_native
 from grainlike.launch._other_pools import SSH
 from grainlike.launch._pool import WorkerPool
 
-__all__ = ["BatchClient", "Submission", "system_key"]
+__all__ = ["BatchClient", "Submission", "sweep_blocks", "system_key"]
 
 _TAIL_BYTES = 4096
 _SSH_FAILED = 255
+KEEP_S = 30 * 86400.0
+"""Seconds for which the script and the log of a block are kept after something was last written there."""
+
 _AWAY = ".local/state/grainlike/blocks"
 """Directory of blocks below the home directory of a machine that shares none with the head."""
 
@@ -261,3 +267,27 @@ def _tail(path: Path) -> str | None:
             return opened.read().decode("utf-8", "replace")
     except OSError:
         return None
+
+
+def sweep_blocks(state: Path, now: float | None = None) -> list[str]:
+    """Remove the directories of blocks in which nothing was written for 30 days; return their names.
+
+    Scripts and logs outlive their blocks, for people who look for what went wrong. What cannot be removed is left.
+
+    Args:
+        state: the state directory, which has the directory `blocks`.
+        now: seconds since 1970; by default the present.
+
+    Example::
+
+        sweep_blocks(state_directory())
+    """
+    late = (time.time() if now is None else now) - KEEP_S
+    gone: list[str] = []
+    for folder in sorted((state / "blocks").glob("gl*-*")):
+        with suppress(OSError):
+            written = max(path.lstat().st_mtime for path in (folder, *folder.iterdir()))
+            if written < late and not folder.is_symlink():
+                shutil.rmtree(folder)
+                gone.append(folder.name)
+    return gone
