@@ -13,7 +13,14 @@ from grainlike.resources._allocation import NO_ALLOCATION, Allocation, as_alloca
 from grainlike.resources._kinds import KINDS, MEMORY, ResourceKind, amount_text, held_amounts
 from grainlike.resources._offer import logical_cores, offer_of
 from grainlike.resources._parse import parse, parse_allocation
-from grainlike.resources._programs import BINDINGS, keep_unbound, program_environment, spread_over_nodes, thread_widths
+from grainlike.resources._programs import (
+    BINDINGS,
+    keep_in_job,
+    keep_unbound,
+    program_environment,
+    spread_over_nodes,
+    thread_widths,
+)
 from grainlike.resources._quantity import UNIT, Amount, number, plain, quantity
 from grainlike.resources._request import EMPTY, Request
 from grainlike.resources._terms import Pack
@@ -63,6 +70,7 @@ __all__ = [
     "as_allocation",
     "as_request",
     "held_amounts",
+    "keep_in_job",
     "keep_unbound",
     "logical_cores",
     "memory_rounded",

@@ -9,7 +9,15 @@ from grainlike.resources._allocation import Allocation
 from grainlike.resources._kinds import KINDS, ResourceKind
 from grainlike.resources._quantity import plain
 
-__all__ = ["BINDINGS", "WIDTHS", "keep_unbound", "program_environment", "spread_over_nodes", "thread_widths"]
+__all__ = [
+    "BINDINGS",
+    "WIDTHS",
+    "keep_in_job",
+    "keep_unbound",
+    "program_environment",
+    "spread_over_nodes",
+    "thread_widths",
+]
 
 
 _CPU_LISTS = ("OMPI_MCA_hwloc_base_cpu_list", "PRTE_MCA_hwloc_default_cpu_list")
@@ -17,6 +25,9 @@ _CPU_LISTS = ("OMPI_MCA_hwloc_base_cpu_list", "PRTE_MCA_hwloc_default_cpu_list")
 
 BINDINGS = ("OMPI_MCA_hwloc_base_binding_policy", "PRTE_MCA_hwloc_default_binding_policy")
 """Where `mpirun` binds each process by itself; with `none` a process inherits the affinity of `mpirun`."""
+
+
+_BATCH_JOBS = ("SLURM_JOB_ID", "SLURM_JOBID", "PBS_JOBID", "LSB_JOBID", "PE_HOSTFILE")
 
 
 def program_environment(
@@ -70,6 +81,25 @@ def keep_unbound(environment: MutableMapping[str, str]) -> None:
     same place.
     """
     environment.setdefault("OMP_PROC_BIND", "false")
+
+
+def keep_in_job(environment: MutableMapping[str, str]) -> None:
+    """Let `mpirun` start its ranks where it is told, and not on whichever nodes the batch job has.
+
+    Within a batch job Open MPI asks the batch system where to start ranks: a job on the second node of a block would
+    have them on the first, and a host file that names addresses is refused. What somebody chose stays.
+
+    Example:
+        >>> chosen = {"SLURM_JOB_ID": "7", "OMPI_MCA_plm": "slurm"}
+        >>> keep_in_job(chosen)
+        >>> chosen["OMPI_MCA_plm"], chosen["OMPI_MCA_ras"]
+        ('slurm', '^slurm,tm,lsf,gridengine')
+    """
+    if not any(name in environment for name in _BATCH_JOBS):
+        return
+    for prefix in ("OMPI_MCA", "PRTE_MCA"):
+        environment.setdefault(f"{prefix}_ras", "^slurm,tm,lsf,gridengine")
+        environment.setdefault(f"{prefix}_plm", "^slurm,tm,lsf")
 
 
 def _slots(allocation: Allocation, kind: ResourceKind) -> str | None:

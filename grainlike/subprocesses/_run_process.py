@@ -16,7 +16,7 @@ from typing import IO, Any, TypeAlias
 from uuid import uuid4
 
 from grainlike.context import GVAR, holds_whole_process
-from grainlike.resources import Allocation, keep_unbound, program_environment
+from grainlike.resources import Allocation, keep_in_job, keep_unbound, program_environment
 from grainlike.subprocesses._core_numbers import cores_count_in_order
 from grainlike.subprocesses._descendants import descendants, kill_all
 from grainlike.subprocesses._lifeline import end_with_pipe
@@ -213,6 +213,7 @@ def _environment(env: Mapping[str, str] | None, allocation: Allocation) -> dict[
                 environment["GRAINLIKE_SCRATCH"] = str(GVAR.job.scratch)
         return environment
     keep_unbound(environment)
+    keep_in_job(environment)
     for name, value in _shown(allocation).items():
         if env is not None and env.get(name) != os.environ.get(name):
             continue

@@ -31,7 +31,9 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     path for pattern in ("*.md", "docs/*.md", "worker/*.md", "tutorials/*.md") for path in ROOT.glob(pattern)
 )
-TUTORIALS = sorted(ROOT.glob("tutorials/[0-9]*.py"))
+_ELSEWHERE = {"16_lammps_on_slurm.py"}
+"""Tutorials for a batch system, which the tests of launching run on a real one."""
+TUTORIALS = sorted(path for path in ROOT.glob("tutorials/[0-9]*.py") if path.name not in _ELSEWHERE)
 
 """How long an example may take on a busy machine; then its test fails, and shows what it had printed."""
 

@@ -9,7 +9,7 @@ import pytest
 from slurm_here import SlurmHere, missing
 
 SLURM = "slurm" in os.environ.get("GRAINLIKE_TEST_LAUNCH", "").split()
-collect_ignore = [] if SLURM else ["test_pools.py", "test_slurm.py"]
+collect_ignore = [] if SLURM else ["test_lammps.py", "test_pools.py", "test_slurm.py"]
 
 
 @pytest.fixture(scope="session")

@@ -35,14 +35,27 @@ def missing() -> list[str]:
 class SlurmHere:
     """Slurm with nodes `n1`, `n2` ... in `folder`, from `with SlurmHere(folder) as slurm` on.
 
+    Args:
+        processors: what jobs may use, on each of the nodes; as many as `cpus`, so that jobs of a whole node know which
+            cores are theirs, as on a node of their own. Without any: all of this machine.
+
     Attributes:
         environment: variables with which Slurm's commands find it.
     """
 
-    def __init__(self, folder: Path, nodes: int = 4, cpus: int = 4, memory_mb: int = 4000, extra: str = "") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        nodes: int = 4,
+        cpus: int = 4,
+        memory_mb: int = 4000,
+        extra: str = "",
+        processors: Sequence[int] = (),
+    ) -> None:
         self.folder = folder
         self.nodes = [f"n{number + 1}" for number in range(nodes)]
         self._cpus, self._memory_mb, self._extra = cpus, memory_mb, extra
+        self._held = ("taskset", "-c", ",".join(map(str, processors))) if processors else ()
         self.environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
         self._ended = ExitStack()
 
@@ -53,7 +66,7 @@ class SlurmHere:
             self._configure()
             self._start(stack, "slurmctld", "-D", "-f", self.folder / "slurm.conf")
             for node in self.nodes:
-                self._start(stack, "slurmd", "-D", "-N", node, "-f", self.folder / "slurm.conf", log=node)
+                self._start(stack, *self._held, "slurmd", "-D", "-N", node, "-f", self.folder / "slurm.conf", log=node)
             self._until(self._all_idle, "the nodes are not idle")
             self._ended = stack.pop_all()
         return self
@@ -110,7 +123,7 @@ class SlurmHere:
     def _start(
         self, stack: ExitStack, *words: object, log: str = "", user: pwd.struct_passwd | None = None
     ) -> subprocess.Popen[bytes]:
-        path = self.folder / f"{words[0]}{log}.out"
+        path = self.folder / f"{log or words[0]}.out"
         command = [str(word) for word in words]
         as_user = {} if user is None else {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
         with path.open("wb") as out:

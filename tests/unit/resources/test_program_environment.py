@@ -2,7 +2,7 @@
 
 import pytest
 
-from grainlike.resources import keep_unbound, parse_allocation, program_environment, spread_over_nodes
+from grainlike.resources import keep_in_job, keep_unbound, parse_allocation, program_environment, spread_over_nodes
 
 LISTS = ("OMPI_MCA_hwloc_base_cpu_list", "PRTE_MCA_hwloc_default_cpu_list")
 BINDINGS = ("OMPI_MCA_hwloc_base_binding_policy", "PRTE_MCA_hwloc_default_binding_policy")
@@ -52,3 +52,18 @@ def test_no_thread_is_bound_unless_somebody_chose_so() -> None:
     keep_unbound(chosen)
     keep_unbound(fresh)
     assert (chosen, fresh) == ({"OMP_PROC_BIND": "close"}, {"OMP_PROC_BIND": "false"})
+
+
+@pytest.mark.parametrize("name", ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "PE_HOSTFILE"])
+def test_in_a_batch_job_launchers_leave_the_batch_system_alone_unless_somebody_chose_so(name: str) -> None:
+    environment = {name: "7", "OMPI_MCA_plm": "slurm"}
+    keep_in_job(environment)
+    assert environment["OMPI_MCA_plm"] == "slurm"
+    assert environment["PRTE_MCA_plm"] == "^slurm,tm,lsf"
+    assert environment["OMPI_MCA_ras"] == environment["PRTE_MCA_ras"] == "^slurm,tm,lsf,gridengine"
+
+
+def test_outside_of_batch_jobs_launchers_are_told_nothing_of_them() -> None:
+    environment = {"PATH": "/bin"}
+    keep_in_job(environment)
+    assert environment == {"PATH": "/bin"}

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 
-from grainlike.resources import Allocation, keep_unbound, program_environment
+from grainlike.resources import Allocation, keep_in_job, keep_unbound, program_environment
 from grainlike.subprocesses import cores_count_in_order
 from grainlike.wire import ReceiptSpec
 from grainlike_worker.runner.common._devices import ORDER, VISIBLE, Devices, device_library_loaded
@@ -54,6 +54,7 @@ class Enforcer:
         # A mask that the worker was given is in the order that it was given with.
         os.environ.setdefault(ORDER, "PCI_BUS_ID")
         keep_unbound(os.environ)
+        keep_in_job(os.environ)
         self._own = _affinity()
         self._mask = self._wanted = self._own
         self._pools = NativePools()
