@@ -29,7 +29,9 @@ from grainlike.scheduler import JobState, transition_table
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
-    path for pattern in ("*.md", "docs/*.md", "worker/*.md", "tutorials/*.md") for path in ROOT.glob(pattern)
+    path
+    for pattern in ("*.md", "docs/*.md", "docs/launching/*.md", "worker/*.md", "tutorials/*.md")
+    for path in ROOT.glob(pattern)
 )
 _ELSEWHERE = {"16_lammps_on_slurm.py"}
 """Tutorials for a batch system, which the tests of launching run on a real one."""

@@ -14,13 +14,14 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-__all__ = ["SlurmHere", "missing"]
+__all__ = ["SlurmHere", "missing", "temporary_slurm"]
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol", "sinfo")
 START_S = 60.0
@@ -30,6 +31,18 @@ END_S = 10.0
 def missing() -> list[str]:
     """Return which programs of Slurm are not installed."""
     return [name for name in PROGRAMS if shutil.which(name) is None]
+
+
+@contextmanager
+def temporary_slurm(**options: Any) -> Iterator[SlurmHere]:
+    """Start a Slurm with options of `SlurmHere` in a folder of its own, which is removed at the end."""
+    folder = Path(tempfile.mkdtemp(prefix="slurm-"))  # munged's user must get there, so it is not pytest's
+    folder.chmod(0o755)
+    try:
+        with SlurmHere(folder, **options) as started:
+            yield started
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 class SlurmHere:

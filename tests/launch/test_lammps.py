@@ -10,13 +10,12 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import textwrap
 from pathlib import Path
 
 import pytest
 from limits import LIMIT_S
-from slurm_here import SlurmHere, missing
+from slurm_here import missing, temporary_slurm
 
 from grainlike import GVAR, Cores, Executor, delayed, gather, run_process
 from grainlike.launch import Slurm
@@ -38,14 +37,9 @@ def two_nodes():
     lacking = [*missing(), *(name for name in PROGRAMS if shutil.which(name) is None)]
     if lacking:
         pytest.fail(f"{', '.join(lacking)} not installed: apt-get install lammps openmpi-bin", pytrace=False)
-    folder = Path(tempfile.mkdtemp(prefix="slurm-"))
-    folder.chmod(0o755)
     processors = sorted(os.sched_getaffinity(0))[:2]
-    try:
-        with SlurmHere(folder, nodes=2, cpus=2, processors=processors) as started:
-            yield started
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with temporary_slurm(nodes=2, cpus=2, processors=processors) as started:
+        yield started
 
 
 @pytest.fixture
