@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+import typer
 from limits import LIMIT_S
 from waiting import until_blocking, until_ended_blocking, until_files_blocking
 
@@ -143,6 +144,16 @@ def test_there_is_something_to_run() -> None:
     assert len(TUTORIALS) >= 4
     assert sum(example.output is not None for example in EXAMPLES) >= len(TUTORIALS) + 4
     assert any(example.beside for example in EXAMPLES)
+
+
+def test_the_page_of_commands_has_every_command_and_no_other() -> None:
+    table = (ROOT / "docs" / "commands.md").read_text().partition("## All commands")[2]
+    named = re.findall(r"`([a-z]+)[^`]*`", " ".join(row.split("|")[1] for row in table.splitlines() if "|" in row))
+    from grainlike.cli._app import app
+
+    assert {name for name in named if name not in {"stop", "status", "wanted", "drain", "kill"}} == set(
+        typer.main.get_command(app).commands
+    )
 
 
 def test_links_inside_the_documentation_lead_somewhere() -> None:

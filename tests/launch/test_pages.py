@@ -15,6 +15,8 @@ from pages import blocks
 from slurm_here import missing, temporary_slurm
 from waiting import until_blocking
 
+from grainlike.resources import parse_allocation
+
 PAGES = ("README.md", "docs/launching/slurm.md")
 ACCOUNTS = ("queue", "account", "native")
 """Keys whose values are a site's own."""
@@ -86,7 +88,9 @@ def test_a_script_by_hand_makes_a_worker_with_what_slurm_granted(big_nodes, head
     Path("worker.sh").write_text(script)
     number = run("sbatch --parsable worker.sh").strip()
     (worker,) = until_blocking(lambda: json.loads(run("grainlike ls --json")))
-    assert len(worker["resources"]["cores"]) == 16
-    assert 0 < worker["resources"]["memory"] <= 60 * 2**30
+    offer = parse_allocation(worker["resources"])
+    assert len(offer.cores) == min(16, len(os.sched_getaffinity(0)))  # never more than there are
+    assert 0 < offer.memory <= 60 * 2**30
+    assert 0 < offer.walltime < 4 * 3600
     big_nodes.say("scancel", "--full", number)
     assert big_nodes.end_of(number).startswith("CANCELLED")
