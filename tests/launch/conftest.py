@@ -1,9 +1,12 @@
 """A Slurm that is started once for all tests; without its programs they fail, and do not pass in silence."""
 
 import os
+import shutil
+import tempfile
+from pathlib import Path
 
 import pytest
-from slurm_here import missing, temporary_slurm
+from slurm_here import SlurmHere, missing
 
 SLURM = "slurm" in os.environ.get("GRAINLIKE_TEST_LAUNCH", "").split()
 collect_ignore = [] if SLURM else ["test_lammps.py", "test_pages.py", "test_pools.py", "test_slurm.py"]
@@ -14,12 +17,15 @@ def slurm():
     """Four nodes of four CPUs, the first with a GPU that is a character device; its commands find it."""
     if missing():
         pytest.fail(f"{', '.join(missing())} not installed: apt-get install slurm-wlm munge", pytrace=False)
+    folder = Path(tempfile.mkdtemp(prefix="slurm-"))  # munged's user must get there, so it is not pytest's
+    folder.chmod(0o755)
     before = os.environ.get("SLURM_CONF")
     try:
-        with temporary_slurm() as started:
+        with SlurmHere(folder) as started:
             os.environ["SLURM_CONF"] = started.environment["SLURM_CONF"]
             yield started
     finally:
         os.environ.pop("SLURM_CONF", None)
         if before is not None:
             os.environ["SLURM_CONF"] = before
+        shutil.rmtree(folder, ignore_errors=True)
