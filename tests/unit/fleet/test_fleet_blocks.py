@@ -383,3 +383,12 @@ def test_a_pool_without_blocks_goes_on_under_the_next_head():
     fleet.want(cpu=2)
     fleet.later(5)
     assert fleet.take(SubmitBlock)
+
+
+def test_a_block_that_has_joined_does_not_say_any_more_why_it_waited():
+    fleet = Fleet(a_pool(min=1))
+    fleet.accept_all()
+    fleet.list(a_row(1, "pending", fleet.books.blocks["cpu-1"].native, reason="PartitionDown"))
+    assert fleet.books.blocks["cpu-1"].reason == "PartitionDown"
+    fleet(Joined("cpu-1", 0, 4, idle=True))
+    assert fleet.books.blocks["cpu-1"].reason == ""
