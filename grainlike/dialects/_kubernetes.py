@@ -12,8 +12,7 @@ from typing import Any, cast
 from grainlike.dialects._block import BlockRequest, CommandResult, NativeCommand
 from grainlike.dialects._dialect import Dialect
 from grainlike.dialects._facts import Answer, Listing, answer_without_id, words_of
-from grainlike.dialects._kubernetes_answers import api_answer
-from grainlike.dialects._kubernetes_listing import LABEL, NAME, blocks_of
+from grainlike.dialects._kubernetes_answers import LABEL, NAME, api_answer, blocks_of
 from grainlike.dialects._script import ScriptStyle
 
 __all__ = ["KubernetesDialect"]

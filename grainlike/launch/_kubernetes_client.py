@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import anyio
 import anyio.to_thread
 
 from grainlike.dialects import Answer, BlockFile, BlockRequest, ListedBlock, Listing
-from grainlike.errors import LaunchError
 from grainlike.launch._batch_client import Submission
-from grainlike.launch._kubernetes_session import ApiError, Session, session
-from grainlike.launch._native import NATIVE_S
+from grainlike.launch._kubernetes_session import ApiError, Session, within_time
 from grainlike.launch._other_pools import Kubernetes
 
-__all__ = ["KubernetesClient", "ask_kubernetes"]
-
-_T = TypeVar("_T")
+__all__ = ["KubernetesClient"]
 
 _LOGS = 20
 """Logs of pods that run which are fetched with one listing: those that were not for the longest time."""
@@ -50,6 +46,7 @@ class KubernetesClient:
         self._access = access
         self._ours = f"gl{digest[:8].lower()}-"
         self._dialect = pool.dialect()
+        self._place = pool.context, pool.namespace
         self._ended: dict[str, ListedBlock] = {}
         """Blocks that have ended, by name, with the reason that Kubernetes gave while it had them."""
         self._delivered: set[str] = set()
@@ -82,7 +79,7 @@ class KubernetesClient:
         except (ValueError, OSError) as error:
             return Submission(Answer("refused", words=str(error)), (), "")
         try:
-            answer = await within_time(self.pool, partial(self._create, block))
+            answer = await within_time(*self._place, partial(self._create, block))
         except ApiError as error:
             answer = Answer(error.verdict, words=str(error))
         return Submission(answer, (), script)
@@ -130,7 +127,7 @@ class KubernetesClient:
     async def listing(self) -> Listing:
         """Return the blocks that Kubernetes knows, of whichever cluster."""
         try:
-            return await within_time(self.pool, self._list)
+            return await within_time(*self._place, self._list)
         except ApiError as error:
             return Listing(failed=str(error))
 
@@ -221,45 +218,7 @@ class KubernetesClient:
                     await api.ask("DELETE", "pods", params=which)
 
         with suppress(ApiError):  # a listing says what has gone, and who did not hear is told again
-            await within_time(self.pool, delete)
-
-
-async def within_time(pool: Kubernetes, question: Callable[[Session], Awaitable[_T]]) -> _T:
-    """Ask in a session, which has 30 s.
-
-    Raises:
-        ApiError: there was no answer.
-    """
-    with anyio.move_on_after(NATIVE_S):
-        async with session(pool.context, pool.namespace, NATIVE_S) as api:
-            return await question(api)
-    raise ApiError("unclear", f"Kubernetes gave no answer within {NATIVE_S:g} s")
-
-
-async def ask_kubernetes(pool: Kubernetes, block: BlockRequest) -> str:
-    """Return what Kubernetes says to a block that it would take, in a dry run.
-
-    Raises:
-        LaunchError: it would not take it, or gives no answer.
-    """
-    dialect = pool.dialect()
-
-    async def try_both(api: Session) -> Answer:
-        answer = Answer("refused")
-        for kind, body in (("jobs", dialect.job(block)), ("secrets", dialect.secret(block, ""))):
-            said = await api.ask("POST", kind, body=body, params={**_STRICT, "dryRun": "All"})
-            answer = dialect.answered(said.status, said.text, block.name)
-            if answer.verdict != "accepted":
-                return answer
-        return replace(answer, words=f"Kubernetes would take it, in namespace {api.namespace} (server dry run)")
-
-    try:
-        answer = await within_time(pool, try_both)
-    except ApiError as error:
-        raise LaunchError(str(error), (), pool.block_script(block)) from error
-    if answer.verdict not in ("accepted", "waits"):
-        raise LaunchError(answer.words, (), pool.block_script(block))
-    return answer.words
+            await within_time(*self._place, delete)
 
 
 async def _delete(api: Session, name: str) -> None:

@@ -1,35 +1,40 @@
 """Sessions with the API of Kubernetes: who we are there is found by kr8s, and each lasts for one question of ours.
 
 A session is short on purpose. Tokens of service accounts and of programs that log in last for minutes, and are found
-anew each time; no connection is kept whose loss nobody would see.
+anew each time; no connection is kept whose loss nobody would see. The question whether Kubernetes would take a block
+is here, too.
 """
 
 from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 import anyio
 import anyio.to_thread
 
-from grainlike.dialects import Verdict
+from grainlike.dialects import Answer, BlockRequest, KubernetesDialect, Verdict
+from grainlike.errors import LaunchError
+from grainlike.launch._native import NATIVE_S
 
 if TYPE_CHECKING:
     import httpx
     from kr8s._auth import KubeAuth
 
-__all__ = ["EXTRA", "ApiError", "Reply", "Session", "session"]
+__all__ = ["ApiError", "Session", "ask_kubernetes", "within_time"]
 
-EXTRA = "pools of Kubernetes need more packages: pip install 'grainlike[kubernetes]'"
+_EXTRA = "pools of Kubernetes need more packages: pip install 'grainlike[kubernetes]'"
+
+_T = TypeVar("_T")
 
 _IN_POD = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _PAGE = 500
@@ -137,17 +142,49 @@ def _date(text: str) -> datetime | None:
         return None
 
 
-@asynccontextmanager
-async def session(context: str, namespace: str, timeout: float) -> AsyncGenerator[Session]:
-    """Open a session in a context of the user's configuration; in a pod, without one, as its service account.
+async def within_time(context: str, namespace: str, question: Callable[[Session], Awaitable[_T]]) -> _T:
+    """Ask in a session, which has 30 s, in a context of the user's configuration; in a pod as its service account.
 
     Raises:
-        ApiError: it is not known where Kubernetes is or who we are; or the extra is missing.
+        ApiError: there was no answer; it is not known where Kubernetes is or who we are; or the extra is missing.
     """
+    with anyio.move_on_after(NATIVE_S):
+        async with _session(context, namespace) as api:
+            return await question(api)
+    raise ApiError("unclear", f"Kubernetes gave no answer within {NATIVE_S:g} s")
+
+
+async def ask_kubernetes(dialect: KubernetesDialect, block: BlockRequest, script: str) -> str:
+    """Return what Kubernetes says to a block that it would take, in a dry run.
+
+    Raises:
+        LaunchError: it would not take it, or gives no answer; `script` is its script.
+    """
+
+    async def try_both(api: Session) -> Answer:
+        answer = Answer("refused")
+        for kind, body in (("jobs", dialect.job(block)), ("secrets", dialect.secret(block, ""))):
+            said = await api.ask("POST", kind, body=body, params={"fieldValidation": "Strict", "dryRun": "All"})
+            answer = dialect.answered(said.status, said.text, block.name)
+            if answer.verdict != "accepted":
+                return answer
+        return replace(answer, words=f"Kubernetes would take it, in namespace {api.namespace} (server dry run)")
+
+    try:
+        answer = await within_time(dialect.context, dialect.namespace, try_both)
+    except ApiError as error:
+        raise LaunchError(str(error), (), script) from error
+    if answer.verdict not in ("accepted", "waits"):
+        raise LaunchError(answer.words, (), script)
+    return answer.words
+
+
+@asynccontextmanager
+async def _session(context: str, namespace: str) -> AsyncGenerator[Session]:
     try:
         httpx, kube_auth = await anyio.to_thread.run_sync(_load)
     except ImportError as error:
-        raise ApiError("refused", f"{EXTRA} ({error})") from error
+        raise ApiError("refused", f"{_EXTRA} ({error})") from error
     auth = kube_auth(context=context or None)
     try:
         await auth
@@ -157,7 +194,7 @@ async def session(context: str, namespace: str, timeout: float) -> AsyncGenerato
         if auth.token:
             headers["Authorization"] = f"Bearer {auth.token.strip()}"
         client = httpx.AsyncClient(
-            base_url=auth.server, headers=headers, verify=trust, timeout=timeout, proxy=auth.proxy
+            base_url=auth.server, headers=headers, verify=trust, timeout=NATIVE_S, proxy=auth.proxy
         )
     except RuntimeError as error:  # the program that logs in has failed: another time it may not
         raise ApiError("waits", f"Kubernetes: {error}") from error

@@ -158,6 +158,7 @@ class Kubernetes(WorkerPool):
 
     async def check(self) -> str:
         """Ask Kubernetes in a dry run whether it would take a block: see `WorkerPool.check`."""
-        from grainlike.launch._kubernetes_client import ask_kubernetes  # programs that only describe pools do without
+        from grainlike.launch._kubernetes_session import ask_kubernetes  # programs that only describe pools do without
 
-        return await ask_kubernetes(self, self._example())
+        block = self._example()
+        return await ask_kubernetes(self.dialect(), block, self.block_script(block))

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Fake API server of Kubernetes, over TLS on loopback; the pods of its Jobs are real processes. See README-kubernetes.md.
+"""Fake API server of Kubernetes, over TLS on loopback; the pods of its Jobs are real processes.
+
+README-kubernetes.md says how far it goes.
 
     kube_api.py FOLDER [--image NAME ...] [--cpus N]
 
@@ -55,7 +57,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_DELETE(self) -> None:
         self._answer()
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - it is called so
         with (self.server.cluster.folder / "requests").open("a") as file:
             file.write(f"{format % args}\n")
 
@@ -79,7 +81,8 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(data)
 
     def _user(self) -> str:
-        names = dict(pair[0] for pair in (self.connection.getpeercert() or {}).get("subject", ()))  # type: ignore
+        connection: Any = self.connection
+        names = dict(pair[0] for pair in (connection.getpeercert() or {}).get("subject", ()))
         user = names.get("commonName") or _TOKENS.get(self.headers.get("Authorization", ""), "")
         if not user:
             raise Refusal(401, "Unauthorized", "Unauthorized")
